@@ -1,0 +1,38 @@
+"""Key agreement: X25519 (libsodium) followed by HKDF-SHA256 (RFC 5869)."""
+
+from __future__ import annotations
+
+import nacl.bindings
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from nacl.exceptions import CryptoError
+
+from smpc_dp.errors import VerificationError
+
+_ANY_SECRET = bytes(range(32))
+
+
+def public_key(secret: bytes) -> bytes:
+    """Return the X25519 public key of a 32-byte secret."""
+    return nacl.bindings.crypto_scalarmult_base(secret)
+
+
+def check_public_key(key: bytes) -> None:
+    """Raise VerificationError when every agreement with `key` would be the same: a point of small order."""
+    try:
+        nacl.bindings.crypto_scalarmult(_ANY_SECRET, key)
+    except (CryptoError, RuntimeError):
+        raise VerificationError("public key is a point of small order") from None
+
+
+def agree(secret: bytes, peer_public: bytes, *, salt: bytes, info: bytes) -> bytes:
+    """Return 32 bytes that both ends derive from their X25519 secret and the other's public key.
+
+    Raises:
+        VerificationError: the peer's key is a point of small order (RFC 7748, section 6.1).
+    """
+    try:
+        shared = nacl.bindings.crypto_scalarmult(secret, peer_public)
+    except (CryptoError, RuntimeError):
+        raise VerificationError("public key is a point of small order") from None
+    return HKDF(algorithm=hashes.SHA256(), length=32, salt=salt, info=info).derive(shared)

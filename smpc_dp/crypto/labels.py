@@ -1,0 +1,31 @@
+"""Every domain-separation label of the library.
+
+A label is the customisation string of one TupleHash256 use, or the purpose of one derived key. No two
+uses share a label; a label's meaning, and with it the parts that follow it, never changes: a new
+meaning is a new label.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum, unique
+
+
+@unique
+class Label(StrEnum):
+    """What a hash or a derived key is for."""
+
+    SESSION_DIGEST = "smpc-dp/1/session-digest"
+    RUN_ID = "smpc-dp/1/run-id"
+    ROSTER = "smpc-dp/1/roster"
+    CERTIFICATE_SERIAL = "smpc-dp/1/certificate-serial"
+    ENVELOPE = "smpc-dp/1/envelope"
+    SEAL_KEY = "smpc-dp/1/seal-key"
+    SEAL_AAD = "smpc-dp/1/seal-aad"
+    MASK_SEED = "smpc-dp/1/mask-seed"
+    SELF_MASK = "smpc-dp/1/self-mask"
+    SHARE = "smpc-dp/1/share"
+    SHARE_DIGEST = "smpc-dp/1/share-digest"
+    NEIGHBOUR_COMMITMENT = "smpc-dp/1/neighbour-commitment"
+    SELF_COMMITMENT = "smpc-dp/1/self-commitment"
+    PARTICIPANTS = "smpc-dp/1/participants"
+    SURVIVORS = "smpc-dp/1/survivors"

@@ -1,0 +1,378 @@
+"""Degree, threshold and quorum of a secure aggregation, and how likely at most the choice is to fail.
+
+Each of n parties draws k of the n - 1 others, deals its secrets to exactly those k with threshold t, and
+shares a mask with everyone it drew or was drawn by [Bonawitz 2017; Bell 2020]. Three things must not happen;
+their probabilities are bounded here, added up over all parties. The bounds hold for every number of corrupt
+parties up to c, which is why n stands where n - c would do for exactly c:
+
+  holders      a party drew more than c_d corrupt holders         n P[Hyp(n-1, c, k) > c_d]
+  shares       fewer than t holders of a party stay               n P[k - Hyp(n-1, D, k) < t]
+  graph        some honest group of s, at most half of the honest parties, can be opened on its own
+               sum over s <= n/2 of C(n, s) P[Hyp(n-1, min(c+s-1, (n+c)/2-1), k) >= t]^s
+
+The first and the third would cost privacy, the second only stops the run. docs/secagg-plan.md has the proofs.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import msgspec
+import numpy as np
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.hypergeometric import Floats, Ints, LogBinomials, mode
+
+MAX_PARTIES = 1_000_000
+# Up to here everyone is everyone's neighbour: it costs little, needs no drawing, and bears more collusion.
+SMALL_SESSION = 64
+
+# Sizes on the wire, in bytes; the formulas that use them are in `communication`.
+NONCE = 32
+SIGNATURE = 64
+ADVERTISEMENT = 200  # two X25519 keys, the commitment to the list, the signature, framing
+LIST_ENTRY = 4
+SHARE_PAIR = 64  # the self-mask share and the masking-key share
+SHARE_HASHES = 64
+SEAL = 40  # XChaCha20-Poly1305: nonce and tag
+RECORD_HEADER = 32
+UNMASK_RECORD = 32 + 32 + 64 + 4  # share, hash of the other share, the dealer's signature, the dealer's index
+CERTIFICATES = 2  # signed sets per run
+
+
+class SecAggPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers that one secure aggregation runs with, and bounds on its failures.
+
+    Probabilities are given as log2 of an upper bound; None means that the event cannot happen.
+    """
+
+    parties: int
+    """n, the size of the roster, at least 3."""
+    dropout: float
+    """Planned fraction of parties that drop out during the run, in [0, 0.5)."""
+    corrupt: float
+    """Fraction of parties that may collude with the aggregator, in [0, 1)."""
+    security: float
+    """Bits asked for: all failures together were to have probability at most 2**-security."""
+    degree: int
+    """k, how many others each party draws and deals its shares to."""
+    threshold: int
+    """t, how many of those k shares open a secret; 2 t > k + corrupt_holders."""
+    quorum: int
+    """q, signatures that certify the survivor set; 2 q > n + max_corrupt."""
+    corrupt_holders: int
+    """c_d, the most corrupt holders that a party may have before the plan fails."""
+    max_dropouts: int
+    """D = floor(dropout n), corrupt parties that fall silent included."""
+    max_corrupt: int
+    """c = floor(corrupt n)."""
+    min_survivors: int
+    """n - D; with fewer the run stops."""
+    min_honest_in_sum: int
+    """Every sum that colluders can learn is over at least this many honest parties."""
+    complete: bool
+    """True if everyone is everyone's neighbour (k = n - 1): nothing is drawn."""
+    mask_degree: float
+    """Expected number of pairwise masks per party, 2k - k**2 / (n - 1)."""
+    holders_log2: float | None
+    """Some honest party has more than c_d corrupt holders (privacy)."""
+    shares_log2: float | None
+    """Some party keeps fewer than t holders (the run stops, nothing is revealed)."""
+    graph_log2: float | None
+    """Some group of at most half of the honest parties can be opened on its own (privacy)."""
+    failure_bits: float | None
+    """-log2 of the sum of the three bounds."""
+
+    @property
+    def sufficient(self) -> bool:
+        """Whether the three bounds together are at most 2**-security."""
+        return self.failure_bits is None or self.failure_bits >= self.security
+
+
+class _Limits(msgspec.Struct, frozen=True):
+    """What n, dropout and corrupt alone decide."""
+
+    n: int
+    dropouts: int
+    corrupt: int
+    quorum: int
+
+
+def plan_secagg(
+    parties: int, *, dropout: float = 0.1, corrupt: float = 0.1, security: float = 40
+) -> SecAggPlan:
+    """The smallest degree whose failure bound is at most 2**-security, with its best threshold.
+
+    Arguments as in `SecAggPlan`; parties in 3..1,000,000, security in 20..128. Every degree is ruled in or
+    out on its own, so no smaller one satisfies the same bound. Of the thresholds the one with the smallest
+    bound is taken, the largest of equals. The complete graph is taken for up to `SMALL_SESSION` parties, and
+    where no sparse one suffices or sends less; its threshold is the largest that dropouts allow, which bears
+    the most collusion.
+    Raises ConfigError, naming the parameter and its bound, if no graph can serve.
+    """
+    limits = _limits(parties, dropout, corrupt, security)
+    logs = LogBinomials(parties)
+    n, held = limits.n, limits.n - 1 - limits.dropouts
+    complete = (n - 1, held) if 2 * held > n - 1 + limits.corrupt else None
+    if complete and n <= SMALL_SESSION:
+        chosen: tuple[int, int] | None = complete
+    else:
+        chosen = _smallest_sparse(logs, limits, -security * math.log(2))
+        if chosen is None or (complete and not _sends_less(limits, chosen[0])):
+            chosen = complete
+    if chosen is None:
+        raise ConfigError(
+            [
+                Fault(
+                    "corrupt",
+                    f"no threshold t <= {held} (the holders that {limits.dropouts} dropouts leave) has "
+                    f"2 t > {n - 1} + {limits.corrupt} (corrupt holders) in the complete graph, and no "
+                    "sparse one suffices; lower corrupt or dropout",
+                )
+            ]
+        )
+    return _plan(logs, limits, *chosen, dropout, corrupt, security)
+
+
+def check_plan(
+    parties: int,
+    degree: int,
+    threshold: int,
+    *,
+    dropout: float = 0.1,
+    corrupt: float = 0.1,
+    security: float = 40,
+) -> SecAggPlan:
+    """The failure bounds of a degree and a threshold that somebody else chose; see its `sufficient`.
+
+    degree in 2..parties - 1, threshold in 2..degree with 2 * threshold > degree. Raises ConfigError otherwise
+    and where signers or honest survivors are too few for any degree. An insufficient plan is returned.
+    """
+    limits = _limits(parties, dropout, corrupt, security)
+    faults = []
+    if not _is_int(degree) or not 2 <= degree <= parties - 1:
+        faults.append(Fault("degree", f"{degree!r} is not an integer in 2..{parties - 1} (parties - 1)"))
+    elif not _is_int(threshold) or not max(2, degree // 2 + 1) <= threshold <= degree:
+        low = max(2, degree // 2 + 1)
+        faults.append(Fault("threshold", f"{threshold!r} is not an integer in {low}..{degree} (degree)"))
+    if faults:
+        raise ConfigError(faults)
+    return _plan(LogBinomials(parties), limits, degree, threshold, dropout, corrupt, security)
+
+
+def communication(plan: SecAggPlan, length: int, element_bytes: int) -> dict[str, dict[str, int]]:
+    """Expected bytes of one party and the masks it expands, for a vector of `length` elements.
+
+    "up" and "down" list each kind of message and their "total"; without frames and TLS records. "work" has
+    the masks to expand (the self-mask included) and their bytes. Of lists, advertisements and sealed records
+    a party gets those of its neighbours. Raises ConfigError unless length >= 1 and 1 <= element_bytes <= 32.
+    """
+    faults = []
+    if not _is_int(length) or length < 1:
+        faults.append(Fault("length", f"{length!r} is not an integer of at least 1"))
+    if not _is_int(element_bytes) or not 1 <= element_bytes <= 32:
+        faults.append(Fault("element_bytes", f"{element_bytes!r} is not an integer in 1..32"))
+    if faults:
+        raise ConfigError(faults)
+    up, down = _control(plan.parties, plan.degree, plan.quorum)
+    up["masked_vector"] = down["result"] = length * element_bytes
+    masks = math.ceil(plan.mask_degree) + 1
+    for direction in (up, down):
+        direction["total"] = sum(direction.values())
+    return {"up": up, "down": down, "work": {"masks": masks, "mask_bytes": masks * length * element_bytes}}
+
+
+def mask_degree(parties: int, degree: int) -> float:
+    """Expected neighbours of a party, 2k - k**2 / (n - 1): a pair is joined unless neither drew the other."""
+    return float(2 * degree - Fraction(degree**2, parties - 1))
+
+
+def _control(n: int, k: int, q: int) -> tuple[dict[str, int], dict[str, int]]:
+    """Expected bytes up and down of one party besides the vectors."""
+    neighbours = mask_degree(n, k)
+    drawn = k < n - 1
+    sealed = SHARE_PAIR + SHARE_HASHES + SIGNATURE + SEAL + RECORD_HEADER
+    up = {
+        "nonces": NONCE,
+        "advertisements": ADVERTISEMENT,
+        "neighbour_lists": LIST_ENTRY * k if drawn else 0,
+        "sealed_shares": sealed * k,
+        "certificates": CERTIFICATES * SIGNATURE,
+        "unmask_records": UNMASK_RECORD * k,
+    }
+    down = {
+        "nonces": NONCE * n,
+        "advertisements": math.ceil(ADVERTISEMENT * neighbours),
+        "neighbour_lists": math.ceil(LIST_ENTRY * k * neighbours) if drawn else 0,
+        "sealed_shares": sealed * k,
+        "certificates": CERTIFICATES * (SIGNATURE * q + -(-n // 8)),
+    }
+    return up, down
+
+
+def _sends_less(limits: _Limits, degree: int) -> bool:
+    sparse, full = (_control(limits.n, k, limits.quorum) for k in (degree, limits.n - 1))
+    return sum(sum(d.values()) for d in sparse) < sum(sum(d.values()) for d in full)
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _part_of(parties: int, fraction: float) -> int:
+    """floor(fraction * parties) for the fraction that was meant: 0.29 of 100 is 29 and 1/3 of 30 is 10."""
+    return math.floor(fraction * parties + 1e-9)
+
+
+def _limits(parties: int, dropout: float, corrupt: float, security: float) -> _Limits:
+    faults = []
+    if not _is_int(parties) or not 3 <= parties <= MAX_PARTIES:
+        faults.append(Fault("parties", f"{parties!r} is not an integer in 3..{MAX_PARTIES}"))
+    for name, value, low, high, bounds in (
+        ("dropout", dropout, 0.0, math.nextafter(0.5, 0), "[0, 0.5): more than half must survive to sign"),
+        ("corrupt", corrupt, 0.0, math.nextafter(1.0, 0), "[0, 1)"),
+        (
+            "security",
+            security,
+            20,
+            128,
+            "[20, 128]: below, failures are no rarity; above, keys have 128 bits",
+        ),
+    ):
+        # Written so that NaN is refused too.
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            faults.append(Fault(name, f"{value!r} is not a number in {bounds}"))
+    if faults:
+        raise ConfigError(faults)
+    n, d, c = parties, _part_of(parties, dropout), _part_of(parties, corrupt)
+    quorum = (n + c) // 2 + 1
+    if n - d - c < 2:
+        faults.append(
+            Fault(
+                "corrupt",
+                f"{c} corrupt and {d} dropped of {n} parties leave {max(n - d - c, 0)} honest survivors, and "
+                "a sum over fewer than 2 hides nobody",
+            )
+        )
+    if quorum > n - d:
+        faults.append(
+            Fault(
+                "dropout",
+                f"with {d} of {n} parties dropped {n - d} can sign, but with {c} corrupt a survivor set "
+                f"needs {quorum} signatures; corrupt + 2 dropout must stay below 1",
+            )
+        )
+    if faults:
+        raise ConfigError(faults)
+    return _Limits(n, d, c, quorum)
+
+
+def _holders(logs: LogBinomials, lim: _Limits, k: int, t: int | Ints) -> Floats:
+    """ln of the bound on: more corrupt holders than 2 t > k + c_d allows, so at least 2 t - k."""
+    return math.log(lim.n) + logs.tail(lim.n - 1, lim.corrupt, k, 2 * np.asarray(t) - k)
+
+
+def _shares(logs: LogBinomials, lim: _Limits, k: int, t: int | Ints) -> Floats:
+    """ln of the bound on: at least k - t + 1 of a party's holders drop out."""
+    return math.log(lim.n) + logs.tail(lim.n - 1, lim.dropouts, k, k - np.asarray(t) + 1)
+
+
+def _graph(logs: LogBinomials, lim: _Limits, k: int, t: int) -> float:
+    """ln of the bound on: a group of s parties in which each drew t or more of the group and the corrupt."""
+    n, c = lim.n, lim.corrupt
+    s = np.arange(1, n // 2 + 1, dtype=np.int64)
+    inside = np.minimum(c + s - 1, (n + c) // 2 - 1)
+    terms = logs.choose(n, s) + logs.slack + s * logs.tail(n - 1, inside, k, t)
+    return _sum(terms)
+
+
+def _sum(lns: Floats | list[float]) -> float:
+    """ln of a sum of at most `MAX_PARTIES` numbers given by their logarithms, rounded upwards."""
+    top = float(np.max(lns))
+    if top == -math.inf:
+        return top
+    total = float(np.sum(np.exp(np.asarray(lns) - top)))
+    return top + math.log(total) + math.ldexp(1.0 + abs(top), -48)
+
+
+def _smallest_sparse(logs: LogBinomials, lim: _Limits, target: float) -> tuple[int, int] | None:
+    """The least k < n - 1 with a threshold that brings the bounds under `target`, and its best threshold."""
+    block = 1024  # bounds memory; the least k is rarely beyond the first
+    for start in range(2, lim.n - 1, block):
+        k = np.arange(start, min(start + block, lim.n - 1), dtype=np.int64)
+        # P[X = x] <= P[X >= x]: where one probability is already too large, so is the tail.
+        corrupt = _first_rare(logs, lim.n, lim.corrupt, k, target)
+        dropped = _first_rare(logs, lim.n, lim.dropouts, k, target)
+        low = np.maximum(2, (k + corrupt + 1) // 2)
+        high = k - dropped + 1
+        for degree, first, last in zip(k, low, high, strict=True):
+            if first <= last and (t := _best_threshold(logs, lim, int(degree), first, last, target)):
+                return int(degree), t
+    return None
+
+
+def _first_rare(logs: LogBinomials, n: int, marked: int, k: Ints, target: float) -> Ints:
+    """For each k the least x above the mode of Hyp(n-1, marked, k) with n P[X = x] <= e**target.
+
+    By bisection: above the mode the probability falls, to nil at k + 1. Up to the mode n P[X >= x] exceeds 1.
+    """
+    low, high = mode(n - 1, marked, k) + 1, k + 1
+    while np.any(low < high):
+        middle = (low + high) // 2
+        rare = math.log(n) + logs.pmf(n - 1, marked, k, middle) - logs.slack <= target
+        low, high = np.where(rare, low, np.minimum(middle + 1, high)), np.where(rare, middle, high)
+    return low
+
+
+def _best_threshold(
+    logs: LogBinomials, lim: _Limits, k: int, first: int, last: int, target: float
+) -> int | None:
+    t = np.arange(first, last + 1, dtype=np.int64)
+    holders, shares = _holders(logs, lim, k, t), _shares(logs, lim, k, t)
+    best, least = None, target
+    for threshold, one, two in zip(t[::-1], holders[::-1], shares[::-1], strict=True):
+        if _sum([one, two]) > least:
+            continue
+        three = _graph(logs, lim, k, int(threshold))
+        if three > least:
+            break  # it only grows as the threshold falls
+        total = _sum([one, two, three])
+        if total < least or (best is None and total == least):
+            best, least = int(threshold), total
+    return best
+
+
+def _plan(
+    logs: LogBinomials,
+    lim: _Limits,
+    k: int,
+    t: int,
+    dropout: float,
+    corrupt: float,
+    security: float,
+) -> SecAggPlan:
+    n, c = lim.n, lim.corrupt
+    lns = [float(_holders(logs, lim, k, t)), float(_shares(logs, lim, k, t)), _graph(logs, lim, k, t)]
+    total = _sum(lns)
+    holders, shares, graph = (None if x == -math.inf else min(x, 0.0) / math.log(2) for x in lns)
+    return SecAggPlan(
+        parties=n,
+        dropout=float(dropout),
+        corrupt=float(corrupt),
+        security=float(security),
+        degree=k,
+        threshold=t,
+        quorum=lim.quorum,
+        corrupt_holders=min(c, 2 * t - k - 1),
+        max_dropouts=lim.dropouts,
+        max_corrupt=c,
+        min_survivors=n - lim.dropouts,
+        min_honest_in_sum=max((n - c) // 2, t - c) + 1,
+        complete=k == n - 1,
+        mask_degree=mask_degree(n, k),
+        holders_log2=holders,
+        shares_log2=shares,
+        graph_log2=graph,
+        failure_bits=None if total == -math.inf else max(-total, 0.0) / math.log(2),
+    )

@@ -1,0 +1,135 @@
+"""Signing and opening envelopes: every message of every protocol passes through here."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import digest, encode_uint
+from smpc_dp.errors import PeerFault, VerificationError
+from smpc_dp.identity import verify
+from smpc_dp.protocols.contract import Envelope
+
+T = TypeVar("T")
+
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+class Signer(Protocol):
+    """What an envelope needs of an identity."""
+
+    @property
+    def name(self) -> str: ...
+
+    def sign(self, message: bytes) -> bytes: ...
+
+
+class Verifier(Protocol):
+    """Raises `VerificationError` unless `signature` is `public_key`'s over `message`."""
+
+    def __call__(self, public_key: bytes, message: bytes, signature: bytes) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What all machines of one run agree on before it starts.
+
+    Party i of `names` has index i + 1; `keys` holds the Ed25519 public key of everyone, aggregator included.
+    """
+
+    protocol: str
+    version: int
+    session_digest: bytes
+    request: int
+    names: tuple[str, ...]
+    aggregator: str
+    keys: Mapping[str, bytes]
+    verify: Verifier = verify
+
+    def statement(self, run_id: bytes, step: str, sender: str, receiver: str, body_hash: bytes) -> bytes:
+        """Return the 32 bytes that `sender` signs for one message."""
+        return digest(
+            Label.ENVELOPE,
+            self.protocol.encode(),
+            encode_uint(self.version),
+            run_id,
+            step.encode(),
+            sender.encode(),
+            receiver.encode(),
+            body_hash,
+        )
+
+    def write(
+        self, signer: Signer, run_id: bytes, step: str, receivers: Iterable[str], message: msgspec.Struct
+    ) -> list[Envelope]:
+        """Return one signed envelope for each receiver; they share the encoded body."""
+        body = encode(message)
+        body_hash = hashlib.sha256(body).digest()
+        return [
+            Envelope(
+                run_id,
+                step,
+                signer.name,
+                receiver,
+                body,
+                signer.sign(self.statement(run_id, step, signer.name, receiver, body_hash)),
+            )
+            for receiver in receivers
+        ]
+
+    def check(self, envelope: Envelope) -> None:
+        """Raise PeerFault, naming the sender, unless the envelope is signed by the sender that it names."""
+        key = self.keys.get(envelope.sender)
+        if key is None:
+            raise PeerFault(envelope.sender, "is not in the roster")
+        body_hash = hashlib.sha256(envelope.body).digest()
+        statement = self.statement(
+            envelope.run_id, envelope.step, envelope.sender, envelope.receiver, body_hash
+        )
+        try:
+            self.verify(key, statement, envelope.signature)
+        except VerificationError:
+            raise PeerFault(
+                envelope.sender, f"message of step '{envelope.step}' has an invalid signature"
+            ) from None
+
+    def check_detached(
+        self, run_id: bytes, step: str, sender: str, receiver: str, body: bytes, signature: bytes
+    ) -> None:
+        """Like `check`, for a message that another party forwards."""
+        self.check(Envelope(run_id, step, sender, receiver, body, signature))
+
+
+def encode(message: msgspec.Struct) -> bytes:
+    """Return the canonical encoding (MessagePack) of a message."""
+    return _ENCODER.encode(message)
+
+
+def decode(body: bytes, kind: type[T], sender: str) -> T:
+    """Decode strictly; raise PeerFault naming `sender` on anything but the canonical encoding of a `kind`."""
+    try:
+        message: Any = msgspec.msgpack.decode(body, type=kind, strict=True)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise PeerFault(sender, f"malformed {kind.__name__}: {error}") from None
+    if _ENCODER.encode(message) != body:
+        raise PeerFault(sender, f"malformed {kind.__name__}: not the canonical encoding")
+    decoded: T = message
+    return decoded
+
+
+def encode_envelope(envelope: Envelope) -> bytes:
+    """Return the bytes that travel."""
+    return _ENCODER.encode(envelope)
+
+
+def decode_envelope(data: bytes, sender: str) -> Envelope:
+    """Decode what came over the channel to `sender`; raise PeerFault if it is malformed or in another's name."""
+    envelope = decode(data, Envelope, sender)
+    if envelope.sender != sender:
+        raise PeerFault(sender, f"sent a message in the name of {envelope.sender!r}")
+    return envelope

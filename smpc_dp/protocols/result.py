@@ -1,0 +1,154 @@
+"""The one result type: a value with its privacy and its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.encoding import Encoding
+
+
+@dataclass(frozen=True, slots=True)
+class Privacy:
+    """What the release gives away and what it does not.
+
+    `epsilon` and `delta` are None for an exact release: it has no differential privacy.
+    """
+
+    epsilon: float | None
+    delta: float | None
+    claim: str
+    assumptions: tuple[str, ...]
+    not_protected: tuple[str, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "claim": self.claim,
+            "assumptions": list(self.assumptions),
+            "not_protected": list(self.not_protected),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Signatures (64 bytes, by party name) over the 32-byte digest of one set of parties."""
+
+    set_digest: bytes
+    signatures: Mapping[str, bytes]
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data, bytes as hex."""
+        return {
+            "set_digest": self.set_digest.hex(),
+            "signatures": {name: signature.hex() for name, signature in self.signatures.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What binds a result to its run."""
+
+    protocol: str
+    version: int
+    session_digest: bytes
+    run_id: bytes
+    participants: Certificate
+    survivors: Certificate
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data, bytes as hex."""
+        return {
+            "protocol": self.protocol,
+            "version": self.version,
+            "session_digest": self.session_digest.hex(),
+            "run_id": self.run_id.hex(),
+            "participants": self.participants.to_json(),
+            "survivors": self.survivors.to_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a machine ends with: an exact sum on the integer grid, shape (length,), and its weight."""
+
+    total: NDArray[np.int64]
+    weight: int
+    encoding: Encoding
+    survivors: tuple[str, ...]
+    absent: tuple[str, ...]
+    faults: tuple[str, ...]
+    privacy: Privacy
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A sum or an average over the survivors.
+
+    Attributes:
+        value: shape (length,), in the caller's unit; float64, or int64 for a sum of integers.
+        kind: "sum" or "average".
+        fixed_point: the exact sum on the grid, int64, shape (length,); value times 1/step.
+        step: distance between grid points.
+        weight: the sum of the survivors' weights, or their number without weights.
+        survivors: whose input is in the value; absent: whose is not.
+        clipped: how many of the caller's own values were clipped to the bounds (0 unless asked for).
+        faults: what went wrong on the way without spoiling the result; each names a party.
+    """
+
+    value: NDArray[np.float64] | NDArray[np.int64]
+    kind: str
+    fixed_point: NDArray[np.int64]
+    step: float
+    weight: int
+    survivors: tuple[str, ...]
+    absent: tuple[str, ...]
+    privacy: Privacy
+    evidence: Evidence
+    clipped: int = 0
+    faults: tuple[str, ...] = field(default=())
+
+    @classmethod
+    def of(cls, outcome: Outcome, kind: str, clipped: int = 0) -> Result:
+        """Return the "sum" or the "average" of an outcome; an average needs a positive weight."""
+        encoding = outcome.encoding
+        value: NDArray[np.float64] | NDArray[np.int64]
+        if kind == "average":
+            value = encoding.average(outcome.total, outcome.weight)
+        else:
+            value = outcome.total if encoding.integer else encoding.real(outcome.total)
+        return cls(
+            value=value,
+            kind=kind,
+            fixed_point=outcome.total,
+            step=encoding.step,
+            weight=outcome.weight,
+            survivors=outcome.survivors,
+            absent=outcome.absent,
+            privacy=outcome.privacy,
+            evidence=outcome.evidence,
+            clipped=clipped,
+            faults=outcome.faults,
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data: the documented shape of `--json` outputs of runs."""
+        return {
+            "kind": self.kind,
+            "value": self.value.tolist(),
+            "fixed_point": self.fixed_point.tolist(),
+            "step": self.step,
+            "weight": self.weight,
+            "survivors": list(self.survivors),
+            "absent": list(self.absent),
+            "clipped": self.clipped,
+            "faults": list(self.faults),
+            "privacy": self.privacy.to_json(),
+            "evidence": self.evidence.to_json(),
+        }

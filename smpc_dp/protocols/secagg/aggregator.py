@@ -1,0 +1,432 @@
+"""The aggregator's side of secure aggregation. Specification: protocols/secagg/README.md.
+
+It relays what it cannot read, adds masked vectors as they arrive, and learns the sum. A party that is lost, late
+or at fault is excluded while the plan allows it; beyond that the run stops with an error that names who.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+
+from smpc_dp.crypto import agree
+from smpc_dp.encoding import Lanes
+from smpc_dp.errors import LocalError, PeerFault, SmpcError, TimeoutFault, VerificationError
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import Context, Signer, decode
+from smpc_dp.protocols.result import Certificate, Outcome
+from smpc_dp.protocols.secagg import endings, keys
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.certify import check_certificate, make_certificate
+from smpc_dp.protocols.secagg.graph import pack_list, pack_set, unpack_list
+from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.protocols.secagg.recovery import Recovery
+
+Watch = Callable[[str, Lanes], None]
+
+
+class AggregatorMachine:
+    """The aggregator in one run.
+
+    Args:
+        context: the session, the request and everyone's public keys.
+        parameters: checked parameters of the session.
+        identity: the aggregator's; signs what it relays, so that two differing answers are evidence.
+        threads: threads for the removal of masks.
+        watch: called with each party's name and masked lanes as they arrive, to show what an aggregator sees.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        parameters: SecAggParameters,
+        identity: Signer,
+        *,
+        threads: int = 1,
+        watch: Watch | None = None,
+    ) -> None:
+        self._context = context
+        self._parameters = parameters
+        self._plan = parameters.plan
+        self._identity = identity
+        self._threads = threads
+        self._watch = watch
+        self._parties = len(context.names)
+        self._number = {name: place for place, name in enumerate(context.names, 1)}
+        self._alive = set(range(1, self._parties + 1))
+        self._excluded: dict[int, SmpcError] = {}
+        self._faults: list[str] = []
+        self._run_id = b""
+        self._position = 0
+        self._received: dict[int, Envelope] = {}
+        self._seen: dict[tuple[int, str], bytes] = {}
+        self._sum: Lanes = np.zeros(parameters.encoding.lanes, dtype=parameters.encoding.dtype)
+        self._sealed_for: dict[int, list[tuple[int, bytes]]] = {}
+        self._over = False
+        self._outcome: Outcome | None = None
+        self._accept: dict[str, Callable[[int, Envelope], None]] = {
+            m.HELLO: self._accept_hello,
+            m.ADVERTISE: self._accept_advertise,
+            m.REVEAL: self._accept_reveal,
+            m.DEAL: self._accept_deal,
+            m.ATTEST_PARTICIPANTS: self._accept_attestation,
+            m.MASKED: self._accept_masked,
+            m.ATTEST_SURVIVORS: self._accept_attestation,
+            m.UNMASK: self._accept_unmask,
+        }
+        self._finish: dict[str, Callable[[], list[Envelope]]] = {
+            m.HELLO: self._finish_hello,
+            m.ADVERTISE: self._finish_advertise,
+            m.REVEAL: self._finish_reveal,
+            m.DEAL: self._finish_deal,
+            m.ATTEST_PARTICIPANTS: self._finish_attest_participants,
+            m.MASKED: self._finish_masked,
+            m.ATTEST_SURVIVORS: self._finish_attest_survivors,
+            m.UNMASK: self._finish_unmask,
+        }
+
+    def __repr__(self) -> str:
+        return f"AggregatorMachine({self.name!r}, waits for {len(self.waiting_for)} in {self.step!r})"
+
+    @property
+    def name(self) -> str:
+        """The aggregator's name."""
+        return self._identity.name
+
+    @property
+    def step(self) -> str:
+        """The party's step that is being collected, or "done"."""
+        return "done" if self._over else m.PARTY_STEPS[self._position]
+
+    @property
+    def waiting_for(self) -> frozenset[str]:
+        """The parties whose message of this step has not come."""
+        if self._over:
+            return frozenset()
+        return frozenset(self._name_of(party) for party in self._alive - self._received.keys())
+
+    @property
+    def finished(self) -> bool:
+        """True when the result is there or the run has stopped."""
+        return self._over
+
+    @property
+    def result(self) -> Outcome:
+        """The exact sum; raise LocalError while there is none."""
+        if self._outcome is None:
+            raise LocalError(f"{self.name}: the run has no result")
+        return self._outcome
+
+    def start(self) -> Sequence[Envelope]:
+        """Send nothing: parties speak first."""
+        return ()
+
+    def receive(self, envelope: Envelope) -> Sequence[Envelope]:
+        """Take one party's message; a fault of the party excludes it."""
+        party = self._number.get(envelope.sender)
+        if self._over or party is None or party not in self._alive:
+            return ()
+        try:
+            if not self._is_new(party, envelope):
+                return ()
+            if envelope.step == m.LEAVE:
+                return self._leave(party, envelope)
+            self._accept[envelope.step](party, envelope)
+        except PeerFault as fault:
+            return self._exclude(party, fault)
+        self._received[party] = envelope
+        return self._advance()
+
+    def lost(self, peer: str) -> Sequence[Envelope]:
+        """Exclude a party whose link is gone."""
+        party = self._number.get(peer)
+        if self._over or party is None or party not in self._alive:
+            return ()
+        return self._exclude(party, TimeoutFault({peer}, self.step, "connection lost"))
+
+    def expire(self) -> Sequence[Envelope]:
+        """Exclude everyone who is late in this step."""
+        if self._over:
+            return ()
+        sent: list[Envelope] = []
+        for party in sorted(self._alive - self._received.keys()):
+            sent += self._drop(party, TimeoutFault({self._name_of(party)}, self.step, "deadline passed"))
+        return [*sent, *self._advance()]
+
+    def farewell(self, error: SmpcError) -> Sequence[Envelope]:
+        """Tell everyone who is still there that the run has stopped, and why."""
+        self._over = True
+        names = [self._name_of(party) for party in sorted(self._alive)]
+        return self._write(m.ABORT, names, endings.abort_of(error))
+
+    def _name_of(self, party: int) -> str:
+        return self._context.names[party - 1]
+
+    def _write(self, step: str, names: Sequence[str], message: msgspec.Struct) -> list[Envelope]:
+        run_id = self._run_id or self._context.session_digest
+        return self._context.write(self._identity, run_id, step, names, message)
+
+    def _broadcast(self, step: str, message: msgspec.Struct) -> list[Envelope]:
+        return self._write(step, [self._name_of(party) for party in sorted(self._alive)], message)
+
+    def _is_new(self, party: int, envelope: Envelope) -> bool:
+        """Check signature, run and order; return False for a repetition."""
+        if envelope.receiver != self.name:
+            raise PeerFault(envelope.sender, f"sent a message for {envelope.receiver!r}")
+        self._context.check(envelope)
+        body_hash = hashlib.sha256(envelope.body).digest()
+        earlier = self._seen.get((party, envelope.step))
+        if earlier == body_hash:
+            return False
+        if earlier is not None:
+            raise PeerFault(envelope.sender, f"sent two different messages for step '{envelope.step}'")
+        due = self._context.session_digest if envelope.step == m.HELLO else self._run_id
+        if envelope.step != m.LEAVE and envelope.step != self.step:
+            raise PeerFault(envelope.sender, f"sent '{envelope.step}' where '{self.step}' is due")
+        if envelope.run_id != due and envelope.step != m.LEAVE:
+            raise PeerFault(envelope.sender, f"sent '{envelope.step}' of another run")
+        self._seen[party, envelope.step] = body_hash
+        return True
+
+    def _leave(self, party: int, envelope: Envelope) -> Sequence[Envelope]:
+        abort = decode(envelope.body, m.Abort, envelope.sender)
+        if envelope.run_id not in (self._run_id, self._context.session_digest):
+            raise PeerFault(envelope.sender, "left another run")
+        reason = f"left: {abort.culprit + ': ' if abort.culprit else ''}{abort.reason}"
+        return self._exclude(party, TimeoutFault({envelope.sender}, self.step, reason))
+
+    def _drop(self, party: int, error: SmpcError) -> list[Envelope]:
+        self._alive.discard(party)
+        self._excluded[party] = error
+        self._faults.append(str(error))
+        return self._write(m.ABORT, [self._name_of(party)], endings.abort_of(error))
+
+    def _exclude(self, party: int, error: SmpcError) -> Sequence[Envelope]:
+        self._received.pop(party, None)
+        sent = self._drop(party, error)
+        return [*sent, *self._advance()]
+
+    def _advance(self) -> list[Envelope]:
+        """Finish the step when everyone who is still there has spoken; stop when too few are left."""
+        try:
+            due = self._plan.threshold if self.step == m.UNMASK else self._plan.min_survivors
+            if len(self._alive) < due:
+                raise self._too_few(due)
+            if self._alive - self._received.keys():
+                return []
+            sent = self._finish[self.step]()
+        except SmpcError:
+            self._over = True
+            raise
+        self._received = {}
+        self._position += 1
+        self._over = self._position == len(m.PARTY_STEPS)
+        return sent
+
+    def _too_few(self, due: int) -> SmpcError:
+        missing = [self._name_of(party) for party in self._excluded]
+        detail = f"{len(self._alive)} of {self._parties} parties are left, {due} are needed"
+        reasons = "; ".join(str(error) for error in list(self._excluded.values())[:5])
+        return TimeoutFault(missing, self.step, f"{detail}: {reasons}")
+
+    # hello
+
+    def _accept_hello(self, party: int, envelope: Envelope) -> None:
+        hello = decode(envelope.body, m.Hello, envelope.sender)
+        if hello.session_digest != self._context.session_digest:
+            raise PeerFault(envelope.sender, "has a differing session file")
+        if hello.request != self._context.request:
+            raise PeerFault(
+                envelope.sender, f"asks for request {hello.request}, this is {self._context.request}"
+            )
+
+    def _finish_hello(self) -> list[Envelope]:
+        present = pack_set(self._alive, self._parties)
+        hellos = [decode(self._received[party].body, m.Hello, "") for party in sorted(self._alive)]
+        nonces = b"".join(hello.nonce for hello in hellos)
+        self._run_id = keys.run_identifier(self._context, present, nonces)
+        return self._broadcast(m.START, m.Start(present, nonces))
+
+    # advertise
+
+    def _accept_advertise(self, party: int, envelope: Envelope) -> None:
+        advertise = decode(envelope.body, m.Advertise, envelope.sender)
+        try:
+            agree.check_public_key(advertise.seal_key)
+            agree.check_public_key(advertise.mask_key)
+        except VerificationError as error:
+            raise PeerFault(envelope.sender, str(error)) from None
+
+    def _finish_advertise(self) -> list[Envelope]:
+        self._advertisements = self._received
+        self._keys = {
+            party: decode(envelope.body, m.Advertise, envelope.sender)
+            for party, envelope in self._received.items()
+        }
+        commitments = b"".join(self._keys[party].commitment for party in sorted(self._alive))
+        sent = self._broadcast(m.ROLL, m.Roll(pack_set(self._alive, self._parties), commitments))
+        self._roll_hash = hashlib.sha256(sent[0].body).digest()
+        return sent
+
+    # reveal
+
+    def _accept_reveal(self, party: int, envelope: Envelope) -> None:
+        reveal = decode(envelope.body, m.Reveal, envelope.sender)
+        commitment = keys.neighbour_commitment(
+            self._context, self._run_id, envelope.sender, reveal.neighbours, reveal.blinder
+        )
+        if commitment != self._keys[party].commitment:
+            raise PeerFault(envelope.sender, "revealed neighbours that it had not committed to")
+        drawn = unpack_list(reveal.neighbours, self._parties, envelope.sender)
+        if len(drawn) != self._plan.degree or party in drawn:
+            raise PeerFault(envelope.sender, f"must draw {self._plan.degree} neighbours other than itself")
+
+    def _finish_reveal(self) -> list[Envelope]:
+        revealed = sorted(self._alive)
+        self._drawn: dict[int, tuple[int, ...]] = {}
+        drew: dict[int, list[int]] = {party: [] for party in revealed}
+        for party in revealed:
+            reveal = decode(self._received[party].body, m.Reveal, "")
+            drawn = unpack_list(reveal.neighbours, self._parties, "")
+            self._drawn[party] = tuple(other for other in drawn if other in self._alive)
+            for other in self._drawn[party]:
+                drew[other].append(party)
+        self._neighbours = {
+            party: tuple(sorted({*self._drawn[party], *drew[party]})) for party in revealed
+        }
+        packed = pack_set(revealed, self._parties)
+        sent: list[Envelope] = []
+        for party in revealed:
+            advertisements = [
+                m.Advertisement(other, self._advertisements[other].body, self._advertisements[other].signature)
+                for other in self._neighbours[party]
+            ]
+            openings = [
+                m.Opening(other, self._received[other].body, self._received[other].signature)
+                for other in drew[party]
+            ]
+            message = m.Neighbours(packed, advertisements, openings)
+            sent += self._write(m.NEIGHBOURS, [self._name_of(party)], message)
+        return sent
+
+    # deal
+
+    def _accept_deal(self, party: int, envelope: Envelope) -> None:
+        deal = decode(envelope.body, m.Deal, envelope.sender)
+        if len(deal.sealed) != len(self._drawn[party]):
+            raise PeerFault(
+                envelope.sender, f"dealt {len(deal.sealed)} shares, {len(self._drawn[party])} are due"
+            )
+        if any(len(sealed) != m.SEALED_SHARE_BYTES for sealed in deal.sealed):
+            raise PeerFault(envelope.sender, f"a sealed share must have {m.SEALED_SHARE_BYTES} bytes")
+
+    def _finish_deal(self) -> list[Envelope]:
+        self._participants = tuple(sorted(self._alive))
+        self._self_commitments: dict[int, bytes] = {}
+        inbox: dict[int, list[tuple[int, bytes]]] = {party: [] for party in self._participants}
+        for dealer in self._participants:
+            deal = decode(self._received[dealer].body, m.Deal, "")
+            self._self_commitments[dealer] = deal.self_commitment
+            for holder, sealed in zip(self._drawn[dealer], deal.sealed, strict=True):
+                if holder in inbox:
+                    inbox[holder].append((dealer, sealed))
+        self._dealers_of = {holder: tuple(d for d, _ in items) for holder, items in inbox.items()}
+        packed = pack_set(self._participants, self._parties)
+        self._set_digest = keys.participants_digest(self._context, self._run_id, self._roll_hash, packed)
+        sent: list[Envelope] = []
+        for holder, items in inbox.items():
+            message = m.Deliver(packed, pack_list(d for d, _ in items), [sealed for _, sealed in items])
+            sent += self._write(m.DELIVER, [self._name_of(holder)], message)
+        return sent
+
+    # certificates
+
+    def _accept_attestation(self, party: int, envelope: Envelope) -> None:
+        attestation = decode(envelope.body, m.Attestation, envelope.sender)
+        if attestation.set_digest != self._set_digest:
+            raise PeerFault(envelope.sender, "attests another set than the one that was sent")
+
+    def _certificate(self, step: str, members: Sequence[int]) -> tuple[m.Certificate, Certificate]:
+        signatures = {party: envelope.signature for party, envelope in self._received.items()}
+        if len(signatures) < self._plan.quorum:
+            raise self._too_few(self._plan.quorum)
+        certificate = make_certificate(signatures, self._parties)
+        checked = check_certificate(
+            self._context, self._plan, self._run_id, step, self._set_digest, members, certificate
+        )
+        return certificate, checked
+
+    def _finish_attest_participants(self) -> list[Envelope]:
+        certificate, self._participants_certificate = self._certificate(
+            m.ATTEST_PARTICIPANTS, self._participants
+        )
+        self._bad_dealers: dict[int, tuple[int, ...]] = {}
+        return self._broadcast(m.PARTICIPANTS, certificate)
+
+    # masked vectors
+
+    def _accept_masked(self, party: int, envelope: Envelope) -> None:
+        masked = decode(envelope.body, m.Masked, envelope.sender)
+        bad_dealers = unpack_list(masked.bad_dealers, self._parties, envelope.sender)
+        if not set(bad_dealers) <= set(self._dealers_of[party]):
+            raise PeerFault(envelope.sender, "complains about parties that dealt nothing to it")
+        try:
+            lanes = self._parameters.encoding.unpack(masked.vector)
+        except ValueError as error:
+            raise PeerFault(envelope.sender, f"malformed Masked: {error}") from None
+        if self._watch is not None:
+            self._watch(envelope.sender, lanes)
+        self._sum += lanes  # type: ignore[misc]  # both are uint32 or both uint64
+        self._bad_dealers[party] = bad_dealers
+
+    def _finish_masked(self) -> list[Envelope]:
+        # Who is lost after its vector was added is a survivor all the same: the sum holds its input.
+        self._survivors = tuple(sorted(self._bad_dealers))
+        packed = pack_set(self._survivors, self._parties)
+        self._set_digest = keys.survivors_digest(self._context, self._run_id, self._set_digest, packed)
+        return self._broadcast(m.SURVIVORS, m.Survivors(packed))
+
+    def _finish_attest_survivors(self) -> list[Envelope]:
+        certificate, self._survivors_certificate = self._certificate(m.ATTEST_SURVIVORS, self._survivors)
+        self._recovery = Recovery(
+            self._context,
+            self._plan,
+            self._run_id,
+            participants=self._participants,
+            survivors=self._survivors,
+            keys_of=self._keys,
+            self_commitments=self._self_commitments,
+            drawn=self._drawn,
+            neighbours=self._neighbours,
+        )
+        return self._broadcast(m.SURVIVORS_CERTIFICATE, certificate)
+
+    # unmasking
+
+    def _accept_unmask(self, party: int, envelope: Envelope) -> None:
+        unmask = decode(envelope.body, m.Unmask, envelope.sender)
+        dealers = unpack_list(unmask.dealers, self._parties, envelope.sender)
+        complaints = self._bad_dealers[party]
+        due = tuple(dealer for dealer in self._dealers_of[party] if dealer not in complaints)
+        if dealers != due:
+            raise PeerFault(envelope.sender, "does not reveal one share of each party that dealt to it")
+        self._recovery.add(party, unmask, complaints)
+
+    def _finish_unmask(self) -> list[Envelope]:
+        self._recovery.remove_masks(self._sum, self._threads)
+        self._faults += self._recovery.faults
+        sent = self._broadcast(m.RESULT, m.Result(self._parameters.encoding.pack(self._sum)))
+        self._outcome = endings.outcome(
+            self._context,
+            self._parameters,
+            self._run_id,
+            self._sum,
+            self._survivors,
+            self._participants_certificate,
+            self._survivors_certificate,
+            tuple(self._faults),
+        )
+        return sent

@@ -1,0 +1,138 @@
+"""What the keys of secure aggregation derive: commitments, sealing keys, mask seeds and signed shares.
+
+Every derivation starts with its own label and binds protocol, version, run id, and sender and receiver where
+there are any, so nothing outlives its run.
+"""
+
+from __future__ import annotations
+
+from smpc_dp.crypto.agree import agree
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import digest, encode_uint
+from smpc_dp.errors import PeerFault, VerificationError
+from smpc_dp.identity import verify
+from smpc_dp.protocols.envelope import Context, Signer
+from smpc_dp.protocols.secagg.messages import DEAL
+
+
+def run_identifier(context: Context, present: bytes, nonces: bytes) -> bytes:
+    """Return the run id: a digest of the session, the request, who is present and a nonce from each of them."""
+    return digest(
+        Label.RUN_ID,
+        context.protocol.encode(),
+        encode_uint(context.version),
+        context.session_digest,
+        encode_uint(context.request),
+        present,
+        nonces,
+    )
+
+
+def _bound(context: Context, label: Label, run_id: bytes, *parts: bytes) -> bytes:
+    return digest(label, context.protocol.encode(), encode_uint(context.version), run_id, *parts)
+
+
+def neighbour_commitment(
+    context: Context, run_id: bytes, party: str, neighbours: bytes, blinder: bytes
+) -> bytes:
+    """Return the commitment to a party's drawn neighbours (hiding: the blinder has 32 random bytes)."""
+    return _bound(context, Label.NEIGHBOUR_COMMITMENT, run_id, party.encode(), neighbours, blinder)
+
+
+def self_commitment(context: Context, run_id: bytes, party: str, self_seed: bytes) -> bytes:
+    """Return the commitment to a party's self-mask seed (hiding: the seed has 32 random bytes)."""
+    return _bound(context, Label.SELF_COMMITMENT, run_id, party.encode(), self_seed)
+
+
+def participants_digest(context: Context, run_id: bytes, roll: bytes, participants: bytes) -> bytes:
+    """Return what parties sign about who takes part; `roll` is the body of the roll that they saw."""
+    return _bound(context, Label.PARTICIPANTS, run_id, roll, participants)
+
+
+def survivors_digest(context: Context, run_id: bytes, participants: bytes, survivors: bytes) -> bytes:
+    """Return what parties sign about who survived; `participants` is the digest that they signed before."""
+    return _bound(context, Label.SURVIVORS, run_id, participants, survivors)
+
+
+def self_mask_seed(context: Context, run_id: bytes, party: str, self_seed: bytes) -> bytes:
+    """Return the generator seed of a party's self-mask."""
+    return _bound(context, Label.SELF_MASK, run_id, party.encode(), self_seed)
+
+
+def pair_mask_seed(
+    context: Context, run_id: bytes, secret: bytes, me: str, peer: str, peer_key: bytes
+) -> bytes:
+    """Return the generator seed of the mask between two parties, the same at both ends.
+
+    Raises:
+        PeerFault: the peer's masking key is a point of small order.
+    """
+    first, second = sorted((me, peer))
+    info = _bound(context, Label.MASK_SEED, run_id, first.encode(), second.encode())
+    return _agree(secret, peer_key, run_id, info, peer)
+
+
+def seal_key(
+    context: Context, run_id: bytes, secret: bytes, peer: str, peer_key: bytes, sender: str, receiver: str
+) -> bytes:
+    """Return the key that seals what `sender` sends to `receiver`; `peer` is whichever of them is not us."""
+    info = _bound(context, Label.SEAL_KEY, run_id, sender.encode(), receiver.encode())
+    return _agree(secret, peer_key, run_id, info, peer)
+
+
+def _agree(secret: bytes, peer_key: bytes, run_id: bytes, info: bytes, peer: str) -> bytes:
+    try:
+        return agree(secret, peer_key, salt=run_id, info=info)
+    except VerificationError as error:
+        raise PeerFault(peer, str(error)) from None
+
+
+def seal_context(context: Context, run_id: bytes, sender: str, receiver: str, sequence: int = 0) -> bytes:
+    """Return the associated data of a sealed message: run, from, to, step and sequence number."""
+    return _bound(
+        context,
+        Label.SEAL_AAD,
+        run_id,
+        sender.encode(),
+        receiver.encode(),
+        DEAL.encode(),
+        encode_uint(sequence),
+    )
+
+
+MASKING_KEY = b"masking-key"
+SELF_MASK = b"self-mask"
+
+
+def share_digest(
+    context: Context, run_id: bytes, dealer: str, holder: str, kind: bytes, share: bytes
+) -> bytes:
+    """Return the digest of one share, which stands for it where only the other one is shown."""
+    return _bound(context, Label.SHARE_DIGEST, run_id, dealer.encode(), holder.encode(), kind, share)
+
+
+def _share_statement(
+    context: Context, run_id: bytes, dealer: str, holder: str, mask: bytes, own: bytes
+) -> bytes:
+    return _bound(context, Label.SHARE, run_id, dealer.encode(), holder.encode(), mask, own)
+
+
+def sign_share(
+    context: Context, run_id: bytes, dealer: Signer, holder: str, mask_digest: bytes, self_digest: bytes
+) -> bytes:
+    """Return the dealer's signature over the digests of the two shares that it gives to `holder`."""
+    return dealer.sign(_share_statement(context, run_id, dealer.name, holder, mask_digest, self_digest))
+
+
+def check_share(
+    context: Context,
+    run_id: bytes,
+    dealer: str,
+    holder: str,
+    mask_digest: bytes,
+    self_digest: bytes,
+    signature: bytes,
+) -> None:
+    """Raise VerificationError unless `signature` is the dealer's over both digests."""
+    statement = _share_statement(context, run_id, dealer, holder, mask_digest, self_digest)
+    verify(context.keys[dealer], statement, signature)

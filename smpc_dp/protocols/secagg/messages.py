@@ -1,0 +1,199 @@
+"""The messages of secure aggregation. Every struct is the body of one signed envelope.
+
+Parties are numbered 1 to n in roster order; a list of parties travels as 2-byte little-endian numbers, a set of
+parties as n bits (numpy's packbits order, padding zero).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
+
+# Steps of a party, in order; each is sent at most once in a run.
+HELLO = "hello"
+ADVERTISE = "advertise"
+REVEAL = "reveal"
+DEAL = "deal"
+ATTEST_PARTICIPANTS = "attest-participants"
+MASKED = "masked"
+ATTEST_SURVIVORS = "attest-survivors"
+UNMASK = "unmask"
+LEAVE = "leave"
+
+# Steps of the aggregator, each the answer to the party's step of the same place.
+START = "start"
+ROLL = "roll"
+NEIGHBOURS = "neighbours"
+DELIVER = "deliver"
+PARTICIPANTS = "participants"
+SURVIVORS = "survivors"
+SURVIVORS_CERTIFICATE = "survivors-certificate"
+RESULT = "result"
+ABORT = "abort"
+
+PARTY_STEPS = (HELLO, ADVERTISE, REVEAL, DEAL, ATTEST_PARTICIPANTS, MASKED, ATTEST_SURVIVORS, UNMASK)
+AGGREGATOR_STEPS = (
+    START,
+    ROLL,
+    NEIGHBOURS,
+    DELIVER,
+    PARTICIPANTS,
+    SURVIVORS,
+    SURVIVORS_CERTIFICATE,
+    RESULT,
+)
+
+SIGNATURE_BYTES = 64
+SHARE_BYTES = 32
+# MessagePack of a `Share` (an array of three byte strings) and the overhead of sealing it.
+SEALED_SHARE_BYTES = 1 + 2 * (2 + SHARE_BYTES) + (2 + SIGNATURE_BYTES) + 40
+
+
+class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    pass
+
+
+class Hello(_Body, frozen=True):
+    """Party: I take part in this request of this session, with a fresh nonce."""
+
+    session_digest: Bytes32
+    request: int
+    nonce: Bytes32
+
+
+class Start(_Body, frozen=True):
+    """Aggregator: who said hello (a set) and their nonces, 32 bytes each in roster order."""
+
+    present: bytes
+    nonces: bytes
+
+
+class Advertise(_Body, frozen=True):
+    """Party: fresh X25519 keys for sealing and for masking, and a commitment to the chosen neighbours."""
+
+    seal_key: Bytes32
+    mask_key: Bytes32
+    commitment: Bytes32
+
+
+class Roll(_Body, frozen=True):
+    """Aggregator: who advertised (a set) and their commitments, 32 bytes each in roster order."""
+
+    advertised: bytes
+    commitments: bytes
+
+
+class Reveal(_Body, frozen=True):
+    """Party: the opening of its commitment: the list of the neighbours that it drew."""
+
+    neighbours: bytes
+    blinder: Bytes32
+
+
+class Advertisement(_Body, frozen=True):
+    """A neighbour's `Advertise`, forwarded with the signature of its envelope."""
+
+    party: int
+    body: bytes
+    signature: bytes
+
+
+class Opening(_Body, frozen=True):
+    """The `Reveal` of a party that drew the receiver, forwarded with the signature of its envelope."""
+
+    party: int
+    body: bytes
+    signature: bytes
+
+
+class Neighbours(_Body, frozen=True):
+    """Aggregator: who revealed (a set), the advertisements of all of the receiver's neighbours in it, and the
+    openings of those that drew the receiver, each list in roster order."""
+
+    revealed: bytes
+    advertisements: list[Advertisement]
+    openings: list[Opening]
+
+
+class Deal(_Body, frozen=True):
+    """Party: a commitment to its self-mask seed, and one sealed `Share` for each neighbour that it drew and that
+    revealed, in roster order."""
+
+    self_commitment: Bytes32
+    sealed: list[bytes]
+
+
+class Share(_Body, frozen=True):
+    """Sealed, dealer to holder: one share each of the masking key and of the self-mask seed.
+
+    `signature` is the dealer's, over the digests of both shares, so that either can be shown alone.
+    """
+
+    mask_share: Bytes32
+    self_share: Bytes32
+    signature: bytes
+
+
+class Deliver(_Body, frozen=True):
+    """Aggregator: who dealt (a set: the participants), and what those that drew the receiver sealed for it."""
+
+    participants: bytes
+    dealers: bytes
+    sealed: list[bytes]
+
+
+class Attestation(_Body, frozen=True):
+    """Party: the digest of the one set that it has seen (of participants, later of survivors)."""
+
+    set_digest: Bytes32
+
+
+class Certificate(_Body, frozen=True):
+    """Aggregator: who signed an `Attestation` of the set (a set), and the signatures in roster order."""
+
+    signers: bytes
+    signatures: bytes
+
+
+class Masked(_Body, frozen=True):
+    """Party: its masked vector, packed; and the dealers whose share for it did not open or verify (a list)."""
+
+    vector: bytes
+    bad_dealers: bytes
+
+
+class Survivors(_Body, frozen=True):
+    """Aggregator: whose masked vectors are in the sum (a set)."""
+
+    survivors: bytes
+
+
+class Unmask(_Body, frozen=True):
+    """Party: of each dealer (a list) one share: of the self-mask seed if it survived, of the masking key if not.
+
+    `shares` has 32 bytes a dealer, `others` the digest of the share that stays hidden, `signatures` the dealer's.
+    """
+
+    dealers: bytes
+    shares: bytes
+    others: bytes
+    signatures: bytes
+
+
+class Result(_Body, frozen=True):
+    """Aggregator: the sum of the survivors' vectors, packed."""
+
+    total: bytes
+
+
+class Abort(_Body, frozen=True):
+    """Aggregator or party: the run is over for the receiver, and why; names are from the roster."""
+
+    kind: str
+    culprit: str
+    missing: list[str]
+    reason: str

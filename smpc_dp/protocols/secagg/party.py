@@ -1,0 +1,455 @@
+"""The party's side of secure aggregation. Specification: protocols/secagg/README.md."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from smpc_dp.crypto import agree, shamir
+from smpc_dp.crypto.prg import add_masks
+from smpc_dp.crypto.randomness import Randomness, SystemRandomness
+from smpc_dp.crypto.seal import seal, unseal
+from smpc_dp.encoding import Lanes
+from smpc_dp.errors import LocalError, PeerFault, SmpcError, TimeoutFault, VerificationError
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import Context, Signer, decode, encode
+from smpc_dp.protocols.result import Outcome
+from smpc_dp.protocols.secagg import endings, keys
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.certify import check_certificate
+from smpc_dp.protocols.secagg.graph import (
+    draw_neighbours,
+    pack_list,
+    unpack_list,
+    unpack_set,
+)
+from smpc_dp.protocols.secagg.params import SecAggParameters
+
+
+class PartyMachine:
+    """One party in one run.
+
+    Args:
+        context: the session, the request and everyone's public keys.
+        parameters: checked parameters of the session.
+        identity: signs; its name is the party's.
+        lanes: the encoded vector (`parameters.encoding.encode`), shape (encoding.lanes,); it is masked in place.
+        randomness: the operating system's; a seeded one only in simulations and tests.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        parameters: SecAggParameters,
+        identity: Signer,
+        lanes: Lanes,
+        randomness: Randomness | None = None,
+    ) -> None:
+        encoding = parameters.encoding
+        if lanes.shape != (encoding.lanes,) or lanes.dtype != encoding.dtype:
+            raise LocalError(f"{identity.name}: lanes must be {encoding.lanes} of {encoding.dtype.__name__}")
+        self._context = context
+        self._parameters = parameters
+        self._plan = parameters.plan
+        self._identity = identity
+        self._lanes: Lanes | None = lanes
+        self._random = randomness or SystemRandomness()
+        self._parties = len(context.names)
+        self._index = context.names.index(identity.name) + 1
+        self._run_id = b""
+        self._position = 0
+        self._sent: set[str] = set()
+        self._seen: dict[str, tuple[bytes, bytes]] = {}
+        self._over = False
+        self._outcome: Outcome | None = None
+        self._handlers: dict[str, Callable[[bytes], Sequence[Envelope]]] = {
+            m.ROLL: self._on_roll,
+            m.NEIGHBOURS: self._on_neighbours,
+            m.DELIVER: self._on_deliver,
+            m.PARTICIPANTS: self._on_participants,
+            m.SURVIVORS: self._on_survivors,
+            m.SURVIVORS_CERTIFICATE: self._on_survivors_certificate,
+            m.RESULT: self._on_result,
+        }
+
+    def __repr__(self) -> str:
+        return f"PartyMachine({self.name!r}, waits for {self.step!r})"
+
+    @property
+    def name(self) -> str:
+        """The party's name."""
+        return self._identity.name
+
+    @property
+    def step(self) -> str:
+        """The aggregator's step that is due next, or "done"."""
+        return "done" if self.finished else m.AGGREGATOR_STEPS[self._position]
+
+    @property
+    def waiting_for(self) -> frozenset[str]:
+        """The aggregator, until the end."""
+        return frozenset() if self.finished else frozenset({self._context.aggregator})
+
+    @property
+    def finished(self) -> bool:
+        """True when the result is there or the run is over for this party."""
+        return self._over
+
+    @property
+    def result(self) -> Outcome:
+        """The exact sum; raise LocalError while there is none."""
+        if self._outcome is None:
+            raise LocalError(f"{self.name}: the run has no result")
+        return self._outcome
+
+    @property
+    def run_id(self) -> bytes:
+        """The run id, empty until everyone's nonce is there."""
+        return self._run_id
+
+    def start(self) -> Sequence[Envelope]:
+        """Say hello with a fresh nonce."""
+        self._nonce = self._random.bytes(32)
+        hello = m.Hello(self._context.session_digest, self._context.request, self._nonce)
+        return self._emit(m.HELLO, hello, self._context.session_digest)
+
+    def receive(self, envelope: Envelope) -> Sequence[Envelope]:
+        """Take the aggregator's next message and return the answer."""
+        if self._over:
+            return ()
+        try:
+            return self._receive(envelope)
+        except SmpcError:
+            self._end()
+            raise
+
+    def lost(self, peer: str) -> Sequence[Envelope]:
+        """End with TimeoutFault when the aggregator is gone."""
+        return self.expire() if peer == self._context.aggregator else ()
+
+    def expire(self) -> Sequence[Envelope]:
+        """End with TimeoutFault: the aggregator did not send what is due."""
+        if self._over:
+            return ()
+        step = self.step
+        self._end()
+        raise TimeoutFault({self._context.aggregator}, step)
+
+    def farewell(self, error: SmpcError) -> Sequence[Envelope]:
+        """Tell the aggregator that this party leaves, and why."""
+        self._end()
+        if m.LEAVE in self._sent or m.UNMASK in self._sent:
+            return ()
+        run_id = self._run_id or self._context.session_digest
+        return self._emit(m.LEAVE, endings.abort_of(error), run_id)
+
+    def _end(self) -> None:
+        self._over = True
+        self._lanes = None
+        for secret in ("_seal_secret", "_mask_secret", "_self_seed", "_held"):
+            self.__dict__.pop(secret, None)
+
+    def _emit(self, step: str, message: msgspec.Struct, run_id: bytes | None = None) -> Sequence[Envelope]:
+        if step in self._sent:
+            raise LocalError(f"{self.name}: step '{step}' was sent before in this run")
+        self._sent.add(step)
+        return self._context.write(
+            self._identity, run_id or self._run_id, step, (self._context.aggregator,), message
+        )
+
+    def _refuse(self, reason: str) -> PeerFault:
+        return PeerFault(self._context.aggregator, reason)
+
+    def _receive(self, envelope: Envelope) -> Sequence[Envelope]:
+        if envelope.sender != self._context.aggregator:
+            raise PeerFault(envelope.sender, "only the aggregator speaks to a party")
+        if envelope.receiver != self.name:
+            raise self._refuse(f"sent a message for {envelope.receiver!r}")
+        self._context.check(envelope)
+        body_hash = hashlib.sha256(envelope.body).digest()
+        if envelope.step in self._seen:
+            earlier, signature = self._seen[envelope.step]
+            if earlier == body_hash:
+                return ()
+            raise PeerFault(
+                envelope.sender,
+                f"sent two different messages for step '{envelope.step}'",
+                {
+                    "first": earlier,
+                    "first signature": signature,
+                    "second": body_hash,
+                    "second signature": envelope.signature,
+                },
+            )
+        if envelope.step == m.ABORT:
+            if envelope.run_id not in (self._run_id, self._context.session_digest):
+                raise self._refuse("sent an abort of another run")
+            raise endings.error_of(decode(envelope.body, m.Abort, envelope.sender), self._context)
+        due = m.AGGREGATOR_STEPS[self._position]
+        if envelope.step != due:
+            raise self._refuse(f"sent '{envelope.step}' where '{due}' is due")
+        if due == m.START:
+            answer = self._on_start(envelope.body, envelope.run_id)
+        elif envelope.run_id != self._run_id:
+            raise self._refuse(f"sent '{envelope.step}' of another run")
+        else:
+            answer = self._handlers[due](envelope.body)
+        self._seen[envelope.step] = (body_hash, envelope.signature)
+        self._position += 1
+        return answer
+
+    def _set(self, packed: bytes, within: frozenset[int] | None, what: str) -> frozenset[int]:
+        """Unpack a set that must lie in `within`, hold this party and be large enough."""
+        members = frozenset(unpack_set(packed, self._parties, self._context.aggregator))
+        if within is not None and not members <= within:
+            raise self._refuse(f"{what} has parties that were out before")
+        if self._index not in members:
+            raise self._refuse(f"left {self.name} out of the {what}")
+        if len(members) < self._plan.min_survivors:
+            raise self._refuse(f"{what} has {len(members)} parties, at least {self._plan.min_survivors} due")
+        return members
+
+    def _on_start(self, body: bytes, run_id: bytes) -> Sequence[Envelope]:
+        start = decode(body, m.Start, self._context.aggregator)
+        self._present = self._set(start.present, None, "present parties")
+        if len(start.nonces) != 32 * len(self._present):
+            raise self._refuse("start does not have one nonce for each present party")
+        place = sum(1 for party in self._present if party < self._index)
+        if start.nonces[32 * place : 32 * place + 32] != self._nonce:
+            raise self._refuse(f"start does not have the nonce of {self.name}")
+        self._run_id = keys.run_identifier(self._context, start.present, start.nonces)
+        if run_id != self._run_id:
+            raise self._refuse("start is not for the run that its nonces give")
+        self._drawn = draw_neighbours(self._index, self._parties, self._plan.degree, self._random)
+        self._blinder = self._random.bytes(32)
+        self._seal_secret = self._random.bytes(32)
+        self._mask_secret = self._random.bytes(32)
+        commitment = keys.neighbour_commitment(
+            self._context, self._run_id, self.name, pack_list(self._drawn), self._blinder
+        )
+        advertise = m.Advertise(
+            agree.public_key(self._seal_secret), agree.public_key(self._mask_secret), commitment
+        )
+        self._commitment = commitment
+        return self._emit(m.ADVERTISE, advertise)
+
+    def _on_roll(self, body: bytes) -> Sequence[Envelope]:
+        roll = decode(body, m.Roll, self._context.aggregator)
+        self._advertised = self._set(roll.advertised, self._present, "roll")
+        if len(roll.commitments) != 32 * len(self._advertised):
+            raise self._refuse("roll does not have one commitment for each party")
+        self._roll = roll
+        self._roll_order = {party: place for place, party in enumerate(sorted(self._advertised))}
+        self._roll_hash = hashlib.sha256(body).digest()
+        if self._rolled(self._index) != self._commitment:
+            raise self._refuse(f"roll does not have the commitment of {self.name}")
+        return self._emit(m.REVEAL, m.Reveal(pack_list(self._drawn), self._blinder))
+
+    def _rolled(self, party: int) -> bytes:
+        place = 32 * self._roll_order[party]
+        return self._roll.commitments[place : place + 32]
+
+    def _on_neighbours(self, body: bytes) -> Sequence[Envelope]:
+        message = decode(body, m.Neighbours, self._context.aggregator)
+        self._revealed = self._set(message.revealed, self._advertised, "revealed parties")
+        drew_me = self._checked_openings(message.openings)
+        self._holders = tuple(party for party in self._drawn if party in self._revealed)
+        self._neighbour_keys = self._checked_advertisements(message.advertisements, drew_me)
+        self._drew_me = drew_me
+        del self._roll, self._roll_order
+        return self._deal()
+
+    def _checked_openings(self, openings: list[m.Opening]) -> tuple[int, ...]:
+        drew_me = tuple(opening.party for opening in openings)
+        if drew_me != tuple(sorted(set(drew_me))) or not self._revealed.issuperset(drew_me):
+            raise self._refuse("openings are not of revealed parties in roster order")
+        for opening in openings:
+            name = self._context.names[opening.party - 1]
+            self._context.check_detached(
+                self._run_id, m.REVEAL, name, self._context.aggregator, opening.body, opening.signature
+            )
+            reveal = decode(opening.body, m.Reveal, name)
+            commitment = keys.neighbour_commitment(
+                self._context, self._run_id, name, reveal.neighbours, reveal.blinder
+            )
+            if commitment != self._rolled(opening.party):
+                raise PeerFault(name, "revealed neighbours that it had not committed to")
+            if self._index not in unpack_list(reveal.neighbours, self._parties, name):
+                raise self._refuse(f"forwarded the opening of {name}, which did not draw {self.name}")
+        return drew_me
+
+    def _checked_advertisements(
+        self, advertisements: list[m.Advertisement], drew_me: tuple[int, ...]
+    ) -> dict[int, m.Advertise]:
+        due = tuple(sorted(set(self._holders) | set(drew_me)))
+        if tuple(item.party for item in advertisements) != due:
+            raise self._refuse(f"advertisements are not those of the {len(due)} neighbours of {self.name}")
+        keys_of: dict[int, m.Advertise] = {}
+        for item in advertisements:
+            name = self._context.names[item.party - 1]
+            self._context.check_detached(
+                self._run_id, m.ADVERTISE, name, self._context.aggregator, item.body, item.signature
+            )
+            advertise = decode(item.body, m.Advertise, name)
+            if advertise.commitment != self._rolled(item.party):
+                raise self._refuse(f"roll does not have the commitment of {name}")
+            keys_of[item.party] = advertise
+        return keys_of
+
+    def _deal(self) -> Sequence[Envelope]:
+        if len(self._holders) < self._plan.threshold:
+            missing = [self._context.names[p - 1] for p in self._drawn if p not in self._revealed]
+            raise TimeoutFault(missing, m.REVEAL, f"{self.name} has fewer holders than the threshold")
+        self._self_seed = self._random.bytes(32)
+        mask_shares = shamir.split(self._mask_secret, self._plan.threshold, self._holders, self._random)
+        self_shares = shamir.split(self._self_seed, self._plan.threshold, self._holders, self._random)
+        sealed = []
+        for holder, mask_share, self_share in zip(self._holders, mask_shares, self_shares, strict=True):
+            name = self._context.names[holder - 1]
+            digests = [
+                keys.share_digest(self._context, self._run_id, self.name, name, kind, share)
+                for kind, share in ((keys.MASKING_KEY, mask_share), (keys.SELF_MASK, self_share))
+            ]
+            signature = keys.sign_share(self._context, self._run_id, self._identity, name, *digests)
+            key = self._seal_key(holder, sender=self.name, receiver=name)
+            context = keys.seal_context(self._context, self._run_id, self.name, name)
+            share = encode(m.Share(mask_share, self_share, signature))
+            sealed.append(seal(key, share, context, self._random))
+        commitment = keys.self_commitment(self._context, self._run_id, self.name, self._self_seed)
+        return self._emit(m.DEAL, m.Deal(commitment, sealed))
+
+    def _seal_key(self, peer: int, *, sender: str, receiver: str) -> bytes:
+        return keys.seal_key(
+            self._context,
+            self._run_id,
+            self._seal_secret,
+            self._context.names[peer - 1],
+            self._neighbour_keys[peer].seal_key,
+            sender,
+            receiver,
+        )
+
+    def _on_deliver(self, body: bytes) -> Sequence[Envelope]:
+        message = decode(body, m.Deliver, self._context.aggregator)
+        self._participants = self._set(message.participants, self._revealed, "participants")
+        due = tuple(party for party in self._drew_me if party in self._participants)
+        dealers = unpack_list(message.dealers, self._parties, self._context.aggregator)
+        if dealers != due or len(message.sealed) != len(due):
+            withheld = [self._context.names[party - 1] for party in due if party not in dealers]
+            raise self._refuse(
+                f"withheld the shares of {', '.join(withheld[:5])}"
+                if withheld
+                else "delivered shares of parties that did not draw this one"
+            )
+        alive = [party for party in self._holders if party in self._participants]
+        if len(alive) < self._plan.threshold:
+            missing = [self._context.names[p - 1] for p in self._holders if p not in self._participants]
+            raise TimeoutFault(missing, m.DEAL, f"{self.name} has fewer holders than the threshold")
+        self._held: dict[int, m.Share] = {}
+        self._bad_dealers = []
+        for dealer, sealed in zip(dealers, message.sealed, strict=True):
+            try:
+                self._held[dealer] = self._open_share(dealer, sealed)
+            except (VerificationError, PeerFault):
+                self._bad_dealers.append(dealer)
+        self._participants_digest = keys.participants_digest(
+            self._context, self._run_id, self._roll_hash, message.participants
+        )
+        return self._emit(m.ATTEST_PARTICIPANTS, m.Attestation(self._participants_digest))
+
+    def _open_share(self, dealer: int, sealed: bytes) -> m.Share:
+        name = self._context.names[dealer - 1]
+        key = self._seal_key(dealer, sender=name, receiver=self.name)
+        context = keys.seal_context(self._context, self._run_id, name, self.name)
+        share = decode(unseal(key, sealed, context), m.Share, name)
+        digests = self._share_digests(name, share)
+        keys.check_share(self._context, self._run_id, name, self.name, *digests, share.signature)
+        return share
+
+    def _share_digests(self, dealer: str, share: m.Share) -> tuple[bytes, bytes]:
+        mask = keys.share_digest(
+            self._context, self._run_id, dealer, self.name, keys.MASKING_KEY, share.mask_share
+        )
+        own = keys.share_digest(
+            self._context, self._run_id, dealer, self.name, keys.SELF_MASK, share.self_share
+        )
+        return mask, own
+
+    def _on_participants(self, body: bytes) -> Sequence[Envelope]:
+        self._participants_certificate = check_certificate(
+            self._context,
+            self._plan,
+            self._run_id,
+            m.ATTEST_PARTICIPANTS,
+            self._participants_digest,
+            self._participants,
+            decode(body, m.Certificate, self._context.aggregator),
+        )
+        lanes = self._lanes
+        if lanes is None:
+            raise LocalError(f"{self.name}: the vector was used before")
+        self._lanes = None
+        seeds = [keys.self_mask_seed(self._context, self._run_id, self.name, self._self_seed)]
+        signs = [1]
+        for peer, advertise in self._neighbour_keys.items():
+            if peer in self._participants:
+                name = self._context.names[peer - 1]
+                seeds.append(
+                    keys.pair_mask_seed(
+                        self._context, self._run_id, self._mask_secret, self.name, name, advertise.mask_key
+                    )
+                )
+                signs.append(1 if self._index < peer else -1)
+        add_masks(lanes, seeds, signs)
+        vector = self._parameters.encoding.pack(lanes)
+        return self._emit(m.MASKED, m.Masked(vector, pack_list(self._bad_dealers)))
+
+    def _on_survivors(self, body: bytes) -> Sequence[Envelope]:
+        message = decode(body, m.Survivors, self._context.aggregator)
+        self._survivors = self._set(message.survivors, self._participants, "survivors")
+        self._survivors_digest = keys.survivors_digest(
+            self._context, self._run_id, self._participants_digest, message.survivors
+        )
+        return self._emit(m.ATTEST_SURVIVORS, m.Attestation(self._survivors_digest))
+
+    def _on_survivors_certificate(self, body: bytes) -> Sequence[Envelope]:
+        self._survivors_certificate = check_certificate(
+            self._context,
+            self._plan,
+            self._run_id,
+            m.ATTEST_SURVIVORS,
+            self._survivors_digest,
+            self._survivors,
+            decode(body, m.Certificate, self._context.aggregator),
+        )
+        dealers, shares, others, signatures = [], bytearray(), bytearray(), bytearray()
+        for dealer, share in sorted(self._held.items()):
+            mask, own = self._share_digests(self._context.names[dealer - 1], share)
+            survived = dealer in self._survivors
+            dealers.append(dealer)
+            shares += share.self_share if survived else share.mask_share
+            others += mask if survived else own
+            signatures += share.signature
+        self._held.clear()
+        unmask = m.Unmask(pack_list(dealers), bytes(shares), bytes(others), bytes(signatures))
+        return self._emit(m.UNMASK, unmask)
+
+    def _on_result(self, body: bytes) -> Sequence[Envelope]:
+        message = decode(body, m.Result, self._context.aggregator)
+        try:
+            total = self._parameters.encoding.unpack(message.total)
+        except ValueError as error:
+            raise self._refuse(f"malformed Result: {error}") from None
+        self._outcome = endings.outcome(
+            self._context,
+            self._parameters,
+            self._run_id,
+            total,
+            self._survivors,
+            self._participants_certificate,
+            self._survivors_certificate,
+        )
+        self._end()
+        return ()

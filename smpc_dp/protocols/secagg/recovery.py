@@ -1,0 +1,172 @@
+"""Recovery of the secrets that the sum needs, from shares; with a culprit for every share that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from smpc_dp.crypto import agree, shamir
+from smpc_dp.crypto.prg import add_masks
+from smpc_dp.encoding import Lanes
+from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
+from smpc_dp.privacy.secagg_plan import SecAggPlan
+from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.secagg import keys
+from smpc_dp.protocols.secagg import messages as m
+
+
+class Recovery:
+    """Collects the shares that holders reveal and takes the masks out of the sum.
+
+    For a survivor the self-mask seed is recovered and checked against its commitment; for a participant that did
+    not survive the masking key, checked against the public key that it signed.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        plan: SecAggPlan,
+        run_id: bytes,
+        *,
+        participants: Sequence[int],
+        survivors: Sequence[int],
+        keys_of: Mapping[int, m.Advertise],
+        self_commitments: Mapping[int, bytes],
+        drawn: Mapping[int, Sequence[int]],
+        neighbours: Mapping[int, Sequence[int]],
+    ) -> None:
+        self._context = context
+        self._plan = plan
+        self._run_id = run_id
+        self._participants = participants
+        self._survivors = frozenset(survivors)
+        self._keys_of = keys_of
+        self._self_commitments = self_commitments
+        self._drawn = drawn
+        self._neighbours = neighbours
+        self._unmasks: dict[int, tuple[dict[int, int], m.Unmask]] = {}
+        self._complaints: dict[int, list[int]] = {}
+        self.faults: list[str] = []
+
+    def add(self, holder: int, unmask: m.Unmask, complaints: Sequence[int]) -> None:
+        """Take what one holder reveals.
+
+        Raises:
+            PeerFault: the lengths of its lists do not agree.
+        """
+        dealers = np.frombuffer(unmask.dealers, dtype="<u2").tolist()
+        count = len(dealers)
+        if (
+            len(unmask.shares) != m.SHARE_BYTES * count
+            or len(unmask.others) != m.SHARE_BYTES * count
+            or len(unmask.signatures) != m.SIGNATURE_BYTES * count
+        ):
+            raise PeerFault(self._name(holder), "malformed Unmask: lists of differing lengths")
+        self._unmasks[holder] = ({dealer: place for place, dealer in enumerate(dealers)}, unmask)
+        for dealer in complaints:
+            self._complaints.setdefault(dealer, []).append(holder)
+
+    def remove_masks(self, total: Lanes, threads: int) -> None:
+        """Subtract every self-mask and every mask that a dropout left behind from `total`, in place.
+
+        Raises:
+            TimeoutFault: too few shares of somebody were revealed; names the holders that are missing.
+            PeerFault: somebody dealt shares that do not give what it committed to.
+        """
+        seeds: list[bytes] = []
+        signs: list[int] = []
+        for party in self._participants:
+            name = self._name(party)
+            secret = self._recover(party)
+            if party in self._survivors:
+                seeds.append(keys.self_mask_seed(self._context, self._run_id, name, secret))
+                signs.append(-1)
+                continue
+            for peer in self._neighbours[party]:
+                if peer in self._survivors:
+                    seeds.append(
+                        keys.pair_mask_seed(
+                            self._context,
+                            self._run_id,
+                            secret,
+                            name,
+                            self._name(peer),
+                            self._keys_of[peer].mask_key,
+                        )
+                    )
+                    signs.append(-1 if peer < party else 1)
+        add_masks(total, seeds, signs, threads=threads)
+
+    def _name(self, party: int) -> str:
+        return self._context.names[party - 1]
+
+    def _share(self, dealer: int, holder: int) -> bytes | None:
+        if holder not in self._unmasks:
+            return None
+        places, unmask = self._unmasks[holder]
+        place = places.get(dealer)
+        return None if place is None else unmask.shares[m.SHARE_BYTES * place : m.SHARE_BYTES * (place + 1)]
+
+    def _recover(self, dealer: int) -> bytes:
+        shares: dict[int, bytes] = {}
+        for holder in self._drawn[dealer]:
+            share = self._share(dealer, holder)
+            if share is not None:
+                shares[holder] = share
+        if len(shares) >= self._plan.threshold:
+            secret = shamir.combine(shares, self._plan.threshold)
+            if self._matches(dealer, secret):
+                return secret
+            for holder in list(shares):
+                if not self._signed(dealer, holder, shares[holder]):
+                    self.faults.append(f"{self._name(holder)}: revealed a share that {self._name(dealer)} did not sign")
+                    del shares[holder]
+        if len(shares) < self._plan.threshold:
+            raise self._too_few_shares(dealer, shares)
+        secret = shamir.combine(shares, self._plan.threshold)
+        if not self._matches(dealer, secret):
+            raise PeerFault(
+                self._name(dealer), "dealt signed shares that do not give the secret it committed to"
+            )
+        return secret
+
+    def _matches(self, dealer: int, secret: bytes) -> bool:
+        if dealer in self._survivors:
+            commitment = keys.self_commitment(self._context, self._run_id, self._name(dealer), secret)
+            return commitment == self._self_commitments[dealer]
+        return agree.public_key(secret) == self._keys_of[dealer].mask_key
+
+    def _signed(self, dealer: int, holder: int, share: bytes) -> bool:
+        places, unmask = self._unmasks[holder]
+        place = places[dealer]
+        other = unmask.others[m.SHARE_BYTES * place : m.SHARE_BYTES * (place + 1)]
+        signature = unmask.signatures[m.SIGNATURE_BYTES * place : m.SIGNATURE_BYTES * (place + 1)]
+        survived = dealer in self._survivors
+        shown = keys.share_digest(
+            self._context,
+            self._run_id,
+            self._name(dealer),
+            self._name(holder),
+            keys.SELF_MASK if survived else keys.MASKING_KEY,
+            share,
+        )
+        mask, own = (other, shown) if survived else (shown, other)
+        try:
+            keys.check_share(
+                self._context, self._run_id, self._name(dealer), self._name(holder), mask, own, signature
+            )
+        except VerificationError:
+            return False
+        return True
+
+    def _too_few_shares(self, dealer: int, shares: Mapping[int, bytes]) -> PeerFault | TimeoutFault:
+        name = self._name(dealer)
+        complaints = self._complaints.get(dealer, [])
+        if len(complaints) > self._plan.corrupt_holders:
+            return PeerFault(name, f"dealt shares that {len(complaints)} of its holders could not open")
+        missing = [self._name(holder) for holder in self._drawn[dealer] if holder not in shares]
+        detail = f"{len(shares)} shares of {name} are there, {self._plan.threshold} are needed"
+        if complaints:
+            detail += f"; {len(complaints)} holders say that theirs did not open"
+        return TimeoutFault(missing, m.UNMASK, detail)

@@ -1,0 +1,327 @@
+"""The session file: one TOML text that all participants of a run hold in common.
+
+It names the protocol, its parameters and the roster. Everything in it is checked before any socket opens, and all
+that is wrong is reported at once. `digest` covers everything that participants must agree on: protocol, version,
+parameters and the roster with its addresses. Timeouts are each participant's own affair and are left out.
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+import math
+import os
+import re
+import tomllib
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar, cast
+
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import digest
+from smpc_dp.errors import ConfigError, Fault, LocalError
+from smpc_dp.protocols.registry import NEEDS_AGGREGATOR, PARAMETER_CHECKERS
+from smpc_dp.roster import ROLES, Member, Role, Roster
+from smpc_dp.transport.difference import difference
+
+__all__ = ["SessionFile", "Timeouts", "difference", "load_session", "parse_session", "write_session"]
+
+T = TypeVar("T")
+
+MAX_FILE_BYTES = 64 << 20
+MAX_TIMEOUT = 86_400.0
+_TOP = ("protocol", "version", "parameters", "timeouts", "roster")
+_ENTRY = ("name", "role", "address", "public_key", "certificate")
+_KINDS: dict[type, str] = {str: "a string", int: "an integer", dict: "a table", list: "an array of tables"}
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_SYNTAX = re.compile(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds, above 0 and at most a day: until all are connected, and without progress in one step."""
+
+    connect: float = 30.0
+    step: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFile:
+    """A session file in which everything is right.
+
+    `parameters` is as written, `checked_parameters` what the protocol's own checker made of it.
+    """
+
+    protocol: str
+    version: int
+    parameters: Mapping[str, object]
+    checked_parameters: object
+    timeouts: Timeouts
+    roster: Roster
+    digest: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "digest", digest(Label.SESSION_DIGEST, self.canonical_json()))
+
+    def canonical(self) -> dict[str, object]:
+        """Return what all participants must agree on, in JSON's types, for `difference`."""
+        return {
+            "protocol": self.protocol,
+            "version": self.version,
+            "parameters": dict(self.parameters),
+            "roster": [_entry(member) for member in self.roster],
+        }
+
+    def canonical_json(self) -> bytes:
+        """Return `canonical()` as JSON with sorted keys and no spaces: the bytes that `digest` covers."""
+        text = json.dumps(self.canonical(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return text.encode("ascii")
+
+
+def load_session(path: str | os.PathLike[str]) -> SessionFile:
+    """Read and check a session file.
+
+    Raises LocalError when it cannot be read, ConfigError with every fault when something in it is wrong.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise LocalError(f"{path}: cannot read the session file ({error.strerror})") from None
+    if len(content) > MAX_FILE_BYTES:
+        raise LocalError(f"{path}: a session file has at most {MAX_FILE_BYTES} bytes")
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError([Fault(f"{path}:{line}", "not UTF-8")]) from None
+    return parse_session(text, str(path))
+
+
+def parse_session(text: str, source: str = "session") -> SessionFile:
+    """Check the text of a session file; `source` is its name in error messages.
+
+    Raises ConfigError that lists every fault with its line (syntax) or key path (content).
+    """
+    try:
+        document = tomllib.loads(text)
+    except RecursionError:
+        raise ConfigError([Fault(source, "nested too deeply")]) from None
+    except ValueError as error:
+        raise ConfigError([_syntax_fault(error, text, source)]) from None
+    faults = [
+        Fault(key, f"unknown key, the known ones are {', '.join(_TOP)}")
+        for key in document
+        if key not in _TOP
+    ]
+    protocol, version = _protocol(document, faults)
+    timeouts = _timeouts(document.get("timeouts", {}), faults)
+    members, parties = _members(document, faults)
+    roster: Roster | None = None
+    if members is not None:
+        needs_aggregator = (protocol, version) in NEEDS_AGGREGATOR
+        roster, found = Roster.checked(members, needs_aggregator=needs_aggregator)
+        faults += found
+    parameters, checked = _parameters(document, (protocol, version), parties, faults)
+    if faults or roster is None:
+        raise ConfigError(faults)
+    return SessionFile(protocol, version, parameters, checked, timeouts, roster)
+
+
+def write_session(
+    path: str | os.PathLike[str],
+    protocol: str,
+    version: int,
+    parameters: Mapping[str, object],
+    members: Iterable[Member],
+    timeouts: Timeouts | None = None,
+) -> None:
+    """Write a session file, checked first, over an existing one if there is any.
+
+    Raises ConfigError when what it would say is wrong, LocalError when it cannot be written.
+    """
+    lines = [
+        f"protocol = {_toml(protocol, 'protocol')}",
+        f"version = {_toml(version, 'version')}",
+        "",
+        "[parameters]",
+    ]
+    lines += [f"{_key(key)} = {_toml(value, f'parameters.{key}')}" for key, value in parameters.items()]
+    if timeouts is not None:
+        lines += ["", "[timeouts]  # seconds", f"connect = {timeouts.connect!r}", f"step = {timeouts.step!r}"]
+    for member in members:
+        lines += ["", "[[roster]]"]
+        lines += [f"{key} = {_toml(value, f'roster.{key}')}" for key, value in _entry(member).items()]
+    text = "\n".join(lines) + "\n"
+    parse_session(text, str(path))
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise LocalError(f"{path}: cannot write the session file ({error.strerror})") from None
+
+
+def _entry(member: Member) -> dict[str, object]:
+    entry: dict[str, object] = {"name": member.name, "role": member.role}
+    if member.address is not None:
+        entry["address"] = member.address
+    entry["public_key"] = member.public_key.hex()
+    entry["certificate"] = b64encode(member.certificate).decode("ascii")
+    return entry
+
+
+def _syntax_fault(error: ValueError, text: str, source: str) -> Fault:
+    match = _SYNTAX.fullmatch(str(error))
+    if match is None:
+        return Fault(source, str(error))
+    line = match[2] or str(text.count("\n") + 1)
+    return Fault(f"{source}:{line}", match[1])
+
+
+def _protocol(document: Mapping[str, object], faults: list[Fault]) -> tuple[str, int]:
+    protocol = _required(document, "protocol", str, "", faults) or ""
+    version = _required(document, "version", int, "", faults) or 0
+    if protocol and version and (protocol, version) not in PARAMETER_CHECKERS:
+        known = ", ".join(f"{name} {number}" for name, number in sorted(PARAMETER_CHECKERS))
+        versions = any(name == protocol for name, _ in PARAMETER_CHECKERS)
+        where, what = ("version", str(version)) if versions else ("protocol", repr(protocol))
+        faults.append(Fault(where, f"{what} is unknown, the known ones are {known}"))
+    return protocol, version
+
+
+def _timeouts(table: object, faults: list[Fault]) -> Timeouts:
+    if not isinstance(table, dict):
+        faults.append(Fault("timeouts", "not a table"))
+        return Timeouts()
+    values: dict[str, float] = {}
+    for key, value in table.items():
+        if key not in ("connect", "step"):
+            faults.append(Fault(f"timeouts.{key}", "unknown key, the known ones are connect, step"))
+        elif isinstance(value, bool) or not isinstance(value, int | float):
+            faults.append(Fault(f"timeouts.{key}", f"not a number of seconds: {value!r}"))
+        elif not 0 < value <= MAX_TIMEOUT:
+            faults.append(
+                Fault(f"timeouts.{key}", f"{value} is not above 0 and at most {MAX_TIMEOUT:.0f} seconds")
+            )
+        else:
+            values[key] = float(value)
+    return Timeouts(**values)
+
+
+def _parameters(
+    document: Mapping[str, object], key: tuple[str, int], parties: int, faults: list[Fault]
+) -> tuple[Mapping[str, object], object]:
+    table = _required(document, "parameters", dict, "", faults)
+    if table is None:
+        return {}, None
+    parameters = cast("dict[str, object]", table)
+    unfit = [fault for name, value in parameters.items() for fault in _not_json(f"parameters.{name}", value)]
+    faults += unfit
+    checker = PARAMETER_CHECKERS.get(key)
+    if checker is None or unfit or not parties:
+        return parameters, None
+    checked, found = checker(parameters, parties)
+    faults += [Fault(where if where == "roster" else f"parameters.{where}", what) for where, what in found]
+    return parameters, checked
+
+
+def _members(document: Mapping[str, object], faults: list[Fault]) -> tuple[list[Member] | None, int]:
+    """Return the members (None when one cannot be read) and how many of them say that they are parties."""
+    listed = _required(document, "roster", list, "", faults)
+    if listed is None:
+        return None, 0
+    members = [_member(f"roster[{position}]", entry, faults) for position, entry in enumerate(listed)]
+    parties = sum(isinstance(entry, dict) and entry.get("role") == "party" for entry in listed)
+    complete = [member for member in members if member is not None]
+    return (complete if len(complete) == len(members) else None), parties
+
+
+def _member(where: str, entry: object, faults: list[Fault]) -> Member | None:
+    if not isinstance(entry, dict):
+        faults.append(Fault(where, "not a table: write [[roster]]"))
+        return None
+    before = len(faults)
+    for key in entry:
+        if key not in _ENTRY:
+            faults.append(Fault(f"{where}.{key}", f"unknown key, the known ones are {', '.join(_ENTRY)}"))
+    name = _required(entry, "name", str, where, faults)
+    role = _required(entry, "role", str, where, faults)
+    address = _required(entry, "address", str, where, faults) if "address" in entry else None
+    key_text = _required(entry, "public_key", str, where, faults)
+    certificate_text = _required(entry, "certificate", str, where, faults)
+    if role is not None and role not in ROLES:
+        faults.append(Fault(f"{where}.role", f"{role!r} is neither 'party' nor 'aggregator'"))
+    public_key = certificate = None
+    if key_text is not None:
+        if re.fullmatch(r"[0-9a-f]{64}", key_text):
+            public_key = bytes.fromhex(key_text)
+        else:
+            faults.append(Fault(f"{where}.public_key", "not 64 lower-case hex digits"))
+    if certificate_text is not None:
+        certificate = _base64(certificate_text)
+        if certificate is None:
+            faults.append(Fault(f"{where}.certificate", "not base64"))
+    if len(faults) > before or name is None or public_key is None or certificate is None:
+        return None
+    return Member(name, cast("Role", role), address, public_key, certificate)
+
+
+def _base64(text: str) -> bytes | None:
+    try:
+        content = b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    # Stray bits in the last character decode too: one certificate has one spelling.
+    return content if b64encode(content).decode("ascii") == text else None
+
+
+def _required(
+    table: Mapping[str, object], key: str, kind: type[T], where: str, faults: list[Fault]
+) -> T | None:
+    path = f"{where}.{key}" if where else key
+    value = table.get(key)
+    if key not in table:
+        faults.append(Fault(path, "missing"))
+    elif not isinstance(value, kind) or isinstance(value, bool):
+        faults.append(Fault(path, f"{_KINDS[kind]} is needed, not {type(value).__name__}"))
+    else:
+        return value
+    return None
+
+
+def _not_json(where: str, value: object) -> list[Fault]:
+    """Return a fault for each value that TOML can write and the canonical JSON cannot."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return [Fault(where, f"{value} is not a finite number")]
+    if isinstance(value, dict):
+        return [fault for key, inner in value.items() for fault in _not_json(f"{where}.{key}", inner)]
+    if isinstance(value, list):
+        return [fault for place, inner in enumerate(value) for fault in _not_json(f"{where}[{place}]", inner)]
+    if isinstance(value, str | int | float):
+        return []
+    return [Fault(where, f"a {type(value).__name__} cannot be a parameter")]
+
+
+def _key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else _toml(key, key)
+
+
+def _toml(value: object, where: str) -> str:
+    """Return `value` as TOML; raise ConfigError naming `where` when TOML has no such value."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        # A JSON string is a TOML basic string, once DEL is escaped and no surrogate pair is.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(inner, f"{where}[{place}]") for place, inner in enumerate(value)) + "]"
+    if isinstance(value, Mapping):
+        return (
+            "{"
+            + ", ".join(f"{_key(key)} = {_toml(inner, f'{where}.{key}')}" for key, inner in value.items())
+            + "}"
+        )
+    raise ConfigError([Fault(where, f"a session file cannot hold a {type(value).__name__}")])

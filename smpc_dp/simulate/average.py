@@ -1,0 +1,210 @@
+"""`simulate.average`: the machines of a whole session in one process, without sockets."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from nacl.signing import SigningKey
+from numpy.typing import ArrayLike, NDArray
+
+from smpc_dp.crypto.randomness import Randomness, SystemRandomness
+from smpc_dp.encoding import Encoding
+from smpc_dp.errors import ConfigError, Fault, SmpcError
+from smpc_dp.identity import verify
+from smpc_dp.privacy.secagg_plan import plan_secagg
+from smpc_dp.protocols.contract import Machine
+from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.result import Result
+from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
+from smpc_dp.protocols.secagg.messages import PARTY_STEPS
+from smpc_dp.protocols.secagg.params import PROTOCOL, VERSION, SecAggParameters
+from smpc_dp.protocols.secagg.party import PartyMachine
+from smpc_dp.simulate.drive import drive
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.transport.memory import Faults, MemoryNetwork
+
+AGGREGATOR = "aggregator"
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """An Ed25519 key with a name: an identity without certificate, which no simulation needs."""
+
+    name: str
+    key: SigningKey
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the 64-byte signature of `message`."""
+        return self.key.sign(message).signature
+
+
+class RememberingVerifier:
+    """Checks each distinct signature once: many machines of one process check the same ones."""
+
+    def __init__(self) -> None:
+        self._good: set[bytes] = set()
+
+    def __call__(self, public_key: bytes, message: bytes, signature: bytes) -> None:
+        """Raise VerificationError unless the signature is good."""
+        entry = public_key + message + signature
+        if entry not in self._good:
+            verify(public_key, message, signature)
+            self._good.add(entry)
+
+
+@dataclass(slots=True)
+class Cast:
+    """The machines of one simulated run."""
+
+    context: Context
+    aggregator: AggregatorMachine
+    parties: list[PartyMachine]
+
+    @property
+    def machines(self) -> list[Machine]:
+        """All machines, the aggregator first."""
+        return [self.aggregator, *self.parties]
+
+
+def cast_secagg(
+    parameters: SecAggParameters,
+    vectors: Sequence[ArrayLike],
+    *,
+    weights: Sequence[int] | None = None,
+    clip: bool = False,
+    request: int = 1,
+    threads: int = 1,
+    seed_for_simulation: int | None = None,
+) -> tuple[Cast, int]:
+    """Return the machines of a run over `vectors`, and how many values were clipped.
+
+    Without `seed_for_simulation` every secret comes from the operating system, as in a real run.
+    """
+
+    def randomness(name: str) -> Randomness:
+        if seed_for_simulation is None:
+            return SystemRandomness()
+        return SeededRandomnessForSimulation(seed_for_simulation, name)
+
+    names = tuple(f"party-{number:05d}" for number in range(1, len(vectors) + 1))
+    sources = {name: randomness(name) for name in (*names, AGGREGATOR)}
+    signers = {name: Signer(name, SigningKey(source.bytes(32))) for name, source in sources.items()}
+    context = Context(
+        protocol=PROTOCOL,
+        version=VERSION,
+        session_digest=sources[AGGREGATOR].bytes(32),
+        request=request,
+        names=names,
+        aggregator=AGGREGATOR,
+        keys={name: bytes(signer.key.verify_key) for name, signer in signers.items()},
+        verify=RememberingVerifier(),
+    )
+    parties: list[PartyMachine] = []
+    clipped = 0
+    for place, name in enumerate(names):
+        weight = None if weights is None else weights[place]
+        lanes, changed = parameters.encoding.encode(vectors[place], party=name, weight=weight, clip=clip)
+        clipped += changed
+        parties.append(PartyMachine(context, parameters, signers[name], lanes, sources[name]))
+    aggregator = AggregatorMachine(context, parameters, signers[AGGREGATOR], threads=threads)
+    return Cast(context, aggregator, parties), clipped
+
+
+def draw_kills(names: Sequence[str], fraction: float, chooser: random.Random) -> Mapping[str, int]:
+    """Return floor(fraction * n) parties, each with the number of the message that it dies before."""
+    dropouts = chooser.sample(list(names), int(fraction * len(names)))
+    return {name: chooser.randint(1, len(PARTY_STEPS)) for name in dropouts}
+
+
+def average(
+    values: ArrayLike | Sequence[ArrayLike],
+    *,
+    lower: float,
+    upper: float,
+    precision: float | None = 1e-6,
+    method: str = "secagg",
+    weights: Sequence[int] | None = None,
+    kind: str = "average",
+    dropout: float = 0.0,
+    planned_dropout: float = 0.1,
+    corrupt: float = 0.1,
+    security: float = 40,
+    clip: bool = False,
+    threads: int = 1,
+    seed_for_simulation: int | None = None,
+    progress: Callable[[str, int], None] | None = None,
+) -> Result:
+    """Average (or, with `kind="sum"`, add) the rows of `values` as a session of as many parties would.
+
+    Args:
+        values: shape (parties, length), float64, or integers with `precision=None`.
+        lower, upper, precision: bounds and step of every coordinate, as in a session file.
+        method: "secagg", the exact sum.
+        weights: one secret non-negative integer for each party, or None.
+        dropout: fraction of the parties that are killed, each before a random message of its own.
+        planned_dropout, corrupt, security: what the session is planned for; `dropout` above it stops the run.
+        threads: threads for the removal of masks.
+        seed_for_simulation: makes the run reproducible and thereby insecure; None uses real randomness.
+        progress: called with each step of the aggregator and the number of parties that it waits for.
+
+    Raises:
+        ConfigError, PrivacyError: a value or parameter is refused.
+        TimeoutFault: too many parties dropped out.
+    """
+    if method != "secagg":
+        raise ConfigError([Fault("method", f"unknown: {method!r} (known: 'secagg')")])
+    if kind not in ("average", "sum"):
+        raise ConfigError([Fault("kind", f"must be 'average' or 'sum', is {kind!r}")])
+    vectors = _rows(values)
+    if weights is not None and len(weights) != len(vectors):
+        raise ConfigError([Fault("weights", f"{len(weights)} weights for {len(vectors)} parties")])
+    if not 0 <= dropout <= planned_dropout:
+        raise ConfigError([Fault("dropout", f"must be in [0, {planned_dropout}] as planned, is {dropout}")])
+    parameters = SecAggParameters(
+        encoding=Encoding.plan(
+            length=len(vectors[0]),
+            lower=lower,
+            upper=upper,
+            precision=precision,
+            parties=len(vectors),
+            max_weight=0 if weights is None else max(1, *map(int, weights)),
+        ),
+        plan=plan_secagg(len(vectors), dropout=planned_dropout, corrupt=corrupt, security=security),
+    )
+    cast, clipped = cast_secagg(
+        parameters,
+        vectors,
+        weights=weights,
+        clip=clip,
+        threads=threads,
+        seed_for_simulation=seed_for_simulation,
+    )
+    chooser = (
+        random.SystemRandom() if seed_for_simulation is None else random.Random(seed_for_simulation)  # noqa: S311
+    )
+    kills = draw_kills(cast.context.names, dropout, chooser)
+    network = MemoryNetwork(Faults(kill=kills), seed=seed_for_simulation or 0)
+    errors = drive(cast.machines, network, AGGREGATOR, progress)
+    _raise_first(errors)
+    return Result.of(cast.aggregator.result, kind, clipped)
+
+
+def _rows(values: ArrayLike | Sequence[ArrayLike]) -> Sequence[NDArray[np.generic]]:
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ConfigError([Fault("values", f"not rows of one length ({error})")]) from None
+    if array.ndim != 2 or 0 in array.shape:
+        raise ConfigError([Fault("values", f"shape must be (parties, length), is {array.shape}")])
+    return list(array)
+
+
+def _raise_first(errors: Mapping[str, SmpcError]) -> None:
+    """Raise the aggregator's error where there is one: it says why the others failed."""
+    if AGGREGATOR in errors:
+        raise errors[AGGREGATOR]
+
+

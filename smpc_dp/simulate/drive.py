@@ -1,0 +1,102 @@
+"""Drives machines over the in-memory network until each has a result or an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from smpc_dp.errors import PeerFault, SmpcError
+from smpc_dp.protocols.contract import Envelope, Machine
+from smpc_dp.transport.memory import Delivery, MemoryNetwork
+
+M = TypeVar("M", bound=Machine)
+
+Progress = Callable[[str, int], None]
+
+
+def drive(
+    machines: Iterable[Machine],
+    network: MemoryNetwork,
+    hub: str,
+    progress: Progress | None = None,
+) -> dict[str, SmpcError]:
+    """Run `machines` to their ends and return the errors of those that failed, by name.
+
+    Deadlines: when nothing is under way, either a held-back message goes on or the deadline of a machine that
+    still waits passes, the `hub`'s first; so every run ends. Errors that are not `SmpcError` are bugs and are
+    raised.
+
+    Args:
+        hub: the name of the machine (the aggregator) whose deadlines are shorter than everybody else's.
+        progress: called with the hub's step and the number it waits for, whenever the step changes.
+    """
+    return _Drive({machine.name: machine for machine in machines}, network, hub, progress).run()
+
+
+class _Drive:
+    def __init__(
+        self, machines: Mapping[str, Machine], network: MemoryNetwork, hub: str, progress: Progress | None
+    ) -> None:
+        self._machines = machines
+        self._network = network
+        self._hub = machines[hub]
+        self._progress = progress
+        self._step = ""
+        self._errors: dict[str, SmpcError] = {}
+
+    def run(self) -> dict[str, SmpcError]:
+        for machine in self._machines.values():
+            self._act(machine, machine.start)
+        while True:
+            delivery = self._network.take()
+            if delivery is not None:
+                self._deliver(delivery)
+            elif not self._deadline():
+                return self._errors
+
+    def _deliver(self, delivery: Delivery) -> None:
+        machine = self._machines[delivery.receiver]
+        if machine.name in self._errors or machine.name in self._network.killed:
+            return
+        received = delivery.envelope
+        if not isinstance(received, PeerFault):
+            self._act(machine, lambda: machine.receive(received))
+        elif machine is self._hub:
+            # What a channel does with a peer whose messages do not decode: it drops the link.
+            self._act(machine, lambda: machine.lost(delivery.sender))
+        else:
+            self._fail(machine, received)
+        if self._progress is not None and self._hub.step != self._step:
+            self._step = self._hub.step
+            self._progress(self._step, len(self._hub.waiting_for))
+
+    def _deadline(self) -> bool:
+        """Let time pass; return False when nobody waits any more."""
+        waiting = [
+            machine
+            for machine in self._machines.values()
+            if not machine.finished
+            and machine.name not in self._errors
+            and machine.name not in self._network.killed
+        ]
+        if self._network.choose(2) and self._network.release():
+            return True
+        if not waiting:
+            return self._network.release()
+        machine = self._hub if self._hub in waiting else waiting[self._network.choose(len(waiting))]
+        self._act(machine, machine.expire)
+        return True
+
+    def _act(self, machine: Machine, action: Callable[[], Sequence[Envelope]]) -> None:
+        try:
+            sent = action()
+        except SmpcError as error:
+            self._fail(machine, error)
+            return
+        for envelope in sent:
+            self._network.send(envelope)
+
+    def _fail(self, machine: Machine, error: SmpcError) -> None:
+        self._errors[machine.name] = error
+        for envelope in machine.farewell(error):
+            self._network.send(envelope)

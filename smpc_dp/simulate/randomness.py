@@ -1,0 +1,18 @@
+"""Reproducible randomness, for simulations and tests only: whoever knows the seed knows every secret."""
+
+from __future__ import annotations
+
+import hashlib
+
+
+class SeededRandomnessForSimulation:
+    """SHAKE256 in counter mode over (seed, name): never for a real run."""
+
+    def __init__(self, seed_for_simulation: int, name: str) -> None:
+        self._prefix = f"smpc-dp simulation {seed_for_simulation} {name} ".encode()
+        self._counter = 0
+
+    def bytes(self, n: int) -> bytes:
+        """Return the next `n` bytes."""
+        self._counter += 1
+        return hashlib.shake_256(self._prefix + self._counter.to_bytes(8, "big")).digest(n)

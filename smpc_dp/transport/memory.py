@@ -1,0 +1,115 @@
+"""An in-memory network with a seeded scheduler and injectable faults, for thousands of machines in one process."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from smpc_dp.errors import PeerFault
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import decode_envelope, encode_envelope
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """What the network does to messages, as probabilities in [0, 1], and who is killed when.
+
+    Attributes:
+        drop, delay, duplicate, corrupt: chance of each for every message; a delayed message is held back until
+            nothing else is under way, or until after a deadline; a corrupted one has one bit flipped.
+        reorder: deliver messages under way in random order, otherwise first in, first out.
+        kill: the party goes silent for good instead of sending its message number k (1 is its first).
+    """
+
+    drop: float = 0.0
+    delay: float = 0.0
+    duplicate: float = 0.0
+    corrupt: float = 0.0
+    reorder: bool = False
+    kill: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def touches_messages(self) -> bool:
+        """True when single messages may be lost or changed."""
+        return bool(self.drop or self.delay or self.duplicate or self.corrupt)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What arrives: an envelope, or the fault of a message that does not decode."""
+
+    sender: str
+    receiver: str
+    envelope: Envelope | PeerFault
+
+
+class MemoryNetwork:
+    """Carries envelopes between named machines; every random choice comes from `seed`."""
+
+    def __init__(self, faults: Faults | None = None, seed: int = 0) -> None:
+        self._faults = faults or Faults()
+        self._random = random.Random(seed)  # noqa: S311  # schedules messages, keeps no secret
+        self._queue: deque[Delivery] = deque()
+        self._held: list[Delivery] = []
+        self._sent: dict[str, int] = {}
+        self.killed: list[str] = []
+        self.messages = 0
+
+    def send(self, envelope: Envelope) -> None:
+        """Put an envelope on its way, unless a fault takes it."""
+        faults, sender = self._faults, envelope.sender
+        if sender in faults.kill:
+            count = self._sent[sender] = self._sent.get(sender, 0) + 1
+            if count >= faults.kill[sender]:
+                if count == faults.kill[sender]:
+                    self.killed.append(sender)
+                return
+        self.messages += 1
+        delivery = Delivery(sender, envelope.receiver, envelope)
+        if not faults.touches_messages:
+            self._queue.append(delivery)
+            return
+        if self._hits(faults.drop):
+            return
+        copies = 2 if self._hits(faults.duplicate) else 1
+        for _ in range(copies):
+            copy = self._corrupted(envelope) if self._hits(faults.corrupt) else delivery
+            if self._hits(faults.delay):
+                self._held.append(copy)
+            else:
+                self._queue.append(copy)
+
+    def take(self) -> Delivery | None:
+        """Return the next delivery, or None when nothing is under way (held-back messages apart)."""
+        if not self._queue:
+            return None
+        if self._faults.reorder:
+            place = self._random.randrange(len(self._queue))
+            self._queue[0], self._queue[place] = self._queue[place], self._queue[0]
+        return self._queue.popleft()
+
+    def release(self) -> bool:
+        """Let a random held-back message go; return False when there is none."""
+        if not self._held:
+            return False
+        self._queue.append(self._held.pop(self._random.randrange(len(self._held))))
+        return True
+
+    def choose(self, options: int) -> int:
+        """Return a number below `options`: the scheduler's seeded choice."""
+        return self._random.randrange(options)
+
+    def _hits(self, chance: float) -> bool:
+        return chance > 0 and self._random.random() < chance
+
+    def _corrupted(self, envelope: Envelope) -> Delivery:
+        data = bytearray(encode_envelope(envelope))
+        bit = self._random.randrange(8 * len(data))
+        data[bit // 8] ^= 1 << bit % 8
+        try:
+            received: Envelope | PeerFault = decode_envelope(bytes(data), envelope.sender)
+        except PeerFault as fault:
+            received = fault
+        return Delivery(envelope.sender, envelope.receiver, received)
