@@ -1,8 +1,9 @@
 """The one certificate that belongs to a name and an Ed25519 key.
 
-Python's `ssl` pins peers by certificate, so each identity carries a self-signed X.509 certificate. Everything in
-it follows from the name and the key; only the 64 signature bytes at its end need the private key. A certificate is
-therefore checked by building it anew and comparing bytes: nothing that a stranger wrote is parsed.
+Python's `ssl` pins peers by certificate, so each identity carries a self-signed X.509 certificate. Everything
+in it follows from the name and the key; only the 64 signature bytes at its end need the private key. A
+certificate is therefore checked by building it anew and comparing bytes: nothing that a stranger wrote is
+parsed.
 """
 
 from __future__ import annotations

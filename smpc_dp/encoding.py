@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -17,7 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from smpc_dp.errors import ConfigError, Fault, PrivacyError
 
-Lanes = NDArray[np.uint32] | NDArray[np.uint64]
+# uint32 or uint64, whichever the encoding uses.
+Lanes = NDArray[np.unsignedinteger[Any]]
 
 MAX_LENGTH = 1 << 26
 
@@ -164,7 +166,7 @@ class Encoding(msgspec.Struct, frozen=True):
         lanes: Lanes = offset.astype(self.dtype)
         return lanes, clipped
 
-    def _checked(self, vector: ArrayLike, party: str) -> NDArray[np.float64] | NDArray[np.int64]:
+    def _checked(self, vector: ArrayLike, party: str) -> NDArray[Any]:
         try:
             array = np.asarray(vector)
         except ValueError as error:

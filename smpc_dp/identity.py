@@ -88,7 +88,7 @@ class Identity:
         return cls.from_seed(name, bytes.fromhex(seed))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the identity to a new file of mode 0600; raise LocalError when the file exists or cannot be made."""
+        """Write the identity to a new file of mode 0600; raise LocalError if it exists or cannot be made."""
         text = (
             f"# smpc-dp identity: SECRET. Whoever has this file can act as '{self.name}'.\n"
             f'name = "{self.name}"\nseed = "{bytes(self._signing_key).hex()}"\n'

@@ -25,7 +25,7 @@ _IPV6 = re.compile(r"\[[0-9A-Fa-f:.]{2,45}\]")
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One entry of a roster; `public_key` is Ed25519 (32 bytes), `certificate` is DER, `address` `host:port`."""
+    """One entry; `public_key` is Ed25519 (32 bytes), `certificate` is DER, `address` is `host:port`."""
 
     name: str
     role: Role
@@ -40,7 +40,7 @@ def is_name(name: str) -> bool:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Return host and port (1 to 65535) of `host:port` or `[ipv6]:port`; raise ValueError when it is neither."""
+    """Return host and port (1 to 65535) of `host:port` or `[ipv6]:port`; else raise ValueError."""
     host, colon, port = address.rpartition(":")
     if not colon or not (_HOST.fullmatch(host) or _IPV6.fullmatch(host)):
         raise ValueError(f"'{address}' is not of the form host:port")

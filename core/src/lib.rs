@@ -16,7 +16,7 @@ use pyo3::types::{PyBytes, PySequence};
 
 use keystream::{Lane, Mask};
 
-/// Bytes of a TupleHash256 output: at least the strength that callers rely on.
+/// Bytes of a TupleHash256 output; fewer than 16 would be too weak for any use.
 const DIGEST_LENGTHS: std::ops::RangeInclusive<usize> = 16..=65_536;
 /// Threads that one call may use.
 const THREADS: std::ops::RangeInclusive<usize> = 1..=256;

@@ -88,5 +88,5 @@ def _together(marked: IntLike, draws: IntLike, x: IntLike) -> tuple[Ints, ...]:
 def _ratio(big_k: Ints, k: Ints, rest: Ints, at: Ints) -> Floats:
     """P[X = at + 1] / P[X = at], held to [0, 1]: places below the mode, discarded later, stay finite."""
     above = np.maximum(big_k - at, 0) * np.maximum(k - at, 0)
-    below = (at + 1) * np.maximum(rest + at + 1, 1)
+    below = np.maximum(at + 1, 1) * np.maximum(rest + at + 1, 1)
     return np.asarray(np.minimum(above / below, 1.0), dtype=np.float64)

@@ -29,16 +29,15 @@ MAX_PARTIES = 1_000_000
 SMALL_SESSION = 64
 
 # Sizes on the wire, in bytes; the formulas that use them are in `communication`.
-NONCE = 32
+DIGEST = 32  # also a nonce, a key, a commitment, a share
 SIGNATURE = 64
-ADVERTISEMENT = 200  # two X25519 keys, the commitment to the list, the signature, framing
-LIST_ENTRY = 4
-SHARE_PAIR = 64  # the self-mask share and the masking-key share
-SHARE_HASHES = 64
-SEAL = 40  # XChaCha20-Poly1305: nonce and tag
-RECORD_HEADER = 32
-UNMASK_RECORD = 32 + 32 + 64 + 4  # share, hash of the other share, the dealer's signature, the dealer's index
-CERTIFICATES = 2  # signed sets per run
+PARTY = 2
+SHARE_SEALED = 1 + 2 * (2 + 32) + (2 + 64) + 40 + 2  # both shares, the dealer's signature, XChaCha20-Poly1305
+ADVERTISEMENT = 1 + 3 * (2 + 32)  # two keys and the commitment to the list
+FORWARDED = 1 + 3 + 2 * 3 + 64  # a party's number and its signature around a message that it signed
+UNMASK_RECORD = 2 + 32 + 32 + 64  # dealer, share, digest of the other share, the dealer's signature
+ENVELOPE = 160  # signature, run, step, names and lengths around each message
+MESSAGES = 8  # each way
 
 
 class SecAggPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,8 +106,8 @@ def plan_secagg(
     Arguments as in `SecAggPlan`; parties in 3..1,000,000, security in 20..128. Every degree is ruled in or
     out on its own, so no smaller one satisfies the same bound. Of the thresholds the one with the smallest
     bound is taken, the largest of equals. The complete graph is taken for up to `SMALL_SESSION` parties, and
-    where no sparse one suffices or sends less; its threshold is the largest that dropouts allow, which bears
-    the most collusion.
+    where no sparse one suffices (a sparse one always sends less); its threshold is the largest that dropouts
+    allow, which bears the most collusion.
     Raises ConfigError, naming the parameter and its bound, if no graph can serve.
     """
     limits = _limits(parties, dropout, corrupt, security)
@@ -119,8 +118,7 @@ def plan_secagg(
         chosen: tuple[int, int] | None = complete
     else:
         chosen = _smallest_sparse(logs, limits, -security * math.log(2))
-        if chosen is None or (complete and not _sends_less(limits, chosen[0])):
-            chosen = complete
+        chosen = chosen or complete
     if chosen is None:
         raise ConfigError(
             [
@@ -164,9 +162,9 @@ def check_plan(
 def communication(plan: SecAggPlan, length: int, element_bytes: int) -> dict[str, dict[str, int]]:
     """Expected bytes of one party and the masks it expands, for a vector of `length` elements.
 
-    "up" and "down" list each kind of message and their "total"; without frames and TLS records. "work" has
-    the masks to expand (the self-mask included) and their bytes. Of lists, advertisements and sealed records
-    a party gets those of its neighbours. Raises ConfigError unless length >= 1 and 1 <= element_bytes <= 32.
+    "up" and "down" list each kind of message and their "total", without frames and TLS records. "work" has
+    the masks to expand (the self-mask included) and their bytes. Raises ConfigError unless length >= 1 and
+    1 <= element_bytes <= 32.
     """
     faults = []
     if not _is_int(length) or length < 1:
@@ -176,7 +174,7 @@ def communication(plan: SecAggPlan, length: int, element_bytes: int) -> dict[str
     if faults:
         raise ConfigError(faults)
     up, down = _control(plan.parties, plan.degree, plan.quorum)
-    up["masked_vector"] = down["result"] = length * element_bytes
+    up["masked"] = down["result"] = length * element_bytes
     masks = math.ceil(plan.mask_degree) + 1
     for direction in (up, down):
         direction["total"] = sum(direction.values())
@@ -189,31 +187,31 @@ def mask_degree(parties: int, degree: int) -> float:
 
 
 def _control(n: int, k: int, q: int) -> tuple[dict[str, int], dict[str, int]]:
-    """Expected bytes up and down of one party besides the vectors."""
-    neighbours = mask_degree(n, k)
-    drawn = k < n - 1
-    sealed = SHARE_PAIR + SHARE_HASHES + SIGNATURE + SEAL + RECORD_HEADER
+    """Expected bytes up and down of one party besides the vectors. On average k parties drew it."""
+    party_set = -(-n // 8)
+    reveal = PARTY * k + DIGEST
+    certificate = party_set + SIGNATURE * q
     up = {
-        "nonces": NONCE,
-        "advertisements": ADVERTISEMENT,
-        "neighbour_lists": LIST_ENTRY * k if drawn else 0,
-        "sealed_shares": sealed * k,
-        "certificates": CERTIFICATES * SIGNATURE,
-        "unmask_records": UNMASK_RECORD * k,
+        "hello": 2 * DIGEST,
+        "advertise": ADVERTISEMENT,
+        "reveal": reveal,
+        "deal": DIGEST + SHARE_SEALED * k,
+        "attest": 2 * DIGEST,
+        "unmask": UNMASK_RECORD * k,
+        "envelopes": ENVELOPE * MESSAGES,
     }
     down = {
-        "nonces": NONCE * n,
-        "advertisements": math.ceil(ADVERTISEMENT * neighbours),
-        "neighbour_lists": math.ceil(LIST_ENTRY * k * neighbours) if drawn else 0,
-        "sealed_shares": sealed * k,
-        "certificates": CERTIFICATES * (SIGNATURE * q + -(-n // 8)),
+        "start": party_set + DIGEST * n,
+        "roll": party_set + DIGEST * n,
+        "neighbours": party_set
+        + math.ceil((FORWARDED + ADVERTISEMENT) * mask_degree(n, k))
+        + (FORWARDED + reveal) * k,
+        "deliver": party_set + (PARTY + SHARE_SEALED) * k,
+        "survivors": party_set,
+        "certificates": 2 * certificate,
+        "envelopes": ENVELOPE * MESSAGES,
     }
     return up, down
-
-
-def _sends_less(limits: _Limits, degree: int) -> bool:
-    sparse, full = (_control(limits.n, k, limits.quorum) for k in (degree, limits.n - 1))
-    return sum(sum(d.values()) for d in sparse) < sum(sum(d.values()) for d in full)
 
 
 def _is_int(value: object) -> bool:

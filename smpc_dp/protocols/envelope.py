@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -14,6 +14,7 @@ from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import PeerFault, VerificationError
 from smpc_dp.identity import verify
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.result import Certificate
 
 T = TypeVar("T")
 
@@ -40,6 +41,8 @@ class Context:
     """What all machines of one run agree on before it starts.
 
     Party i of `names` has index i + 1; `keys` holds the Ed25519 public key of everyone, aggregator included.
+    `known_certificates` remembers what was found good, for simulations in which one process checks the same
+    certificate for thousands of machines; None everywhere else.
     """
 
     protocol: str
@@ -50,6 +53,7 @@ class Context:
     aggregator: str
     keys: Mapping[str, bytes]
     verify: Verifier = verify
+    known_certificates: MutableMapping[tuple[bytes, str, bytes, bytes, bytes], Certificate] | None = None
 
     def statement(self, run_id: bytes, step: str, sender: str, receiver: str, body_hash: bytes) -> bytes:
         """Return the 32 bytes that `sender` signs for one message."""

@@ -1,8 +1,9 @@
 """The session file: one TOML text that all participants of a run hold in common.
 
-It names the protocol, its parameters and the roster. Everything in it is checked before any socket opens, and all
-that is wrong is reported at once. `digest` covers everything that participants must agree on: protocol, version,
-parameters and the roster with its addresses. Timeouts are each participant's own affair and are left out.
+It names the protocol, its parameters and the roster. Everything in it is checked before any socket opens, and
+all that is wrong is reported at once. `digest` covers everything that participants must agree on: protocol,
+version, parameters and the roster with its addresses. Timeouts are each participant's own affair and are left
+out.
 """
 
 from __future__ import annotations

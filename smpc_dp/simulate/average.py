@@ -101,6 +101,7 @@ def cast_secagg(
         aggregator=AGGREGATOR,
         keys={name: bytes(signer.key.verify_key) for name, signer in signers.items()},
         verify=RememberingVerifier(),
+        known_certificates={},
     )
     parties: list[PartyMachine] = []
     clipped = 0
@@ -206,5 +207,3 @@ def _raise_first(errors: Mapping[str, SmpcError]) -> None:
     """Raise the aggregator's error where there is one: it says why the others failed."""
     if AGGREGATOR in errors:
         raise errors[AGGREGATOR]
-
-

@@ -47,7 +47,7 @@ def _compare_rosters(mine: dict[str, object], theirs: dict[str, object], lines: 
 
 
 def _by_name(mine: object, theirs: object) -> tuple[dict[str, object], dict[str, object]] | None:
-    """Return both rosters as name -> rest of the entry, or None when one is no list of uniquely named entries."""
+    """Return both rosters as name -> entry, or None when one is no list of uniquely named entries."""
     result: list[dict[str, object]] = []
     for roster in (mine, theirs):
         if not isinstance(roster, list):

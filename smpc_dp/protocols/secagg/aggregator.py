@@ -294,14 +294,14 @@ class AggregatorMachine:
             self._drawn[party] = tuple(other for other in drawn if other in self._alive)
             for other in self._drawn[party]:
                 drew[other].append(party)
-        self._neighbours = {
-            party: tuple(sorted({*self._drawn[party], *drew[party]})) for party in revealed
-        }
+        self._neighbours = {party: tuple(sorted({*self._drawn[party], *drew[party]})) for party in revealed}
         packed = pack_set(revealed, self._parties)
         sent: list[Envelope] = []
         for party in revealed:
             advertisements = [
-                m.Advertisement(other, self._advertisements[other].body, self._advertisements[other].signature)
+                m.Advertisement(
+                    other, self._advertisements[other].body, self._advertisements[other].signature
+                )
                 for other in self._neighbours[party]
             ]
             openings = [
@@ -353,7 +353,7 @@ class AggregatorMachine:
         signatures = {party: envelope.signature for party, envelope in self._received.items()}
         if len(signatures) < self._plan.quorum:
             raise self._too_few(self._plan.quorum)
-        certificate = make_certificate(signatures, self._parties)
+        certificate = make_certificate(signatures, self._plan.quorum, self._parties)
         checked = check_certificate(
             self._context, self._plan, self._run_id, step, self._set_digest, members, certificate
         )
@@ -379,7 +379,7 @@ class AggregatorMachine:
             raise PeerFault(envelope.sender, f"malformed Masked: {error}") from None
         if self._watch is not None:
             self._watch(envelope.sender, lanes)
-        self._sum += lanes  # type: ignore[misc]  # both are uint32 or both uint64
+        self._sum += lanes
         self._bad_dealers[party] = bad_dealers
 
     def _finish_masked(self) -> list[Envelope]:

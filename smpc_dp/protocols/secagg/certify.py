@@ -6,19 +6,19 @@ so at most one set of participants and one of survivors can ever be certified.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Container, Mapping
 
 from smpc_dp.errors import PeerFault
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols import result
 from smpc_dp.protocols.envelope import Context, encode
-from smpc_dp.protocols.secagg.graph import pack_set, unpack_set
+from smpc_dp.protocols.secagg.graph import PartySet, pack_set
 from smpc_dp.protocols.secagg.messages import SIGNATURE_BYTES, Attestation, Certificate
 
 
-def make_certificate(signatures: Mapping[int, bytes], parties: int) -> Certificate:
-    """Return the certificate of the attestations whose envelope signatures are given by party."""
-    ordered = sorted(signatures)
+def make_certificate(signatures: Mapping[int, bytes], quorum: int, parties: int) -> Certificate:
+    """Return the certificate of a quorum of the attestations whose envelope signatures are given by party."""
+    ordered = sorted(signatures)[:quorum]
     return Certificate(pack_set(ordered, parties), b"".join(signatures[party] for party in ordered))
 
 
@@ -28,19 +28,22 @@ def check_certificate(
     run_id: bytes,
     step: str,
     set_digest: bytes,
-    members: Collection[int],
+    members: Container[int],
     certificate: Certificate,
 ) -> result.Certificate:
     """Return the certificate by party name, or raise PeerFault naming the aggregator.
 
     It holds when at least `plan.quorum` members of the set have signed exactly `set_digest` in `step`.
     """
+    question = (run_id, step, set_digest, certificate.signers, certificate.signatures)
+    known = context.known_certificates
+    if known is not None and question in known:
+        return known[question]
     aggregator = context.aggregator
-    parties = len(context.names)
-    signers = unpack_set(certificate.signers, parties, aggregator)
+    signers = tuple(PartySet.unpack(certificate.signers, len(context.names), aggregator))
     if len(certificate.signatures) != SIGNATURE_BYTES * len(signers):
         raise PeerFault(aggregator, f"certificate of '{step}' does not have one signature for each signer")
-    if not set(signers) <= set(members):
+    if any(party not in members for party in signers):
         raise PeerFault(aggregator, f"certificate of '{step}' is signed by parties outside of the set")
     if len(signers) < plan.quorum:
         raise PeerFault(
@@ -58,4 +61,7 @@ def check_certificate(
                 aggregator, f"certificate of '{step}' has a signature of {name} that is not over this set"
             ) from None
         signatures[name] = signature
-    return result.Certificate(set_digest, signatures)
+    checked = result.Certificate(set_digest, signatures)
+    if known is not None:
+        known[question] = checked
+    return checked

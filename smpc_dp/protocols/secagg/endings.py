@@ -53,7 +53,7 @@ def privacy_of(parameters: SecAggParameters, survivors: int) -> Privacy:
         delta=None,
         claim=(
             f"the aggregator and up to {plan.max_corrupt} colluding parties learn the sum over {survivors} "
-            f"survivors, at least {plan.min_survivors - plan.max_corrupt} of them honest, and nothing else "
+            f"survivors, at least {plan.min_honest_in_sum} of them honest, and nothing else "
             f"of an honest party's vector ({chance})"
         ),
         assumptions=(

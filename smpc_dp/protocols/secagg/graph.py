@@ -2,15 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.errors import PeerFault
 
-PartySet = NDArray[np.bool_]
+
+class PartySet:
+    """An immutable set of parties 1 to n in n bits, so that thousands of machines can each hold several."""
+
+    __slots__ = ("_bits", "_parties")
+
+    def __init__(self, bits: int, parties: int) -> None:
+        self._bits = bits
+        self._parties = parties
+
+    @classmethod
+    def unpack(cls, packed: bytes, parties: int, sender: str) -> PartySet:
+        """Return the set that travels as `packed`; raise PeerFault on a wrong length or padding."""
+        if len(packed) != (parties + 7) // 8:
+            raise PeerFault(sender, f"a set of {parties} parties has {len(packed)} bytes")
+        padding = -parties % 8
+        bits = int.from_bytes(packed, "big")
+        if bits & ((1 << padding) - 1):
+            raise PeerFault(sender, "a set of parties has padding that is not zero")
+        return cls(bits >> padding, parties)
+
+    def __contains__(self, party: object) -> bool:
+        if not isinstance(party, int) or not 1 <= party <= self._parties:
+            return False
+        return bool(self._bits >> (self._parties - party) & 1)
+
+    def __len__(self) -> int:
+        return self._bits.bit_count()
+
+    def __le__(self, other: PartySet) -> bool:
+        return self._bits & ~other._bits == 0
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the parties in ascending order."""
+        padding = -self._parties % 8
+        octets = (self._bits << padding).to_bytes((self._parties + 7) // 8, "big")
+        flags = np.unpackbits(np.frombuffer(octets, dtype=np.uint8))
+        return iter((np.flatnonzero(flags) + 1).tolist())
 
 
 def draw_neighbours(index: int, parties: int, degree: int, randomness: Randomness) -> tuple[int, ...]:
@@ -41,16 +77,6 @@ def pack_set(members: Iterable[int], parties: int) -> bytes:
     flags = np.zeros(parties, dtype=np.bool_)
     flags[[member - 1 for member in members]] = True
     return np.packbits(flags).tobytes()
-
-
-def unpack_set(packed: bytes, parties: int, sender: str) -> tuple[int, ...]:
-    """Return the parties of a packed set in ascending order; raise PeerFault on a wrong length or padding."""
-    if len(packed) != (parties + 7) // 8:
-        raise PeerFault(sender, f"a set of {parties} parties has {len(packed)} bytes")
-    flags = np.unpackbits(np.frombuffer(packed, dtype=np.uint8))
-    if flags[parties:].any():
-        raise PeerFault(sender, "a set of parties has padding that is not zero")
-    return tuple((np.flatnonzero(flags) + 1).tolist())
 
 
 def pack_list(members: Iterable[int]) -> bytes:

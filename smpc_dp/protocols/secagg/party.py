@@ -19,12 +19,7 @@ from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg import endings, keys
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.certify import check_certificate
-from smpc_dp.protocols.secagg.graph import (
-    draw_neighbours,
-    pack_list,
-    unpack_list,
-    unpack_set,
-)
+from smpc_dp.protocols.secagg.graph import PartySet, draw_neighbours, pack_list, unpack_list
 from smpc_dp.protocols.secagg.params import SecAggParameters
 
 
@@ -200,9 +195,9 @@ class PartyMachine:
         self._position += 1
         return answer
 
-    def _set(self, packed: bytes, within: frozenset[int] | None, what: str) -> frozenset[int]:
+    def _set(self, packed: bytes, within: PartySet | None, what: str) -> PartySet:
         """Unpack a set that must lie in `within`, hold this party and be large enough."""
-        members = frozenset(unpack_set(packed, self._parties, self._context.aggregator))
+        members = PartySet.unpack(packed, self._parties, self._context.aggregator)
         if within is not None and not members <= within:
             raise self._refuse(f"{what} has parties that were out before")
         if self._index not in members:
@@ -240,30 +235,34 @@ class PartyMachine:
         self._advertised = self._set(roll.advertised, self._present, "roll")
         if len(roll.commitments) != 32 * len(self._advertised):
             raise self._refuse("roll does not have one commitment for each party")
-        self._roll = roll
-        self._roll_order = {party: place for place, party in enumerate(sorted(self._advertised))}
+        self._roll_body = body
         self._roll_hash = hashlib.sha256(body).digest()
-        if self._rolled(self._index) != self._commitment:
+        if self._rolled()[self._index] != self._commitment:
             raise self._refuse(f"roll does not have the commitment of {self.name}")
         return self._emit(m.REVEAL, m.Reveal(pack_list(self._drawn), self._blinder))
 
-    def _rolled(self, party: int) -> bytes:
-        place = 32 * self._roll_order[party]
-        return self._roll.commitments[place : place + 32]
+    def _rolled(self) -> dict[int, bytes]:
+        """Return everyone's commitment on the roll."""
+        commitments = decode(self._roll_body, m.Roll, self._context.aggregator).commitments
+        return {
+            party: commitments[32 * place : 32 * place + 32] for place, party in enumerate(self._advertised)
+        }
 
     def _on_neighbours(self, body: bytes) -> Sequence[Envelope]:
         message = decode(body, m.Neighbours, self._context.aggregator)
         self._revealed = self._set(message.revealed, self._advertised, "revealed parties")
-        drew_me = self._checked_openings(message.openings)
+        rolled = self._rolled()
+        self._drew_me = self._checked_openings(message.openings, rolled)
         self._holders = tuple(party for party in self._drawn if party in self._revealed)
-        self._neighbour_keys = self._checked_advertisements(message.advertisements, drew_me)
-        self._drew_me = drew_me
-        del self._roll, self._roll_order
+        keys_of = self._checked_advertisements(message.advertisements, rolled)
+        self._mask_keys = {party: advertise.mask_key for party, advertise in keys_of.items()}
+        self._seal_keys = {party: advertise.seal_key for party, advertise in keys_of.items()}
+        del self._roll_body
         return self._deal()
 
-    def _checked_openings(self, openings: list[m.Opening]) -> tuple[int, ...]:
+    def _checked_openings(self, openings: list[m.Opening], rolled: dict[int, bytes]) -> tuple[int, ...]:
         drew_me = tuple(opening.party for opening in openings)
-        if drew_me != tuple(sorted(set(drew_me))) or not self._revealed.issuperset(drew_me):
+        if drew_me != tuple(sorted(set(drew_me))) or any(party not in self._revealed for party in drew_me):
             raise self._refuse("openings are not of revealed parties in roster order")
         for opening in openings:
             name = self._context.names[opening.party - 1]
@@ -274,16 +273,19 @@ class PartyMachine:
             commitment = keys.neighbour_commitment(
                 self._context, self._run_id, name, reveal.neighbours, reveal.blinder
             )
-            if commitment != self._rolled(opening.party):
+            if commitment != rolled[opening.party]:
                 raise PeerFault(name, "revealed neighbours that it had not committed to")
-            if self._index not in unpack_list(reveal.neighbours, self._parties, name):
+            drawn = unpack_list(reveal.neighbours, self._parties, name)
+            if len(drawn) != self._plan.degree or opening.party in drawn:
+                raise PeerFault(name, f"must draw {self._plan.degree} neighbours other than itself")
+            if self._index not in drawn:
                 raise self._refuse(f"forwarded the opening of {name}, which did not draw {self.name}")
         return drew_me
 
     def _checked_advertisements(
-        self, advertisements: list[m.Advertisement], drew_me: tuple[int, ...]
+        self, advertisements: list[m.Advertisement], rolled: dict[int, bytes]
     ) -> dict[int, m.Advertise]:
-        due = tuple(sorted(set(self._holders) | set(drew_me)))
+        due = tuple(sorted({*self._holders, *self._drew_me}))
         if tuple(item.party for item in advertisements) != due:
             raise self._refuse(f"advertisements are not those of the {len(due)} neighbours of {self.name}")
         keys_of: dict[int, m.Advertise] = {}
@@ -293,7 +295,7 @@ class PartyMachine:
                 self._run_id, m.ADVERTISE, name, self._context.aggregator, item.body, item.signature
             )
             advertise = decode(item.body, m.Advertise, name)
-            if advertise.commitment != self._rolled(item.party):
+            if advertise.commitment != rolled[item.party]:
                 raise self._refuse(f"roll does not have the commitment of {name}")
             keys_of[item.party] = advertise
         return keys_of
@@ -326,7 +328,7 @@ class PartyMachine:
             self._run_id,
             self._seal_secret,
             self._context.names[peer - 1],
-            self._neighbour_keys[peer].seal_key,
+            self._seal_keys[peer],
             sender,
             receiver,
         )
@@ -354,6 +356,7 @@ class PartyMachine:
                 self._held[dealer] = self._open_share(dealer, sealed)
             except (VerificationError, PeerFault):
                 self._bad_dealers.append(dealer)
+        del self._seal_keys
         self._participants_digest = keys.participants_digest(
             self._context, self._run_id, self._roll_hash, message.participants
         )
@@ -393,12 +396,12 @@ class PartyMachine:
         self._lanes = None
         seeds = [keys.self_mask_seed(self._context, self._run_id, self.name, self._self_seed)]
         signs = [1]
-        for peer, advertise in self._neighbour_keys.items():
+        for peer, mask_key in self._mask_keys.items():
             if peer in self._participants:
                 name = self._context.names[peer - 1]
                 seeds.append(
                     keys.pair_mask_seed(
-                        self._context, self._run_id, self._mask_secret, self.name, name, advertise.mask_key
+                        self._context, self._run_id, self._mask_secret, self.name, name, mask_key
                     )
                 )
                 signs.append(1 if self._index < peer else -1)

@@ -120,7 +120,9 @@ class Recovery:
                 return secret
             for holder in list(shares):
                 if not self._signed(dealer, holder, shares[holder]):
-                    self.faults.append(f"{self._name(holder)}: revealed a share that {self._name(dealer)} did not sign")
+                    self.faults.append(
+                        f"{self._name(holder)}: revealed a share that {self._name(dealer)} did not sign"
+                    )
                     del shares[holder]
         if len(shares) < self._plan.threshold:
             raise self._too_few_shares(dealer, shares)

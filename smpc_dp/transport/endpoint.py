@@ -1,0 +1,270 @@
+"""Listen and dial: from an address to an authenticated channel."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+
+from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.identity import Identity
+from smpc_dp.roster import Roster, split_address
+from smpc_dp.transport import framing, handshake, tls
+from smpc_dp.transport.channel import CLOSE_SECONDS, Channel, ChannelClosed, Link
+
+OnChannel = Callable[[Channel], None]
+OnRefused = Callable[[str, SmpcError], None]
+
+BACKLOG = 1024
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+# How often a peer may hang up on us after TLS and before its answer until it counts as its fault.
+MAX_HANGUPS = 3
+# A connection that has not said who it is may be dropped for a newer one after so many seconds.
+GRACE = 1.0
+# asyncio has its own limit on the TLS handshake; ours, on the whole hello, comes first.
+BACKUP = 1.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Endpoint:
+    """One member's side of all its channels: who it is, with whom it talks, and within which limits.
+
+    `session` is the canonical session (JSON types) whose 32-byte digest is `session_digest`; peers compare
+    digests, and show each other their sessions when these differ. Sizes are in bytes, times in seconds.
+    `connect_timeout` covers everything from the first attempt to the welcome; `frame_timeout` one frame of at
+    most 1 MiB.
+
+    Raises ConfigError when the roster does not hold the identity.
+    """
+
+    identity: Identity
+    roster: Roster
+    session_digest: bytes
+    session: Mapping[str, object]
+    connect_timeout: float = 30.0
+    frame_timeout: float = 30.0
+    max_message: int = 64 << 20
+    max_pending: int = 256
+    budget: framing.InflightBudget = field(default_factory=lambda: framing.InflightBudget(256 << 20))
+    contexts: tls.Contexts = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "contexts", tls.contexts(self.identity, self.roster))
+
+    def channel(self, peer: str, link: Link, transport: asyncio.Transport) -> Channel:
+        """Return the channel of a connection whose TLS handshake is done."""
+        loop = asyncio.get_running_loop()
+        writer = asyncio.StreamWriter(transport, link, link.stream, loop)
+        return Channel(
+            peer,
+            link,
+            writer,
+            max_message=self.max_message,
+            frame_timeout=self.frame_timeout,
+            budget=self.budget,
+        )
+
+
+class Listener:
+    """Accepts the other members, one live channel each, until it is closed. Made by `listen`."""
+
+    def __init__(
+        self, endpoint: Endpoint, sock: socket.socket, on_channel: OnChannel, on_refused: OnRefused
+    ) -> None:
+        self._endpoint = endpoint
+        self._socket = sock
+        self._on_channel = on_channel
+        self._on_refused = on_refused
+        self._own = endpoint.roster.member(endpoint.identity.name)
+        self._live: dict[str, Channel] = {}
+        # In the order of arrival: the first is the oldest.
+        self._pending: dict[asyncio.Task[None], None] = {}
+        self._accepting = asyncio.get_running_loop().create_task(self._accept())
+
+    @property
+    def port(self) -> int:
+        """The port that the listener is bound to."""
+        port: int = self._socket.getsockname()[1]
+        return port
+
+    async def close(self) -> None:
+        """Stop accepting and drop connections that are not yet channels; channels stay open."""
+        tasks = [self._accepting, *self._pending]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._socket.close()
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, address = await loop.sock_accept(self._socket)
+            except OSError as error:
+                self._on_refused("unknown", LocalError(f"cannot accept a connection: {error.strerror}"))
+                await asyncio.sleep(LONGEST_PAUSE)
+                continue
+            task = loop.create_task(self._admit(connection, _printable(address)))
+            self._pending[task] = None
+            task.add_done_callback(self._pending.pop)
+            while len(self._pending) >= self._endpoint.max_pending:
+                await asyncio.wait(self._pending, timeout=GRACE, return_when=asyncio.FIRST_COMPLETED)
+                if len(self._pending) >= self._endpoint.max_pending:
+                    next(iter(self._pending)).cancel("dropped for a newer connection")
+                    await asyncio.sleep(0)
+
+    async def _admit(self, connection: socket.socket, address: str) -> None:
+        who = address
+        timeout = self._endpoint.connect_timeout
+        try:
+            async with asyncio.timeout(timeout), self._tls(connection, address) as channel:
+                who = channel.peer
+                await self._hello(channel)
+        except TimeoutError:
+            self._on_refused(who, TimeoutFault({who}, "connect", f"no hello within {timeout} s"))
+        except (SmpcError, OSError) as error:
+            self._on_refused(who, _as_fault(error, who))
+
+    @contextlib.asynccontextmanager
+    async def _tls(self, connection: socket.socket, address: str) -> AsyncIterator[Channel]:
+        endpoint = self._endpoint
+        transport, link = await asyncio.get_running_loop().connect_accepted_socket(
+            Link,
+            connection,
+            ssl=endpoint.contexts.server,
+            ssl_handshake_timeout=endpoint.connect_timeout + BACKUP,
+            ssl_shutdown_timeout=CLOSE_SECONDS,
+        )
+        try:
+            peer = tls.authenticated(transport.get_extra_info("ssl_object"), endpoint.roster, address)
+            yield endpoint.channel(peer.name, link, transport)
+        except BaseException:
+            transport.abort()
+            raise
+
+    async def _hello(self, channel: Channel) -> None:
+        endpoint, peer = self._endpoint, channel.peer
+
+        def busy() -> bool:
+            return peer in self._live and self._live[peer].live
+
+        error = await handshake.answer_greeting(
+            channel, self._own, busy, endpoint.session_digest, endpoint.session
+        )
+        if error is not None:
+            self._on_refused(peer, error)
+            await channel.close()
+            return
+        # Nothing was awaited since `busy` was asked: two connections in one name cannot both come this far.
+        self._live[peer] = channel
+        await handshake.welcome(channel, self._own, endpoint.session_digest)
+        channel.max_message = endpoint.max_message
+        self._on_channel(channel)
+
+
+async def listen(
+    endpoint: Endpoint, host: str, port: int, on_channel: OnChannel, on_refused: OnRefused
+) -> Listener:
+    """Listen on `host`:`port` (0: any free port) and return the listener.
+
+    `on_channel` gets each authenticated channel. `on_refused` gets each connection that was not accepted: the
+    name of the member if it has shown its certificate, else its network address, and the error. Both are
+    called in the event loop and must not block. Raises LocalError that names host and port when they cannot
+    be had.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        sock = socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    except OSError as error:
+        reason = "the port is in use" if error.errno == errno.EADDRINUSE else error.strerror
+        raise LocalError(f"cannot listen on {host}:{port}: {reason}") from None
+    sock.setblocking(False)
+    return Listener(endpoint, sock, on_channel, on_refused)
+
+
+async def dial(endpoint: Endpoint, peer: str, address: str | None = None) -> Channel:
+    """Return a channel to the member `peer`, at `address` or else at the roster's `host:port`.
+
+    Tries until `connect_timeout`, since processes start in any order. Raises TimeoutFault that names `peer`
+    when it is not reached in time, PeerFault when another answers in its place, it refuses us or breaks the
+    hello, and ConfigError when it has no address or its session differs from ours (`faults` says in what).
+    """
+    target = address if address is not None else endpoint.roster.member(peer).address
+    if target is None:
+        raise ConfigError([Fault("roster", f"'{peer}' has no address to be reached at")])
+    try:
+        host, port = split_address(target)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    last = "no answer"
+    pause, hangups = FIRST_PAUSE, 0
+    try:
+        async with asyncio.timeout(endpoint.connect_timeout):
+            while True:
+                try:
+                    return await _attempt(endpoint, peer, host, port)
+                except ssl.SSLError as error:
+                    raise PeerFault(peer, tls.describe(error)) from None
+                except ChannelClosed:
+                    # A listener that does not know our certificate looks like this: asyncio sends no alert.
+                    hangups += 1
+                    last = "hangs up before the hello: does its roster hold our certificate?"
+                    if hangups == MAX_HANGUPS:
+                        raise PeerFault(peer, last) from None
+                except OSError as error:
+                    last = error.strerror or str(error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+    except TimeoutError:
+        detail = f"{target} not reached in {endpoint.connect_timeout} s: {last}"
+        raise TimeoutFault({peer}, "connect", detail) from None
+
+
+async def _attempt(endpoint: Endpoint, peer: str, host: str, port: int) -> Channel:
+    transport, link = await asyncio.get_running_loop().create_connection(
+        Link,
+        host,
+        port,
+        ssl=endpoint.contexts.client,
+        ssl_handshake_timeout=endpoint.connect_timeout + BACKUP,
+        ssl_shutdown_timeout=CLOSE_SECONDS,
+    )
+    try:
+        found = tls.authenticated(transport.get_extra_info("ssl_object"), endpoint.roster, peer)
+        if found.name != peer:
+            raise PeerFault(found.name, f"answers at {host}:{port} in the place of '{peer}'")
+        channel = endpoint.channel(peer, link, transport)
+        try:
+            await handshake.greet(channel, endpoint.identity.name, endpoint.session_digest, endpoint.session)
+        except ConfigError:
+            # Not an abort: what we have just shown the peer must still reach it.
+            await channel.close()
+            raise
+    except BaseException:
+        transport.abort()
+        raise
+    channel.max_message = endpoint.max_message
+    return channel
+
+
+def _as_fault(error: SmpcError | OSError, who: str) -> SmpcError:
+    if isinstance(error, ChannelClosed):
+        return PeerFault(who, "hung up during the hello")
+    if isinstance(error, SmpcError):
+        return error
+    if isinstance(error, ssl.SSLError):
+        return PeerFault(who, tls.describe(error))
+    return PeerFault(who, f"the connection broke during the TLS handshake ({error.strerror or error})")
+
+
+def _printable(address: object) -> str:
+    match address:
+        case (str() as host, int() as port, *_):
+            return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return str(address)

@@ -1,0 +1,154 @@
+"""Frames: how messages are cut on a channel.
+
+A frame is a 5-byte header and a payload. The header is a 4-byte big-endian length and a kind. In a DATA frame
+the length counts the bytes of the message that are still to come, this frame's included; its payload is that
+many bytes, at most `MAX_FRAME`. So a message has exactly one form, its size is known from its first header,
+and no frame is larger than `MAX_FRAME`. A BYE frame has length 0 and is the last: what ends without it was
+cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import struct
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+
+from smpc_dp.errors import PeerFault
+
+MAX_FRAME = 1 << 20
+MAX_MESSAGE = (1 << 32) - 1
+HEADER = struct.Struct(">IB")
+DATA, BYE = 1, 2
+
+# What is handed to TLS between two looks at the backpressure.
+_WRITE_BYTES = 1 << 17
+
+
+class InflightBudget:
+    """A bound on the bytes of large messages that all channels together hold half received.
+
+    A message above `MAX_FRAME` takes its full size before its second frame is read, and waits for it, first
+    come first served; meanwhile its sender feels the backpressure.
+    """
+
+    def __init__(self, size: int) -> None:
+        """`size` in bytes; a message larger than that is admitted alone."""
+        if size < 1:
+            raise ValueError(f"size: {size}, not positive")
+        self.size = size
+        self._free = size
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @asynccontextmanager
+    async def hold(self, wanted: int) -> AsyncIterator[None]:
+        """Hold `wanted` bytes, or all when there are fewer, until the block ends."""
+        amount = min(wanted, self.size)
+        if self._waiting or amount > self._free:
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.append((amount, turn))
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.cancelled():
+                    self._waiting.remove((amount, turn))
+                else:
+                    self._free += amount
+                self._admit()
+                raise
+        else:
+            self._free -= amount
+        try:
+            yield
+        finally:
+            self._free += amount
+            self._admit()
+
+    def _admit(self) -> None:
+        while self._waiting and self._waiting[0][0] <= self._free:
+            amount, turn = self._waiting.popleft()
+            if turn.cancelled():
+                continue
+            self._free -= amount
+            turn.set_result(None)
+
+
+def encode(buffers: Sequence[bytes | memoryview], total: int) -> Iterator[bytes | memoryview]:
+    """Yield the frames of the message that `buffers` make up, `total` bytes, without copying them."""
+    if not total:
+        yield HEADER.pack(0, DATA)
+    remaining, room = total, 0
+    for buffer in buffers:
+        view = memoryview(buffer).cast("B")
+        while len(view):
+            if not room:
+                yield HEADER.pack(remaining, DATA)
+                room = min(remaining, MAX_FRAME)
+            piece = view[: min(room, _WRITE_BYTES)]
+            yield piece
+            view = view[len(piece) :]
+            room -= len(piece)
+            remaining -= len(piece)
+
+
+async def read_message(
+    reader: asyncio.StreamReader,
+    first: bytes,
+    peer: str,
+    max_message: int,
+    frame_timeout: float,
+    budget: InflightBudget,
+) -> bytes | None:
+    """Return the message of `peer` that starts with the byte `first`, or None for a goodbye.
+
+    Memory grows with the bytes that have come, not with the announced length. Each frame has `frame_timeout`
+    seconds.
+
+    Raises PeerFault when the length is above `max_message`, the header is wrong or the stream ends in a
+    frame, TimeoutError when a frame is late, OSError when the link fails.
+    """
+    async with asyncio.timeout(frame_timeout):
+        total, kind = HEADER.unpack(first + await _exactly(reader, HEADER.size - 1, peer))
+        if kind == BYE and total == 0:
+            return None
+        if kind != DATA:
+            raise PeerFault(peer, f"sent a frame header that means nothing (kind {kind}, length {total})")
+        if total > max_message:
+            raise PeerFault(peer, f"announced a message of {total} bytes, the limit is {max_message}")
+        frame = await _exactly(reader, min(total, MAX_FRAME), peer)
+    if total <= MAX_FRAME:
+        return frame
+    async with budget.hold(total):
+        return await _read_rest(reader, peer, frame, total, frame_timeout)
+
+
+async def _read_rest(
+    reader: asyncio.StreamReader, peer: str, frame: bytes, total: int, frame_timeout: float
+) -> bytes:
+    # BytesIO gives its buffer away in getvalue(): a large message is not copied a second time.
+    message = io.BytesIO()
+    message.write(frame)
+    remaining = total - len(frame)
+    while remaining:
+        async with asyncio.timeout(frame_timeout):
+            header = HEADER.unpack(await _exactly(reader, HEADER.size, peer))
+            if header != (remaining, DATA):
+                raise PeerFault(
+                    peer, f"sent the frame header {header} where {remaining} bytes of a message were to come"
+                )
+            frame = await _exactly(reader, min(remaining, MAX_FRAME), peer)
+        message.write(frame)
+        remaining -= len(frame)
+    return message.getvalue()
+
+
+async def _exactly(reader: asyncio.StreamReader, count: int, peer: str) -> bytes:
+    try:
+        return await reader.readexactly(count)
+    except asyncio.IncompleteReadError as error:
+        got = len(error.partial)
+        raise PeerFault(
+            peer, f"the connection ended inside a frame, {got} of {count} bytes had come"
+        ) from None

@@ -1,0 +1,183 @@
+"""The application hello: after TLS, before any data, both ends agree on who they are and on the session.
+
+Under TLS 1.3 a client finishes its handshake before the server has looked at its certificate. So the client
+greets, and holds a channel only once it is welcomed. Two members with differing session files refuse each
+other; the refused client then shows its session in turn, so that both can say what differs.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Callable, Mapping
+from typing import Literal, TypeVar
+
+import msgspec
+
+from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError
+from smpc_dp.roster import Member
+from smpc_dp.transport.channel import Channel
+from smpc_dp.transport.difference import difference
+
+PROTOCOL = "smpc-dp"
+VERSION = 1
+MAX_GREETING = 4096
+# A session of 10,000 members has about 6 MB.
+MAX_SESSION = 16 << 20
+MAX_LINES = 20
+
+Reason = Literal["protocol", "name", "addressee", "session", "busy"]
+
+_WORDS: dict[Reason, str] = {
+    "protocol": "it speaks another protocol or version",
+    "name": "our certificate is another member's",
+    "addressee": "it is not the one whom we want to reach",
+    "session": "its session file differs from ours",
+    "busy": "it has a live connection in our name already",
+}
+
+T = TypeVar("T")
+
+
+class Greeting(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="greeting"):
+    """Client to server: who calls (`name`), whom (`to`), and for which session (32-byte digest)."""
+
+    protocol: str
+    version: int
+    name: str
+    to: str
+    session_digest: bytes
+
+
+class Welcome(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="welcome"):
+    """Server to client: the channel is open."""
+
+    name: str
+    session_digest: bytes
+
+
+class Refusal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="refusal"):
+    """Server to client: no channel. `session` is the server's canonical session when the sessions differ."""
+
+    reason: Reason
+    session: bytes
+
+
+class OwnSession(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="session"):
+    """Client to server, after a refusal because the sessions differ: the client's canonical session."""
+
+    session: bytes
+
+
+_GREETING = msgspec.msgpack.Decoder(Greeting)
+_ANSWER: msgspec.msgpack.Decoder[Welcome | Refusal] = msgspec.msgpack.Decoder(Welcome | Refusal)
+_OWN_SESSION = msgspec.msgpack.Decoder(OwnSession)
+
+
+async def greet(channel: Channel, name: str, session_digest: bytes, session: Mapping[str, object]) -> None:
+    """Be the client of the hello on a channel to a member whose certificate has been checked.
+
+    Raises ConfigError that says what differs when the sessions do, PeerFault when the peer refuses us
+    otherwise or breaks the hello, and what `Channel.send` and `Channel.receive` raise.
+    """
+    peer = channel.peer
+    channel.max_message = MAX_SESSION + MAX_GREETING
+    await _send(channel, Greeting(PROTOCOL, VERSION, name, peer, session_digest))
+    answer = _decode(await channel.receive(), _ANSWER, peer)
+    if isinstance(answer, Refusal):
+        if answer.reason != "session":
+            raise PeerFault(peer, f"refuses us ({name}): {_WORDS[answer.reason]}")
+        await _send(channel, OwnSession(canonical_json(session)))
+        raise _differing(peer, session, answer.session)
+    if answer.name != peer or not hmac.compare_digest(answer.session_digest, session_digest):
+        raise PeerFault(peer, f"welcomes us as '{answer.name}', or to another session than ours")
+
+
+async def answer_greeting(
+    channel: Channel,
+    own: Member,
+    busy: Callable[[], bool],
+    session_digest: bytes,
+    session: Mapping[str, object],
+) -> SmpcError | None:
+    """Be the server of the hello, up to the verdict: None when the client is to be welcomed.
+
+    `channel.peer` is the member whose certificate the client has shown; `busy` tells whether it has a live
+    channel. Returns the error when the client has been refused, and raises what `Channel.send` and `receive`
+    raise.
+    """
+    peer = channel.peer
+    channel.max_message = MAX_GREETING
+    greeting = _decode(await channel.receive(), _GREETING, peer)
+    channel.max_message = MAX_SESSION + MAX_GREETING
+    reason, what = _verdict(greeting, own, peer, busy())
+    if reason is not None:
+        await _send(channel, Refusal(reason, b""))
+        return PeerFault(peer, what)
+    if hmac.compare_digest(greeting.session_digest, session_digest):
+        return None
+    await _send(channel, Refusal("session", canonical_json(session)))
+    theirs = _decode(await channel.receive(), _OWN_SESSION, peer)
+    return _differing(peer, session, theirs.session)
+
+
+async def welcome(channel: Channel, own: Member, session_digest: bytes) -> None:
+    """Tell the client that the channel is open."""
+    await _send(channel, Welcome(own.name, session_digest))
+
+
+def canonical_json(session: Mapping[str, object]) -> bytes:
+    """Return a canonical session as the peer sees it; empty when it is too large to be compared."""
+    text = json.dumps(session, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+    return text if len(text) <= MAX_SESSION else b""
+
+
+def _verdict(greeting: Greeting, own: Member, peer: str, busy: bool) -> tuple[Reason | None, str]:
+    if (greeting.protocol, greeting.version) != (PROTOCOL, VERSION):
+        spoken = f"{greeting.protocol[:40]!r} version {greeting.version}"
+        return "protocol", f"speaks {spoken}, not {PROTOCOL} version {VERSION}"
+    if greeting.name != peer:
+        return "name", f"claims to be {greeting.name[:63]!r} with the certificate of '{peer}'"
+    if peer == own.name:
+        return (
+            "name",
+            "calls us with our own certificate: two processes act for one member, or its key has leaked",
+        )
+    if greeting.to != own.name:
+        return "addressee", f"wants to reach {greeting.to[:63]!r}, we are '{own.name}'"
+    if busy:
+        return "busy", "opened a second connection while the first one is live"
+    return None, ""
+
+
+def _differing(peer: str, mine: Mapping[str, object], received: bytes) -> SmpcError:
+    """Return the error that says what differs between our session and the canonical JSON of `peer`."""
+    if not received:
+        return ConfigError(
+            f"our session file differs from that of '{peer}' (one is too large to be compared)"
+        )
+    try:
+        theirs = json.loads(received)
+    except (ValueError, RecursionError):
+        return PeerFault(peer, "says that its session differs, and shows one that is not JSON")
+    if not isinstance(theirs, dict):
+        return PeerFault(peer, "says that its session differs, and shows something else")
+    lines = difference(mine, theirs)
+    if not lines:
+        return PeerFault(peer, "says that its session differs, and shows the same as ours")
+    shown = lines[:MAX_LINES] + [f"and {len(lines) - MAX_LINES} more"] * (len(lines) > MAX_LINES)
+    return ConfigError(Fault(f"session file differs from that of '{peer}'", line) for line in shown)
+
+
+async def _send(channel: Channel, message: msgspec.Struct) -> None:
+    await channel.send(msgspec.msgpack.encode(message))
+
+
+def _decode(content: bytes, decoder: msgspec.msgpack.Decoder[T], peer: str) -> T:
+    try:
+        message = decoder.decode(content)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise PeerFault(peer, f"sent something else than a hello ({error})") from None
+    if msgspec.msgpack.encode(message) != content:
+        raise PeerFault(peer, "sent a hello that is not in its one canonical form")
+    return message
