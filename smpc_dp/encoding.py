@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smpc_dp.errors import ConfigError, Fault, PrivacyError
+from smpc_dp.errors import ConfigError, Fault, PrivacyError, VerificationError
 
 # uint32 or uint64, whichever the encoding uses.
 Lanes = NDArray[np.unsignedinteger[Any]]
@@ -143,7 +143,9 @@ class Encoding(msgspec.Struct, frozen=True):
         """
         values = self._checked(vector, party)
         clipped = 0
-        outside = (values < self.lower) | (values > self.upper)
+        # For integers the bounds are compared as integers: a float bound would be compared in float64.
+        lower, upper = (self.lowest, self.highest) if self.integer else (self.lower, self.upper)
+        outside = (values < lower) | (values > upper)
         if outside.any():
             if not clip:
                 first = int(np.flatnonzero(outside)[0])
@@ -152,7 +154,7 @@ class Encoding(msgspec.Struct, frozen=True):
                     + (f" ({int(outside.sum())} values are)" if outside.sum() > 1 else "")
                 )
             clipped = int(outside.sum())
-            values = np.clip(values, self.lower, self.upper)
+            values = np.clip(values, lower, upper)
         if self.integer:
             grid = values.astype(np.int64)
         else:
@@ -217,10 +219,18 @@ class Encoding(msgspec.Struct, frozen=True):
         """Return (sum on the integer grid, shape (length,); sum of weights, or `contributors` without weights).
 
         `lanes` is the sum of `contributors` encoded vectors modulo 2^modulus_bits.
+
+        Raises:
+            VerificationError: no vectors and weights within their bounds have this sum.
         """
         mask = np.uint64((1 << self.modulus_bits) - 1)
         values = lanes.astype(np.uint64) & mask
         weight = int(values[-1]) if self.max_weight else contributors
+        largest = int(values[: self.length].max())
+        if weight > contributors * max(1, self.max_weight) or largest > weight * (self.highest - self.lowest):
+            raise VerificationError(
+                f"no {contributors} vectors within the bounds have this sum: an input or the sum is a lie"
+            )
         total = values[: self.length].astype(np.int64) + np.int64(weight) * np.int64(self.lowest)
         return total, weight
 

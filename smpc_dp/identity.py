@@ -152,7 +152,7 @@ def _read_private(path: Path) -> str:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise LocalError(f"{path}: cannot read the identity ({error.strerror})") from None
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         # The open file is checked, not its path: the two cannot be exchanged in between.
         status = os.fstat(descriptor)
         mode = stat.S_IMODE(status.st_mode)
@@ -160,7 +160,9 @@ def _read_private(path: Path) -> str:
             raise LocalError(f"{path}: not a regular file")
         if mode & 0o077:
             raise LocalError(f"{path}: mode {mode:04o} lets others at this secret: run chmod 600 on it")
-        content = file.read(MAX_FILE_BYTES + 1)
+        content = os.read(descriptor, MAX_FILE_BYTES + 1)
+    finally:
+        os.close(descriptor)
     if len(content) > MAX_FILE_BYTES:
         raise LocalError(f"{path}: not an identity file (longer than {MAX_FILE_BYTES} bytes)")
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -14,7 +14,6 @@ from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import PeerFault, VerificationError
 from smpc_dp.identity import verify
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.result import Certificate
 
 T = TypeVar("T")
 
@@ -41,8 +40,8 @@ class Context:
     """What all machines of one run agree on before it starts.
 
     Party i of `names` has index i + 1; `keys` holds the Ed25519 public key of everyone, aggregator included.
-    `known_certificates` remembers what was found good, for simulations in which one process checks the same
-    certificate for thousands of machines; None everywhere else.
+    `memo` remembers what follows from public messages alone, for simulations in which one process would compute
+    the same for thousands of machines; None everywhere else.
     """
 
     protocol: str
@@ -53,7 +52,16 @@ class Context:
     aggregator: str
     keys: Mapping[str, bytes]
     verify: Verifier = verify
-    known_certificates: MutableMapping[tuple[bytes, str, bytes, bytes, bytes], Certificate] | None = None
+    memo: MutableMapping[tuple[Hashable, ...], Any] | None = None
+
+    def remember(self, question: tuple[Hashable, ...], answer: Callable[[], T]) -> T:
+        """Return `answer()`, or the memo's; `question` must determine the answer and hold nothing secret."""
+        if self.memo is None:
+            return answer()
+        if question not in self.memo:
+            self.memo[question] = answer()
+        known: T = self.memo[question]
+        return known
 
     def statement(self, run_id: bytes, step: str, sender: str, receiver: str, body_hash: bytes) -> bytes:
         """Return the 32 bytes that `sender` signs for one message."""
@@ -86,8 +94,12 @@ class Context:
             for receiver in receivers
         ]
 
-    def check(self, envelope: Envelope) -> None:
-        """Raise PeerFault, naming the sender, unless the envelope is signed by the sender that it names."""
+    def check(self, envelope: Envelope) -> bytes:
+        """Return the SHA-256 of the body of an envelope that is signed by the sender that it names.
+
+        Raises:
+            PeerFault: it is not; names the sender.
+        """
         key = self.keys.get(envelope.sender)
         if key is None:
             raise PeerFault(envelope.sender, "is not in the roster")
@@ -101,6 +113,7 @@ class Context:
             raise PeerFault(
                 envelope.sender, f"message of step '{envelope.step}' has an invalid signature"
             ) from None
+        return body_hash
 
     def check_detached(
         self, run_id: bytes, step: str, sender: str, receiver: str, body: bytes, signature: bytes

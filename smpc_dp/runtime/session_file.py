@@ -153,14 +153,19 @@ def write_session(
     if timeouts is not None:
         lines += ["", "[timeouts]  # seconds", f"connect = {timeouts.connect!r}", f"step = {timeouts.step!r}"]
     for member in members:
-        lines += ["", "[[roster]]"]
-        lines += [f"{key} = {_toml(value, f'roster.{key}')}" for key, value in _entry(member).items()]
+        lines += ["", roster_entry(member)]
     text = "\n".join(lines) + "\n"
     parse_session(text, str(path))
     try:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
         raise LocalError(f"{path}: cannot write the session file ({error.strerror})") from None
+
+
+def roster_entry(member: Member) -> str:
+    """Return the `[[roster]]` table of a member, as it stands in a session file."""
+    lines = [f"{key} = {_toml(value, f'roster.{key}')}" for key, value in _entry(member).items()]
+    return "\n".join(["[[roster]]", *lines])
 
 
 def _entry(member: Member) -> dict[str, object]:

@@ -101,7 +101,7 @@ def cast_secagg(
         aggregator=AGGREGATOR,
         keys={name: bytes(signer.key.verify_key) for name, signer in signers.items()},
         verify=RememberingVerifier(),
-        known_certificates={},
+        memo={},
     )
     parties: list[PartyMachine] = []
     clipped = 0
@@ -147,7 +147,7 @@ def average(
         weights: one secret non-negative integer for each party, or None.
         dropout: fraction of the parties that are killed, each before a random message of its own.
         planned_dropout, corrupt, security: what the session is planned for; `dropout` above it stops the run.
-        threads: threads for the removal of masks.
+        threads: 1 to 256, for the parties' machines and for the removal of masks; the result is the same.
         seed_for_simulation: makes the run reproducible and thereby insecure; None uses real randomness.
         progress: called with each step of the aggregator and the number of parties that it waits for.
 
@@ -188,7 +188,7 @@ def average(
     )
     kills = draw_kills(cast.context.names, dropout, chooser)
     network = MemoryNetwork(Faults(kill=kills), seed=seed_for_simulation or 0)
-    errors = drive(cast.machines, network, AGGREGATOR, progress)
+    errors = drive(cast.machines, network, AGGREGATOR, progress, threads=threads)
     _raise_first(errors)
     return Result.of(cast.aggregator.result, kind, clipped)
 

@@ -54,7 +54,10 @@ class Channel:
         frame_timeout: float,
         budget: framing.InflightBudget,
     ) -> None:
-        """Sizes in bytes, `frame_timeout` in seconds; `max_message` from 0 to 2**32 - 1."""
+        """Sizes in bytes, `frame_timeout` in seconds; `max_message` from 0 to 2**32 - 1.
+
+        `bytes_sent` and `bytes_received` count the content of whole messages, without frames and TLS.
+        """
         if not 0 <= max_message <= framing.MAX_MESSAGE:
             raise ConfigError(f"max_message: {max_message}, not between 0 and {framing.MAX_MESSAGE}")
         self.peer = peer
@@ -76,6 +79,11 @@ class Channel:
     def live(self) -> bool:
         """False once either side has closed the channel, or the link is gone."""
         return self._ended is None and not self._link.gone.is_set()
+
+    def begin(self, max_message: int) -> None:
+        """Start the channel proper after the hello: set the limit of its messages and count from zero."""
+        self.max_message = max_message
+        self.bytes_sent = self.bytes_received = 0
 
     async def send(self, *buffers: bytes | memoryview) -> None:
         """Send one message, the bytes of all `buffers` in order; return when the transport has taken them.

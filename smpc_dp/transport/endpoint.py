@@ -77,6 +77,7 @@ class Listener:
     ) -> None:
         self._endpoint = endpoint
         self._socket = sock
+        self.port: int = sock.getsockname()[1]
         self._on_channel = on_channel
         self._on_refused = on_refused
         self._own = endpoint.roster.member(endpoint.identity.name)
@@ -84,12 +85,6 @@ class Listener:
         # In the order of arrival: the first is the oldest.
         self._pending: dict[asyncio.Task[None], None] = {}
         self._accepting = asyncio.get_running_loop().create_task(self._accept())
-
-    @property
-    def port(self) -> int:
-        """The port that the listener is bound to."""
-        port: int = self._socket.getsockname()[1]
-        return port
 
     async def close(self) -> None:
         """Stop accepting and drop connections that are not yet channels; channels stay open."""
@@ -162,7 +157,7 @@ class Listener:
         # Nothing was awaited since `busy` was asked: two connections in one name cannot both come this far.
         self._live[peer] = channel
         await handshake.welcome(channel, self._own, endpoint.session_digest)
-        channel.max_message = endpoint.max_message
+        channel.begin(endpoint.max_message)
         self._on_channel(channel)
 
 
@@ -249,7 +244,7 @@ async def _attempt(endpoint: Endpoint, peer: str, host: str, port: int) -> Chann
     except BaseException:
         transport.abort()
         raise
-    channel.max_message = endpoint.max_message
+    channel.begin(endpoint.max_message)
     return channel
 
 

@@ -55,6 +55,7 @@ class MemoryNetwork:
         self._held: list[Delivery] = []
         self._sent: dict[str, int] = {}
         self.killed: list[str] = []
+        self._dead: set[str] = set()
         self.messages = 0
 
     def send(self, envelope: Envelope) -> None:
@@ -65,6 +66,7 @@ class MemoryNetwork:
             if count >= faults.kill[sender]:
                 if count == faults.kill[sender]:
                     self.killed.append(sender)
+                    self._dead.add(sender)
                 return
         self.messages += 1
         delivery = Delivery(sender, envelope.receiver, envelope)
@@ -100,6 +102,10 @@ class MemoryNetwork:
     def choose(self, options: int) -> int:
         """Return a number below `options`: the scheduler's seeded choice."""
         return self._random.randrange(options)
+
+    def is_dead(self, name: str) -> bool:
+        """Say whether the party was killed."""
+        return name in self._dead
 
     def _hits(self, chance: float) -> bool:
         return chance > 0 and self._random.random() < chance

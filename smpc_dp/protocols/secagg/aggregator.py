@@ -62,7 +62,7 @@ class AggregatorMachine:
         self._run_id = b""
         self._position = 0
         self._received: dict[int, Envelope] = {}
-        self._seen: dict[tuple[int, str], bytes] = {}
+        self._seen: dict[tuple[int, str], tuple[bytes, bytes]] = {}
         self._sum: Lanes = np.zeros(parameters.encoding.lanes, dtype=parameters.encoding.dtype)
         self._sealed_for: dict[int, list[tuple[int, bytes]]] = {}
         self._over = False
@@ -127,8 +127,12 @@ class AggregatorMachine:
     def receive(self, envelope: Envelope) -> Sequence[Envelope]:
         """Take one party's message; a fault of the party excludes it."""
         party = self._number.get(envelope.sender)
-        if self._over or party is None or party not in self._alive:
+        if self._over or party is None:
             return ()
+        if party not in self._alive:
+            # A restarted process is out for this run; it is told so instead of being left to wait.
+            late = envelope.step == m.HELLO
+            return self._abort(party, self._excluded[party]) if late else ()
         try:
             if not self._is_new(party, envelope):
                 return ()
@@ -176,32 +180,34 @@ class AggregatorMachine:
         """Check signature, run and order; return False for a repetition."""
         if envelope.receiver != self.name:
             raise PeerFault(envelope.sender, f"sent a message for {envelope.receiver!r}")
-        self._context.check(envelope)
-        body_hash = hashlib.sha256(envelope.body).digest()
-        earlier = self._seen.get((party, envelope.step))
-        if earlier == body_hash:
-            return False
-        if earlier is not None:
-            raise PeerFault(envelope.sender, f"sent two different messages for step '{envelope.step}'")
+        body_hash = self._context.check(envelope)
         due = self._context.session_digest if envelope.step == m.HELLO else self._run_id
+        if (party, envelope.step) in self._seen:
+            earlier, signature = self._seen[party, envelope.step]
+            if earlier == body_hash:
+                return False
+            raise endings.equivocation(envelope, due, earlier, signature)
         if envelope.step != m.LEAVE and envelope.step != self.step:
             raise PeerFault(envelope.sender, f"sent '{envelope.step}' where '{self.step}' is due")
         if envelope.run_id != due and envelope.step != m.LEAVE:
             raise PeerFault(envelope.sender, f"sent '{envelope.step}' of another run")
-        self._seen[party, envelope.step] = body_hash
+        self._seen[party, envelope.step] = (body_hash, envelope.signature)
         return True
 
     def _leave(self, party: int, envelope: Envelope) -> Sequence[Envelope]:
         abort = decode(envelope.body, m.Abort, envelope.sender)
         if envelope.run_id not in (self._run_id, self._context.session_digest):
             raise PeerFault(envelope.sender, "left another run")
-        reason = f"left: {abort.culprit + ': ' if abort.culprit else ''}{abort.reason}"
+        reason = endings.reason_of(abort, envelope.sender, self._context)
         return self._exclude(party, TimeoutFault({envelope.sender}, self.step, reason))
 
     def _drop(self, party: int, error: SmpcError) -> list[Envelope]:
         self._alive.discard(party)
         self._excluded[party] = error
         self._faults.append(str(error))
+        return self._abort(party, error)
+
+    def _abort(self, party: int, error: SmpcError) -> list[Envelope]:
         return self._write(m.ABORT, [self._name_of(party)], endings.abort_of(error))
 
     def _exclude(self, party: int, error: SmpcError) -> Sequence[Envelope]:
@@ -215,7 +221,7 @@ class AggregatorMachine:
             due = self._plan.threshold if self.step == m.UNMASK else self._plan.min_survivors
             if len(self._alive) < due:
                 raise self._too_few(due)
-            if self._alive - self._received.keys():
+            if len(self._received) < len(self._alive):
                 return []
             sent = self._finish[self.step]()
         except SmpcError:
@@ -234,13 +240,19 @@ class AggregatorMachine:
 
     # hello
 
-    def _accept_hello(self, party: int, envelope: Envelope) -> None:
+    def _accept_hello(self, _party: int, envelope: Envelope) -> None:
         hello = decode(envelope.body, m.Hello, envelope.sender)
         if hello.session_digest != self._context.session_digest:
             raise PeerFault(envelope.sender, "has a differing session file")
         if hello.request != self._context.request:
             raise PeerFault(
                 envelope.sender, f"asks for request {hello.request}, this is {self._context.request}"
+            )
+        theirs = (hello.degree, hello.threshold, hello.quorum)
+        ours = (self._plan.degree, self._plan.threshold, self._plan.quorum)
+        if theirs != ours:
+            raise PeerFault(
+                envelope.sender, f"plans (degree, threshold, quorum) = {theirs}, the aggregator {ours}"
             )
 
     def _finish_hello(self) -> list[Envelope]:
@@ -252,7 +264,7 @@ class AggregatorMachine:
 
     # advertise
 
-    def _accept_advertise(self, party: int, envelope: Envelope) -> None:
+    def _accept_advertise(self, _party: int, envelope: Envelope) -> None:
         advertise = decode(envelope.body, m.Advertise, envelope.sender)
         try:
             agree.check_public_key(advertise.seal_key)
@@ -344,7 +356,7 @@ class AggregatorMachine:
 
     # certificates
 
-    def _accept_attestation(self, party: int, envelope: Envelope) -> None:
+    def _accept_attestation(self, _party: int, envelope: Envelope) -> None:
         attestation = decode(envelope.body, m.Attestation, envelope.sender)
         if attestation.set_digest != self._set_digest:
             raise PeerFault(envelope.sender, "attests another set than the one that was sent")

@@ -35,10 +35,21 @@ def check_certificate(
 
     It holds when at least `plan.quorum` members of the set have signed exactly `set_digest` in `step`.
     """
-    question = (run_id, step, set_digest, certificate.signers, certificate.signatures)
-    known = context.known_certificates
-    if known is not None and question in known:
-        return known[question]
+    question = ("certificate", run_id, step, set_digest, certificate.signers, certificate.signatures)
+    return context.remember(
+        question, lambda: _checked(context, plan, run_id, step, set_digest, members, certificate)
+    )
+
+
+def _checked(
+    context: Context,
+    plan: SecAggPlan,
+    run_id: bytes,
+    step: str,
+    set_digest: bytes,
+    members: Container[int],
+    certificate: Certificate,
+) -> result.Certificate:
     aggregator = context.aggregator
     signers = tuple(PartySet.unpack(certificate.signers, len(context.names), aggregator))
     if len(certificate.signatures) != SIGNATURE_BYTES * len(signers):
@@ -61,7 +72,4 @@ def check_certificate(
                 aggregator, f"certificate of '{step}' has a signature of {name} that is not over this set"
             ) from None
         signatures[name] = signature
-    checked = result.Certificate(set_digest, signatures)
-    if known is not None:
-        known[question] = checked
-    return checked
+    return result.Certificate(set_digest, signatures)

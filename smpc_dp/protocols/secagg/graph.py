@@ -35,6 +35,10 @@ class PartySet:
             return False
         return bool(self._bits >> (self._parties - party) & 1)
 
+    def place(self, party: int) -> int:
+        """Return how many members have a smaller number than `party`."""
+        return (self._bits >> (self._parties - party + 1)).bit_count()
+
     def __len__(self) -> int:
         return self._bits.bit_count()
 
@@ -88,7 +92,7 @@ def unpack_list(packed: bytes, parties: int, sender: str) -> tuple[int, ...]:
     """Return a strictly ascending list of parties; raise PeerFault on anything else."""
     if len(packed) % 2:
         raise PeerFault(sender, "a list of parties has an odd number of bytes")
-    members = np.frombuffer(packed, dtype="<u2").astype(np.int64)
-    if members.size and (members[0] < 1 or members[-1] > parties or (np.diff(members) <= 0).any()):
+    members = np.frombuffer(packed, dtype="<u2")
+    if members.size and (members[0] < 1 or members[-1] > parties or (members[1:] <= members[:-1]).any()):
         raise PeerFault(sender, f"a list of parties is not ascending within 1 to {parties}")
     return tuple(members.tolist())

@@ -17,14 +17,17 @@ from smpc_dp.protocols.secagg.messages import DEAL
 
 def run_identifier(context: Context, present: bytes, nonces: bytes) -> bytes:
     """Return the run id: a digest of the session, the request, who is present and a nonce from each of them."""
-    return digest(
-        Label.RUN_ID,
-        context.protocol.encode(),
-        encode_uint(context.version),
-        context.session_digest,
-        encode_uint(context.request),
-        present,
-        nonces,
+    return context.remember(
+        ("run id", present, nonces),
+        lambda: digest(
+            Label.RUN_ID,
+            context.protocol.encode(),
+            encode_uint(context.version),
+            context.session_digest,
+            encode_uint(context.request),
+            present,
+            nonces,
+        ),
     )
 
 

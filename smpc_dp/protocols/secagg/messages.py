@@ -48,6 +48,7 @@ AGGREGATOR_STEPS = (
 )
 
 SIGNATURE_BYTES = 64
+REASON_LIMIT = 500
 SHARE_BYTES = 32
 # MessagePack of a `Share` (an array of three byte strings) and the overhead of sealing it.
 SEALED_SHARE_BYTES = 1 + 2 * (2 + SHARE_BYTES) + (2 + SIGNATURE_BYTES) + 40
@@ -58,11 +59,17 @@ class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class Hello(_Body, frozen=True):
-    """Party: I take part in this request of this session, with a fresh nonce."""
+    """Party: I take part in this request of this session, with a fresh nonce.
+
+    The plan is derived with floating point, so what matters of it is compared and not taken for granted.
+    """
 
     session_digest: Bytes32
     request: int
     nonce: Bytes32
+    degree: int
+    threshold: int
+    quorum: int
 
 
 class Start(_Body, frozen=True):
@@ -196,4 +203,4 @@ class Abort(_Body, frozen=True):
     kind: str
     culprit: str
     missing: list[str]
-    reason: str
+    reason: Annotated[str, Meta(max_length=REASON_LIMIT)]

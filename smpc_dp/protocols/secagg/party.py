@@ -107,7 +107,15 @@ class PartyMachine:
     def start(self) -> Sequence[Envelope]:
         """Say hello with a fresh nonce."""
         self._nonce = self._random.bytes(32)
-        hello = m.Hello(self._context.session_digest, self._context.request, self._nonce)
+        plan = self._plan
+        hello = m.Hello(
+            self._context.session_digest,
+            self._context.request,
+            self._nonce,
+            plan.degree,
+            plan.threshold,
+            plan.quorum,
+        )
         return self._emit(m.HELLO, hello, self._context.session_digest)
 
     def receive(self, envelope: Envelope) -> Sequence[Envelope]:
@@ -162,22 +170,12 @@ class PartyMachine:
             raise PeerFault(envelope.sender, "only the aggregator speaks to a party")
         if envelope.receiver != self.name:
             raise self._refuse(f"sent a message for {envelope.receiver!r}")
-        self._context.check(envelope)
-        body_hash = hashlib.sha256(envelope.body).digest()
+        body_hash = self._context.check(envelope)
         if envelope.step in self._seen:
             earlier, signature = self._seen[envelope.step]
             if earlier == body_hash:
                 return ()
-            raise PeerFault(
-                envelope.sender,
-                f"sent two different messages for step '{envelope.step}'",
-                {
-                    "first": earlier,
-                    "first signature": signature,
-                    "second": body_hash,
-                    "second signature": envelope.signature,
-                },
-            )
+            raise endings.equivocation(envelope, self._run_id, earlier, signature)
         if envelope.step == m.ABORT:
             if envelope.run_id not in (self._run_id, self._context.session_digest):
                 raise self._refuse("sent an abort of another run")
@@ -211,7 +209,7 @@ class PartyMachine:
         self._present = self._set(start.present, None, "present parties")
         if len(start.nonces) != 32 * len(self._present):
             raise self._refuse("start does not have one nonce for each present party")
-        place = sum(1 for party in self._present if party < self._index)
+        place = self._present.place(self._index)
         if start.nonces[32 * place : 32 * place + 32] != self._nonce:
             raise self._refuse(f"start does not have the nonce of {self.name}")
         self._run_id = keys.run_identifier(self._context, start.present, start.nonces)
@@ -235,67 +233,70 @@ class PartyMachine:
         self._advertised = self._set(roll.advertised, self._present, "roll")
         if len(roll.commitments) != 32 * len(self._advertised):
             raise self._refuse("roll does not have one commitment for each party")
-        self._roll_body = body
+        self._rolled = roll.commitments
         self._roll_hash = hashlib.sha256(body).digest()
-        if self._rolled()[self._index] != self._commitment:
+        if self._rolled_for(self._index) != self._commitment:
             raise self._refuse(f"roll does not have the commitment of {self.name}")
         return self._emit(m.REVEAL, m.Reveal(pack_list(self._drawn), self._blinder))
 
-    def _rolled(self) -> dict[int, bytes]:
-        """Return everyone's commitment on the roll."""
-        commitments = decode(self._roll_body, m.Roll, self._context.aggregator).commitments
-        return {
-            party: commitments[32 * place : 32 * place + 32] for place, party in enumerate(self._advertised)
-        }
+    def _rolled_for(self, party: int) -> bytes:
+        """Return the commitment on the roll of a party that advertised."""
+        place = self._advertised.place(party)
+        return self._rolled[32 * place : 32 * place + 32]
 
     def _on_neighbours(self, body: bytes) -> Sequence[Envelope]:
         message = decode(body, m.Neighbours, self._context.aggregator)
         self._revealed = self._set(message.revealed, self._advertised, "revealed parties")
-        rolled = self._rolled()
-        self._drew_me = self._checked_openings(message.openings, rolled)
+        self._drew_me = self._openers(message.openings)
         self._holders = tuple(party for party in self._drawn if party in self._revealed)
-        keys_of = self._checked_advertisements(message.advertisements, rolled)
+        keys_of = self._checked_advertisements(message.advertisements)
+        for opening in message.openings:
+            self._check_opening(opening, keys_of[opening.party].commitment)
         self._mask_keys = {party: advertise.mask_key for party, advertise in keys_of.items()}
         self._seal_keys = {party: advertise.seal_key for party, advertise in keys_of.items()}
-        del self._roll_body
+        del self._rolled
         return self._deal()
 
-    def _checked_openings(self, openings: list[m.Opening], rolled: dict[int, bytes]) -> tuple[int, ...]:
+    def _openers(self, openings: list[m.Opening]) -> tuple[int, ...]:
         drew_me = tuple(opening.party for opening in openings)
         if drew_me != tuple(sorted(set(drew_me))) or any(party not in self._revealed for party in drew_me):
             raise self._refuse("openings are not of revealed parties in roster order")
-        for opening in openings:
-            name = self._context.names[opening.party - 1]
-            self._context.check_detached(
-                self._run_id, m.REVEAL, name, self._context.aggregator, opening.body, opening.signature
-            )
-            reveal = decode(opening.body, m.Reveal, name)
-            commitment = keys.neighbour_commitment(
-                self._context, self._run_id, name, reveal.neighbours, reveal.blinder
-            )
-            if commitment != rolled[opening.party]:
-                raise PeerFault(name, "revealed neighbours that it had not committed to")
-            drawn = unpack_list(reveal.neighbours, self._parties, name)
-            if len(drawn) != self._plan.degree or opening.party in drawn:
-                raise PeerFault(name, f"must draw {self._plan.degree} neighbours other than itself")
-            if self._index not in drawn:
-                raise self._refuse(f"forwarded the opening of {name}, which did not draw {self.name}")
         return drew_me
 
-    def _checked_advertisements(
-        self, advertisements: list[m.Advertisement], rolled: dict[int, bytes]
-    ) -> dict[int, m.Advertise]:
+    def _check_forwarded(self, step: str, forwarded: m.Advertisement | m.Opening) -> str:
+        """Return whose message it is; one that its signer did not sign is the aggregator's fault."""
+        name = self._context.names[forwarded.party - 1]
+        try:
+            self._context.check_detached(
+                self._run_id, step, name, self._context.aggregator, forwarded.body, forwarded.signature
+            )
+        except PeerFault:
+            raise self._refuse(f"forwarded a message of step '{step}' that {name} did not sign") from None
+        return name
+
+    def _check_opening(self, opening: m.Opening, commitment: bytes) -> None:
+        name = self._check_forwarded(m.REVEAL, opening)
+        reveal = decode(opening.body, m.Reveal, name)
+        shown = keys.neighbour_commitment(
+            self._context, self._run_id, name, reveal.neighbours, reveal.blinder
+        )
+        if shown != commitment:
+            raise PeerFault(name, "revealed neighbours that it had not committed to")
+        drawn = unpack_list(reveal.neighbours, self._parties, name)
+        if len(drawn) != self._plan.degree or opening.party in drawn:
+            raise PeerFault(name, f"must draw {self._plan.degree} neighbours other than itself")
+        if self._index not in drawn:
+            raise self._refuse(f"forwarded the opening of {name}, which did not draw {self.name}")
+
+    def _checked_advertisements(self, advertisements: list[m.Advertisement]) -> dict[int, m.Advertise]:
         due = tuple(sorted({*self._holders, *self._drew_me}))
         if tuple(item.party for item in advertisements) != due:
             raise self._refuse(f"advertisements are not those of the {len(due)} neighbours of {self.name}")
         keys_of: dict[int, m.Advertise] = {}
         for item in advertisements:
-            name = self._context.names[item.party - 1]
-            self._context.check_detached(
-                self._run_id, m.ADVERTISE, name, self._context.aggregator, item.body, item.signature
-            )
+            name = self._check_forwarded(m.ADVERTISE, item)
             advertise = decode(item.body, m.Advertise, name)
-            if advertise.commitment != rolled[item.party]:
+            if advertise.commitment != self._rolled_for(item.party):
                 raise self._refuse(f"roll does not have the commitment of {name}")
             keys_of[item.party] = advertise
         return keys_of

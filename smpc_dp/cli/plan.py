@@ -1,0 +1,71 @@
+"""`smpc-dp plan`: parameters and what they cost, before anything is sent."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.table import Table
+
+from smpc_dp.cli.output import console, print_json
+from smpc_dp.encoding import Encoding
+from smpc_dp.privacy.secagg_plan import communication, plan_secagg
+
+app = typer.Typer(name="plan", help="Plan a run before anything is sent.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    pass
+
+
+@app.command()
+def secagg(
+    parties: Annotated[int, typer.Option(help="Parties in the roster.")],
+    dropout: Annotated[float, typer.Option(help="Largest fraction that may drop out.")] = 0.1,
+    corrupt: Annotated[float, typer.Option(help="Largest fraction that may collude.")] = 0.1,
+    security: Annotated[float, typer.Option(help="Statistical security in bits.")] = 40,
+    length: Annotated[int, typer.Option(help="Coordinates a vector, for the communication.")] = 10_000,
+    lower: Annotated[float, typer.Option(help="Lower bound of a value.")] = -1.0,
+    upper: Annotated[float, typer.Option(help="Upper bound of a value.")] = 1.0,
+    precision: Annotated[float, typer.Option(help="Step of a value.")] = 1e-6,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Degree, threshold and quorum of a secure aggregation, with their failure probability and cost."""
+    plan = plan_secagg(parties, dropout=dropout, corrupt=corrupt, security=security)
+    encoding = Encoding.plan(length=length, lower=lower, upper=upper, precision=precision, parties=parties)
+    cost = communication(plan, encoding.lanes, encoding.element_bytes)
+    if as_json:
+        print_json(
+            {
+                **msgspec.to_builtins(plan),
+                "length": length,
+                "element_bytes": encoding.element_bytes,
+                "modulus_bits": encoding.modulus_bits,
+                "communication": cost,
+            }
+        )
+        return
+    bits = "cannot fail" if plan.failure_bits is None else f"at most 2^-{plan.failure_bits:.1f}"
+    graph = "complete graph" if plan.complete else "random graph"
+    rows = [
+        ("degree k", plan.degree, f"neighbours that each party draws ({graph})"),
+        ("threshold t", plan.threshold, f"shares that open a secret; 2t > k + {plan.corrupt_holders}"),
+        ("quorum q", plan.quorum, f"signatures that certify a set; 2q > {parties} + {plan.max_corrupt}"),
+        ("dropouts", plan.max_dropouts, f"at most; the run stops below {plan.min_survivors} survivors"),
+        ("corrupt parties", plan.max_corrupt, "at most, colluding with a malicious aggregator"),
+        ("honest in any sum", plan.min_honest_in_sum, "at least, whatever the aggregator does"),
+        ("failure", bits, "some neighbourhood too corrupt, too few shares, or a group cut off"),
+        ("masks a party", f"{plan.mask_degree:.1f}", "on average"),
+        ("sent a party", _bytes(cost["up"]), f"for {length} numbers of {encoding.element_bytes} bytes"),
+        ("received a party", _bytes(cost["down"]), ""),
+    ]
+    table = Table("what", "value", "meaning", title=f"secure aggregation of {parties} parties")
+    for what, value, meaning in rows:
+        table.add_row(what, str(value), meaning)
+    console().print(table)
+
+
+def _bytes(parts: dict[str, int]) -> str:
+    return f"{sum(parts.values()) / 1000:,.1f} kB"

@@ -1,0 +1,41 @@
+"""`smpc-dp roster`: who is in a session file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from smpc_dp.cli.output import console, print_json
+from smpc_dp.runtime.session_file import load_session
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command()(roster)
+
+
+def roster(
+    session: Annotated[Path, typer.Argument(help="The session file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check a session file and print who takes part, with the digests that participants compare."""
+    loaded = load_session(session)
+    if as_json:
+        print_json(
+            {
+                "session_digest": loaded.digest.hex(),
+                "roster_digest": loaded.roster.digest.hex(),
+                **loaded.canonical(),
+            }
+        )
+        return
+    table = Table("name", "role", "address", "public key")
+    for member in loaded.roster:
+        table.add_row(member.name, member.role, member.address or "", member.public_key.hex())
+    out = console()
+    out.print(table)
+    out.print(f"session digest {loaded.digest.hex()}")
+    out.print(f"roster digest  {loaded.roster.digest.hex()}")

@@ -1,0 +1,1 @@
+"""Drives protocol machines over real channels: sessions, party processes, the localhost launcher."""

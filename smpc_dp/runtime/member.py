@@ -1,0 +1,118 @@
+"""One member of a session on this machine: its file, its key, its endpoint and its context."""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from smpc_dp.errors import ConfigError, Fault, PeerFault
+from smpc_dp.identity import Identity
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import Context, decode_envelope, encode_envelope
+from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.runtime.session_file import SessionFile, load_session
+from smpc_dp.transport.endpoint import Endpoint
+
+# The request that a message belongs to goes before its envelope, so that a hub can set aside what is early.
+_REQUEST = struct.Struct(">I")
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A checked session file and the identity of the member that this process acts for."""
+
+    session: SessionFile
+    identity: Identity
+    parameters: SecAggParameters
+    aggregator: str
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        name: str,
+        key: str | os.PathLike[str] | None = None,
+        role: str = "party",
+    ) -> Membership:
+        """Load session file and key; nothing is sent.
+
+        Args:
+            path: the session file.
+            name: the member; it must be in the roster, in this role.
+            key: its identity file; by default `keys/NAME.key` beside the session file.
+
+        Raises:
+            ConfigError, LocalError: what is wrong with the file, the name or the key.
+        """
+        session = load_session(path)
+        parameters = session.checked_parameters
+        aggregator = session.roster.aggregator
+        if not isinstance(parameters, SecAggParameters) or aggregator is None:
+            raise ConfigError([Fault("protocol", f"{session.protocol!r} cannot be run")])
+        if aggregator.address is None:
+            raise ConfigError([Fault("roster", f"the aggregator '{aggregator.name}' has no address")])
+        names = [member.name for member in session.roster]
+        if name not in names:
+            raise ConfigError(
+                [Fault("roster", f"{name!r} is not in {path} (members: {', '.join(names[:20])})")]
+            )
+        member = session.roster.member(name)
+        if member.role != role:
+            raise ConfigError([Fault("roster", f"'{name}' is {member.role}, not {role}, in {path}")])
+        identity = Identity.load(key if key is not None else default_key(path, name), name)
+        if identity.public_key != member.public_key:
+            raise ConfigError([Fault(f"roster[{name}].public_key", "is not the one of the key file")])
+        return cls(session, identity, parameters, aggregator.name)
+
+    @property
+    def name(self) -> str:
+        """The member's name."""
+        return self.identity.name
+
+    def context(self, request: int) -> Context:
+        """Return what the machines of request number `request` agree on."""
+        roster = self.session.roster
+        return Context(
+            protocol=self.session.protocol,
+            version=self.session.version,
+            session_digest=self.session.digest,
+            request=request,
+            names=tuple(member.name for member in roster.parties),
+            aggregator=self.aggregator,
+            keys={member.name: member.public_key for member in roster},
+        )
+
+    def endpoint(self) -> Endpoint:
+        """Return the member's side of its channels, with limits that fit the session."""
+        encoding, parties = self.parameters.encoding, len(self.session.roster.parties)
+        largest = (8 << 20) + 2 * encoding.lanes * encoding.element_bytes + 2048 * parties
+        timeouts = self.session.timeouts
+        return Endpoint(
+            identity=self.identity,
+            roster=self.session.roster,
+            session_digest=self.session.digest,
+            session=self.session.canonical(),
+            connect_timeout=timeouts.connect,
+            frame_timeout=timeouts.step,
+            max_message=largest,
+        )
+
+
+def default_key(session: str | os.PathLike[str], name: str) -> Path:
+    """Return where a member's identity file is looked for: `keys/NAME.key` beside the session file."""
+    return Path(session).parent / "keys" / f"{name}.key"
+
+
+def to_wire(request: int, envelope: Envelope) -> tuple[bytes, bytes]:
+    """Return the buffers that carry one envelope of a request."""
+    return _REQUEST.pack(request), encode_envelope(envelope)
+
+
+def from_wire(data: bytes, sender: str) -> tuple[int, Envelope]:
+    """Return request number and envelope; raise PeerFault naming `sender` if they are malformed."""
+    if len(data) < _REQUEST.size:
+        raise PeerFault(sender, "sent a message that is too short")
+    (request,) = _REQUEST.unpack_from(data)
+    return request, decode_envelope(data[_REQUEST.size :], sender)

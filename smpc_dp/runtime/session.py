@@ -1,0 +1,184 @@
+"""A party's session: connect once, then sum or average as often as the others do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from numpy.typing import ArrayLike
+
+from smpc_dp.encoding import Lanes
+from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.result import Result
+from smpc_dp.protocols.secagg.party import PartyMachine
+from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
+from smpc_dp.runtime.member import Membership, from_wire, to_wire
+from smpc_dp.transport.channel import Channel, ChannelClosed
+from smpc_dp.transport.endpoint import dial
+
+# An aggregator may wait a whole step for others before it answers, and then compute.
+PATIENCE = 3.0
+
+
+class Session:
+    """One party's open session. Made by `connect`; use it from one task at a time."""
+
+    def __init__(self, membership: Membership, channel: Channel, on_event: OnEvent) -> None:
+        self._membership = membership
+        self._channel = channel
+        self._on_event = on_event
+        self._request = 0
+
+    def __repr__(self) -> str:
+        return f"Session({self.party!r}, {self._request} requests)"
+
+    @property
+    def party(self) -> str:
+        """The party's name."""
+        return self._membership.name
+
+    @property
+    def length(self) -> int:
+        """Coordinates of the session's vectors."""
+        return self._membership.parameters.encoding.length
+
+    async def sum(self, vector: ArrayLike, *, weight: int | None = None, clip: bool = False) -> Result:
+        """Return the exact sum of the survivors' vectors (times their weights, if the session has weights).
+
+        Args:
+            vector: shape (length,), float64 or integers as the session says, within its bounds.
+            weight: this party's secret integer in [0, max_weight]; needed if and only if the session has weights.
+            clip: clip values to the bounds, and say in the result how many were; otherwise they are refused.
+
+        Raises:
+            ConfigError, PrivacyError: the vector or the weight is refused; nothing is sent.
+            PeerFault: somebody broke the protocol; TimeoutFault: somebody is missing. The session can go on with
+                the next request, unless the aggregator itself is lost.
+        """
+        return await self._run("sum", vector, weight, clip)
+
+    async def average(
+        self, vector: ArrayLike, *, weight: int | None = None, clip: bool = False, method: str = "secagg"
+    ) -> Result:
+        """Return the (weighted) average of the survivors' vectors; arguments and errors as in `sum`."""
+        if method != self._membership.session.protocol:
+            raise ConfigError(
+                [
+                    Fault(
+                        "method",
+                        f"is {method!r}, the session file says {self._membership.session.protocol!r}",
+                    )
+                ]
+            )
+        return await self._run("average", vector, weight, clip)
+
+    async def _run(self, kind: str, vector: ArrayLike, weight: int | None, clip: bool) -> Result:
+        lanes, clipped = self._membership.parameters.encoding.encode(
+            vector, party=self.party, weight=weight, clip=clip
+        )
+        return await self.run_encoded(kind, lanes, clipped)
+
+    async def run_encoded(self, kind: str, lanes: Lanes, clipped: int = 0) -> Result:
+        """Like `sum` or `average`, for lanes that the session's encoding has made before."""
+        if not self._channel.live:
+            raise TimeoutFault({self._membership.aggregator}, "hello", "the connection is lost")
+        self._request += 1
+        machine = PartyMachine(
+            self._membership.context(self._request),
+            self._membership.parameters,
+            self._membership.identity,
+            lanes,
+        )
+        try:
+            await self._drive(machine)
+        except SmpcError as error:
+            await self._say_farewell(machine, error)
+            self._tell("failed", machine, str(error))
+            raise
+        outcome = machine.result
+        self._on_event(
+            Event(
+                self.party,
+                "done",
+                self._request,
+                "done",
+                survivors=outcome.survivors,
+                absent=outcome.absent,
+            )
+        )
+        return Result.of(outcome, kind, clipped)
+
+    async def _drive(self, machine: PartyMachine) -> None:
+        timeouts = self._membership.session.timeouts
+        await self._send(machine.start())
+        patience = timeouts.connect + PATIENCE * timeouts.step
+        while not machine.finished:
+            self._tell("step", machine)
+            try:
+                async with asyncio.timeout(patience):
+                    request, envelope = from_wire(await self._channel.receive(), self._channel.peer)
+            except TimeoutError:
+                machine.expire()
+                continue
+            except ChannelClosed:
+                machine.lost(self._channel.peer)
+                continue
+            if request < self._request:
+                continue
+            if request > self._request:
+                raise PeerFault(self._channel.peer, f"sent a message of request {request} too early")
+            await self._send(await asyncio.to_thread(machine.receive, envelope))
+            patience = PATIENCE * timeouts.step
+
+    async def _send(self, envelopes: Sequence[Envelope]) -> None:
+        for envelope in envelopes:
+            try:
+                await self._channel.send(*to_wire(self._request, envelope))
+            except ChannelClosed as error:
+                raise TimeoutFault({self._channel.peer}, envelope.step, str(error)) from None
+
+    async def _say_farewell(self, machine: PartyMachine, error: SmpcError) -> None:
+        if not self._channel.live:
+            return
+        try:
+            await self._send(machine.farewell(error))
+        except SmpcError:
+            # The channel is gone, and what matters has been raised already.
+            return
+
+    def _tell(self, kind: Kind, machine: PartyMachine, detail: str = "") -> None:
+        waiting = len(machine.waiting_for)
+        self._on_event(Event(self.party, kind, self._request, machine.step, waiting, detail))
+
+
+@asynccontextmanager
+async def connect(
+    session: str | os.PathLike[str],
+    party: str,
+    *,
+    key: str | os.PathLike[str] | None = None,
+    on_event: OnEvent = ignore,
+) -> AsyncIterator[Session]:
+    """Connect `party` to the aggregator of a session file, over mutual TLS 1.3 pinned to its roster.
+
+    Args:
+        session: path of the session file.
+        party: a name of the roster with role "party".
+        key: path of its identity file; by default `keys/PARTY.key` beside the session file.
+        on_event: told of every step, for progress.
+
+    Raises:
+        ConfigError: every fault of the session file, or what differs from the aggregator's.
+        LocalError: the key file is missing or others can read it.
+        TimeoutFault, PeerFault: the aggregator cannot be reached, or is not who it should be.
+    """
+    membership = Membership.load(session, party, key)
+    channel = await dial(membership.endpoint(), membership.aggregator)
+    on_event(Event(party, "connected", detail=membership.aggregator))
+    try:
+        yield Session(membership, channel, on_event)
+    finally:
+        await channel.close()

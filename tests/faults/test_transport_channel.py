@@ -1,0 +1,293 @@
+"""Channels under faults: bad frames, cuts, slow and silent peers, changed and replayed bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+import tracemalloc
+from typing import TYPE_CHECKING
+
+import pytest
+
+from smpc_dp.errors import ConfigError, PeerFault, TimeoutFault
+from smpc_dp.transport import framing
+from smpc_dp.transport.channel import Channel, ChannelClosed
+
+if TYPE_CHECKING:
+    from tests.faults.conftest import Ending, Net
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("size", [0, 1, MIB - 1, MIB, MIB + 1, 2 * MIB, 3 * MIB + 7])
+async def test_messages_of_every_size(net: Net, size: int) -> None:
+    mine, theirs = await net.pair()
+    message = os.urandom(size)
+    for sender, receiver in ((mine, theirs), (theirs, mine)):
+        _, got = await asyncio.gather(
+            sender.send(message[: size // 3], memoryview(message)[size // 3 :]), receiver.receive()
+        )
+        assert got == message
+        assert (sender.bytes_sent, receiver.bytes_received) == (size, size)
+
+
+async def test_messages_in_order_from_many_senders(net: Net) -> None:
+    mine, theirs = await net.pair()
+    sent = [bytes([number]) * (300_000 + number) for number in range(12)]
+    await asyncio.gather(*(mine.send(message) for message in sent), receive_all(theirs, sent))
+
+
+async def receive_all(channel: Channel, expected: list[bytes]) -> None:
+    for message in expected:
+        assert await channel.receive() == message
+
+
+async def test_large_message_within_bounded_memory(net: Net) -> None:
+    mine, theirs = await net.pair()
+    message = os.urandom(20 * MIB)
+    tracemalloc.start()
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    try:
+        _, got = await asyncio.gather(mine.send(message), theirs.receive())
+        peak = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+    assert got == message
+    # Once the message itself, the growth of its buffer, and the buffers of both transports.
+    assert peak < 20 * MIB * 1.3 + 6 * MIB
+
+
+async def test_nothing_is_allocated_for_an_announced_length(net: Net, ending: Ending) -> None:
+    server = await net.listen(net.endpoint("agg", frame_timeout=0.3))
+    raw, channel = await net.welcomed(server)
+    await raw.write(framing.HEADER.pack(60 * MIB, framing.DATA) + b"only this")
+    tracemalloc.start()
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    try:
+        error = await ending(channel)
+        peak = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+    assert isinstance(error, TimeoutFault)
+    assert peak < MIB
+
+
+async def test_message_above_the_limit_is_not_sent(net: Net) -> None:
+    mine, theirs = await net.pair(net.endpoint("alice", max_message=1000))
+    with pytest.raises(ConfigError, match="1001 bytes to 'agg' is above the limit 1000"):
+        await mine.send(bytes(1001))
+    await mine.send(bytes(1000))
+    assert await theirs.receive() == bytes(1000)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (framing.HEADER.pack(1001, framing.DATA), "1001 bytes, the limit is 1000"),
+        (framing.HEADER.pack(0xFFFFFFFF, framing.DATA), "the limit is 1000"),
+        (framing.HEADER.pack(10, 7), "kind 7, length 10"),
+        (framing.HEADER.pack(10, framing.BYE), "kind 2, length 10"),
+        (b"\xff" * 64, "kind 255"),
+    ],
+    ids=["oversized message", "largest length", "unknown kind", "bye with a length", "garbage"],
+)
+async def test_bad_header(net: Net, ending: Ending, content: bytes, reason: str) -> None:
+    server = await net.listen(net.endpoint("agg", max_message=1000))
+    raw, channel = await net.welcomed(server)
+    await raw.write(content)
+    error = await ending(channel)
+    assert isinstance(error, PeerFault)
+    assert error.culprit == "alice"
+    assert reason in str(error)
+    assert not channel.live
+    with pytest.raises(PeerFault):
+        await channel.receive()
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        framing.HEADER.pack(MIB + 1, framing.DATA),
+        framing.HEADER.pack(MIB - 1, framing.DATA),
+        framing.HEADER.pack(0, framing.BYE),
+    ],
+    ids=["oversized frame", "undersized frame", "bye in a message"],
+)
+async def test_bad_header_inside_a_message(net: Net, ending: Ending, header: bytes) -> None:
+    server = await net.listen()
+    raw, channel = await net.welcomed(server)
+    reading = asyncio.create_task(ending(channel))
+    await raw.write(framing.HEADER.pack(2 * MIB, framing.DATA) + bytes(MIB) + header)
+    error = await reading
+    assert isinstance(error, PeerFault)
+    assert error.culprit == "alice"
+    assert f"where {MIB} bytes of a message were to come" in str(error)
+
+
+@pytest.mark.parametrize("content", [b"\x00", framing.HEADER.pack(10, framing.DATA) + b"12345"])
+async def test_truncated_frame(net: Net, ending: Ending, content: bytes) -> None:
+    server = await net.listen()
+    raw, channel = await net.welcomed(server)
+    await raw.write(content)
+    raw.writer.close()
+    error = await ending(channel)
+    assert isinstance(error, PeerFault)
+    assert error.culprit == "alice"
+    assert "ended inside a frame" in str(error)
+
+
+async def test_clean_close(net: Net, ending: Ending) -> None:
+    mine, theirs = await net.pair()
+    await mine.send(b"last words")
+    _, error = await asyncio.gather(mine.close(), ending(theirs))
+    assert isinstance(error, ChannelClosed)
+    assert (error.peer, error.clean) == ("alice", True)
+    for channel in (mine, theirs):
+        assert not channel.live
+        with pytest.raises(ChannelClosed):
+            await channel.send(b"too late")
+
+
+async def test_both_sides_close_at_once(net: Net) -> None:
+    mine, theirs = await net.pair()
+    await mine.send(bytes(MIB))
+    async with asyncio.timeout(1.5):
+        await asyncio.gather(mine.close(), theirs.close())
+
+
+async def test_close_does_not_destroy_the_last_message(net: Net, ending: Ending) -> None:
+    mine, theirs = await net.pair()
+    await theirs.send(b"unread by the one who closes")
+    await mine.send(b"last words")
+    closing = asyncio.create_task(mine.close())
+    await asyncio.sleep(0.2)
+    assert await theirs.receive() == b"last words"
+    error = await ending(theirs)
+    assert isinstance(error, ChannelClosed)
+    assert error.clean
+    await closing
+
+
+async def test_close_towards_a_silent_peer_ends(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("smpc_dp.transport.channel.CLOSE_SECONDS", 0.2)
+    mine, _ = await net.pair()
+    async with asyncio.timeout(2):
+        await mine.close()
+
+
+async def test_cut_is_told_from_a_close(net: Net, ending: Ending) -> None:
+    mine, theirs = await net.pair()
+    mine.abort()
+    error = await ending(theirs)
+    assert isinstance(error, ChannelClosed)
+    assert (error.peer, error.clean) == ("alice", False)
+    assert "alice: the channel was cut" in str(error)
+
+
+async def test_reset_is_a_cut(net: Net, ending: Ending) -> None:
+    server = await net.listen()
+    raw, channel = await net.welcomed(server)
+    sock = raw.writer.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    raw.writer.transport.abort()
+    error = await ending(channel)
+    assert isinstance(error, ChannelClosed)
+    assert not error.clean
+
+
+async def test_peer_that_does_not_read(net: Net) -> None:
+    server = await net.listen(net.endpoint("agg", frame_timeout=0.3))
+    raw, channel = await net.welcomed(server)
+    raw.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    with pytest.raises(TimeoutFault, match="did not read") as caught:
+        await channel.send(bytes(60 * MIB))
+    assert caught.value.missing == {"alice"}
+    assert not channel.live
+
+
+async def test_cancelled_receive_between_messages_loses_nothing(net: Net) -> None:
+    mine, theirs = await net.pair()
+    waiting = asyncio.create_task(theirs.receive())
+    await asyncio.sleep(0.05)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await mine.send(b"whole")
+    assert await theirs.receive() == b"whole"
+
+
+async def test_cancelled_receive_inside_a_message_cuts(net: Net) -> None:
+    server = await net.listen()
+    raw, channel = await net.welcomed(server)
+    await raw.write(framing.HEADER.pack(10, framing.DATA) + b"12345")
+    waiting = asyncio.create_task(channel.receive())
+    await asyncio.sleep(0.1)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    with pytest.raises(ChannelClosed):
+        await channel.receive()
+
+
+async def test_budget_is_first_come_first_served() -> None:
+    budget = framing.InflightBudget(10)
+    order: list[str] = []
+
+    async def hold(name: str, amount: int, until: asyncio.Event) -> None:
+        async with budget.hold(amount):
+            order.append(name)
+            await until.wait()
+
+    first_over, rest_over = asyncio.Event(), asyncio.Event()
+    first = asyncio.create_task(hold("first", 6, first_over))
+    await asyncio.sleep(0)
+    large = asyncio.create_task(hold("larger than all", 99, rest_over))
+    await asyncio.sleep(0)
+    small = asyncio.create_task(hold("small", 1, rest_over))
+    await asyncio.sleep(0.01)
+    assert order == ["first"]
+    first_over.set()
+    await first
+    await asyncio.sleep(0.01)
+    assert order == ["first", "larger than all"]
+    large.cancel()
+    await asyncio.sleep(0.01)
+    assert order == ["first", "larger than all", "small"]
+    rest_over.set()
+    await small
+    async with budget.hold(10):
+        pass
+
+
+async def test_cancelled_waiter_gives_its_place_back() -> None:
+    budget = framing.InflightBudget(10)
+    async with budget.hold(10):
+        waiting = [asyncio.create_task(budget.hold(10).__aenter__()) for _ in range(3)]
+        await asyncio.sleep(0.01)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+    async with asyncio.timeout(1), budget.hold(10):
+        pass
+
+
+async def test_large_messages_share_the_budget(net: Net, ending: Ending) -> None:
+    endpoint = net.endpoint("agg")
+    object.__setattr__(endpoint, "budget", framing.InflightBudget(3 * MIB))
+    server = await net.listen(endpoint)
+    raw, stalled = await net.welcomed(server, "bob")
+    await raw.write(framing.HEADER.pack(3 * MIB, framing.DATA) + bytes(MIB))
+    mine = await net.dial("alice", server.address)
+    theirs = await server.channel()
+    holding = asyncio.create_task(ending(stalled))
+    await asyncio.sleep(0.2)
+    sending = asyncio.create_task(mine.send(bytes(2 * MIB)))
+    receiving = asyncio.create_task(theirs.receive())
+    await asyncio.sleep(0.2)
+    assert not receiving.done()
+    raw.writer.transport.abort()
+    await holding
+    assert await asyncio.wait_for(receiving, 3) == bytes(2 * MIB)
+    await sending
