@@ -1,0 +1,55 @@
+# `make demo` runs the main job, `make test` the tests, `make check` adds lint and types.
+# Each does all the set-up: it needs Python 3.11 or later, a Rust toolchain (cargo) with a C linker, and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+CORE := Cargo.toml Cargo.lock pyproject.toml core/Cargo.toml $(wildcard core/src/*.rs)
+
+.PHONY: demo test test-core check lint types setup lock clean tools
+
+demo: $(READY)
+	$(BIN)/smpc-dp demo
+
+test: $(READY)
+	$(BIN)/python -m pytest
+	cargo test --locked --quiet --package smpc-dp-core
+
+check: lint types test
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	cargo fmt --all --check
+	cargo clippy --locked --all-targets --quiet -- -D warnings
+
+types: $(READY)
+	$(BIN)/mypy
+
+setup: $(READY)
+
+tools:
+	@command -v $(PYTHON) >/dev/null 2>&1 || { echo "missing: $(PYTHON). Install Python 3.11 or later, or run make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "too old: $$($(PYTHON) --version). Python 3.11 or later is needed, or run make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "missing: the venv module of $(PYTHON) (Debian: apt install python3-venv)"; exit 1; }
+	@command -v cargo >/dev/null 2>&1 || { echo "missing: cargo. Install a Rust toolchain: https://rustup.rs"; exit 1; }
+	@command -v cc >/dev/null 2>&1 || { echo "missing: cc. Rust needs a C linker (Debian: apt install gcc)"; exit 1; }
+
+$(VENV)/.installed: requirements/dev.lock | tools
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/dev.lock
+	@touch $@
+
+$(READY): $(VENV)/.installed $(CORE)
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet --release --locked --skip-install
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+lock: $(READY)
+	$(BIN)/pip-compile --quiet --allow-unsafe --generate-hashes --no-emit-find-links --no-emit-index-url \
+	  --strip-extras --upgrade --output-file=requirements/dev.lock pyproject.toml requirements/dev.in
+	cargo update
+
+clean:
+	rm -rf $(VENV) target smpc_dp/*.so
