@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CORE := Cargo.toml Cargo.lock pyproject.toml core/Cargo.toml $(wildcard core/src/*.rs)
 
-.PHONY: demo test test-core check lint types setup lock clean tools
+.PHONY: demo test check lint types setup lock clean tools
 
 demo: $(READY)
 	$(BIN)/smpc-dp demo
@@ -42,8 +42,7 @@ $(VENV)/.installed: requirements/dev.lock | tools
 	@touch $@
 
 $(READY): $(VENV)/.installed $(CORE)
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet --release --locked --skip-install
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet --release --locked
 	@touch $@
 
 lock: $(READY)

@@ -37,13 +37,11 @@ class _Link:
 
 @dataclass(frozen=True, slots=True)
 class _News:
-    """What the links report: a message of a request, or (envelope None) that a link is up or gone."""
+    """What the links report: a message of a request, or (envelope None) that a link is gone."""
 
     peer: str
     request: int = 0
     envelope: Envelope | None = None
-    up: bool = False
-    detail: str = ""
 
 
 class _Hub:
@@ -53,9 +51,10 @@ class _Hub:
         self._membership = membership
         self._on_event = on_event
         self._loop = asyncio.get_running_loop()
-        self.news: asyncio.Queue[_News] = asyncio.Queue()
+        # One at a time: a reader that has to wait holds its message against the budget of the endpoint, so
+        # the memory for large vectors does not grow with the number of parties.
+        self.news: asyncio.Queue[_News] = asyncio.Queue(1)
         self.links: dict[str, _Link] = {}
-        self.faults: list[SmpcError] = []
 
     def welcome(self, channel: Channel) -> None:
         link = _Link(channel)
@@ -64,23 +63,19 @@ class _Hub:
             self._loop.create_task(self._read(channel)),
             self._loop.create_task(self._write(link)),
         ]
-        self.news.put_nowait(_News(channel.peer, up=True))
         self._on_event(Event(self._membership.name, "connected", detail=channel.peer))
 
     def refused(self, who: str, error: SmpcError) -> None:
-        self.faults.append(error)
         self._on_event(Event(self._membership.name, "refused", detail=f"{who}: {error}"))
 
     async def _read(self, channel: Channel) -> None:
-        detail = ""
-        try:
+        # However a link ends, cleanly, cut or by a fault in its framing, its party is lost for this run.
+        with contextlib.suppress(SmpcError):
             while True:
                 request, envelope = from_wire(await channel.receive(), channel.peer)
                 await self.news.put(_News(channel.peer, request, envelope))
-        except SmpcError as error:
-            detail = str(error)
         channel.abort()
-        self.news.put_nowait(_News(channel.peer, detail=detail))
+        await self.news.put(_News(channel.peer))
 
     async def _write(self, link: _Link) -> None:
         while (message := await link.outbox.get()) is not None:
@@ -193,8 +188,6 @@ class _Server:
         if news is None:
             return await asyncio.to_thread(machine.expire)
         if news.envelope is None:
-            if news.up:
-                return ()
             self._on_event(Event(self._membership.name, "lost", number, machine.step, detail=news.peer))
             return await asyncio.to_thread(machine.lost, news.peer)
         if news.request > number:

@@ -14,7 +14,10 @@ from smpc_dp.protocols.envelope import Context, decode_envelope, encode_envelope
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.runtime.session_file import SessionFile, load_session
 from smpc_dp.transport.endpoint import Endpoint
+from smpc_dp.transport.framing import InflightBudget
 
+# Bytes of large messages that a member holds at a time, or four messages if that is more.
+MIN_BUDGET = 64 << 20
 # The request that a message belongs to goes before its envelope, so that a hub can set aside what is early.
 _REQUEST = struct.Struct(">I")
 
@@ -97,6 +100,7 @@ class Membership:
             connect_timeout=timeouts.connect,
             frame_timeout=timeouts.step,
             max_message=largest,
+            budget=InflightBudget(max(MIN_BUDGET, 4 * largest)),
         )
 
 

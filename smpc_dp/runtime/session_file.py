@@ -157,7 +157,9 @@ def write_session(
     text = "\n".join(lines) + "\n"
     parse_session(text, str(path))
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        Path(path).write_bytes(text.encode("utf-8"))
+    except UnicodeEncodeError:
+        raise ConfigError([Fault("parameters", "a string holds what Unicode cannot carry")]) from None
     except OSError as error:
         raise LocalError(f"{path}: cannot write the session file ({error.strerror})") from None
 

@@ -68,6 +68,7 @@ class Channel:
         self._link = link
         self._writer = writer
         self._budget = budget
+        self._reserved = 0
         self._sending = asyncio.Lock()
         self._receiving = False
         self._ended: SmpcError | None = None
@@ -110,6 +111,7 @@ class Channel:
         """
         if self._ended is not None:
             raise self._ended
+        self._give_back()
         self._receiving = True
         try:
             message = await self._read()
@@ -121,6 +123,7 @@ class Channel:
             self._receiving = False
         if message is None:
             self._ended = ChannelClosed(self.peer, clean=True)
+            self._give_back()
             self._writer.close()
             raise self._ended
         self.bytes_received += len(message)
@@ -145,16 +148,24 @@ class Channel:
 
     def abort(self) -> None:
         """Cut the connection at once: the peer sees a cut, not a goodbye."""
+        self._give_back()
         if self._ended is None:
             self._ended = ChannelClosed(self.peer, clean=False)
         self._writer.transport.abort()
+
+    async def _reserve(self, size: int) -> None:
+        self._reserved += await self._budget.take(size)
+
+    def _give_back(self) -> None:
+        reserved, self._reserved = self._reserved, 0
+        self._budget.give_back(reserved)
 
     async def _until_peer_ends(self) -> None:
         if self._receiving:
             await self._link.gone.wait()
             return
         while await self._read() is not None:
-            pass
+            self._give_back()
 
     async def _read(self) -> bytes | None:
         stream = self._link.stream
@@ -163,7 +174,7 @@ class Channel:
             if not (first := await stream.read(1)):
                 raise ChannelClosed(self.peer, clean=False)
             return await framing.read_message(
-                stream, first, self.peer, self.max_message, self.frame_timeout, self._budget
+                stream, first, self.peer, self.max_message, self.frame_timeout, self._reserve
             )
         except TimeoutError:
             detail = f"a frame took more than {self.frame_timeout} s"

@@ -127,6 +127,8 @@ class Listener:
     @contextlib.asynccontextmanager
     async def _tls(self, connection: socket.socket, address: str) -> AsyncIterator[Channel]:
         endpoint = self._endpoint
+        # asyncio does this itself only for sockets whose protocol number is set: not for accepted ones.
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         transport, link = await asyncio.get_running_loop().connect_accepted_socket(
             Link,
             connection,

@@ -10,11 +10,11 @@ cut.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import struct
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from smpc_dp.errors import PeerFault
 
@@ -28,10 +28,11 @@ _WRITE_BYTES = 1 << 17
 
 
 class InflightBudget:
-    """A bound on the bytes of large messages that all channels together hold half received.
+    """A bound on the bytes of large messages that all channels together hold and nobody has used yet.
 
     A message above `MAX_FRAME` takes its full size before its second frame is read, and waits for it, first
-    come first served; meanwhile its sender feels the backpressure.
+    come first served; meanwhile its sender feels the backpressure. The channel gives it back when it is asked
+    for its next message, or ends.
     """
 
     def __init__(self, size: int) -> None:
@@ -42,9 +43,8 @@ class InflightBudget:
         self._free = size
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
-    @asynccontextmanager
-    async def hold(self, wanted: int) -> AsyncIterator[None]:
-        """Hold `wanted` bytes, or all when there are fewer, until the block ends."""
+    async def take(self, wanted: int) -> int:
+        """Take `wanted` bytes, or all when there are fewer, and return how many are to be given back."""
         amount = min(wanted, self.size)
         if self._waiting or amount > self._free:
             turn = asyncio.get_running_loop().create_future()
@@ -53,18 +53,20 @@ class InflightBudget:
                 await turn
             except asyncio.CancelledError:
                 if turn.cancelled():
-                    self._waiting.remove((amount, turn))
+                    with contextlib.suppress(ValueError):  # it may have been passed over already
+                        self._waiting.remove((amount, turn))
+                    self._admit()
                 else:
-                    self._free += amount
-                self._admit()
+                    self.give_back(amount)
                 raise
         else:
             self._free -= amount
-        try:
-            yield
-        finally:
-            self._free += amount
-            self._admit()
+        return amount
+
+    def give_back(self, amount: int) -> None:
+        """Return what `take` returned."""
+        self._free += amount
+        self._admit()
 
     def _admit(self) -> None:
         while self._waiting and self._waiting[0][0] <= self._free:
@@ -99,9 +101,11 @@ async def read_message(
     peer: str,
     max_message: int,
     frame_timeout: float,
-    budget: InflightBudget,
+    reserve: Callable[[int], Awaitable[None]],
 ) -> bytes | None:
     """Return the message of `peer` that starts with the byte `first`, or None for a goodbye.
+
+    `reserve` is awaited with the size of a message above `MAX_FRAME` before its second frame is read.
 
     Memory grows with the bytes that have come, not with the announced length. Each frame has `frame_timeout`
     seconds.
@@ -120,8 +124,8 @@ async def read_message(
         frame = await _exactly(reader, min(total, MAX_FRAME), peer)
     if total <= MAX_FRAME:
         return frame
-    async with budget.hold(total):
-        return await _read_rest(reader, peer, frame, total, frame_timeout)
+    await reserve(total)
+    return await _read_rest(reader, peer, frame, total, frame_timeout)
 
 
 async def _read_rest(

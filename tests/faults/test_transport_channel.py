@@ -7,6 +7,8 @@ import os
 import socket
 import struct
 import tracemalloc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -161,7 +163,9 @@ async def test_both_sides_close_at_once(net: Net) -> None:
 
 async def test_close_does_not_destroy_the_last_message(net: Net, ending: Ending) -> None:
     mine, theirs = await net.pair()
-    await theirs.send(b"unread by the one who closes")
+    # More than the buffers of both ends hold: it is under way, unread, while the other closes.
+    sending = asyncio.create_task(theirs.send(bytes(32 * MIB)))
+    await asyncio.sleep(0.2)
     await mine.send(b"last words")
     closing = asyncio.create_task(mine.close())
     await asyncio.sleep(0.2)
@@ -170,6 +174,7 @@ async def test_close_does_not_destroy_the_last_message(net: Net, ending: Ending)
     assert isinstance(error, ChannelClosed)
     assert error.clean
     await closing
+    await asyncio.gather(sending, return_exceptions=True)
 
 
 async def test_close_towards_a_silent_peer_ends(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,12 +236,21 @@ async def test_cancelled_receive_inside_a_message_cuts(net: Net) -> None:
         await channel.receive()
 
 
+@asynccontextmanager
+async def held(budget: framing.InflightBudget, wanted: int) -> AsyncIterator[None]:
+    amount = await budget.take(wanted)
+    try:
+        yield
+    finally:
+        budget.give_back(amount)
+
+
 async def test_budget_is_first_come_first_served() -> None:
     budget = framing.InflightBudget(10)
     order: list[str] = []
 
     async def hold(name: str, amount: int, until: asyncio.Event) -> None:
-        async with budget.hold(amount):
+        async with held(budget, amount):
             order.append(name)
             await until.wait()
 
@@ -257,19 +271,43 @@ async def test_budget_is_first_come_first_served() -> None:
     assert order == ["first", "larger than all", "small"]
     rest_over.set()
     await small
-    async with budget.hold(10):
+    async with held(budget, 10):
         pass
 
 
 async def test_cancelled_waiter_gives_its_place_back() -> None:
     budget = framing.InflightBudget(10)
-    async with budget.hold(10):
-        waiting = [asyncio.create_task(budget.hold(10).__aenter__()) for _ in range(3)]
+    async with held(budget, 10):
+        waiting = [asyncio.create_task(budget.take(10)) for _ in range(3)]
         await asyncio.sleep(0.01)
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-    async with asyncio.timeout(1), budget.hold(10):
+    async with asyncio.timeout(1), held(budget, 10):
+        pass
+
+
+async def test_cancelled_in_the_moment_of_admission() -> None:
+    budget = framing.InflightBudget(10)
+    async with held(budget, 10):
+        first, second = (asyncio.create_task(budget.take(amount)) for amount in (9, 10))
+        await asyncio.sleep(0.01)
+    # `first` has been admitted, and has not run since.
+    first.cancel()
+    async with asyncio.timeout(1):
+        await second
+    assert first.cancelled()
+
+
+async def test_cancelled_before_the_budget_is_given_back() -> None:
+    budget = framing.InflightBudget(10)
+    async with held(budget, 10):
+        waiting = asyncio.create_task(budget.take(10))
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert waiting.cancelled()
+    async with asyncio.timeout(1), held(budget, 10):
         pass
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import hashlib
 import os
 import socket
 import ssl
@@ -20,10 +21,16 @@ from cryptography.x509.oid import NameOID
 from smpc_dp.errors import ConfigError, PeerFault
 from smpc_dp.identity import Identity
 from smpc_dp.roster import Roster
-from smpc_dp.transport import handshake, tls
+from smpc_dp.transport import framing, handshake, tls
 
 if TYPE_CHECKING:
     from tests.faults.conftest import Net
+
+
+# That of the session in which the fixture's members are.
+SESSION_DIGEST = hashlib.sha256(
+    b'{"parameters":{"length":10},"protocol":"secagg","version":1}',
+).digest()
 
 
 async def refused_with(net: Net, endpoint: object, reason: str) -> None:
@@ -119,6 +126,29 @@ async def test_member_that_answers_in_anothers_place(net: Net) -> None:
     with pytest.raises(PeerFault, match="in the place of 'agg'") as caught:
         await net.dial("alice", server.address, peer="agg")
     assert caught.value.culprit == "bob"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        handshake.Welcome("bob", SESSION_DIGEST),
+        handshake.Welcome("agg", bytes(32)),
+    ],
+    ids=["in another name", "to another session"],
+)
+async def test_false_welcome(net: Net, answer: handshake.Welcome) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        content = msgspec.msgpack.encode(answer)
+        writer.write(framing.HEADER.pack(len(content), framing.DATA) + content)
+        await reader.read()
+        writer.close()
+
+    context = net.endpoint("agg").contexts.server
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    net.servers.append(server)
+    with pytest.raises(PeerFault, match="welcomes us as") as caught:
+        await net.dial("alice", f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    assert caught.value.culprit == "agg"
 
 
 async def test_call_for_another_member(net: Net) -> None:
@@ -282,6 +312,16 @@ async def test_same_session_shown_as_a_difference(net: Net) -> None:
     _, error = await server.refused()
     assert isinstance(error, PeerFault)
     assert error.culprit == "alice"
+
+
+def test_contexts_offer_no_tickets(net: Net) -> None:
+    contexts = net.endpoint("agg").contexts
+    assert contexts.server.num_tickets == 0
+    for context in (contexts.server, contexts.client):
+        assert context.options & ssl.OP_NO_TICKET
+        assert context.minimum_version == ssl.TLSVersion.TLSv1_3
+        assert context.verify_mode == ssl.CERT_REQUIRED
+        assert context.cert_store_stats()["x509"] == len(net.roster)
 
 
 def test_roster_without_our_key(net: Net) -> None:

@@ -252,6 +252,9 @@ def test_values_that_a_session_file_cannot_hold(tmp_path: Path) -> None:
     for value in (None, b"bytes", object()):
         with pytest.raises(ConfigError, match=r"parameters\.x\[0\]: a session file cannot hold"):
             write_session(tmp_path / "s.toml", "dummy", 1, {"x": [value]}, MEMBERS)
+    with pytest.raises(ConfigError, match="Unicode"):
+        write_session(tmp_path / "s.toml", "dummy", 1, {"x": "\ud800"}, MEMBERS)
+    assert not (tmp_path / "s.toml").exists()
     with pytest.raises(ConfigError, match="not a finite number"):
         write_session(tmp_path / "s.toml", "dummy", 1, {"x": math.inf}, MEMBERS)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from smpc_dp.crypto import agree
 from smpc_dp.encoding import Lanes
@@ -141,7 +142,8 @@ class AggregatorMachine:
             self._accept[envelope.step](party, envelope)
         except PeerFault as fault:
             return self._exclude(party, fault)
-        self._received[party] = envelope
+        # A masked vector is in the sum already: keeping it would cost a vector for each party.
+        self._received[party] = replace(envelope, body=b"") if envelope.step == m.MASKED else envelope
         return self._advance()
 
     def lost(self, peer: str) -> Sequence[Envelope]:

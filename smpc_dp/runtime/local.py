@@ -1,0 +1,66 @@
+"""A session on this machine alone: fresh identities, a free port and a session file in one folder."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from smpc_dp.errors import LocalError
+from smpc_dp.identity import Identity
+from smpc_dp.protocols.secagg.params import PROTOCOL, VERSION
+from smpc_dp.runtime.member import default_key
+from smpc_dp.runtime.session_file import Timeouts, write_session
+
+AGGREGATOR = "aggregator"
+
+
+def create_local_session(
+    folder: str | os.PathLike[str],
+    parties: Sequence[str],
+    parameters: Mapping[str, object],
+    *,
+    aggregator: str = AGGREGATOR,
+    timeouts: Timeouts | None = None,
+) -> Path:
+    """Write `session.toml` and `keys/NAME.key` for everyone into `folder`, and return the session file.
+
+    For trials and tests: all secret keys are on one machine. Between hosts everyone runs `smpc-dp keygen` and
+    shows the others only what it prints.
+
+    Args:
+        folder: made if it is not there; existing keys are never overwritten.
+        parties: names of the parties.
+        parameters: the `[parameters]` of secure aggregation, for instance length, lower, upper, precision.
+        aggregator: its name; it gets a free port of 127.0.0.1.
+
+    Raises:
+        ConfigError: a name or parameter is wrong; lists every fault.
+        LocalError: a file cannot be written, or no port is free.
+    """
+    path = Path(folder) / "session.toml"
+    members = []
+    try:
+        default_key(path, aggregator).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise LocalError(f"{folder}: cannot make the folder ({error.strerror})") from None
+    for name in (aggregator, *parties):
+        identity = Identity.generate(name)
+        is_hub = name == aggregator
+        address = f"127.0.0.1:{free_port()}" if is_hub else None
+        members.append((identity, identity.entry("aggregator" if is_hub else "party", address)))
+    write_session(path, PROTOCOL, VERSION, parameters, [entry for _, entry in members], timeouts)
+    for identity, _ in members:
+        identity.save(default_key(path, identity.name))
+    return path
+
+
+def free_port() -> int:
+    """Return a TCP port of 127.0.0.1 that nobody listens on now."""
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port: int = server.getsockname()[1]
+    except OSError as error:
+        raise LocalError(f"no free port on 127.0.0.1 ({error.strerror})") from None
+    return port

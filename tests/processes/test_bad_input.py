@@ -1,0 +1,224 @@
+"""Wrong inputs: one line that says what and where, exit code 1 or 2, and nothing sent."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from smpc_dp.runtime.local import create_local_session
+from smpc_dp.runtime.session_file import Timeouts
+
+PARTIES = ("alice", "bob", "carol", "dave")
+REAL: dict[str, object] = {"length": 2, "lower": -1.0, "upper": 1.0, "precision": 1e-3}
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Path:
+    """A session whose aggregator is this test: a socket that must never be connected to."""
+    path = create_local_session(tmp_path, PARTIES, REAL, timeouts=Timeouts(connect=3.0, step=3.0))
+    (tmp_path / "inputs").mkdir()
+    for name in PARTIES:
+        (tmp_path / "inputs" / f"{name}.json").write_text("[0.5, -0.5]")
+    return path
+
+
+def port_of(session: Path) -> int:
+    found = re.search(r'address = "127\.0\.0\.1:(\d+)"', session.read_text())
+    assert found is not None
+    return int(found[1])
+
+
+def refused(session: Path, *arguments: str, code: int = 1) -> list[str]:
+    """Run a command; check that it fails in plain lines without a connection; return the lines."""
+    with socket.create_server(("127.0.0.1", port_of(session))) as aggregator:
+        aggregator.settimeout(0.2)
+        done = subprocess.run(
+            [sys.executable, "-m", "smpc_dp", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        with pytest.raises(TimeoutError):
+            aggregator.accept()
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    lines = done.stderr.strip().splitlines()
+    assert lines
+    assert all(line.startswith("smpc-dp: ") for line in lines), done.stderr
+    return lines
+
+
+INPUTS: dict[str, tuple[str, str]] = {
+    "nan": ("[0.1, NaN]", "alice: vector[1] is nan, must be finite"),
+    "infinity": ("[Infinity, 0]", "alice: vector[0] is inf, must be finite"),
+    "above": ("[0.1, 1.0001]", "alice: vector[1] = 1.0001 is outside [-1.0, 1.0]"),
+    "below": ("[-1.5, -2]", "alice: vector[0] = -1.5 is outside [-1.0, 1.0] (2 values are)"),
+    "short": ("[0.1]", "vector: alice: shape must be (2,), is (1,)"),
+    "empty": ("[]", "vector: alice: shape must be (2,), is (0,)"),
+    "nested": ("[[0.1, 0.2]]", "alice.json: [0] is not a number: [0.1, 0.2]"),
+    "words": ('["a", "b"]', "alice.json: [0] is not a number: 'a'"),
+    "booleans": ("[true, false]", "alice.json: [0] is not a number: True"),
+    "not json": ("0.1 0.2", "alice.json:1: "),
+}
+
+
+@pytest.mark.parametrize("fault", INPUTS)
+@pytest.mark.parametrize("command", ["party", "run"])
+def test_a_bad_vector_is_refused(session: Path, fault: str, command: str) -> None:
+    content, message = INPUTS[fault]
+    (session.parent / "inputs" / "alice.json").write_text(content)
+    arguments = ["party", str(session), "--as", "alice"] if command == "party" else ["run", str(session)]
+    (line,) = refused(session, *arguments)
+    assert message in line
+
+
+def test_a_wrong_dtype_is_refused(session: Path) -> None:
+    (session.parent / "inputs" / "alice.json").unlink()
+    np.save(session.parent / "inputs" / "alice.npy", np.array([1j, 2j]))
+    (line,) = refused(session, "party", str(session), "--as", "alice")
+    assert "alice.npy: must hold numbers, has dtype complex128" in line
+
+
+def test_a_pickle_is_refused(session: Path) -> None:
+    (session.parent / "inputs" / "alice.json").unlink()
+    np.save(session.parent / "inputs" / "alice.npy", np.array([{}, []], dtype=object), allow_pickle=True)
+    (line,) = refused(session, "party", str(session), "--as", "alice")
+    assert "alice.npy: not an input vector" in line
+
+
+def edit(before: str, after: str) -> Callable[[Path], None]:
+    def act(session: Path) -> None:
+        text = session.read_text()
+        assert before in text
+        session.write_text(text.replace(before, after, 1))
+
+    return act
+
+
+def repeat_member(key: str) -> Callable[[Path], None]:
+    """Give bob alice's name or public key."""
+
+    def act(session: Path) -> None:
+        text = session.read_text()
+        values = re.findall(rf'^{key} = "(.*)"$', text, re.MULTILINE)
+        session.write_text(text.replace(f'{key} = "{values[2]}"', f'{key} = "{values[1]}"'))
+
+    return act
+
+
+def drop_members(session: Path) -> None:
+    blocks = session.read_text().split("[[roster]]")
+    session.write_text("[[roster]]".join(blocks[:4]))
+
+
+FILES: dict[str, tuple[Callable[[Path], None], list[str]]] = {
+    "unknown protocol": (edit('"secagg"', '"secsum"'), ["protocol: 'secsum' is unknown"]),
+    "unknown version": (edit("version = 1", "version = 7"), ["version: 7 is unknown"]),
+    "unknown parameter": (edit("length = 2", "length = 2\nlenght = 3"), ["parameters.lenght: unknown"]),
+    "several at once": (
+        edit("upper = 1.0", 'upper = -2.0\nsecurity = 7\nkind = "complex"'),
+        ["parameters.kind", "parameters.security"],
+    ),
+    "duplicate name": (repeat_member("name"), ["name"]),
+    "duplicate key": (repeat_member("public_key"), ["public_key"]),
+    "fewer parties than the plan needs": (drop_members, ["parties"]),
+    "syntax": (edit("length = 2", "length = = 2"), ["session.toml:5"]),
+}
+
+
+@pytest.mark.parametrize("fault", FILES)
+def test_a_bad_session_file_is_refused(session: Path, fault: str) -> None:
+    change, messages = FILES[fault]
+    port_line = session.read_text()
+    original = session.parent / "original.toml"
+    original.write_text(port_line)
+    change(session)
+    with socket.create_server(("127.0.0.1", port_of(original))) as aggregator:
+        aggregator.settimeout(0.2)
+        done = subprocess.run(
+            [sys.executable, "-m", "smpc_dp", "run", str(session)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        with pytest.raises(TimeoutError):
+            aggregator.accept()
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    for message in messages:
+        assert message in done.stderr, done.stderr
+
+
+def test_a_missing_key_file(session: Path) -> None:
+    (session.parent / "keys" / "alice.key").unlink()
+    (line,) = refused(session, "party", str(session), "--as", "alice")
+    assert "alice.key: cannot read the identity (No such file or directory)" in line
+
+
+def test_a_key_file_that_others_can_read(session: Path) -> None:
+    path = session.parent / "keys" / "alice.key"
+    os.chmod(path, 0o640)
+    (line,) = refused(session, "party", str(session), "--as", "alice")
+    assert "alice.key: mode 0640" in line
+
+
+def test_the_key_of_another(session: Path) -> None:
+    keys = session.parent / "keys"
+    (line,) = refused(session, "party", str(session), "--as", "alice", "--key", str(keys / "bob.key"))
+    assert "bob.key: the identity of 'bob', not of 'alice'" in line
+
+
+def test_a_name_that_is_not_in_the_roster(session: Path) -> None:
+    (line,) = refused(session, "party", str(session), "--as", "mallory")
+    assert "'mallory' is not in the roster" in line
+
+
+def test_a_missing_input(session: Path) -> None:
+    (session.parent / "inputs" / "alice.json").unlink()
+    (line,) = refused(session, "run", str(session))
+    assert "no input file of 'alice'" in line
+
+
+def test_weights_where_there_are_none(session: Path) -> None:
+    (line,) = refused(session, "party", str(session), "--as", "alice", "--weight", "3")
+    assert "this session has no weights" in line
+
+
+def test_wrong_usage_is_exit_code_2(session: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "smpc_dp", "party", str(session)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "--as" in done.stderr
+
+
+def test_clipping_only_when_asked_for_and_counted(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, PARTIES, REAL, timeouts=Timeouts(connect=6.0, step=5.0))
+    (tmp_path / "inputs").mkdir()
+    for name in PARTIES:
+        (tmp_path / "inputs" / f"{name}.json").write_text(json.dumps([3.0, 0.5]))
+    done = subprocess.run(
+        [sys.executable, "-m", "smpc_dp", "run", str(path), "--clip", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    result = json.loads(done.stdout)
+    assert result["value"] == [1.0, 0.5]
+    assert result["clipped"] == 1

@@ -1,0 +1,205 @@
+"""Sessions of real processes over real sockets: exact results, crashes, Ctrl-C, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from smpc_dp.runtime.events import Event
+from smpc_dp.runtime.launcher import Launcher, member_command
+from smpc_dp.runtime.local import create_local_session
+from smpc_dp.runtime.session_file import Timeouts
+
+PARTIES = tuple(f"party{number}" for number in range(1, 7))
+PARAMETERS: dict[str, object] = {
+    "length": 3,
+    "lower": -100.0,
+    "upper": 100.0,
+    "precision": 1e-3,
+    "dropout": 0.34,
+    "corrupt": 0.0,
+}
+TIMEOUTS = Timeouts(connect=6.0, step=5.0)
+
+
+def vector(name: str) -> list[float]:
+    number = PARTIES.index(name) + 1
+    return [float(number), -2.5 * number, 1.0 / number]
+
+
+def fixed_point(names: list[str]) -> list[int]:
+    """The exact sum on the grid of 2^-10 that a precision of 1e-3 gives."""
+    rows = np.rint(np.array([vector(name) for name in names]) * 1024).astype(np.int64)
+    return [int(total) for total in rows.sum(axis=0)]
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Path:
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=TIMEOUTS)
+    (tmp_path / "inputs").mkdir()
+    for name in PARTIES:
+        (tmp_path / "inputs" / f"{name}.json").write_text(json.dumps(vector(name)))
+    return path
+
+
+def smpc_dp(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "smpc_dp", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+        **options,
+    )
+
+
+def descendants(of: Path) -> list[int]:
+    """Processes whose command line names the session file."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                command = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if str(of).encode() in command:
+                found.append(int(entry.name))
+    return found
+
+
+def wait_until(condition: Any, seconds: float = 10.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_run_gives_the_exact_average(session: Path) -> None:
+    done = smpc_dp("run", str(session), "--operation", "average", "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["survivors"] == list(PARTIES)
+    assert result["fixed_point"] == fixed_point(list(PARTIES))
+    assert result["value"] == [total / 1024 / len(PARTIES) for total in result["fixed_point"]]
+    assert result["privacy"]["epsilon"] is None
+    assert descendants(session) == []
+
+
+@pytest.mark.parametrize("step", ["start", "deliver", "participants", "survivors", "survivors-certificate"])
+def test_a_party_killed_while_it_waits_is_survived(session: Path, step: str) -> None:
+    """SIGKILL between two messages: before its vector is sent it is out, afterwards it is in."""
+    victim = PARTIES[2]
+    launcher = Launcher(lambda event: watch(event))
+
+    def watch(event: Event) -> None:
+        if event.party == victim and event.kind == "step" and event.step == step:
+            launcher.kill(victim)
+
+    outputs = {name: session.parent / f"{name}.out" for name in PARTIES}
+    commands = {"aggregator": member_command("party", str(session), "--as", "aggregator")}
+    for name in PARTIES:
+        options = ["--operation", "sum", "--out", str(outputs[name])]
+        commands[name] = member_command("party", str(session), "--as", name, *options)
+    endings = asyncio.run(launcher.run(commands, "aggregator"))
+    assert endings["aggregator"].ok, endings["aggregator"].errors
+    assert endings[victim].exit_code == -signal.SIGKILL
+    results = [json.loads(path.read_text()) for path in outputs.values() if path.exists()]
+    assert len(results) == len(PARTIES) - 1
+    for result in results:
+        survivors = result["survivors"]
+        # The kill may land after the answer to this step was sent; only then the victim is a survivor.
+        assert set(PARTIES) - {victim} <= set(survivors)
+        if step in ("survivors", "survivors-certificate"):
+            assert victim in survivors
+        assert result["fixed_point"] == fixed_point(survivors)
+    assert descendants(session) == []
+
+
+def test_too_many_missing_parties_stop_the_run_by_name(session: Path) -> None:
+    launcher = Launcher(lambda event: watch(event))
+    victims = PARTIES[:3]
+
+    def watch(event: Event) -> None:
+        if event.party in victims and event.kind == "step" and event.step == "deliver":
+            launcher.kill(event.party)
+
+    commands = {
+        name: member_command("party", str(session), "--as", name) for name in ("aggregator", *PARTIES)
+    }
+    endings = asyncio.run(launcher.run(commands, "aggregator"))
+    assert {
+        name: ending.exit_code for name, ending in endings.items() if name not in victims
+    } == dict.fromkeys(("aggregator", *PARTIES[3:]), 1)
+    for name in ("aggregator", *PARTIES[3:]):
+        assert endings[name].errors.count("\n") == 1, endings[name].errors
+        assert all(victim in endings[name].errors for victim in victims), endings[name].errors
+        assert "Traceback" not in endings[name].errors
+
+
+def start_run_that_waits(session: Path) -> subprocess.Popen[bytes]:
+    """Start a launcher whose run waits for a party that never comes: its input is missing."""
+    os.remove(session.parent / "inputs" / f"{PARTIES[5]}.json")
+    commands = {
+        name: member_command("party", str(session), "--as", name) for name in ("aggregator", *PARTIES)
+    }
+    script = (
+        "import asyncio, json, sys\n"
+        "from smpc_dp.runtime.launcher import Launcher\n"
+        "commands = json.loads(sys.argv[1])\n"
+        "try:\n"
+        "    asyncio.run(Launcher().run(commands, 'aggregator'))\n"
+        "except KeyboardInterrupt:\n"
+        "    sys.exit(130)\n"
+    )
+    return subprocess.Popen([sys.executable, "-c", script, json.dumps(commands)])
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_ctrl_c_and_a_killed_launcher_leave_no_process_behind(session: Path, number: int, code: int) -> None:
+    launcher = start_run_that_waits(session)
+    try:
+        assert wait_until(lambda: len(descendants(session)) >= len(PARTIES) + 2), descendants(session)
+        time.sleep(1.5)
+        launcher.send_signal(number)
+        assert launcher.wait(15) == code
+        assert wait_until(lambda: descendants(session) == []), descendants(session)
+    finally:
+        launcher.kill()
+
+
+def test_a_session_file_changed_on_one_side_is_refused_and_said(session: Path) -> None:
+    other = session.parent / "changed.toml"
+    other.write_text(session.read_text().replace("upper = 100.0", "upper = 90.0"))
+    launcher = Launcher()
+    commands = {"aggregator": member_command("party", str(session), "--as", "aggregator")}
+    for name in PARTIES:
+        file = other if name == PARTIES[0] else session
+        commands[name] = member_command("party", str(file), "--as", name)
+    endings = asyncio.run(launcher.run(commands, "aggregator"))
+    assert endings[PARTIES[0]].exit_code == 1
+    assert "parameters.upper: 90.0 here, 100.0 there" in endings[PARTIES[0]].errors
+    # The others need not fail: one missing party is within the plan.
+    assert endings["aggregator"].ok, endings["aggregator"].errors
+
+
+def test_a_port_in_use_is_one_line(session: Path) -> None:
+    import socket
+
+    address = next(line for line in session.read_text().splitlines() if line.startswith("address"))
+    port = int(address.rpartition(":")[2].strip('"'))
+    with socket.create_server(("127.0.0.1", port)):
+        done = smpc_dp("party", str(session), "--as", "aggregator")
+    assert done.returncode == 1
+    assert done.stderr == f"smpc-dp: cannot listen on 127.0.0.1:{port}: the port is in use\n"
