@@ -1,4 +1,83 @@
+"""`smpc-dp demo`: the main job, on real data, on this machine."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
+from smpc_dp.cli.live import LiveBoard
+from smpc_dp.cli.output import print_json, progress_console, report_error
+from smpc_dp.demo.lenders import LENDERS
+from smpc_dp.demo.report import announce, as_data, page, report
+from smpc_dp.demo.run import AGGREGATOR, Demonstration, demonstrate, open_folder
+from smpc_dp.errors import SmpcError
+from smpc_dp.runtime.events import Event
+from smpc_dp.runtime.launcher import run_child
 
-def register(app: typer.Typer) -> None: ...
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command()(demo)
+
+
+def demo(
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Keep session file, keys, shards and results in this folder, new or empty."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    kill: Annotated[bool, typer.Option("--kill/--no-kill", help="Kill one lender half-way.")] = True,
+) -> None:
+    """Compute exact statistics and a regression on the loans of eight lenders, one of which is killed."""
+    console = page()
+    folder = None if out is None else open_folder(out)
+    if not as_json:
+        announce(console, kill)
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="smpc-dp-demo-") as scratch:
+            code, ended = _run(Path(scratch), kill, as_json)
+    else:
+        code, ended = _run(folder, kill, as_json)
+    if ended is not None and as_json:
+        print_json(as_data(ended))
+    elif ended is not None:
+        report(console, ended)
+        if folder is not None:
+            console.print(f"Session, shards and results are in {folder}; its keys/ are secret (mode 0600).")
+    raise typer.Exit(code)
+
+
+def _run(folder: Path, kill: bool, quiet: bool) -> tuple[int, Demonstration | None]:
+    """Run the demonstration in `folder` with live progress; return the exit code and what came out."""
+    terminal = progress_console().is_terminal
+    shown: set[str] = set()
+    ended: list[Demonstration] = []
+
+    def show(event: Event) -> None:
+        # Without a terminal nine processes would fill the page: only what is new at the aggregator is shown.
+        news = event.kind == "step" and event.step not in {*shown, "done"}
+        if (
+            terminal
+            or event.kind == "failed"
+            or (event.party == AGGREGATOR and (news or event.kind == "lost"))
+        ):
+            shown.add(event.step)
+            board.show(event)
+
+    async def act() -> int:
+        try:
+            ended.append(await demonstrate(folder, kill=kill, on_event=show, on_kill=note_kill))
+        except SmpcError as error:
+            report_error(error)
+            return 1
+        return 0 if ended[0].exact else 1
+
+    def note_kill(name: str) -> None:
+        board.note(name, "killed (SIGKILL)")
+
+    with LiveBoard([AGGREGATOR, *LENDERS], quiet=quiet) as board:
+        code = run_child(act, supervised=False)
+    return code, ended[0] if ended else None

@@ -8,6 +8,7 @@ from typing import Self
 
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from smpc_dp.cli.output import progress_console
 from smpc_dp.protocols.secagg.messages import AGGREGATOR_STEPS, PARTY_STEPS
@@ -75,14 +76,14 @@ class LiveBoard:
             event = self._last.get(name)
             note = self._notes.get(name, "")
             if event is None:
-                table.add_row(name, _bar(0), "starting", note)
+                table.add_row(name, _bar(0), "starting", Text(note))
                 continue
             state = event.step if event.kind == "step" else _STATES[event.kind]
             if event.kind == "step" and event.waiting:
                 state += f" (waits for {event.waiting})"
             style = _STYLES.get(event.kind, "")
             detail = event.detail if event.kind == "failed" else note
-            table.add_row(name, _bar(_place(event)), state, detail[:80], style=style)
+            table.add_row(name, _bar(_place(event)), state, Text(detail[:80]), style=style)
         return table
 
 

@@ -12,12 +12,12 @@ from smpc_dp.errors import ConfigError, SmpcError
 
 def console() -> Console:
     """Return the console for results that a person reads."""
-    return Console(highlight=False, soft_wrap=True)
+    return Console(highlight=False, soft_wrap=True, markup=False)
 
 
 def progress_console() -> Console:
     """Return the console for progress, on standard error, so that it never mixes with results."""
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, markup=False)
 
 
 def print_json(value: object) -> None:
@@ -33,4 +33,6 @@ def report_error(error: SmpcError) -> None:
         else [str(error)]
     )
     for line in lines:
-        sys.stderr.write("smpc-dp: " + " ".join(line.split()) + "\n")
+        # Parts of it may come from a peer: no control character of theirs reaches the terminal.
+        shown = "".join(char if char.isprintable() else "?" for char in " ".join(line.split()))
+        sys.stderr.write(f"smpc-dp: {shown}\n")
