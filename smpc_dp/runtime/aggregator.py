@@ -89,6 +89,13 @@ class _Hub:
             if link is not None and link.channel.live:
                 await link.outbox.put(to_wire(request, envelope))
 
+    def abort(self) -> None:
+        """Cut every link that is still open and end all tasks."""
+        for link in self.links.values():
+            link.channel.abort()
+            for task in link.tasks:
+                task.cancel()
+
     async def close(self) -> None:
         """Send what waits, say goodbye and end all tasks."""
 
@@ -244,6 +251,7 @@ async def serve(
             results.append(Result.of(ended, "sum") if isinstance(ended, Outcome) else ended)
         await hub.close()
     finally:
+        hub.abort()
         await listener.close()
     return results
 

@@ -154,13 +154,23 @@ def run_child(main: Callable[[], Awaitable[int]], supervised: bool) -> int:
 async def _guarded(main: Callable[[], Awaitable[int]], supervised: bool) -> int:
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(main())
-    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    told_to_stop = False
+
+    def stop() -> None:
+        nonlocal told_to_stop
+        told_to_stop = True
+        task.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, stop)
     if supervised:
         # The parent writes nothing: readable means closed, and closed means that it is gone.
-        loop.add_reader(sys.stdin.fileno(), task.cancel)
+        loop.add_reader(sys.stdin.fileno(), stop)
     try:
         return await task
     except asyncio.CancelledError:
+        if not told_to_stop:
+            # Ctrl-C: `asyncio.run` makes a KeyboardInterrupt of it.
+            raise
         return 128 + signal.SIGTERM
     finally:
         if supervised:

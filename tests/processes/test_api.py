@@ -1,0 +1,166 @@
+"""The public API over real sockets in one event loop: several requests, weights, refusals, losses."""
+
+from __future__ import annotations
+
+import asyncio
+import runpy
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import smpc_dp
+from smpc_dp.protocols.result import Result
+from smpc_dp.runtime.events import Event
+from smpc_dp.runtime.local import create_local_session
+from smpc_dp.runtime.session_file import Timeouts
+
+PARTIES = ("alice", "bob", "carol", "dave", "erin")
+REAL: dict[str, object] = {
+    "length": 2,
+    "lower": -10.0,
+    "upper": 10.0,
+    "precision": 1e-6,
+    "dropout": 0.25,
+    "corrupt": 0.0,
+}
+FAST = Timeouts(connect=5.0, step=3.0)
+
+Act = Callable[[smpc_dp.Session, int], Awaitable[None]]
+
+
+async def play(path: Path, act: Act, requests: int | None = None) -> list[Result | smpc_dp.SmpcError]:
+    """Serve, and let every party act on its session; return what the aggregator ended each request with."""
+
+    async def party(place: int, name: str) -> None:
+        async with smpc_dp.connect(path, party=name) as session:
+            await act(session, place)
+
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=requests))
+    await asyncio.gather(*(party(place, name) for place, name in enumerate(PARTIES, 1)))
+    return await serving
+
+
+async def test_a_learner_averages_round_after_round(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
+    runs: dict[str, set[str]] = {name: set() for name in PARTIES}
+
+    async def act(session: smpc_dp.Session, place: int) -> None:
+        for turn in range(3):
+            result = await session.average(np.array([place, turn / 4]))
+            assert result.value.tolist() == [3.0, turn / 4]
+            assert result.survivors == PARTIES
+            assert result.privacy.epsilon is None
+            runs[session.party].add(result.evidence.run_id.hex())
+
+    served = await play(path, act)
+    assert len(served) == 3
+    # Every request has a run id of its own, the same for all.
+    assert all(run_ids == runs["alice"] for run_ids in runs.values())
+    assert len(runs["alice"]) == 3
+
+
+async def test_weights_stay_secret_and_count(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, PARTIES, {**REAL, "max_weight": 100}, timeouts=FAST)
+
+    async def act(session: smpc_dp.Session, place: int) -> None:
+        result = await session.average([float(place), -1.0], weight=10 * place)
+        assert result.weight == 150
+        assert result.value.tolist() == [pytest.approx(11 / 3, abs=1e-15), -1.0]
+        total = await session.sum([1.0, 0.0], weight=0 if place > 1 else 7)
+        assert total.value.tolist() == [7.0, 0.0]
+
+    await play(path, act)
+
+
+async def test_an_average_of_weight_zero_is_an_error_not_a_number(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, PARTIES, {**REAL, "max_weight": 100}, timeouts=FAST)
+
+    async def act(session: smpc_dp.Session, place: int) -> None:
+        with pytest.raises(smpc_dp.PrivacyError, match="sum to zero"):
+            await session.average([float(place), -1.0], weight=0)
+
+    await play(path, act)
+
+
+async def test_integers(tmp_path: Path) -> None:
+    integers = {"length": 1, "kind": "integer", "lower": 0, "upper": 1 << 40, "dropout": 0.2, "corrupt": 0.0}
+    path = create_local_session(tmp_path, PARTIES, integers, timeouts=FAST)
+
+    async def act(session: smpc_dp.Session, place: int) -> None:
+        result = await session.sum(np.array([(1 << 40) - place]))
+        assert result.value.dtype == np.int64
+        assert result.value.tolist() == [5 * (1 << 40) - 15]
+        with pytest.raises(smpc_dp.ConfigError, match="dtype must be an integer"):
+            await session.sum([0.5])
+
+    await play(path, act)
+
+
+async def test_a_refused_vector_costs_nothing(tmp_path: Path) -> None:
+    """A bad value raises before anything is sent, and the next call is still the same request."""
+    path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
+
+    async def act(session: smpc_dp.Session, place: int) -> None:
+        if place == 2:
+            with pytest.raises(smpc_dp.PrivacyError, match=r"bob: vector\[1\] = 11.0 is outside"):
+                await session.average([0.0, 11.0])
+            with pytest.raises(smpc_dp.ConfigError, match=r"shape must be \(2,\)"):
+                await session.average([0.0])
+        with pytest.raises(smpc_dp.ConfigError, match="method"):
+            await session.average([0.0, 0.0], method="gopa")
+        result = await session.average([0.0, 1.0])
+        assert result.survivors == PARTIES
+
+    assert len(await play(path, act)) == 1
+
+
+async def test_who_leaves_between_requests_is_absent_from_the_next(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
+
+    async def act(session: smpc_dp.Session, place: int) -> None:
+        assert (await session.sum([1.0, 0.0])).value.tolist() == [5.0, 0.0]
+        if place == 5:
+            return
+        await asyncio.sleep(0.2)
+        result = await session.sum([1.0, 0.0])
+        assert result.value.tolist() == [4.0, 0.0]
+        assert result.absent == ("erin",)
+
+    assert len(await play(path, act)) == 2
+
+
+async def test_a_lost_aggregator_is_named(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
+    events: list[Event] = []
+
+    async def alone() -> None:
+        async with smpc_dp.connect(path, party="alice", on_event=events.append) as session:
+            with pytest.raises(smpc_dp.TimeoutFault) as caught:
+                await session.sum([0.0, 0.0])
+            assert caught.value.missing == {"aggregator"}
+            with pytest.raises(smpc_dp.TimeoutFault, match="the connection is lost"):
+                await session.sum([0.0, 0.0])
+
+    serving = asyncio.create_task(smpc_dp.serve(path))
+    joining = asyncio.create_task(alone())
+    while not any(event.kind == "step" for event in events):
+        await asyncio.sleep(0.02)
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+    await asyncio.wait_for(joining, 20)
+
+
+async def test_nobody_to_serve_within_the_time(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, PARTIES, REAL, timeouts=Timeouts(connect=0.5, step=0.5))
+    (ended,) = await smpc_dp.serve(path, requests=1)
+    assert isinstance(ended, smpc_dp.TimeoutFault)
+    assert ended.missing == set(PARTIES)
+
+
+def test_the_example_learns(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(Path(__file__).parents[2] / "examples" / "embed_average.py"), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert printed.count("[ 1.5072 -1.9965  0.4987]") == 4
+    assert "largest error 0.0072" in printed
