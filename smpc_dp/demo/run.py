@@ -1,0 +1,289 @@
+"""Runs the demonstration: makes the session, starts the processes, kills one, and checks what comes out."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from smpc_dp.demo.lenders import (
+    DATA,
+    LENDERS,
+    LENGTH,
+    UPPER,
+    Loan,
+    read_loans,
+    rows,
+    shards,
+    statistics,
+    write_loans,
+)
+from smpc_dp.demo.regression import Fit, Score, fit, pooled_fit, score
+from smpc_dp.errors import ConfigError, Fault, LocalError, VerificationError
+from smpc_dp.identity import Identity
+from smpc_dp.protocols.secagg.messages import PARTICIPANTS
+from smpc_dp.runtime.events import Event, OnEvent, ignore
+from smpc_dp.runtime.launcher import Ending, Launcher
+from smpc_dp.runtime.member import Membership
+from smpc_dp.runtime.session_file import Timeouts, write_session
+
+AGGREGATOR = "aggregator"
+VICTIM = "mountain"
+# The victim has dealt the shares of its keys and attested who takes part; its masked vector comes next. The
+# others mask theirs against it, so that its masking key must be recovered from the shares.
+KILL_STEP = PARTICIPANTS
+PARAMETERS: dict[str, object] = {
+    "length": LENGTH,
+    "kind": "integer",
+    "lower": 0,
+    "upper": UPPER,
+    "dropout": 1 / len(LENDERS),
+    "corrupt": 2 / len(LENDERS),
+}
+TIMEOUTS = Timeouts(connect=30.0, step=15.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The folder of one demonstration: session file, keys, shards, results, and what the aggregator saw."""
+
+    folder: Path
+
+    @property
+    def session(self) -> Path:
+        """The session file."""
+        return self.folder / "session.toml"
+
+    @property
+    def seen(self) -> Path:
+        """What the aggregator saw."""
+        return self.folder / "aggregator.json"
+
+    def key(self, name: str) -> Path:
+        """A member's identity file."""
+        return self.folder / "keys" / f"{name}.key"
+
+    def shard(self, name: str) -> Path:
+        """A lender's loans."""
+        return self.folder / "shards" / f"{name}.csv"
+
+    def result(self, name: str) -> Path:
+        """What a lender was told."""
+        return self.folder / "results" / f"{name}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """How well fits predict the rates of the survivors' loans, and of the loans that are not in the result.
+
+    Attributes:
+        secure: the fit from the secure sums; pooled: numpy's `lstsq` on the survivors' pooled loans.
+        alone: by lender, `lstsq` on its own loans only; all three on the survivors' loans.
+        unseen: the fit from the secure sums on the loans of the absent; None if nobody is absent.
+    """
+
+    secure: Score
+    pooled: Score
+    alone: dict[str, Score]
+    unseen: Score | None
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """What a demonstration ended with.
+
+    Attributes:
+        exact: whether all LENGTH sums equal, as integers, those of the survivors' pooled loans.
+        equal: how many of them do.
+        result: a survivor's result, as `Result.to_json` gives it; all survivors were given the same.
+        received: by lender, the masked vector that the aggregator received. modulus_bits: of its values.
+        loans: by lender, how many it holds.
+        true_vectors: by lender, its vector: known to the demonstration alone, which made the shards.
+        killed: the lender whose process was killed with SIGKILL, if any.
+        largest_gap: largest relative difference of a coefficient from that of pooled `lstsq` in float64.
+        max_corrupt: how many lenders may collude with the aggregator.
+        seconds: from the first process to the last.
+    """
+
+    exact: bool
+    equal: int
+    result: dict[str, Any]
+    fitted: Fit
+    scores: Scores
+    largest_gap: float
+    received: dict[str, list[int]]
+    modulus_bits: int
+    loans: dict[str, int]
+    true_vectors: dict[str, list[int]]
+    killed: str | None
+    max_corrupt: int
+    seconds: float
+
+
+async def demonstrate(
+    folder: Path,
+    *,
+    kill: bool = True,
+    on_event: OnEvent = ignore,
+    on_kill: Callable[[str], None] = lambda _name: None,
+) -> Demonstration:
+    """Run the demonstration in an empty folder and return what came out; leaves its files there, keys 0600.
+
+    Args:
+        folder: an empty directory.
+        kill: kill the process of `VICTIM` before it sends its masked vector.
+        on_event: told of every step of every process.
+        on_kill: told when the victim is killed.
+
+    Raises:
+        LocalError: a process cannot be started or ended with an error; names which, and why.
+        VerificationError: the survivors were given differing results, or the killed lender is in them.
+    """
+    files = Files(folder)
+    matrices = {name: rows(part) for name, part in _prepare(files).items()}
+    killed = VICTIM if kill else None
+    begun = time.perf_counter()
+    endings = await _launch(files, killed, on_event, on_kill)
+    seconds = time.perf_counter() - begun
+    result, seen = _collect(files, endings, killed)
+    membership = Membership.load(files.session, AGGREGATOR, role="aggregator")
+    survivors, absent = result["survivors"], result["absent"]
+    pooled = np.concatenate([matrices[name] for name in survivors])
+    equal = int((statistics(pooled) == np.array(result["fixed_point"], dtype=np.int64)).sum())
+    fitted = fit(result["fixed_point"])
+    reference = pooled_fit(pooled)
+    return Demonstration(
+        exact=equal == LENGTH,
+        equal=equal,
+        result=result,
+        fitted=fitted,
+        scores=Scores(
+            secure=score(fitted.coefficients, pooled),
+            pooled=score(reference, pooled),
+            alone={name: score(pooled_fit(matrices[name]), pooled) for name in survivors},
+            unseen=score(fitted.coefficients, np.concatenate([matrices[name] for name in absent]))
+            if absent
+            else None,
+        ),
+        largest_gap=max(abs(fitted.coefficients[name] / value - 1) for name, value in reference.items()),
+        received=seen["received"],
+        modulus_bits=membership.parameters.encoding.modulus_bits,
+        loans={name: len(matrix) for name, matrix in matrices.items()},
+        true_vectors={name: statistics(matrix).tolist() for name, matrix in matrices.items()},
+        killed=killed,
+        max_corrupt=membership.parameters.plan.max_corrupt,
+        seconds=seconds,
+    )
+
+
+def _prepare(files: Files) -> dict[str, list[Loan]]:
+    """Write shards, identities and the session file; return the shards."""
+    parts = shards(read_loans(DATA))
+    try:
+        for place in (files.key(AGGREGATOR), files.shard(AGGREGATOR), files.result(AGGREGATOR)):
+            place.parent.mkdir(mode=0o700)
+    except OSError as error:
+        raise LocalError(f"{files.folder}: cannot make a folder ({error.strerror})") from None
+    members = []
+    for name in (AGGREGATOR, *LENDERS):
+        identity = Identity.generate(name)
+        identity.save(files.key(name))
+        if name == AGGREGATOR:
+            members.append(identity.entry("aggregator", f"127.0.0.1:{_free_port()}"))
+        else:
+            members.append(identity.entry())
+            write_loans(files.shard(name), parts[name])
+    write_session(files.session, "secagg", 1, PARAMETERS, members, TIMEOUTS)
+    return parts
+
+
+def _free_port() -> int:
+    try:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+            return port
+    except OSError as error:
+        raise LocalError(f"127.0.0.1: cannot listen ({error.strerror})") from None
+
+
+async def _launch(
+    files: Files, killed: str | None, on_event: OnEvent, on_kill: Callable[[str], None]
+) -> dict[str, Ending]:
+    """Run all processes to their end, and kill one on its way."""
+
+    def follow(event: Event) -> None:
+        on_event(event)
+        if killed is not None and (event.party, event.kind, event.step) == (killed, "step", KILL_STEP):
+            launcher.kill(killed)
+            on_kill(killed)
+
+    launcher = Launcher(follow)
+    python = [sys.executable, "-m"]
+    commands = {
+        AGGREGATOR: [
+            *python,
+            "smpc_dp.demo.aggregator",
+            str(files.session),
+            AGGREGATOR,
+            "--out",
+            str(files.seen),
+        ]
+    }
+    for name in LENDERS:
+        commands[name] = [
+            *(*python, "smpc_dp.demo.lender", str(files.session), name, str(files.shard(name))),
+            *("--out", str(files.result(name))),
+            *(("--hold-at", KILL_STEP) if name == killed else ()),
+        ]
+    return await launcher.run(commands, AGGREGATOR)
+
+
+def _collect(
+    files: Files, endings: dict[str, Ending], killed: str | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the one result of all survivors and what the aggregator saw."""
+    failed = [
+        ending
+        for ending in endings.values()
+        if not ending.ok and (ending.name != killed or ending.exit_code != -signal.SIGKILL)
+    ]
+    # One that could not even say why it ended is the cause of what the others say.
+    for ending in sorted(failed, key=_said_why):
+        detail = ending.last.detail if ending.last is not None and _said_why(ending) else ""
+        reason = detail or " ".join(ending.errors.split())[-300:] or f"exit code {ending.exit_code}"
+        raise LocalError(f"the process of {ending.name} failed: {reason}")
+    seen: dict[str, Any] = json.loads(files.seen.read_text("utf-8"))
+    told: list[dict[str, Any]] = [
+        json.loads(files.result(name).read_text("utf-8")) for name in LENDERS if name != killed
+    ]
+    if any(
+        other["fixed_point"] != seen["sum"] or other["survivors"] != told[0]["survivors"] for other in told
+    ):
+        raise VerificationError("the lenders and the aggregator do not have the same result")
+    if killed is not None and killed not in told[0]["absent"]:
+        raise VerificationError(f"{killed} was to be killed before it sent its vector, and is in the result")
+    return told[0], seen
+
+
+def _said_why(ending: Ending) -> bool:
+    return ending.last is not None and ending.last.kind == "failed"
+
+
+def open_folder(path: Path) -> Path:
+    """Make a directory for a demonstration, or take an empty one; raise ConfigError or LocalError."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(path.iterdir()):
+            raise ConfigError([Fault("--out", f"{path} is not empty")])
+    except OSError as error:
+        raise LocalError(f"{path}: not a folder that can be written ({error.strerror})") from None
+    return path
