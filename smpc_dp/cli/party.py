@@ -42,7 +42,7 @@ def party(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     events: Annotated[bool, typer.Option("--events", hidden=True)] = False,
 ) -> None:
-    """Run one member: the aggregator serves one request, a party contributes its vector and gets the result."""
+    """Run one member: an aggregator serves one request, a party contributes its vector to it."""
     member = load_session(session).roster
     names = [entry.name for entry in member]
     if name not in names:
