@@ -216,6 +216,7 @@ async def serve(
     name: str | None = None,
     key: str | os.PathLike[str] | None = None,
     requests: int | None = None,
+    listen_on: str | None = None,
     on_event: OnEvent = ignore,
     watch: Watch | None = None,
 ) -> list[Result | SmpcError]:
@@ -225,6 +226,7 @@ async def serve(
         session: path of the session file.
         name: the aggregator's name, if it is to be checked against the roster's.
         key: its identity file; by default `keys/NAME.key` beside the session file.
+        listen_on: host:port to bind, where that is not the address in the roster (behind a NAT, say).
         on_event: told of every step, connection and loss.
         watch: called with each party's name and masked lanes, to show what an aggregator sees.
 
@@ -237,8 +239,11 @@ async def serve(
     if requests is not None and requests < 1:
         raise ConfigError([Fault("requests", f"must be at least 1, is {requests}")])
     membership = Membership.load(session, name or _aggregator_name(session), key, "aggregator")
-    address = membership.session.roster.member(membership.name).address or ""
-    host, port = split_address(address)
+    address = listen_on or membership.session.roster.member(membership.name).address or ""
+    try:
+        host, port = split_address(address)
+    except ValueError as error:
+        raise ConfigError([Fault("listen_on", str(error))]) from None
     hub = _Hub(membership, on_event)
     listener = await listen(membership.endpoint(), host, port, hub.welcome, hub.refused)
     server = _Server(membership, hub, on_event, watch)
