@@ -233,16 +233,17 @@ class PartyMachine:
         self._advertised = self._set(roll.advertised, self._present, "roll")
         if len(roll.commitments) != 32 * len(self._advertised):
             raise self._refuse("roll does not have one commitment for each party")
-        self._rolled = roll.commitments
+        # The body and not what it decodes to: a simulation's machines share the one and not the other.
+        self._roll_body = body
         self._roll_hash = hashlib.sha256(body).digest()
-        if self._rolled_for(self._index) != self._commitment:
+        if self._rolled_for(self._index, roll.commitments) != self._commitment:
             raise self._refuse(f"roll does not have the commitment of {self.name}")
         return self._emit(m.REVEAL, m.Reveal(pack_list(self._drawn), self._blinder))
 
-    def _rolled_for(self, party: int) -> bytes:
-        """Return the commitment on the roll of a party that advertised."""
+    def _rolled_for(self, party: int, commitments: bytes) -> bytes:
+        """Return the commitment of a party that advertised, of all that are on the roll."""
         place = self._advertised.place(party)
-        return self._rolled[32 * place : 32 * place + 32]
+        return commitments[32 * place : 32 * place + 32]
 
     def _on_neighbours(self, body: bytes) -> Sequence[Envelope]:
         message = decode(body, m.Neighbours, self._context.aggregator)
@@ -254,7 +255,7 @@ class PartyMachine:
             self._check_opening(opening, keys_of[opening.party].commitment)
         self._mask_keys = {party: advertise.mask_key for party, advertise in keys_of.items()}
         self._seal_keys = {party: advertise.seal_key for party, advertise in keys_of.items()}
-        del self._rolled
+        del self._roll_body
         return self._deal()
 
     def _openers(self, openings: list[m.Opening]) -> tuple[int, ...]:
@@ -292,11 +293,12 @@ class PartyMachine:
         due = tuple(sorted({*self._holders, *self._drew_me}))
         if tuple(item.party for item in advertisements) != due:
             raise self._refuse(f"advertisements are not those of the {len(due)} neighbours of {self.name}")
+        commitments = decode(self._roll_body, m.Roll, self._context.aggregator).commitments
         keys_of: dict[int, m.Advertise] = {}
         for item in advertisements:
             name = self._check_forwarded(m.ADVERTISE, item)
             advertise = decode(item.body, m.Advertise, name)
-            if advertise.commitment != self._rolled_for(item.party):
+            if advertise.commitment != self._rolled_for(item.party, commitments):
                 raise self._refuse(f"roll does not have the commitment of {name}")
             keys_of[item.party] = advertise
         return keys_of
@@ -368,18 +370,19 @@ class PartyMachine:
         key = self._seal_key(dealer, sender=name, receiver=self.name)
         context = keys.seal_context(self._context, self._run_id, name, self.name)
         share = decode(unseal(key, sealed, context), m.Share, name)
-        digests = self._share_digests(name, share)
-        keys.check_share(self._context, self._run_id, name, self.name, *digests, share.signature)
+        mask, own = self._mask_digest(name, share), self._self_digest(name, share)
+        keys.check_share(self._context, self._run_id, name, self.name, mask, own, share.signature)
         return share
 
-    def _share_digests(self, dealer: str, share: m.Share) -> tuple[bytes, bytes]:
-        mask = keys.share_digest(
+    def _mask_digest(self, dealer: str, share: m.Share) -> bytes:
+        return keys.share_digest(
             self._context, self._run_id, dealer, self.name, keys.MASKING_KEY, share.mask_share
         )
-        own = keys.share_digest(
+
+    def _self_digest(self, dealer: str, share: m.Share) -> bytes:
+        return keys.share_digest(
             self._context, self._run_id, dealer, self.name, keys.SELF_MASK, share.self_share
         )
-        return mask, own
 
     def _on_participants(self, body: bytes) -> Sequence[Envelope]:
         self._participants_certificate = check_certificate(
@@ -430,11 +433,11 @@ class PartyMachine:
         )
         dealers, shares, others, signatures = [], bytearray(), bytearray(), bytearray()
         for dealer, share in sorted(self._held.items()):
-            mask, own = self._share_digests(self._context.names[dealer - 1], share)
+            name = self._context.names[dealer - 1]
             survived = dealer in self._survivors
             dealers.append(dealer)
             shares += share.self_share if survived else share.mask_share
-            others += mask if survived else own
+            others += self._mask_digest(name, share) if survived else self._self_digest(name, share)
             signatures += share.signature
         self._held.clear()
         unmask = m.Unmask(pack_list(dealers), bytes(shares), bytes(others), bytes(signatures))
