@@ -152,7 +152,7 @@ def encode_envelope(envelope: Envelope) -> bytes:
 
 
 def decode_envelope(data: bytes, sender: str) -> Envelope:
-    """Decode what came over the channel to `sender`; raise PeerFault if it is malformed or in another's name."""
+    """Decode what came over the channel to `sender`; raise PeerFault if malformed or in another's name."""
     envelope = decode(data, Envelope, sender)
     if envelope.sender != sender:
         raise PeerFault(sender, f"sent a message in the name of {envelope.sender!r}")

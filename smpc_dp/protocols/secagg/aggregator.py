@@ -1,7 +1,7 @@
 """The aggregator's side of secure aggregation. Specification: protocols/secagg/README.md.
 
-It relays what it cannot read, adds masked vectors as they arrive, and learns the sum. A party that is lost, late
-or at fault is excluded while the plan allows it; beyond that the run stops with an error that names who.
+It relays what it cannot read, adds masked vectors as they arrive, and learns the sum. A party that is lost,
+late or at fault is excluded while the plan allows it; beyond that the run stops with an error that names who.
 """
 
 from __future__ import annotations

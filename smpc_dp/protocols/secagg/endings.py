@@ -86,10 +86,10 @@ def privacy_of(parameters: SecAggParameters, survivors: int) -> Privacy:
         epsilon=None,
         delta=None,
         claim=(
-            f"an exact sum over {survivors} survivors: the aggregator learns it and every party is told it; an "
-            f"aggregator that deviates and up to {plan.max_corrupt} parties that collude with it learn at most one "
-            f"sum, over at least {plan.min_honest_in_sum} honest parties, and nothing else about their "
-            f"vectors{failure}"
+            f"an exact sum over {survivors} survivors: the aggregator learns it and every party is told it; "
+            f"an aggregator that deviates and up to {plan.max_corrupt} parties that collude with it learn at "
+            f"most one sum, over at least {plan.min_honest_in_sum} honest parties, and nothing else about "
+            f"their vectors{failure}"
         ),
         assumptions=(
             f"at most {plan.max_corrupt} of {plan.parties} parties are corrupt, fixed before the run; the "

@@ -15,7 +15,7 @@ from smpc_dp.protocols.secagg.messages import DEAL
 
 
 def run_identifier(context: Context, present: bytes, nonces: bytes) -> bytes:
-    """Return the run id: a digest of the session, the request, who is present and a nonce from each of them."""
+    """Return the run id: a digest of session, request, who is present and a nonce from each of them."""
     return context.remember(
         ("run id", present, nonces),
         lambda: digest(

@@ -1,7 +1,7 @@
 """The messages of secure aggregation. Every struct is the body of one signed envelope.
 
-Parties are numbered 1 to n in roster order; a list of parties travels as 2-byte little-endian numbers, a set of
-parties as n bits (numpy's packbits order, padding zero).
+Parties are numbered 1 to n in roster order; a list of parties travels as 2-byte little-endian numbers, a set
+of parties as n bits (numpy's packbits order, padding zero).
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ class Neighbours(_Body, frozen=True):
 
 
 class Deal(_Body, frozen=True):
-    """Party: a commitment to its self-mask seed, and one sealed `Share` for each neighbour that it drew and that
-    revealed, in roster order."""
+    """Party: a commitment to its self-mask seed, and one sealed `Share` for each neighbour that it drew and
+    that revealed, in roster order."""
 
     self_commitment: Bytes32
     sealed: list[bytes]
@@ -146,7 +146,7 @@ class Share(_Body, frozen=True):
 
 
 class Deliver(_Body, frozen=True):
-    """Aggregator: who dealt (a set: the participants), and what those that drew the receiver sealed for it."""
+    """Aggregator: who dealt (a set: the participants), and what of theirs is sealed for the receiver."""
 
     participants: bytes
     dealers: bytes
@@ -167,7 +167,7 @@ class Certificate(_Body, frozen=True):
 
 
 class Masked(_Body, frozen=True):
-    """Party: its masked vector, packed; and the dealers whose share for it did not open or verify (a list)."""
+    """Party: its masked vector, packed; and the dealers whose share did not open or verify (a list)."""
 
     vector: bytes
     bad_dealers: bytes
@@ -180,9 +180,11 @@ class Survivors(_Body, frozen=True):
 
 
 class Unmask(_Body, frozen=True):
-    """Party: of each dealer (a list) one share: of the self-mask seed if it survived, of the masking key if not.
+    """Party: of each dealer (a list) one share: of the self-mask seed if it survived, else of the masking
+    key.
 
-    `shares` has 32 bytes a dealer, `others` the digest of the share that stays hidden, `signatures` the dealer's.
+    `shares` has 32 bytes a dealer, `others` the digest of the share that stays hidden, `signatures` the
+    dealer's.
     """
 
     dealers: bytes

@@ -40,9 +40,10 @@ def check_parameters(
 ) -> tuple[SecAggParameters | None, list[Fault]]:
     """Check a `[parameters]` table for a session of `parties` parties; return every fault found.
 
-    Keys: `length`, `lower`, `upper` (needed); `kind` ("real", the default, or "integer"); `precision` (needed for
-    "real", not allowed for "integer"); `max_weight` (default 0: no weights); `dropout`, `corrupt` (fractions of
-    the parties, default 0.1) and `security` (bits, default 40). Source: [Bell et al. 2020, section 3].
+    Keys: `length`, `lower`, `upper` (needed); `kind` ("real", the default, or "integer"); `precision` (needed
+    for "real", not allowed for "integer"); `max_weight` (default 0: no weights); `dropout`, `corrupt`
+    (fractions of the parties, default 0.1) and `security` (bits, default 40). Source: [Bell et al. 2020,
+    section 3].
     """
     faults: list[Fault] = []
     known = {field.encode_name: field for field in msgspec.structs.fields(_Declared)}

@@ -30,7 +30,8 @@ class PartyMachine:
         context: the session, the request and everyone's public keys.
         parameters: checked parameters of the session.
         identity: signs; its name is the party's.
-        lanes: the encoded vector (`parameters.encoding.encode`), shape (encoding.lanes,); it is masked in place.
+        lanes: the encoded vector (`parameters.encoding.encode`), shape (encoding.lanes,); it is masked in
+            place.
         randomness: the operating system's; a seeded one only in simulations and tests.
     """
 
