@@ -222,7 +222,7 @@ class Encoding(msgspec.Struct, frozen=True):
         return lanes
 
     def decode(self, lanes: Lanes, contributors: int) -> tuple[NDArray[np.int64], int]:
-        """Return (sum on the integer grid, shape (length,); sum of weights, or `contributors` if there are none).
+        """Return (sum on the integer grid, shape (length,); sum of weights, without them `contributors`).
 
         `lanes` is the sum of `contributors` encoded vectors modulo 2^modulus_bits.
 

@@ -16,6 +16,7 @@ from smpc_dp.protocols.secagg.messages import HELLO
 from smpc_dp.roster import split_address
 from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
 from smpc_dp.runtime.member import Membership, from_wire, to_wire
+from smpc_dp.runtime.session_file import load_session
 from smpc_dp.transport.channel import Channel
 from smpc_dp.transport.endpoint import listen
 
@@ -262,8 +263,6 @@ async def serve(
 
 
 def _aggregator_name(session: str | os.PathLike[str]) -> str:
-    from smpc_dp.runtime.session_file import load_session
-
     aggregator = load_session(session).roster.aggregator
     if aggregator is None:
         raise ConfigError([Fault("roster", "has no aggregator")])

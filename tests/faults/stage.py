@@ -16,6 +16,7 @@ from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
+from smpc_dp.protocols.abort import ABORT, LEAVE, Abort
 from smpc_dp.protocols.contract import Envelope, Machine
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.secagg import messages as m
@@ -48,8 +49,8 @@ KINDS: Mapping[str, type[msgspec.Struct]] = {
     m.SURVIVORS_CERTIFICATE: m.Certificate,
     m.UNMASK: m.Unmask,
     m.RESULT: m.Result,
-    m.ABORT: m.Abort,
-    m.LEAVE: m.Abort,
+    ABORT: Abort,
+    LEAVE: Abort,
 }
 
 
@@ -158,10 +159,10 @@ class Stage:
         [envelope] = [e for e in self.sent if (e.step, e.sender) == (step, name)]
         return decode(envelope.body, KINDS[step], name)
 
-    def told(self, name: str) -> m.Abort:
+    def told(self, name: str) -> Abort:
         """Return what the aggregator told a party that it excluded."""
-        abort = next(e for e in self.sent if e.step == m.ABORT and e.receiver == name)
-        return decode(abort.body, m.Abort, HUB)
+        abort = next(e for e in self.sent if e.step == ABORT and e.receiver == name)
+        return decode(abort.body, Abort, HUB)
 
     # What tests assert
 

@@ -11,6 +11,7 @@ import pytest
 from smpc_dp.errors import PeerFault, VerificationError
 from smpc_dp.identity import verify
 from smpc_dp.privacy.secagg_plan import check_plan
+from smpc_dp.protocols.abort import ABORT, LEAVE, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.secagg import keys
@@ -36,7 +37,7 @@ def assert_refused(stage: Stage, reason: str, culprit: str = HUB) -> None:
     """The victim named the culprit and showed no share; the others finish without it, exactly."""
     stage.assert_blames(VICTIM, culprit, reason)
     assert m.UNMASK not in stage.steps_of(VICTIM)
-    assert stage.steps_of(VICTIM)[-1] == m.LEAVE
+    assert stage.steps_of(VICTIM)[-1] == LEAVE
 
 
 @pytest.mark.parametrize("field", ["mask_key", "seal_key"])
@@ -363,14 +364,14 @@ def test_false_result(total: bytes, error: type[Exception]) -> None:
 
 @pytest.mark.parametrize(("culprit", "missing"), [("mallory", []), ("", ["mallory"])])
 def test_abort_that_names_an_outsider(culprit: str, missing: list[str]) -> None:
-    abort = m.Abort("peer" if culprit else "timeout", culprit, missing, "cheated")
-    stage = attacked(m.ROLL, lambda stage, envelope, _: (stage.write(envelope, abort, step=m.ABORT),))
+    abort = Abort("peer" if culprit else "timeout", culprit, missing, "cheated")
+    stage = attacked(m.ROLL, lambda stage, envelope, _: (stage.write(envelope, abort, step=ABORT),))
     assert_refused(stage, "malformed abort")
 
 
 def test_abort_cannot_write_to_the_terminal() -> None:
-    abort = m.Abort("local", "", [], "\x1b[2Jgone\n")
-    stage = attacked(m.ROLL, lambda stage, envelope, _: (stage.write(envelope, abort, step=m.ABORT),))
+    abort = Abort("local", "", [], "\x1b[2Jgone\n")
+    stage = attacked(m.ROLL, lambda stage, envelope, _: (stage.write(envelope, abort, step=ABORT),))
     assert str(stage.errors[VICTIM]) == f"{HUB}: stopped the run: ?[2Jgone?"
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from smpc_dp.crypto import agree
 from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
+from smpc_dp.protocols.abort import LEAVE, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode, decode_envelope, encode, encode_envelope
 from smpc_dp.protocols.secagg import keys
@@ -286,14 +287,14 @@ def test_false_complaint_is_refused_or_harmless() -> None:
 
 
 def test_leave_that_names_an_outsider() -> None:
-    abort = m.Abort("peer", "mallory", [], "cheated")
-    stage = misbehaving(m.MASKED, lambda stage, envelope, _: (stage.write(envelope, abort, step=m.LEAVE),))
+    abort = Abort("peer", "mallory", [], "cheated")
+    stage = misbehaving(m.MASKED, lambda stage, envelope, _: (stage.write(envelope, abort, step=LEAVE),))
     assert_excluded(stage, "somebody who is not in the roster")
 
 
 def test_leave_cannot_write_to_the_terminal() -> None:
-    abort = m.Abort("local", "", [], "\x1b[2Jgone")
-    stage = misbehaving(m.MASKED, lambda stage, envelope, _: (stage.write(envelope, abort, step=m.LEAVE),))
+    abort = Abort("local", "", [], "\x1b[2Jgone")
+    stage = misbehaving(m.MASKED, lambda stage, envelope, _: (stage.write(envelope, abort, step=LEAVE),))
     stage.assert_sum(BAD)
     assert "left: ?[2Jgone" in stage.aggregator.result.faults[0]
 
@@ -308,4 +309,4 @@ def test_vector_that_is_no_encoding_is_a_lie_not_an_overflow() -> None:
 
     stage = misbehaving(m.MASKED, add)
     assert isinstance(stage.errors[HUB], VerificationError)
-    assert encode(m.Abort("local", "", [], str(stage.errors[HUB])))
+    assert encode(Abort("local", "", [], str(stage.errors[HUB])))

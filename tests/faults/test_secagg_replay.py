@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import pytest
 
 from smpc_dp.errors import SmpcError
+from smpc_dp.protocols.abort import ABORT, LEAVE
 from smpc_dp.protocols.contract import Envelope, Machine
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
@@ -16,7 +17,7 @@ from tests.faults.stage import HUB, Stage
 
 ME = "p1"
 # What a machine may say besides the steps of the protocol, to someone who is out.
-ENDINGS = {m.ABORT, m.LEAVE}
+ENDINGS = {ABORT, LEAVE}
 
 
 def feed(machine: Machine, envelopes: Iterable[Envelope], sent: list[Envelope]) -> None:
@@ -31,7 +32,7 @@ def feed(machine: Machine, envelopes: Iterable[Envelope], sent: list[Envelope]) 
 def assert_one_message_a_step(sent: list[Envelope], honest: list[Envelope]) -> None:
     counts = Counter((e.step, e.receiver) for e in sent if e.step not in ENDINGS)
     assert all(count == 1 for count in counts.values()), counts
-    assert max(Counter(e.step for e in sent if e.step == m.LEAVE).values(), default=0) <= 1
+    assert max(Counter(e.step for e in sent if e.step == LEAVE).values(), default=0) <= 1
     # And none says anything that the honest run did not say: replays bring no new message into being.
     said = {e.step: e.body for e in honest if e.sender == ME}
     assert all(said.get(e.step) == e.body for e in sent if e.step not in ENDINGS)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from smpc_dp import errors
+from smpc_dp.protocols.abort import ABORT, LEAVE, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import decode
-from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.simulate import vectors
 from smpc_dp.simulate.vectors import runs
 
@@ -82,9 +82,9 @@ def test_fault_is_refused(path: Path) -> None:
     run, envelope = replayed(vector)
     expect = vector["expect"]
     if envelope.receiver == runs.AGGREGATOR:
-        [abort] = [e for e in run.aggregator.receive(envelope) if e.step == m.ABORT]
+        [abort] = [e for e in run.aggregator.receive(envelope) if e.step == ABORT]
         assert abort.receiver == expect["culprit"]
-        told = decode(abort.body, m.Abort, runs.AGGREGATOR)
+        told = decode(abort.body, Abort, runs.AGGREGATOR)
         assert layer_of(told.reason) == expect["layer"]
         assert (told.kind, told.culprit) == ("peer", expect["culprit"])
         return
@@ -107,4 +107,4 @@ def test_without_the_fault_it_is_taken(path: Path) -> None:
     sent = [e for e in runs.cast(scenario).play().sent if e.receiver == faulty.receiver]
     machine = run.parties.get(faulty.receiver, run.aggregator)
     answers = machine.receive(sent[vector["after"]])
-    assert not any(answer.step in (m.ABORT, m.LEAVE) for answer in answers)
+    assert not any(answer.step in (ABORT, LEAVE) for answer in answers)

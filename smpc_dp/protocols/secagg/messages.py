@@ -22,7 +22,6 @@ ATTEST_PARTICIPANTS = "attest-participants"
 MASKED = "masked"
 ATTEST_SURVIVORS = "attest-survivors"
 UNMASK = "unmask"
-LEAVE = "leave"
 
 # Steps of the aggregator, each the answer to the party's step of the same place.
 START = "start"
@@ -33,7 +32,6 @@ PARTICIPANTS = "participants"
 SURVIVORS = "survivors"
 SURVIVORS_CERTIFICATE = "survivors-certificate"
 RESULT = "result"
-ABORT = "abort"
 
 PARTY_STEPS = (HELLO, ADVERTISE, REVEAL, DEAL, ATTEST_PARTICIPANTS, MASKED, ATTEST_SURVIVORS, UNMASK)
 AGGREGATOR_STEPS = (
@@ -48,7 +46,6 @@ AGGREGATOR_STEPS = (
 )
 
 SIGNATURE_BYTES = 64
-REASON_LIMIT = 500
 SHARE_BYTES = 32
 # MessagePack of a `Share` (an array of three byte strings) and the overhead of sealing it.
 SEALED_SHARE_BYTES = 1 + 2 * (2 + SHARE_BYTES) + (2 + SIGNATURE_BYTES) + 40
@@ -197,12 +194,3 @@ class Result(_Body, frozen=True):
     """Aggregator: the sum of the survivors' vectors, packed."""
 
     total: bytes
-
-
-class Abort(_Body, frozen=True):
-    """Aggregator or party: the run is over for the receiver, and why; names are from the roster."""
-
-    kind: str
-    culprit: str
-    missing: list[str]
-    reason: Annotated[str, Meta(max_length=REASON_LIMIT)]

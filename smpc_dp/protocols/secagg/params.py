@@ -92,7 +92,8 @@ def check_parameters(
             security=float(declared.security),
         )
     except ConfigError as error:
-        faults.extend(error.faults)
+        # The number of parties is not a parameter: it is the roster's.
+        faults += [Fault("roster" if where == "parties" else where, what) for where, what in error.faults]
     if encoding is None or plan is None:
         return None, faults
     return SecAggParameters(encoding=encoding, plan=plan), faults

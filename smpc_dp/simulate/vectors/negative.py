@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
+from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import pack_set
@@ -70,9 +71,9 @@ def _envelopes(base: Base) -> Iterator[Negative]:
     )
     about = "A length takes more bytes than it needs."
     yield made(base, "not-canonical", about, place, base.sign(roll, body=long), DECODING)
-    abort = msgspec.msgpack.encode(m.Abort("peer", "mallory", [], "cheated"))
+    abort = msgspec.msgpack.encode(Abort("peer", "mallory", [], "cheated"))
     about = "The aggregator aborts and blames somebody who is not in the roster."
-    sent = base.sign(roll, step=m.ABORT, body=abort)
+    sent = base.sign(roll, step=ABORT, body=abort)
     yield made(base, "abort-names-an-outsider", about, place, sent, CONTENT)
 
 
