@@ -149,10 +149,15 @@ class _Server:
                     return None
                 else:
                     news = await self._hub.news.get()
-                if not begun and news is not None and news.envelope is not None and news.request == number:
-                    begun = True
-                    self._extend(timeouts.step)
-                    await self._declare_absent(number, machine)
+                if not begun and news is not None:
+                    if news.envelope is None:
+                        # Who leaves before a request begins is absent from it, and no reason for it to fail.
+                        self._tell_lost(number, machine, news.peer)
+                        continue
+                    if news.request == number:
+                        begun = True
+                        self._extend(timeouts.step)
+                        await self._declare_absent(number, machine)
                 await self._hub.send(number, await self._apply(number, machine, news))
                 if news is not None and news.envelope is not None:
                     self._tell("step", number, machine)
@@ -196,7 +201,7 @@ class _Server:
         if news is None:
             return await asyncio.to_thread(machine.expire)
         if news.envelope is None:
-            self._on_event(Event(self._membership.name, "lost", number, machine.step, detail=news.peer))
+            self._tell_lost(number, machine, news.peer)
             return await asyncio.to_thread(machine.lost, news.peer)
         if news.request > number:
             if sum(other.peer == news.peer for other in self._early) < EARLY_LIMIT:
@@ -205,6 +210,9 @@ class _Server:
         if news.request < number and news.envelope.step != HELLO:
             return ()
         return await asyncio.to_thread(machine.receive, news.envelope)
+
+    def _tell_lost(self, number: int, machine: AggregatorMachine, peer: str) -> None:
+        self._on_event(Event(self._membership.name, "lost", number, machine.step, detail=peer))
 
     def _tell(self, kind: Kind, number: int, machine: AggregatorMachine, detail: str = "") -> None:
         waiting = len(machine.waiting_for)
