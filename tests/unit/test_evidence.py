@@ -1,4 +1,4 @@
-"""A stranger with the roster can recompute what the certificates of a result sign, and check every signature."""
+"""A stranger with the roster can recompute what the certificates of a result sign, and check signatures."""
 
 from __future__ import annotations
 
