@@ -38,11 +38,17 @@ class LocalError(SmpcError):
 
 
 class PeerFault(SmpcError):
-    """`culprit` broke the protocol; `evidence` is what shows it (signed bytes where there are any)."""
+    """`culprit` broke the protocol; `evidence` is what shows it (signed bytes where there are any).
 
-    def __init__(self, culprit: str, reason: str, evidence: Mapping[str, bytes] | None = None) -> None:
+    `said_by` names the party on whose word alone the culprit is blamed; it is empty when we saw it ourselves.
+    """
+
+    def __init__(
+        self, culprit: str, reason: str, evidence: Mapping[str, bytes] | None = None, *, said_by: str = ""
+    ) -> None:
         self.culprit = culprit
         self.reason = reason
+        self.said_by = said_by
         self.evidence: dict[str, bytes] = dict(evidence or {})
         super().__init__(f"{culprit}: {reason}")
 

@@ -8,7 +8,14 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from smpc_dp.errors import ConfigError, PeerFault, PrivacyError, SmpcError, TimeoutFault
+from smpc_dp.errors import (
+    ConfigError,
+    PeerFault,
+    PrivacyError,
+    SmpcError,
+    TimeoutFault,
+    VerificationError,
+)
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context
 
@@ -28,14 +35,22 @@ class Abort(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     reason: Annotated[str, Meta(max_length=REASON_LIMIT)]
 
 
-def equivocation(envelope: Envelope, run_id: bytes, earlier: bytes, signature: bytes) -> PeerFault:
+def equivocation(
+    envelope: Envelope, context: Context, run_id: bytes, earlier: bytes, signature: bytes
+) -> PeerFault:
     """Return the fault of a second, different message for one step; both signatures are the evidence.
 
-    `run_id` is that of the first message, `earlier` the SHA-256 of its body.
+    `run_id` is that of the first message, `earlier` the SHA-256 of its body. Before there is a run id,
+    messages
+    are signed under the session digest: an honest party says hello to each request and rerun, so two of those
+    prove nothing and are not kept.
     """
+    reason = f"sent two different messages for step '{envelope.step}'"
+    if context.session_digest in (run_id, envelope.run_id):
+        return PeerFault(envelope.sender, reason)
     return PeerFault(
         envelope.sender,
-        f"sent two different messages for step '{envelope.step}'",
+        reason,
         {
             "first run id": run_id,
             "first": earlier,
@@ -57,6 +72,8 @@ def abort_of(error: SmpcError) -> Abort:
     if isinstance(error, PrivacyError):
         # What is wrong with a private value is the party's own business.
         return Abort("local", "", [], "its input was refused")
+    if isinstance(error, VerificationError):
+        return Abort("verification", "", [], reason)
     if isinstance(error, ConfigError):
         return Abort("config", "", [], reason)
     return Abort("local", "", [], reason)
@@ -68,9 +85,11 @@ def error_of(abort: Abort, context: Context) -> SmpcError:
     known = set(context.names) | {teller}
     reason = _printable(abort.reason)
     if abort.kind == "peer" and abort.culprit in known:
-        return PeerFault(abort.culprit, f"{reason} (said by {teller})")
+        return PeerFault(abort.culprit, f"{reason} (said by {teller})", said_by=teller)
     if abort.kind == "timeout" and set(abort.missing) <= known:
         return TimeoutFault(abort.missing, reason, f"said by {teller}")
+    if abort.kind == "verification":
+        return VerificationError(f"{reason} (said by {teller})")
     if abort.kind in ("local", "config"):
         return PeerFault(teller, f"stopped the run: {reason}")
     return PeerFault(teller, "sent a malformed abort")

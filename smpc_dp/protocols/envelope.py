@@ -39,9 +39,10 @@ class Verifier(Protocol):
 class Context:
     """What all machines of one run agree on before it starts.
 
-    Party i of `names` has index i + 1; `keys` holds the Ed25519 public key of everyone, aggregator included.
-    `memo` remembers what follows from public messages alone, for simulations in which one process would
-    compute the same for thousands of machines; None everywhere else.
+    `question` is a party's word for what is computed; a hub takes it from the parties. Party i of `names` has
+    index i + 1; `keys` holds the Ed25519 public key of everyone, aggregator included. `memo` remembers what
+    follows from public messages alone, for simulations in which one process would compute the same for
+    thousands of machines; None everywhere else.
     """
 
     protocol: str
@@ -51,6 +52,7 @@ class Context:
     names: tuple[str, ...]
     aggregator: str
     keys: Mapping[str, bytes]
+    question: str = ""
     verify: Verifier = verify
     memo: MutableMapping[tuple[Hashable, ...], Any] | None = None
     bound: tuple[bytes, bytes] = field(init=False, repr=False)

@@ -6,7 +6,7 @@ is lost or late, and how a run ends early. A protocol gives the steps and what h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 import msgspec
@@ -144,7 +144,7 @@ class PartyRole(_Role[R]):
             earlier, signature = self._seen[envelope.step]
             if earlier == body_hash:
                 return ()
-            raise equivocation(envelope, self._run_id, earlier, signature)
+            raise equivocation(envelope, self._context, self._run_id, earlier, signature)
         if envelope.step == ABORT:
             if envelope.run_id not in (self._run_id, self._context.session_digest):
                 raise self._refuse("sent an abort of another run")
@@ -180,6 +180,8 @@ class HubRole(_Role[R]):
         self._faults: list[str] = []
         self._received: dict[int, Envelope] = {}
         self._seen: dict[tuple[int, str], tuple[bytes, bytes]] = {}
+        self._untold: list[Envelope] = []
+        self._told_late: set[int] = set()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, waits for {len(self.waiting_for)} in {self.step!r})"
@@ -196,6 +198,18 @@ class HubRole(_Role[R]):
             return frozenset()
         return frozenset(self._name_of(party) for party in self._alive - self._received.keys())
 
+    @property
+    def has_enough(self) -> bool:
+        """True when as many parties have spoken in this step as it needs."""
+        return not self._over and len(self._received) >= self._needed()
+
+    def ban(self, peer: str, error: SmpcError) -> Sequence[Envelope]:
+        """Exclude a party that was convicted in an earlier run."""
+        party = self._number.get(peer)
+        if self._over or party is None or party not in self._alive:
+            return ()
+        return self._exclude(party, error)
+
     def start(self) -> Sequence[Envelope]:
         """Send nothing: parties speak first."""
         return ()
@@ -206,9 +220,7 @@ class HubRole(_Role[R]):
         if self._over or party is None:
             return ()
         if party not in self._alive:
-            # A restarted process is out for this run; it is told so instead of being left to wait.
-            late = envelope.step == next(iter(self._steps))
-            return self._abort(party, self._excluded[party]) if late else ()
+            return self._tell_late(party, envelope)
         try:
             if not self._is_new(party, envelope):
                 return ()
@@ -223,24 +235,31 @@ class HubRole(_Role[R]):
 
     def lost(self, peer: str) -> Sequence[Envelope]:
         """Exclude a party whose link is gone."""
-        party = self._number.get(peer)
-        if self._over or party is None or party not in self._alive:
+        return self.lost_all((peer,))
+
+    def lost_all(self, peers: Iterable[str]) -> Sequence[Envelope]:
+        """Exclude several parties at once, so that an error names them all."""
+        if self._over:
             return ()
-        return self._exclude(party, TimeoutFault({peer}, self.step, "connection lost"))
+        for peer in peers:
+            party = self._number.get(peer)
+            if party is not None and party in self._alive:
+                self._received.pop(party, None)
+                self._drop(party, TimeoutFault({peer}, self.step, "connection lost"))
+        return self._advance()
 
     def expire(self) -> Sequence[Envelope]:
         """Exclude everyone who is late in this step."""
         if self._over:
             return ()
-        sent: list[Envelope] = []
         for party in sorted(self._alive - self._received.keys()):
-            sent += self._drop(party, TimeoutFault({self._name_of(party)}, self.step, "deadline passed"))
-        return [*sent, *self._advance()]
+            self._drop(party, TimeoutFault({self._name_of(party)}, self.step, "deadline passed"))
+        return self._advance()
 
     def farewell(self, error: SmpcError) -> Sequence[Envelope]:
-        """Tell everyone who is still there that the run has stopped, and why."""
+        """Tell everyone who has not been told yet that the run has stopped, and why."""
         self._over = True
-        return self._broadcast(ABORT, abort_of(error))
+        return self._with_untold(self._broadcast(ABORT, abort_of(error)))
 
     def _needed(self) -> int:
         """Return how many parties this step needs, in a protocol's own way."""
@@ -268,7 +287,7 @@ class HubRole(_Role[R]):
             earlier, signature = self._seen[party, envelope.step]
             if earlier == body_hash:
                 return False
-            raise equivocation(envelope, due, earlier, signature)
+            raise equivocation(envelope, self._context, due, earlier, signature)
         if envelope.step != LEAVE and envelope.step != self.step:
             raise PeerFault(envelope.sender, f"sent '{envelope.step}' where '{self.step}' is due")
         if envelope.run_id != due and envelope.step != LEAVE:
@@ -283,19 +302,35 @@ class HubRole(_Role[R]):
         reason = reason_of(abort, envelope.sender, self._context)
         return self._exclude(party, TimeoutFault({envelope.sender}, self.step, reason))
 
-    def _drop(self, party: int, error: SmpcError) -> list[Envelope]:
+    def _drop(self, party: int, error: SmpcError) -> None:
+        """Exclude a party; it is told with whatever is sent next, if only with the farewell."""
         self._alive.discard(party)
         self._excluded[party] = error
         self._faults.append(str(error))
-        return self._abort(party, error)
+        self._untold += self._abort(party, error)
+
+    def _with_untold(self, sent: Sequence[Envelope]) -> list[Envelope]:
+        untold, self._untold = self._untold, []
+        return [*untold, *sent]
+
+    def _tell_late(self, party: int, envelope: Envelope) -> Sequence[Envelope]:
+        """Tell a process that says hello to a run that it is out of, once, instead of letting it wait."""
+        if envelope.step != next(iter(self._steps)) or party in self._told_late:
+            return ()
+        try:
+            self._context.check(envelope)
+        except PeerFault:
+            return ()
+        self._told_late.add(party)
+        return self._abort(party, self._excluded[party])
 
     def _abort(self, party: int, error: SmpcError) -> list[Envelope]:
         return self._write(ABORT, [self._name_of(party)], abort_of(error))
 
     def _exclude(self, party: int, error: SmpcError) -> Sequence[Envelope]:
         self._received.pop(party, None)
-        sent = self._drop(party, error)
-        return [*sent, *self._advance()]
+        self._drop(party, error)
+        return self._advance()
 
     def _advance(self) -> list[Envelope]:
         """Finish the step when everyone who is still there has spoken; stop when too few are left."""
@@ -304,7 +339,7 @@ class HubRole(_Role[R]):
             if len(self._alive) < needed:
                 raise self._too_few(needed)
             if len(self._received) < len(self._alive):
-                return []
+                return self._with_untold(())
             _, finish = self._steps[self.step]
             sent = finish()
         except SmpcError:
@@ -313,7 +348,7 @@ class HubRole(_Role[R]):
         self._received = {}
         self._position += 1
         self._over = self._position == len(self._steps)
-        return sent
+        return self._with_untold(sent)
 
     def _too_few(self, needed: int) -> SmpcError:
         missing = [self._name_of(party) for party in self._excluded]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from smpc_dp.errors import ConfigError, Fault, SmpcError
+from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
@@ -16,12 +18,12 @@ from smpc_dp.protocols.secagg.messages import HELLO
 from smpc_dp.roster import split_address
 from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
 from smpc_dp.runtime.member import Membership, from_wire, to_wire
-from smpc_dp.runtime.session_file import load_session
-from smpc_dp.transport.channel import Channel
+from smpc_dp.runtime.session_file import Timeouts, load_session
+from smpc_dp.transport.channel import Channel, ChannelClosed
 from smpc_dp.transport.endpoint import listen
 
-# Messages of later requests that one party may have waiting.
-EARLY_LIMIT = 4
+# What a party may send early, and what an excluded one may send at all, in bytes: a hello or a leave.
+SMALL_MESSAGE = 4096
 OUTBOX_LIMIT = 64
 
 
@@ -45,6 +47,52 @@ class _News:
     envelope: Envelope | None = None
 
 
+def _is_hello(news: _News) -> bool:
+    return news.envelope is not None and news.envelope.step == HELLO
+
+
+class _Deadline:
+    """How long the hub waits in one request, in the event loop's time."""
+
+    def __init__(self, timeouts: Timeouts, first: bool) -> None:
+        self._timeouts = timeouts
+        self._connected = _now() + (timeouts.connect if first else 0.0)
+        self._latest = self.at = math.inf
+        self._enough = False
+
+    @property
+    def connecting(self) -> bool:
+        """True while parties of the first request may still be on their way."""
+        return _now() < self._connected
+
+    def begin(self) -> None:
+        """Somebody has asked: others have `gather` to ask too."""
+        self.at = max(_now() + self._timeouts.gather, self._connected)
+
+    def enough(self) -> None:
+        """Enough have asked: the rest have one `step`, or what is left to connect."""
+        if not self._enough:
+            self._enough = True
+            self.at = min(self.at, max(_now() + self._timeouts.step, self._connected))
+
+    def step(self) -> None:
+        """A step begins."""
+        self.at = _now() + self._timeouts.step
+        self._latest = _now() + 2 * self._timeouts.step
+
+    def progress(self) -> None:
+        """A message of the step has come: who queues behind it is not late, up to twice the time."""
+        self.at = min(self._latest, _now() + self._timeouts.step)
+
+    def pause(self) -> float:
+        """Return until when to wait for news."""
+        return min(self.at, self._connected) if self.connecting else self.at
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
 class _Hub:
     """Holds all links and turns what they bring into one stream of news."""
 
@@ -56,9 +104,13 @@ class _Hub:
         # the memory for large vectors does not grow with the number of parties.
         self.news: asyncio.Queue[_News] = asyncio.Queue(1)
         self.links: dict[str, _Link] = {}
+        self._largest = membership.largest_message()
 
     def welcome(self, channel: Channel) -> None:
         link = _Link(channel)
+        if channel.peer in self.links:
+            _, writer = self.links[channel.peer].tasks
+            writer.cancel()
         self.links[channel.peer] = link
         link.tasks += [
             self._loop.create_task(self._read(channel)),
@@ -80,15 +132,37 @@ class _Hub:
 
     async def _write(self, link: _Link) -> None:
         while (message := await link.outbox.get()) is not None:
-            with contextlib.suppress(SmpcError):
-                # A link that breaks is reported by its reader; what is left for it has nobody to go to.
+            try:
                 await link.channel.send(*message)
+            except (ChannelClosed, TimeoutFault, PeerFault):
+                # The reader reports a link that breaks; what is left for it has nobody to go to.
+                continue
+            except SmpcError as error:
+                self.refused(link.channel.peer, error)
+                link.channel.abort()
 
-    async def send(self, request: int, envelopes: Sequence[Envelope]) -> None:
+    def send(self, request: int, envelopes: Sequence[Envelope]) -> None:
+        """Queue messages; a link whose party does not read what waits for it is cut."""
         for envelope in envelopes:
             link = self.links.get(envelope.receiver)
-            if link is not None and link.channel.live:
-                await link.outbox.put(to_wire(request, envelope))
+            if link is None or not link.channel.live:
+                continue
+            if envelope.step == ABORT:
+                link.channel.max_message = SMALL_MESSAGE
+            try:
+                link.outbox.put_nowait(to_wire(request, envelope))
+            except asyncio.QueueFull:
+                link.channel.abort()
+
+    def is_live(self, name: str) -> bool:
+        """Tell whether a party has a link."""
+        link = self.links.get(name)
+        return link is not None and link.channel.live
+
+    def admit_all(self) -> None:
+        """Let everyone send messages of full size, at the beginning of a request."""
+        for link in self.links.values():
+            link.channel.max_message = self._largest
 
     def abort(self) -> None:
         """Cut every link that is still open and end all tasks."""
@@ -119,8 +193,8 @@ class _Server:
         self._hub = hub
         self._on_event = on_event
         self._watch = watch
-        self._early: list[_News] = []
-        self._deadline = 0.0
+        self._early: dict[str, _News] = {}
+        self._culprits: dict[str, PeerFault] = {}
 
     async def request(self, number: int) -> Outcome | SmpcError | None:
         """Serve one request and return how it ended, or None when every party has left before it began."""
@@ -131,39 +205,14 @@ class _Server:
             threads=min(2, os.cpu_count() or 1),
             watch=self._watch,
         )
-        begun = number == 1
-        timeouts = self._membership.session.timeouts
-        self._extend(timeouts.connect + timeouts.step)
-        early, self._early = self._early, []
-        step = ""
         try:
-            while not machine.finished:
-                if machine.step != step:
-                    step = machine.step
-                    if step != HELLO:
-                        self._extend(timeouts.step)
-                    self._tell("step", number, machine)
-                if begun or early:
-                    news = early.pop(0) if early else await self._next()
-                elif not any(link.channel.live for link in self._hub.links.values()):
-                    return None
-                else:
-                    news = await self._hub.news.get()
-                if not begun and news is not None:
-                    if news.envelope is None:
-                        # Who leaves before a request begins is absent from it, and no reason for it to fail.
-                        self._tell_lost(number, machine, news.peer)
-                        continue
-                    if news.request == number:
-                        begun = True
-                        self._extend(timeouts.step)
-                        await self._declare_absent(number, machine)
-                await self._hub.send(number, await self._apply(number, machine, news))
-                if news is not None and news.envelope is not None:
-                    self._tell("step", number, machine)
+            if not await self._run(number, machine):
+                return None
         except SmpcError as error:
-            await self._hub.send(number, machine.farewell(error))
+            self._hub.send(number, machine.farewell(error))
             self._tell("failed", number, machine, str(error))
+            if isinstance(error, PeerFault):
+                self._culprits[error.culprit] = error
             return error
         outcome = machine.result
         self._on_event(
@@ -179,37 +228,85 @@ class _Server:
         )
         return outcome
 
-    def _extend(self, seconds: float) -> None:
-        self._deadline = asyncio.get_running_loop().time() + seconds
+    async def _run(self, number: int, machine: AggregatorMachine) -> bool:
+        """Drive the machine to its end; return False when nobody is left to ask."""
+        deadline = _Deadline(self._membership.session.timeouts, first=number == 1)
+        self._hub.admit_all()
+        for name, fault in self._culprits.items():
+            self._hub.send(number, machine.ban(name, fault))
+        early, self._early = list(self._early.values()), {}
+        begun = declared = False
+        step = ""
+        while not machine.finished:
+            if machine.step != step:
+                step = machine.step
+                if step != HELLO:
+                    deadline.step()
+                self._tell("step", number, machine)
+            if not (begun or early or deadline.connecting or any(map(self._hub.is_live, self._hub.links))):
+                if number > 1:
+                    return False
+                self._hub.send(number, machine.expire())
+            news = early.pop(0) if early else await self._next(deadline.pause())
+            if news is None:
+                if deadline.at <= _now():
+                    self._hub.send(number, await asyncio.to_thread(machine.expire))
+                elif not declared:
+                    declared = True
+                    self._declare_absent(number, machine)
+                continue
+            if news.envelope is None and not begun:
+                # Who leaves before a request begins is absent from it, and no reason for it to fail.
+                self._tell_lost(number, machine, news.peer)
+                continue
+            if not begun and news.request == number and _is_hello(news):
+                begun = True
+                deadline.begin()
+                if not deadline.connecting:
+                    declared = True
+                    self._declare_absent(number, machine)
+            self._hub.send(number, await self._apply(number, machine, news))
+            if news.envelope is not None and not machine.finished and machine.step == step:
+                if step == HELLO and machine.has_enough:
+                    deadline.enough()
+                elif step != HELLO:
+                    deadline.progress()
+                self._tell("step", number, machine)
+        return True
 
-    async def _next(self) -> _News | None:
-        """Return the next news, or None when the deadline passes first."""
+    async def _next(self, until: float) -> _News | None:
+        """Return the next news, or None when the time comes first."""
         try:
-            async with asyncio.timeout_at(self._deadline):
+            async with asyncio.timeout_at(None if until == math.inf else until):
                 return await self._hub.news.get()
         except TimeoutError:
             return None
 
-    async def _declare_absent(self, number: int, machine: AggregatorMachine) -> None:
-        """After the first request nobody is waited for who has no connection."""
-        for name in sorted(machine.waiting_for):
-            link = self._hub.links.get(name)
-            if link is None or not link.channel.live:
-                await self._hub.send(number, machine.lost(name))
+    def _declare_absent(self, number: int, machine: AggregatorMachine) -> None:
+        """Wait no more for who has no connection."""
+        absent = [name for name in sorted(machine.waiting_for) if not self._hub.is_live(name)]
+        self._hub.send(number, machine.lost_all(absent))
 
-    async def _apply(self, number: int, machine: AggregatorMachine, news: _News | None) -> Sequence[Envelope]:
-        if news is None:
-            return await asyncio.to_thread(machine.expire)
+    async def _apply(self, number: int, machine: AggregatorMachine, news: _News) -> Sequence[Envelope]:
         if news.envelope is None:
             self._tell_lost(number, machine, news.peer)
             return await asyncio.to_thread(machine.lost, news.peer)
         if news.request > number:
-            if sum(other.peer == news.peer for other in self._early) < EARLY_LIMIT:
-                self._early.append(news)
+            if news.request == number + 1 and len(news.envelope.body) <= SMALL_MESSAGE:
+                self._early.setdefault(news.peer, news)
             return ()
-        if news.request < number and news.envelope.step != HELLO:
+        if news.request < number:
+            if _is_hello(news):
+                self._hub.send(news.request, self._too_late(news, number))
             return ()
         return await asyncio.to_thread(machine.receive, news.envelope)
+
+    def _too_late(self, news: _News, number: int) -> Sequence[Envelope]:
+        """Tell a party that asks for a past request where the others are; it can ask for the next one."""
+        context = self._membership.context(news.request)
+        reason = f"hello to request {news.request}, others are at {number}"
+        abort = Abort("timeout", "", [news.peer], reason)
+        return context.write(self._membership.identity, context.session_digest, ABORT, (news.peer,), abort)
 
     def _tell_lost(self, number: int, machine: AggregatorMachine, peer: str) -> None:
         self._on_event(Event(self._membership.name, "lost", number, machine.step, detail=peer))
@@ -236,6 +333,7 @@ async def serve(
         name: the aggregator's name, if it is to be checked against the roster's.
         key: its identity file; by default `keys/NAME.key` beside the session file.
         listen_on: host:port to bind, where that is not the address in the roster (behind a NAT, say).
+        requests: how many to serve; None: until every party has left.
         on_event: told of every step, connection and loss.
         watch: called with each party's name and masked lanes, to show what an aggregator sees.
 
@@ -254,7 +352,7 @@ async def serve(
     except ValueError as error:
         raise ConfigError([Fault("listen_on", str(error))]) from None
     hub = _Hub(membership, on_event)
-    listener = await listen(membership.endpoint(), host, port, hub.welcome, hub.refused)
+    listener = await listen(membership.endpoint(hub=True), host, port, hub.welcome, hub.refused)
     server = _Server(membership, hub, on_event, watch)
     results: list[Result | SmpcError] = []
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import struct
 from dataclasses import dataclass
@@ -74,8 +75,8 @@ class Membership:
         """The member's name."""
         return self.identity.name
 
-    def context(self, request: int) -> Context:
-        """Return what the machines of request number `request` agree on."""
+    def context(self, request: int, question: str = "") -> Context:
+        """Return what the machines of request number `request` agree on, with a party's question."""
         roster = self.session.roster
         return Context(
             protocol=self.session.protocol,
@@ -85,13 +86,16 @@ class Membership:
             names=tuple(member.name for member in roster.parties),
             aggregator=self.aggregator,
             keys={member.name: member.public_key for member in roster},
+            question=question,
         )
 
-    def endpoint(self) -> Endpoint:
-        """Return the member's side of its channels, with limits that fit the session."""
-        encoding, parties = self.parameters.encoding, len(self.session.roster.parties)
-        largest = (8 << 20) + 2 * encoding.lanes * encoding.element_bytes + 2048 * parties
+    def endpoint(self, *, hub: bool = False) -> Endpoint:
+        """Return the member's side of its channels, with limits that fit the session.
+
+        A hub has a bound on the memory for large messages, so nobody may hold a part of it for long.
+        """
         timeouts = self.session.timeouts
+        largest = self.largest_message()
         return Endpoint(
             identity=self.identity,
             roster=self.session.roster,
@@ -99,9 +103,24 @@ class Membership:
             session=self.session.canonical(),
             connect_timeout=timeouts.connect,
             frame_timeout=timeouts.step,
+            message_timeout=timeouts.step / 2 if hub else math.inf,
             max_message=largest,
             budget=InflightBudget(max(MIN_BUDGET, 4 * largest)),
         )
+
+    def largest_message(self) -> int:
+        """Return a bound in bytes on any message of a run, from the plan; what is larger is refused.
+
+        To the hub at most a vector, or the sealed or opened shares of k holders; from it at most a sum, the
+        roll, a certificate, or the advertisements and openings of a party's neighbours. In-degrees are
+        binomial
+        with mean k: twice k and 64 more are exceeded with negligible probability.
+        """
+        plan, encoding = self.parameters.plan, self.parameters.encoding
+        vector = encoding.lanes * encoding.element_bytes
+        drew = min(plan.parties, 2 * plan.degree + 64)
+        neighbours = drew * (2 * plan.degree + 256) + (plan.degree + drew) * 256
+        return (64 << 10) + vector + 256 * plan.parties + neighbours
 
 
 def default_key(session: str | os.PathLike[str], name: str) -> Path:

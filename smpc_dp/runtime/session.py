@@ -6,21 +6,27 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Literal
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import ConfigError, Fault, SmpcError, TimeoutFault
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.result import Result
+from smpc_dp.protocols.secagg.messages import START
 from smpc_dp.protocols.secagg.party import PartyMachine
-from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
+from smpc_dp.runtime.events import Event, OnEvent, ignore
+from smpc_dp.runtime.events import Kind as EventKind
 from smpc_dp.runtime.member import Membership, from_wire, to_wire
 from smpc_dp.transport.channel import Channel, ChannelClosed
 from smpc_dp.transport.endpoint import dial
 
 # An aggregator may wait a whole step for others before it answers, and then compute.
-PATIENCE = 3.0
+PATIENCE = 4.0
+Kind = Literal["sum", "average"]
+LABEL_LIMIT = 200
 
 
 class Session:
@@ -45,23 +51,36 @@ class Session:
         """Coordinates of the session's vectors."""
         return self._membership.parameters.encoding.length
 
-    async def sum(self, vector: ArrayLike, *, weight: int | None = None, clip: bool = False) -> Result:
+    async def sum(
+        self, vector: ArrayLike, *, weight: int | None = None, clip: bool = False, label: str = ""
+    ) -> Result:
         """Return the exact sum of the survivors' vectors (times their weights, if the session has weights).
+
+        The n-th call of one party goes with the n-th call of the others, also after a call that raised.
 
         Args:
             vector: shape (length,), float64 or integers as the session says, within its bounds.
             weight: this party's secret integer in [0, max_weight]; needed exactly if the session has weights.
             clip: clip values to the bounds, and say in the result how many were; otherwise they are refused.
+            label: what this request is, in at most 200 characters that everybody may read ("round 7").
+                Parties that call with another label, or ask for an average where others ask for a sum, are
+                not added up with them.
 
         Raises:
-            ConfigError, PrivacyError: the vector or the weight is refused; nothing is sent.
+            ConfigError, PrivacyError: the vector or the weight is refused, and others learn only that.
             PeerFault: somebody broke the protocol; TimeoutFault: somebody is missing. The session can go on
                 with the next request, unless the aggregator itself is lost.
         """
-        return await self._run("sum", vector, weight, clip)
+        return await self._run("sum", vector, weight, clip, label)
 
     async def average(
-        self, vector: ArrayLike, *, weight: int | None = None, clip: bool = False, method: str = "secagg"
+        self,
+        vector: ArrayLike,
+        *,
+        weight: int | None = None,
+        clip: bool = False,
+        label: str = "",
+        method: str = "secagg",
     ) -> Result:
         """Return the (weighted) average of the survivors' vectors; arguments and errors as in `sum`."""
         if method != self._membership.session.protocol:
@@ -73,25 +92,34 @@ class Session:
                     )
                 ]
             )
-        return await self._run("average", vector, weight, clip)
+        return await self._run("average", vector, weight, clip, label)
 
-    async def _run(self, kind: str, vector: ArrayLike, weight: int | None, clip: bool) -> Result:
-        lanes, clipped = self._membership.parameters.encoding.encode(
-            vector, party=self.party, weight=weight, clip=clip
-        )
-        return await self.run_encoded(kind, lanes, clipped)
+    async def _run(self, kind: Kind, vector: ArrayLike, weight: int | None, clip: bool, label: str) -> Result:
+        if len(label) > LABEL_LIMIT:
+            raise ConfigError([Fault("label", f"at most {LABEL_LIMIT} characters, has {len(label)}")])
+        self._request += 1
+        try:
+            lanes, clipped = self._membership.parameters.encoding.encode(
+                vector, party=self.party, weight=weight, clip=clip
+            )
+        except SmpcError as error:
+            # The others must neither wait for this vector nor take the next one for it.
+            await self._decline(error)
+            raise
+        return await self._run_encoded(kind, lanes, clipped, label)
 
-    async def run_encoded(self, kind: str, lanes: Lanes, clipped: int = 0) -> Result:
-        """Like `sum` or `average`, for lanes that the session's encoding has made before."""
+    async def sum_encoded(self, kind: Kind, lanes: Lanes, clipped: int = 0, label: str = "") -> Result:
+        """Return the "sum" or "average" of lanes that the session's encoding has made before; a request.
+
+        For callers who check an input before they connect. `lanes` is copied.
+        """
+        self._request += 1
+        return await self._run_encoded(kind, lanes.copy(), clipped, label)
+
+    async def _run_encoded(self, kind: Kind, lanes: Lanes, clipped: int, label: str) -> Result:
         if not self._channel.live:
             raise TimeoutFault({self._membership.aggregator}, "hello", "the connection is lost")
-        self._request += 1
-        machine = PartyMachine(
-            self._membership.context(self._request),
-            self._membership.parameters,
-            self._membership.identity,
-            lanes,
-        )
+        machine = self._machine(lanes, f"{kind} {label}".rstrip())
         try:
             await self._drive(machine)
         except SmpcError as error:
@@ -111,10 +139,24 @@ class Session:
         )
         return Result.of(outcome, kind, clipped)
 
+    def _machine(self, lanes: Lanes, question: str) -> PartyMachine:
+        return PartyMachine(
+            self._membership.context(self._request, question),
+            self._membership.parameters,
+            self._membership.identity,
+            lanes,
+        )
+
+    async def _decline(self, error: SmpcError) -> None:
+        """Leave the request before it begins."""
+        encoding = self._membership.parameters.encoding
+        machine = self._machine(np.zeros(encoding.lanes, dtype=encoding.dtype), "")
+        await self._say_farewell(machine, error)
+
     async def _drive(self, machine: PartyMachine) -> None:
         timeouts = self._membership.session.timeouts
         await self._send(machine.start())
-        patience = timeouts.connect + PATIENCE * timeouts.step
+        patience = timeouts.connect + timeouts.gather + PATIENCE * timeouts.step
         while not machine.finished:
             self._tell("step", machine)
             try:
@@ -123,13 +165,19 @@ class Session:
             except TimeoutError:
                 machine.expire()
                 continue
-            except ChannelClosed:
+            except ChannelClosed as closed:
+                if closed.clean and machine.step == START:
+                    raise TimeoutFault(
+                        {self._channel.peer}, START, "it has ended the session and serves no more requests"
+                    ) from None
                 machine.lost(self._channel.peer)
                 continue
             if request < self._request:
                 continue
             if request > self._request:
-                raise PeerFault(self._channel.peer, f"sent a message of request {request} too early")
+                raise TimeoutFault(
+                    {self.party}, machine.step, f"too late: the others are at request {request}"
+                )
             await self._send(await asyncio.to_thread(machine.receive, envelope))
             patience = PATIENCE * timeouts.step
 
@@ -149,7 +197,7 @@ class Session:
             # The channel is gone, and what matters has been raised already.
             return
 
-    def _tell(self, kind: Kind, machine: PartyMachine, detail: str = "") -> None:
+    def _tell(self, kind: EventKind, machine: PartyMachine, detail: str = "") -> None:
         waiting = len(machine.waiting_for)
         self._on_event(Event(self.party, kind, self._request, machine.step, waiting, detail))
 

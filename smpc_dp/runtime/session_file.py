@@ -34,6 +34,7 @@ T = TypeVar("T")
 MAX_FILE_BYTES = 64 << 20
 MAX_TIMEOUT = 86_400.0
 _TOP = ("protocol", "version", "parameters", "timeouts", "roster")
+_TIMEOUTS = ("connect", "step", "gather")
 _ENTRY = ("name", "role", "address", "public_key", "certificate")
 _KINDS: dict[type, str] = {str: "a string", int: "an integer", dict: "a table", list: "an array of tables"}
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -42,10 +43,15 @@ _SYNTAX = re.compile(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds, above 0 and at most a day: until all are connected, and without progress in one step."""
+    """Seconds, above 0 and at most a day.
+
+    connect: until all are connected. step: that a party has for one step, and the others wait for it.
+    gather: that a request, once somebody has asked for it, waits for enough others to ask for it too.
+    """
 
     connect: float = 30.0
     step: float = 30.0
+    gather: float = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +157,8 @@ def write_session(
     ]
     lines += [f"{_key(key)} = {_toml(value, f'parameters.{key}')}" for key, value in parameters.items()]
     if timeouts is not None:
-        lines += ["", "[timeouts]  # seconds", f"connect = {timeouts.connect!r}", f"step = {timeouts.step!r}"]
+        lines += ["", "[timeouts]  # seconds"]
+        lines += [f"{key} = {getattr(timeouts, key)!r}" for key in _TIMEOUTS]
     for member in members:
         lines += ["", roster_entry(member)]
     text = "\n".join(lines) + "\n"
@@ -204,8 +211,8 @@ def _timeouts(table: object, faults: list[Fault]) -> Timeouts:
         return Timeouts()
     values: dict[str, float] = {}
     for key, value in table.items():
-        if key not in ("connect", "step"):
-            faults.append(Fault(f"timeouts.{key}", "unknown key, the known ones are connect, step"))
+        if key not in _TIMEOUTS:
+            faults.append(Fault(f"timeouts.{key}", f"unknown key, the known ones are {', '.join(_TIMEOUTS)}"))
         elif isinstance(value, bool) or not isinstance(value, int | float):
             faults.append(Fault(f"timeouts.{key}", f"not a number of seconds: {value!r}"))
         elif not 0 < value <= MAX_TIMEOUT:

@@ -52,6 +52,7 @@ class Channel:
         *,
         max_message: int,
         frame_timeout: float,
+        message_timeout: float,
         budget: framing.InflightBudget,
     ) -> None:
         """Sizes in bytes, `frame_timeout` in seconds; `max_message` from 0 to 2**32 - 1.
@@ -67,6 +68,7 @@ class Channel:
         self.bytes_received = 0
         self._link = link
         self._writer = writer
+        self._message_timeout = message_timeout
         self._budget = budget
         self._reserved = 0
         self._sending = asyncio.Lock()
@@ -174,10 +176,16 @@ class Channel:
             if not (first := await stream.read(1)):
                 raise ChannelClosed(self.peer, clean=False)
             return await framing.read_message(
-                stream, first, self.peer, self.max_message, self.frame_timeout, self._reserve
+                stream,
+                first,
+                self.peer,
+                self.max_message,
+                self.frame_timeout,
+                self._message_timeout,
+                self._reserve,
             )
         except TimeoutError:
-            detail = f"a frame took more than {self.frame_timeout} s"
+            detail = f"a frame took more than {self.frame_timeout} s, or a message {self._message_timeout} s"
             raise TimeoutFault({self.peer}, "receive", detail) from None
         except ssl.SSLError as error:
             raise PeerFault(self.peer, tls.describe(error)) from None

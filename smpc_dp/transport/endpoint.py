@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import math
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -36,7 +37,7 @@ class Endpoint:
     `session` is the canonical session (JSON types) whose 32-byte digest is `session_digest`; peers compare
     digests, and show each other their sessions when these differ. Sizes are in bytes, times in seconds.
     `connect_timeout` covers everything from the first attempt to the welcome; `frame_timeout` one frame of at
-    most 1 MiB.
+    most 1 MiB, `message_timeout` a message above 1 MiB, from when the budget admits it.
 
     Raises ConfigError when the roster does not hold the identity.
     """
@@ -47,6 +48,7 @@ class Endpoint:
     session: Mapping[str, object]
     connect_timeout: float = 30.0
     frame_timeout: float = 30.0
+    message_timeout: float = math.inf
     max_message: int = 64 << 20
     max_pending: int = 256
     budget: framing.InflightBudget = field(default_factory=lambda: framing.InflightBudget(256 << 20))
@@ -65,6 +67,7 @@ class Endpoint:
             writer,
             max_message=self.max_message,
             frame_timeout=self.frame_timeout,
+            message_timeout=self.message_timeout,
             budget=self.budget,
         )
 

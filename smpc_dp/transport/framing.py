@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import math
 import struct
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -101,6 +102,7 @@ async def read_message(
     peer: str,
     max_message: int,
     frame_timeout: float,
+    message_timeout: float,
     reserve: Callable[[int], Awaitable[None]],
 ) -> bytes | None:
     """Return the message of `peer` that starts with the byte `first`, or None for a goodbye.
@@ -108,7 +110,7 @@ async def read_message(
     `reserve` is awaited with the size of a message above `MAX_FRAME` before its second frame is read.
 
     Memory grows with the bytes that have come, not with the announced length. Each frame has `frame_timeout`
-    seconds.
+    seconds, and a message above `MAX_FRAME` `message_timeout` from when it is admitted.
 
     Raises PeerFault when the length is above `max_message`, the header is wrong or the stream ends in a
     frame, TimeoutError when a frame is late, OSError when the link fails.
@@ -125,7 +127,8 @@ async def read_message(
     if total <= MAX_FRAME:
         return frame
     await reserve(total)
-    return await _read_rest(reader, peer, frame, total, frame_timeout)
+    async with asyncio.timeout(None if message_timeout == math.inf else message_timeout):
+        return await _read_rest(reader, peer, frame, total, frame_timeout)
 
 
 async def _read_rest(

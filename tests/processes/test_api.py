@@ -14,7 +14,7 @@ import smpc_dp
 from smpc_dp.protocols.result import Result
 from smpc_dp.runtime.events import Event
 from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.session_file import Timeouts
+from smpc_dp.runtime.session_file import Timeouts, load_session
 
 PARTIES = ("alice", "bob", "carol", "dave", "erin")
 REAL: dict[str, object] = {
@@ -98,22 +98,92 @@ async def test_integers(tmp_path: Path) -> None:
     await play(path, act)
 
 
-async def test_a_refused_vector_costs_nothing(tmp_path: Path) -> None:
-    """A bad value raises before anything is sent, and the next call is still the same request."""
+async def test_a_refused_vector_is_missing_and_shifts_nothing(tmp_path: Path) -> None:
+    """The n-th call of one party goes with the n-th call of the others, whatever became of the ones before."""
     path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
 
     async def act(session: smpc_dp.Session, place: int) -> None:
         if place == 2:
             with pytest.raises(smpc_dp.PrivacyError, match=r"bob: vector\[1\] = 11.0 is outside"):
-                await session.average([0.0, 11.0])
-            with pytest.raises(smpc_dp.ConfigError, match=r"shape must be \(2,\)"):
-                await session.average([0.0])
+                await session.sum([1.0, 11.0])
+        else:
+            result = await session.sum([1.0, 0.0])
+            assert result.value.tolist() == [4.0, 0.0]
+            assert result.absent == ("bob",)
         with pytest.raises(smpc_dp.ConfigError, match="method"):
             await session.average([0.0, 0.0], method="gopa")
-        result = await session.average([0.0, 1.0])
+        result = await session.sum([2.0, 1.0])
+        assert result.value.tolist() == [10.0, 5.0]
         assert result.survivors == PARTIES
 
-    assert len(await play(path, act)) == 1
+    assert len(await play(path, act)) == 2
+
+
+@pytest.mark.parametrize("other", ["label", "kind"])
+async def test_who_asks_another_question_is_not_added_up(tmp_path: Path, other: str) -> None:
+    path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
+
+    async def act(session: smpc_dp.Session, place: int) -> None:
+        if place == 3:
+            with pytest.raises(smpc_dp.PeerFault, match="asks .* the others ask 'sum height'") as caught:
+                if other == "label":
+                    await session.sum([9.0, 9.0], label="weight")
+                else:
+                    await session.average([9.0, 9.0], label="height")
+            assert caught.value.culprit == "carol"
+            assert caught.value.said_by == "aggregator"
+        else:
+            result = await session.sum([1.0, 0.0], label="height")
+            assert result.value.tolist() == [4.0, 0.0]
+            assert result.absent == ("carol",)
+
+    await play(path, act)
+
+
+async def test_a_late_party_catches_up_and_blames_nobody(tmp_path: Path) -> None:
+    path = create_local_session(
+        tmp_path, PARTIES, REAL, timeouts=Timeouts(connect=0.6, step=0.6, gather=20.0)
+    )
+
+    async def act(session: smpc_dp.Session, place: int) -> None:
+        if place == 1:
+            await asyncio.sleep(3.0)
+            with pytest.raises(smpc_dp.TimeoutFault) as caught:
+                await session.sum([1.0, 0.0])
+            assert caught.value.missing == {"alice"}
+        else:
+            assert (await session.sum([1.0, 0.0])).absent == ("alice",)
+            await asyncio.sleep(4.0)
+        assert (await session.sum([1.0, 0.0])).survivors == PARTIES
+
+    assert len(await play(path, act)) == 2
+
+
+async def test_one_early_party_does_not_start_the_clock_for_all(tmp_path: Path) -> None:
+    """Between two requests the others may take longer than a step: only enough of them start it."""
+    path = create_local_session(
+        tmp_path, PARTIES, REAL, timeouts=Timeouts(connect=0.6, step=0.6, gather=20.0)
+    )
+
+    async def act(session: smpc_dp.Session, place: int) -> None:
+        await session.sum([1.0, 0.0])
+        if place > 1:
+            await asyncio.sleep(2.0)
+        assert (await session.sum([1.0, 0.0])).survivors == PARTIES
+
+    await play(path, act)
+
+
+async def test_lanes_may_be_used_again(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
+    encoding = load_session(path).checked_parameters.encoding  # type: ignore[attr-defined]
+
+    async def act(session: smpc_dp.Session, place: int) -> None:
+        lanes, _ = encoding.encode([float(place), 0.0], party=session.party)
+        for _ in range(2):
+            assert (await session.sum_encoded("sum", lanes)).value.tolist() == [15.0, 0.0]
+
+    await play(path, act)
 
 
 async def test_who_leaves_between_requests_is_absent_from_the_next(tmp_path: Path) -> None:

@@ -230,12 +230,13 @@ class Session:
         present = self.speakers(1, self.parties)
         for p in present:
             numbers = (plan["degree"], plan["threshold"], plan["quorum"])
-            hello = (self.digest, self.session["request"], p.nonce, *numbers)
+            hello = (self.digest, self.session["request"], p.nonce, *numbers, self.session["question"])
             self.send(early, "hello", p.name, self.hub, hello)
         packed = party_set([p.number for p in present], n)
         nonces = b"".join(p.nonce for p in present)
         head = (self.session["protocol"].encode(), uint(self.session["version"]), self.digest)
-        self.run = self.bound(tuple_hash("run-id", *head, uint(self.session["request"]), packed, nonces))
+        asked = (uint(self.session["request"]), self.session["question"].encode())
+        self.run = self.bound(tuple_hash("run-id", *head, *asked, packed, nonces))
         for p in present:
             self.send(self.run, "start", self.hub, p.name, (packed, nonces))
         advertised = self._advertise(self.speakers(2, present))

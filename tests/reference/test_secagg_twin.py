@@ -61,7 +61,8 @@ def test_derivations() -> None:
     vector = load("derivations")
     raw = {name: bytes.fromhex(value) for name, value in vector["inputs"].items()}
     head = (vector["protocol"].encode(), twin.uint(vector["version"]), raw["session_digest"])
-    run_id = twin.tuple_hash("run-id", *head, twin.uint(vector["request"]), raw["present"], raw["nonces"])
+    asked = (twin.uint(vector["request"]), vector["question"].encode())
+    run_id = twin.tuple_hash("run-id", *head, *asked, raw["present"], raw["nonces"])
     run = twin.Bound(vector["protocol"], vector["version"], run_id)
     participants = run.digest("participants", raw["roll_hash"], raw["participants"])
     keys = {name: twin.public_key(raw[f"{name}_secret"]) for name in ("alice", "bob")}

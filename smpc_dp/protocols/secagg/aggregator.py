@@ -7,6 +7,7 @@ late or at fault is excluded while the plan allows it; beyond that the run stops
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -91,10 +92,20 @@ class AggregatorMachine(HubRole[Outcome]):
             )
 
     def _finish_hello(self) -> list[Envelope]:
+        hellos = {party: decode(self._received[party].body, m.Hello, "") for party in sorted(self._alive)}
+        asked = Counter(hello.question for hello in hellos.values())
+        question = min(asked, key=lambda text: (-asked[text], text))
+        for party, hello in hellos.items():
+            if hello.question != question:
+                self._drop(
+                    party,
+                    PeerFault(self._name_of(party), f"asks {hello.question!r}, the others ask {question!r}"),
+                )
+        if len(self._alive) < self._needed():
+            raise self._too_few(self._needed())
         present = pack_set(self._alive, self._parties)
-        hellos = [decode(self._received[party].body, m.Hello, "") for party in sorted(self._alive)]
-        nonces = b"".join(hello.nonce for hello in hellos)
-        self._run_id = keys.run_identifier(self._context, present, nonces)
+        nonces = b"".join(hellos[party].nonce for party in sorted(self._alive))
+        self._run_id = keys.run_identifier(self._context, question, present, nonces)
         return self._broadcast(m.START, m.Start(present, nonces))
 
     # advertise

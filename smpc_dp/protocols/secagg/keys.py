@@ -14,15 +14,16 @@ from smpc_dp.protocols.envelope import Context, Signer
 from smpc_dp.protocols.secagg.messages import DEAL
 
 
-def run_identifier(context: Context, present: bytes, nonces: bytes) -> bytes:
-    """Return the run id: a digest of session, request, who is present and a nonce from each of them."""
+def run_identifier(context: Context, question: str, present: bytes, nonces: bytes) -> bytes:
+    """Return the run id: a digest of session, request, question, who is present and their nonces."""
     return context.remember(
-        ("run id", present, nonces),
+        ("run id", question, present, nonces),
         lambda: digest(
             Label.RUN_ID,
             *context.bound,
             context.session_digest,
             encode_uint(context.request),
+            question.encode(),
             present,
             nonces,
         ),

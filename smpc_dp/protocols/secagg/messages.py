@@ -45,6 +45,7 @@ AGGREGATOR_STEPS = (
     RESULT,
 )
 
+QUESTION_LIMIT = 256
 SIGNATURE_BYTES = 64
 SHARE_BYTES = 32
 # MessagePack of a `Share` (an array of three byte strings) and the overhead of sealing it.
@@ -56,9 +57,11 @@ class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class Hello(_Body, frozen=True):
-    """Party: I take part in this request of this session, with a fresh nonce.
+    """Party: I take part in this request of this session and ask this question, with a fresh nonce.
 
-    The plan is derived with floating point, so what matters of it is compared and not taken for granted.
+    `question` is the parties' own word for what is computed: who asks another one is not added up with the
+    others. The plan is derived with floating point, so what matters of it is compared and not taken for
+    granted.
     """
 
     session_digest: Bytes32
@@ -67,6 +70,7 @@ class Hello(_Body, frozen=True):
     degree: int
     threshold: int
     quorum: int
+    question: Annotated[str, Meta(max_length=QUESTION_LIMIT)]
 
 
 class Start(_Body, frozen=True):
@@ -140,6 +144,9 @@ class Share(_Body, frozen=True):
     mask_share: Bytes32
     self_share: Bytes32
     signature: bytes
+
+    def __repr__(self) -> str:
+        return "Share(secret)"
 
 
 class Deliver(_Body, frozen=True):

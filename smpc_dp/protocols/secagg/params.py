@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
-from smpc_dp.encoding import Encoding
+from smpc_dp.encoding import Encoding, encoding_faults, shown
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
 
@@ -14,6 +15,8 @@ PROTOCOL = "secagg"
 VERSION = 1
 
 MAX_PARTIES = 65_535
+# No parameter reaches this; a float64 ends there.
+NUMBER_BITS = 1023
 
 
 class SecAggParameters(msgspec.Struct, frozen=True):
@@ -50,50 +53,68 @@ def check_parameters(
     for key in parameters:
         if key not in known:
             faults.append(Fault(key, f"unknown parameter of secagg (known: {', '.join(sorted(known))})"))
-    good: dict[str, object] = {}
+    good: dict[str, Any] = {}
     for key, field in known.items():
         if key not in parameters:
             if field.required:
                 faults.append(Fault(key, "is missing"))
+            else:
+                good[key] = field.default
+            continue
+        value = parameters[key]
+        if isinstance(value, int) and value.bit_length() > NUMBER_BITS:
+            faults.append(Fault(key, f"must be a number that fits its range, is {shown(value)}"))
             continue
         try:
-            good[key] = msgspec.convert(parameters[key], field.type, strict=True)
+            good[key] = msgspec.convert(value, field.type, strict=True)
         except msgspec.ValidationError as error:
             faults.append(Fault(key, str(error)))
     if parties > MAX_PARTIES:
         faults.append(Fault("roster", f"at most {MAX_PARTIES} parties, has {parties}"))
-    if faults:
-        return None, faults
-    declared = msgspec.convert(good, _Declared)
-    encoding: Encoding | None = None
+    faults += _encoding_faults(good, min(parties, MAX_PARTIES))
     plan: SecAggPlan | None = None
-    if declared.kind not in ("real", "integer"):
-        faults.append(Fault("kind", f"must be 'real' or 'integer', is {declared.kind!r}"))
-    elif (declared.kind == "real") != (declared.precision is not None):
-        needed = "is needed for kind 'real'" if declared.kind == "real" else "is not for kind 'integer'"
-        faults.append(Fault("precision", needed))
-    else:
+    if parties <= MAX_PARTIES:
         try:
-            encoding = Encoding.plan(
-                length=declared.length,
-                lower=declared.lower,
-                upper=declared.upper,
-                precision=None if declared.precision is None else float(declared.precision),
-                parties=parties,
-                max_weight=declared.max_weight,
+            # For what is no number at all, what disturbs a plan least: only certain faults are named.
+            plan = plan_secagg(
+                parties,
+                dropout=float(good.get("dropout", 0.0)),
+                corrupt=float(good.get("corrupt", 0.0)),
+                security=float(good.get("security", 40)),
             )
         except ConfigError as error:
-            faults.extend(error.faults)
-    try:
-        plan = plan_secagg(
-            parties,
-            dropout=float(declared.dropout),
-            corrupt=float(declared.corrupt),
-            security=float(declared.security),
-        )
-    except ConfigError as error:
-        # The number of parties is not a parameter: it is the roster's.
-        faults += [Fault("roster" if where == "parties" else where, what) for where, what in error.faults]
-    if encoding is None or plan is None:
+            # The number of parties is not a parameter: it is the roster's.
+            faults += [Fault("roster" if where == "parties" else where, what) for where, what in error.faults]
+    if faults or plan is None:
         return None, faults
+    precision = good["precision"]
+    encoding = Encoding.plan(
+        length=good["length"],
+        lower=good["lower"],
+        upper=good["upper"],
+        precision=None if precision is None else float(precision),
+        parties=parties,
+        max_weight=good["max_weight"],
+    )
     return SecAggParameters(encoding=encoding, plan=plan), faults
+
+
+def _encoding_faults(good: Mapping[str, Any], parties: int) -> list[Fault]:
+    """Return the faults of what is known of the encoding."""
+    faults: list[Fault] = []
+    kind = good.get("kind")
+    if kind not in (None, "real", "integer"):
+        faults.append(Fault("kind", f"must be 'real' or 'integer', is {shown(kind)}"))
+    if kind == "integer" and good.get("precision") is not None:
+        faults.append(Fault("precision", "is not for kind 'integer'"))
+    if kind == "real" and "precision" in good and good["precision"] is None:
+        faults.append(Fault("precision", "is needed for kind 'real'"))
+    return faults + encoding_faults(
+        integer=kind == "integer",
+        length=good.get("length"),
+        lower=good.get("lower"),
+        upper=good.get("upper"),
+        precision=None if kind == "integer" else good.get("precision"),
+        parties=parties,
+        max_weight=good.get("max_weight"),
+    )

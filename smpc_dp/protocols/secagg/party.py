@@ -74,6 +74,7 @@ class PartyMachine(PartyRole[Outcome]):
             plan.degree,
             plan.threshold,
             plan.quorum,
+            self._context.question,
         )
         return self._emit(m.HELLO, hello)
 
@@ -102,7 +103,7 @@ class PartyMachine(PartyRole[Outcome]):
         place = self._present.place(self._index)
         if start.nonces[32 * place : 32 * place + 32] != self._nonce:
             raise self._refuse(f"start does not have the nonce of {self.name}")
-        self._run_id = keys.run_identifier(self._context, start.present, start.nonces)
+        self._run_id = keys.run_identifier(self._context, self._context.question, start.present, start.nonces)
         self._drawn = draw_neighbours(self._index, self._parties, self._plan.degree, self._random)
         self._blinder = self._random.bytes(32)
         self._seal_secret = self._random.bytes(32)
@@ -247,7 +248,7 @@ class PartyMachine(PartyRole[Outcome]):
                 self._held[dealer] = self._open_share(dealer, sealed)
             except (VerificationError, PeerFault):
                 self._bad_dealers.append(dealer)
-        del self._seal_keys
+        del self._seal_keys, self._seal_secret
         self._participants_digest = keys.participants_digest(
             self._context, self._run_id, self._roll_hash, message.participants
         )
@@ -297,6 +298,7 @@ class PartyMachine(PartyRole[Outcome]):
                     )
                 )
                 signs.append(1 if self._index < peer else -1)
+        del self._mask_secret, self._self_seed
         add_masks(lanes, seeds, signs)
         vector = self._parameters.encoding.pack(lanes)
         return self._emit(m.MASKED, m.Masked(vector, pack_list(self._bad_dealers)))

@@ -185,6 +185,7 @@ def cast(scenario: Scenario) -> Run:
         names=scenario.names,
         aggregator=AGGREGATOR,
         keys={name: bytes(signer.key.verify_key) for name, signer in signers.items()},
+        question="sum",
     )
     parameters = SecAggParameters(scenario.encoding, scenario.plan)
     randomness = {name: Recording(source(name, "run")) for name in scenario.names}
@@ -264,6 +265,7 @@ def session_json(run: Run) -> dict[str, object]:
         "version": run.context.version,
         "session_digest": run.context.session_digest.hex(),
         "request": run.context.request,
+        "question": run.context.question,
         "aggregator": run.context.aggregator,
         "names": list(run.context.names),
         "plan": {
