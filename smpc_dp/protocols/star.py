@@ -322,7 +322,9 @@ class HubRole(_Role[R]):
         except PeerFault:
             return ()
         self._told_late.add(party)
-        return self._abort(party, self._excluded[party])
+        # It does not know this run: like its hello, the answer goes under the session's digest.
+        digest, message = self._context.session_digest, abort_of(self._excluded[party])
+        return self._context.write(self._identity, digest, ABORT, (envelope.sender,), message)
 
     def _abort(self, party: int, error: SmpcError) -> list[Envelope]:
         return self._write(ABORT, [self._name_of(party)], abort_of(error))

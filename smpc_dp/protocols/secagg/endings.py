@@ -18,14 +18,18 @@ def privacy_of(parameters: SecAggParameters, survivors: int) -> Privacy:
         if plan.failure_bits is None
         else f", except with probability 2^-{plan.failure_bits:.1f} an attempt"
     )
+    adversary = (
+        f"an aggregator that deviates and up to {plan.max_corrupt} parties that collude with it learn"
+        if plan.max_corrupt
+        else "an aggregator that deviates, without any party that colludes with it, learns"
+    )
     return Privacy(
         epsilon=None,
         delta=None,
         claim=(
             f"an exact sum over {survivors} survivors: the aggregator learns it and every party is told it; "
-            f"an aggregator that deviates and up to {plan.max_corrupt} parties that collude with it learn at "
-            f"most one sum, over at least {plan.min_honest_in_sum} honest parties, and nothing else about "
-            f"their vectors{failure}"
+            f"{adversary} at most one sum, over at least {plan.min_honest_in_sum} honest parties, and "
+            f"nothing else about their vectors{failure}"
         ),
         assumptions=(
             f"at most {plan.max_corrupt} of {plan.parties} parties are corrupt, fixed before the run; the "

@@ -126,12 +126,27 @@ class Recovery:
                     del shares[holder]
         if len(shares) < self._plan.threshold:
             raise self._too_few_shares(dealer, shares)
-        secret = shamir.combine(shares, self._plan.threshold)
-        if not self._matches(dealer, secret):
-            raise PeerFault(
-                self._name(dealer), "dealt signed shares that do not give the secret it committed to"
-            )
-        return secret
+        return self._without_one(dealer, shares)
+
+    def _without_one(self, dealer: int, shares: Mapping[int, bytes]) -> bytes:
+        """Recover from shares that are all signed although one may be wrong: leave out one after the other.
+
+        `combine` takes the lowest holders, so only those can have spoilt it. More than one wrong signed share is
+        the dealer's doing, and the run stops with its name.
+        """
+        threshold, name = self._plan.threshold, self._name(dealer)
+        secret = shamir.combine(shares, threshold)
+        if self._matches(dealer, secret):
+            return secret
+        for left_out in sorted(shares)[:threshold] if len(shares) > threshold else ():
+            rest = {holder: share for holder, share in shares.items() if holder != left_out}
+            secret = shamir.combine(rest, threshold)
+            if self._matches(dealer, secret):
+                self.faults.append(
+                    f"{name}: dealt {self._name(left_out)} a share that does not fit the others"
+                )
+                return secret
+        raise PeerFault(name, "dealt signed shares that do not give the secret it committed to")
 
     def _matches(self, dealer: int, secret: bytes) -> bool:
         if dealer in self._survivors:

@@ -1,0 +1,141 @@
+"""More of what parties do wrong: one bad signed share, other questions, impossible sums, late hellos."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from smpc_dp.crypto import shamir
+from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.encoding import Encoding
+from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
+from smpc_dp.privacy.secagg_plan import plan_secagg
+from smpc_dp.protocols.abort import ABORT
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.simulate.average import AGGREGATOR, Cast, cast_secagg
+from smpc_dp.simulate.drive import drive
+from smpc_dp.transport.memory import MemoryNetwork
+
+PARTIES = 10
+
+
+def session(**plan: float) -> Cast:
+    parameters = SecAggParameters(
+        encoding=Encoding.plan(length=2, lower=0, upper=100, precision=None, parties=PARTIES),
+        plan=plan_secagg(PARTIES, **{"dropout": 0.2, "corrupt": 0.1, **plan}),
+    )
+    return cast_secagg(parameters, [np.array([i, 1]) for i in range(PARTIES)], seed_for_simulation=5)[0]
+
+
+def spoil_shares(monkeypatch: pytest.MonkeyPatch, call: int, places: Sequence[int]) -> None:
+    """Let the `call`-th sharing of the run give wrong shares at some places; its dealer signs them all."""
+    split, calls = shamir.split, iter(range(1, 1000))
+
+    def wrong(secret: bytes, threshold: int, holders: Sequence[int], randomness: Randomness) -> list[bytes]:
+        shares = split(secret, threshold, holders, randomness)
+        if next(calls) == call:
+            for place in places:
+                shares[place] = bytes(32)
+        return shares
+
+    monkeypatch.setattr(shamir, "split", wrong)
+
+
+@pytest.mark.parametrize("place", [0, 3, 8])
+def test_one_wrong_signed_share_is_left_out(monkeypatch: pytest.MonkeyPatch, place: int) -> None:
+    spoil_shares(monkeypatch, 2, [place])  # the self-mask seed of the first party that deals
+    cast = session()
+    assert not drive(cast.machines, MemoryNetwork(), AGGREGATOR)
+    assert cast.aggregator.result.total.tolist() == [45, PARTIES]
+    used = place < cast.aggregator._plan.threshold
+    assert (
+        any("a share that does not fit the others" in text for text in cast.aggregator.result.faults) == used
+    )
+
+
+def test_two_wrong_signed_shares_stop_the_run_with_the_name_of_the_dealer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spoil_shares(monkeypatch, 2, [0, 1])
+    cast = session()
+    errors = drive(cast.machines, MemoryNetwork(), AGGREGATOR)
+    assert {type(error) for error in errors.values()} == {PeerFault}
+    assert {error.culprit for error in errors.values() if isinstance(error, PeerFault)} == {"party-00001"}
+
+
+def test_who_asks_another_question_is_excluded_and_the_most_frequent_one_is_answered() -> None:
+    cast = session()
+    for place in (2, 7):
+        party = cast.parties[place]
+        object.__setattr__(party, "_context", _asking(party._context, "weight"))
+    errors = drive(cast.machines, MemoryNetwork(), AGGREGATOR)
+    assert set(errors) == {"party-00003", "party-00008"}
+    for name, error in errors.items():
+        assert isinstance(error, PeerFault)
+        assert (error.culprit, error.said_by) == (name, AGGREGATOR)
+        assert "asks 'weight', the others ask ''" in error.reason
+    assert cast.aggregator.result.total.tolist() == [45 - 2 - 7, PARTIES - 2]
+
+
+def _asking(context: Any, question: str) -> Any:
+    from dataclasses import fields, replace
+
+    return replace(
+        context,
+        **{f.name: getattr(context, f.name) for f in fields(context) if f.init} | {"question": question},
+    )
+
+
+def test_an_impossible_sum_is_refused_by_all_and_blames_nobody() -> None:
+    """A party that adds more than its bound is not seen alone; a total beyond all bounds is."""
+    cast = session()
+    lanes = cast.parties[4]._lanes
+    assert lanes is not None
+    lanes += 2000
+    errors = drive(cast.machines, MemoryNetwork(), AGGREGATOR)
+    assert set(errors) == {AGGREGATOR, *cast.context.names}
+    assert {type(error) for error in errors.values()} == {VerificationError}
+
+
+def test_everybody_is_told_when_an_exclusion_ends_the_run() -> None:
+    cast = session(dropout=0.0)
+    hub = cast.aggregator
+    for party in cast.parties[:-1]:
+        hub.receive(party.start()[0])
+    with pytest.raises(TimeoutFault) as caught:
+        hub.expire()
+    told = hub.farewell(caught.value)
+    assert {envelope.receiver for envelope in told} == set(cast.context.names)
+    assert {envelope.step for envelope in told} == {ABORT}
+
+
+def test_a_late_hello_is_answered_once_and_only_if_it_is_signed() -> None:
+    cast = session()
+    hub, late = cast.aggregator, cast.parties[-1]
+    (hello,) = late.start()
+    for party in cast.parties[:-1]:
+        hub.receive(party.start()[0])
+    hub.expire()
+    assert hub.step == m.ADVERTISE
+    forged = Envelope(hello.run_id, hello.step, hello.sender, hello.receiver, hello.body, bytes(64))
+    assert hub.receive(forged) == ()
+    (abort,) = hub.receive(hello)
+    assert (abort.step, abort.receiver) == (ABORT, late.name)
+    assert hub.receive(hello) == ()
+    with pytest.raises(TimeoutFault) as caught:
+        late.receive(abort)
+    assert caught.value.missing == {late.name}
+
+
+def test_a_convicted_party_stays_out() -> None:
+    cast = session()
+    fault = PeerFault("party-00003", "dealt shares that do not fit")
+    assert cast.aggregator.ban("party-00003", fault)[0].receiver == "party-00003"
+    errors = drive(cast.machines, MemoryNetwork(), AGGREGATOR)
+    assert set(errors) == {"party-00003"}
+    assert "party-00003" in cast.aggregator.result.absent
