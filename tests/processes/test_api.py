@@ -99,7 +99,7 @@ async def test_integers(tmp_path: Path) -> None:
 
 
 async def test_a_refused_vector_is_missing_and_shifts_nothing(tmp_path: Path) -> None:
-    """The n-th call of one party goes with the n-th call of the others, whatever became of the ones before."""
+    """The n-th call of one party goes with the n-th call of the others, whatever became of earlier ones."""
     path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
 
     async def act(session: smpc_dp.Session, place: int) -> None:
@@ -125,11 +125,10 @@ async def test_who_asks_another_question_is_not_added_up(tmp_path: Path, other: 
 
     async def act(session: smpc_dp.Session, place: int) -> None:
         if place == 3:
-            with pytest.raises(smpc_dp.PeerFault, match="asks .* the others ask 'sum height'") as caught:
-                if other == "label":
-                    await session.sum([9.0, 9.0], label="weight")
-                else:
-                    await session.average([9.0, 9.0], label="height")
+            ask = session.sum if other == "label" else session.average
+            label = "weight" if other == "label" else "height"
+            with pytest.raises(smpc_dp.PeerFault, match=r"asks .* the others ask 'sum height'") as caught:
+                await ask([9.0, 9.0], label=label)
             assert caught.value.culprit == "carol"
             assert caught.value.said_by == "aggregator"
         else:

@@ -131,8 +131,8 @@ class Recovery:
     def _without_one(self, dealer: int, shares: Mapping[int, bytes]) -> bytes:
         """Recover from shares that are all signed although one may be wrong: leave out one after the other.
 
-        `combine` takes the lowest holders, so only those can have spoilt it. More than one wrong signed share is
-        the dealer's doing, and the run stops with its name.
+        `combine` takes the lowest holders, so only those can have spoilt it. More than one wrong signed share
+        is the dealer's doing, and the run stops with its name.
         """
         threshold, name = self._plan.threshold, self._name(dealer)
         secret = shamir.combine(shares, threshold)
