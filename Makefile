@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# The compiled core names no folder of the machine that it was built on.
+REMAP := --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=cargo --remap-path-prefix=$(CURDIR)=.
 CORE := Cargo.toml Cargo.lock pyproject.toml core/Cargo.toml $(wildcard core/src/*.rs)
 
 .PHONY: demo test check lint types setup lock clean tools
@@ -31,9 +33,10 @@ setup: $(READY)
 
 tools:
 	@command -v $(PYTHON) >/dev/null 2>&1 || { echo "missing: $(PYTHON). Install Python 3.11 or later, or run make PYTHON=/path/to/python3.11"; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "too old: $$($(PYTHON) --version). Python 3.11 or later is needed, or run make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "too old: $$($(PYTHON) --version 2>&1). Python 3.11 or later is needed, or run make PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "missing: the venv module of $(PYTHON) (Debian: apt install python3-venv)"; exit 1; }
-	@command -v cargo >/dev/null 2>&1 || { echo "missing: cargo. Install a Rust toolchain: https://rustup.rs"; exit 1; }
+	@cargo --version >/dev/null 2>&1 || { echo "missing: a cargo that runs. Install a Rust toolchain: https://rustup.rs"; exit 1; }
+	@rustc --version >/dev/null 2>&1 || { echo "missing: a rustc that runs. Install a Rust toolchain: https://rustup.rs"; exit 1; }
 	@command -v cc >/dev/null 2>&1 || { echo "missing: cc. Rust needs a C linker (Debian: apt install gcc)"; exit 1; }
 
 $(VENV)/.installed: requirements/dev.lock | tools
@@ -42,7 +45,7 @@ $(VENV)/.installed: requirements/dev.lock | tools
 	@touch $@
 
 $(READY): $(VENV)/.installed $(CORE)
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet --release --locked
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) RUSTFLAGS="$(REMAP) $(RUSTFLAGS)" $(BIN)/maturin develop --quiet --release --locked
 	@touch $@
 
 lock: $(READY)

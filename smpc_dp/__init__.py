@@ -6,21 +6,56 @@
 See README.md for the commands and `docs/` for the rest.
 """
 
-from smpc_dp import simulate
-from smpc_dp.errors import (
-    ConfigError,
-    LocalError,
-    PeerFault,
-    PrivacyError,
-    SmpcError,
-    TimeoutFault,
-    VerificationError,
-)
-from smpc_dp.identity import Identity
-from smpc_dp.protocols.result import Result
-from smpc_dp.runtime.aggregator import serve
-from smpc_dp.runtime.session import Session, connect
-from smpc_dp.runtime.session_file import write_session
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from smpc_dp import simulate
+    from smpc_dp.errors import (
+        ConfigError,
+        LocalError,
+        PeerFault,
+        PrivacyError,
+        SmpcError,
+        TimeoutFault,
+        VerificationError,
+    )
+    from smpc_dp.identity import Identity
+    from smpc_dp.protocols.result import Result
+    from smpc_dp.runtime.aggregator import serve
+    from smpc_dp.runtime.session import Session, connect
+    from smpc_dp.runtime.session_file import write_session
+else:
+    # Loaded at their first use: the command line must be able to catch Ctrl-C before that takes its time.
+    _HOMES = {
+        "smpc_dp.errors": (
+            "ConfigError",
+            "LocalError",
+            "PeerFault",
+            "PrivacyError",
+            "SmpcError",
+            "TimeoutFault",
+            "VerificationError",
+        ),
+        "smpc_dp.identity": ("Identity",),
+        "smpc_dp.protocols.result": ("Result",),
+        "smpc_dp.runtime.aggregator": ("serve",),
+        "smpc_dp.runtime.session": ("Session", "connect"),
+        "smpc_dp.runtime.session_file": ("write_session",),
+    }
+    _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+    def __getattr__(name):
+        if name == "simulate":
+            return import_module("smpc_dp.simulate")
+        if name not in _HOME_OF:
+            raise AttributeError(f"module 'smpc_dp' has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
+        return value
+
+    def __dir__():
+        return sorted({*globals(), *__all__})
+
 
 __version__ = "0.1.0"
 

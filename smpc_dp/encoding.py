@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from numbers import Integral, Real
+from typing import Any, TypeGuard
 
 import msgspec
 import numpy as np
@@ -62,44 +63,25 @@ class Encoding(msgspec.Struct, frozen=True):
                 integer weight in [0, w], which travels as one more coordinate.
 
         Raises:
-            ConfigError: naming each parameter that is out of range, or that the sum would need over 63 bits.
+            ConfigError: naming each parameter that is out of range, or that the sum would need over 64 bits.
         """
-        faults: list[Fault] = []
-        if not 1 <= length <= MAX_LENGTH:
-            faults.append(Fault("length", f"must be between 1 and {MAX_LENGTH}, is {length}"))
-        for field, bound in (("lower", lower), ("upper", upper)):
-            if not math.isfinite(bound):
-                faults.append(Fault(field, f"must be finite, is {bound}"))
-            elif precision is None and not float(bound).is_integer():
-                faults.append(Fault(field, f"must be a whole number for integer vectors, is {bound}"))
-        if precision is not None and not (math.isfinite(precision) and 2.0**-1000 <= precision <= 2.0**1000):
-            faults.append(Fault("precision", f"must be a positive finite number, is {precision}"))
-        if not 0 <= max_weight < 1 << 62:
-            faults.append(Fault("max_weight", f"must be between 0 and 2^62, is {max_weight}"))
+        faults = encoding_faults(
+            integer=precision is None,
+            length=length,
+            lower=lower,
+            upper=upper,
+            precision=precision,
+            parties=parties,
+            max_weight=max_weight,
+        )
+        given = {"length": length, "lower": lower, "upper": upper, "max_weight": max_weight}
+        faults += [Fault(name, "is missing") for name, value in given.items() if value is None]
         if faults:
             raise ConfigError(faults)
-        if not lower < upper:
-            raise ConfigError([Fault("lower", f"must be below upper = {upper}, is {lower}")])
-        bits = 0 if precision is None else -math.frexp(precision)[1] + 1
+        lower, upper = _plain(lower), _plain(upper)
+        bits = 0 if precision is None else _fractional_bits(precision)
         lowest, highest = _grid(lower, bits), _grid(upper, bits)
-        if precision is not None and highest == lowest:
-            raise ConfigError([Fault("precision", f"is wider than [lower, upper]: {precision}")])
         scale = parties * max(1, max_weight)
-        needed = max(
-            (scale * (highest - lowest)).bit_length(),
-            (scale * max(abs(lowest), abs(highest))).bit_length() + 1,
-            scale.bit_length() + 1,
-        )
-        if needed > 64:
-            raise ConfigError(
-                [
-                    Fault(
-                        "precision" if precision is not None else "upper",
-                        f"sums of {parties} vectors need {needed} bits, at most 64 are there: "
-                        "widen the precision, tighten the bounds or lower max_weight",
-                    )
-                ]
-            )
         largest = max(scale * (highest - lowest), scale if max_weight else 0)
         return cls(
             length=length,
@@ -201,7 +183,7 @@ class Encoding(msgspec.Struct, frozen=True):
         if isinstance(weight, bool) or not isinstance(weight, (int, np.integer)):
             raise ConfigError([Fault("weight", f"{party}: must be an integer, is {weight!r}")])
         if not 0 <= int(weight) <= self.max_weight:
-            raise PrivacyError(f"{party}: weight {weight} is outside [0, {self.max_weight}]")
+            raise PrivacyError(f"{party}: weight {shown(weight)} is outside [0, {self.max_weight}]")
         return int(weight)
 
     def pack(self, lanes: Lanes) -> bytes:
@@ -254,6 +236,99 @@ class Encoding(msgspec.Struct, frozen=True):
         for index in large:
             averages[index] = float(Fraction(int(grid[index]), weight) / Fraction(2) ** self.fractional_bits)
         return averages
+
+
+def encoding_faults(
+    *,
+    integer: bool,
+    length: object = None,
+    lower: object = None,
+    upper: object = None,
+    precision: object = None,
+    parties: int,
+    max_weight: object = 0,
+) -> list[Fault]:
+    """Return every fault of an encoding's parameters, as in `Encoding.plan`.
+
+    What is None is not known: neither it is checked nor what depends on it. `integer` is the kind.
+    """
+    faults: list[Fault] = []
+    if length is not None and not (_is_whole(length) and 1 <= length <= MAX_LENGTH):
+        faults.append(Fault("length", f"must be between 1 and {MAX_LENGTH}, is {shown(length)}"))
+    bounds: list[float | int] = []
+    for name, bound in (("lower", lower), ("upper", upper)):
+        if bound is None:
+            continue
+        if not _is_finite(bound):
+            faults.append(Fault(name, f"must be a finite number, is {shown(bound)}"))
+        elif integer and not float(bound).is_integer():
+            faults.append(Fault(name, f"must be a whole number for integer vectors, is {shown(bound)}"))
+        else:
+            bounds.append(_plain(bound))
+    step: float | None = None
+    if precision is not None:
+        if _is_finite(precision) and 2.0**-1000 <= precision <= 2.0**1000:
+            step = float(precision)
+        else:
+            faults.append(Fault("precision", f"must be a number in [2^-1000, 2^1000], is {shown(precision)}"))
+    weighty = _is_whole(max_weight) and 0 <= max_weight < 1 << 62
+    if max_weight is not None and not weighty:
+        faults.append(Fault("max_weight", f"must be an integer in [0, 2^62), is {shown(max_weight)}"))
+    if len(bounds) < 2:
+        return faults
+    if not bounds[0] < bounds[1]:
+        faults.append(Fault("lower", f"must be below upper = {shown(upper)}, is {shown(lower)}"))
+    elif integer or step is not None:
+        bits = 0 if step is None else _fractional_bits(step)
+        lowest, highest = (_grid(bound, bits) for bound in bounds)
+        if highest == lowest:
+            faults.append(Fault("precision", f"is wider than [lower, upper]: {precision}"))
+        elif _is_whole(max_weight) and weighty:
+            scale = parties * max(1, max_weight)
+            needed = max(
+                (scale * (highest - lowest)).bit_length(),
+                (scale * max(abs(lowest), abs(highest))).bit_length() + 1,
+                scale.bit_length() + 1,
+            )
+            if needed > 64:
+                advice = "tighten the bounds or lower max_weight"
+                faults.append(
+                    Fault(
+                        "upper" if integer else "precision",
+                        f"sums of {parties} vectors need {needed} bits, at most 64 are there: "
+                        + (advice if integer else f"widen the precision, {advice}"),
+                    )
+                )
+    return faults
+
+
+def shown(value: object) -> str:
+    """Return a value as an error message names it: short, also where Python has no digits for it."""
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"an integer of {value.bit_length()} bits"
+    return str(value) if isinstance(value, Real) else repr(value)[:80]
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_finite(value: object) -> TypeGuard[float | int]:
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:
+        return False
+
+
+def _plain(value: float | int) -> float | int:
+    """Return a number of whatever library as Python's own."""
+    return int(value) if isinstance(value, Integral) else float(value)
+
+
+def _fractional_bits(precision: float) -> int:
+    return -math.frexp(precision)[1] + 1
 
 
 def _grid(value: float | int, fractional_bits: int) -> int:

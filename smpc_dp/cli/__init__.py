@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import smpc_dp
 from smpc_dp.cli import bench, demo, keygen, party, plan, roster, run, simulate, vectors
-from smpc_dp.cli.output import report_error
+from smpc_dp.cli.output import report_error, report_line
 from smpc_dp.errors import SmpcError
+from smpc_dp.runtime.launcher import unwinding_on_signals
+
+# Whatever Click the installed Typer stands on, its own or the package.
+UsageError: type[Any] = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
     name="smpc-dp",
@@ -41,12 +46,50 @@ def _root(
     pass
 
 
-def main() -> None:
-    """Run the command line: exit code 0, 1 after an error, 2 for wrong usage, 130 after Ctrl-C."""
+def main() -> int:
+    """Run the command line and return its exit code: 0, 1 after an error, 2 for wrong usage.
+
+    Ctrl-C leaves with KeyboardInterrupt, SIGTERM with SystemExit(143), SIGHUP with SystemExit(129).
+    """
     try:
-        app()
+        with unwinding_on_signals():
+            code = _run()
+            sys.stdout.flush()
+            return code
+    except OSError as error:
+        if error.filename is not None:
+            report_line(f"{error.filename}: {error.strerror}")
+        else:
+            # No file was opened, so it is standard output: a full disk, or a reader that has left.
+            _abandon_output()
+            report_line(f"cannot write the output ({error.strerror})")
+        return 1
+
+
+def _run() -> int:
+    try:
+        code = app(prog_name="smpc-dp", standalone_mode=False)
     except SmpcError as error:
         report_error(error)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)
+        return 1
+    except typer.Abort:
+        return 1
+    except UsageError as error:
+        context = error.ctx
+        if context is not None and error.message == context.get_help():
+            # A group without a command: its help.
+            sys.stderr.write(f"{error.message}\n")
+        else:
+            path = "smpc-dp" if context is None else context.command_path
+            report_line(f"{error.format_message().rstrip('.')} (try '{path} --help')")
+        return 2
+    if code == 130:
+        raise KeyboardInterrupt
+    return code if isinstance(code, int) else 0
+
+
+def _abandon_output() -> None:
+    """Send what is still buffered for a broken standard output nowhere, or Python would complain at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from smpc_dp.bench import Report, run_secagg_bench
-from smpc_dp.cli.output import console, print_json, progress_console
+from smpc_dp.cli.live import Bar
+from smpc_dp.cli.output import console, print_json
+
+STANDARD_PARTIES, STANDARD_LENGTH = 100, 100_000
+STANDARD = f"{STANDARD_PARTIES} parties, {STANDARD_LENGTH:,} coordinates"
 
 app = typer.Typer(name="bench", help="Measure, beside peers and limits.", no_args_is_help=True)
 
@@ -22,8 +24,8 @@ def _group() -> None:
 
 @app.command()
 def secagg(
-    parties: Annotated[int, typer.Option(help="How many parties.")] = 100,
-    length: Annotated[int, typer.Option(help="Coordinates a vector.")] = 100_000,
+    parties: Annotated[int, typer.Option(help="How many parties.")] = STANDARD_PARTIES,
+    length: Annotated[int, typer.Option(help="Coordinates a vector.")] = STANDARD_LENGTH,
     runs: Annotated[int, typer.Option(help="Measurements of each figure.")] = 5,
     dropout: Annotated[float, typer.Option(help="Fraction that is killed in the dearest place.")] = 0.1,
     peer_python: Annotated[
@@ -31,20 +33,13 @@ def secagg(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Secure aggregation beside Flower's SecAgg+ functions and the machine's raw AES-256-CTR rate."""
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        console=progress_console(),
-        disable=as_json and not sys.stderr.isatty(),
-    ) as bar:
-        task = bar.add_task("starting", total=None)
+    """Measure secure aggregation.
 
-        def show(what: str, done: int, of: int) -> None:
-            bar.update(task, description=what, completed=done, total=of)
-
-        report = run_secagg_bench(parties, length, runs, show, dropout=dropout, peer_python=peer_python)
+    Beside Flower's SecAgg+ functions and the machine's raw AES-256-CTR rate. The targets count at the size
+    that is the default.
+    """
+    with Bar("rounds", quiet=as_json) as bar:
+        report = run_secagg_bench(parties, length, runs, bar.show, dropout=dropout, peer_python=peer_python)
     if as_json:
         print_json(report.to_json())
     else:
@@ -52,24 +47,38 @@ def secagg(
 
 
 def _print(report: Report) -> None:
-    table = Table("figure", "median", "peer", "× peer", "limit", "of limit", "target met")
+    out = console()
+    # What the columns beside the name need; the name is wrapped.
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("figure", overflow="fold", min_width=16)
+    for heading in ("median", "peer", "× peer", "limit", "of limit", "target"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for figure in report.figures:
         table.add_row(
             figure.name,
             _number(figure.median, figure.unit),
-            "" if figure.peer is None else f"{figure.peer.name} {_number(figure.peer.median, figure.unit)}",
+            "" if figure.peer is None else _number(figure.peer.median, figure.unit),
             "" if figure.ratio_to_peer is None else f"{figure.ratio_to_peer:.3g}",
-            ""
-            if figure.limit is None
-            else f"{figure.limit.name} {_number(figure.limit.median, figure.unit)}",
+            "" if figure.limit is None else _number(figure.limit.median, figure.unit),
             "" if figure.ratio_to_limit is None else f"{figure.ratio_to_limit:.2f}",
-            "" if figure.met is None else "yes" if figure.met else "NO",
+            "" if figure.met is None else "met" if figure.met else "MISSED",
         )
-    out = console()
     out.print(table)
+    out.print()
+    out.print(f"Targets count at the standard size: {STANDARD}.")
     for figure in report.figures:
-        out.print(f"{figure.name}: {figure.note}")
+        beside = [
+            f"peer: {figure.peer.name} {figure.peer.version}" if figure.peer is not None else "",
+            f"limit: {figure.limit.name}" if figure.limit is not None else "",
+        ]
+        out.print("; ".join([f"{figure.name}: {figure.note.rstrip('.')}", *filter(None, beside)]) + ".")
 
 
 def _number(value: float, unit: str) -> str:
-    return f"{value:.4g} {unit}"
+    if unit in ("B", "B/s"):
+        for prefix, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+            if value >= size:
+                return f"{value / size:.3g} {prefix}{unit}"
+    if unit == "s" and value < 1:
+        return f"{value * 1e3:.3g} ms" if value >= 1e-3 else f"{value * 1e6:.3g} µs"
+    return f"{value:.3g} {unit}"

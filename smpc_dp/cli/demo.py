@@ -32,7 +32,10 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     kill: Annotated[bool, typer.Option("--kill/--no-kill", help="Kill one lender half-way.")] = True,
 ) -> None:
-    """Compute exact statistics and a regression on the loans of eight lenders, one of which is killed."""
+    """Show the main job on real data, on this machine.
+
+    Eight lenders compute exact statistics and a regression on all their loans; one is killed half-way.
+    """
     console = page()
     folder = None if out is None else open_folder(out)
     if not as_json:
@@ -55,14 +58,17 @@ def _run(folder: Path, kill: bool, quiet: bool) -> tuple[int, Demonstration | No
     """Run the demonstration in `folder` with live progress; return the exit code and what came out."""
     terminal = progress_console().is_terminal
     shown: set[str] = set()
+    killed: set[str] = set()
     ended: list[Demonstration] = []
 
     def show(event: Event) -> None:
         # Without a terminal nine processes would fill the page: only what is new at the aggregator is shown.
         news = event.kind == "step" and event.step not in {*shown, "done"}
+        if event.kind == "ended" and event.party in killed:
+            return
         if (
             terminal
-            or event.kind == "failed"
+            or event.kind in ("failed", "ended")
             or (event.party == AGGREGATOR and (news or event.kind == "lost"))
         ):
             shown.add(event.step)
@@ -77,6 +83,7 @@ def _run(folder: Path, kill: bool, quiet: bool) -> tuple[int, Demonstration | No
         return 0 if ended[0].exact else 1
 
     def note_kill(name: str) -> None:
+        killed.add(name)
         board.note(name, "killed (SIGKILL)")
 
     with LiveBoard([AGGREGATOR, *LENDERS], quiet=quiet) as board:

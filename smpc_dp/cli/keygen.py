@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from base64 import b64encode
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from smpc_dp.cli.output import print_json
-from smpc_dp.errors import LocalError
+from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.identity import Identity
+from smpc_dp.roster import Role, split_address
 from smpc_dp.runtime.session_file import roster_entry
 
 
@@ -22,22 +23,31 @@ def register(app: typer.Typer) -> None:
 def keygen(
     name: Annotated[str, typer.Argument(help="Who: a-z, 0-9, '_', '.', '-'; at most 63 characters.")],
     out: Annotated[Path, typer.Option(help="Folder for NAME.key.")] = Path("keys"),
-    role: Annotated[
-        Literal["party", "aggregator"], typer.Option(help="Role in the printed entry.")
-    ] = "party",
-    address: Annotated[str | None, typer.Option(help="host:port in the printed entry.")] = None,
+    role: Annotated[Role, typer.Option(help="Role in the printed entry.")] = "party",
+    address: Annotated[
+        str | None, typer.Option(help="host:port in the printed entry; needed for an aggregator.")
+    ] = None,
+    show: Annotated[
+        bool, typer.Option("--show", help="Make nothing: print the entry of the key that is there.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the entry as JSON.")] = False,
 ) -> None:
-    """Write a new Ed25519 identity (mode 0600) and print its roster entry for the session file."""
-    identity = Identity.generate(name)
-    try:
-        out.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise LocalError(f"{out}: cannot make the folder ({error.strerror})") from None
+    """Make a new identity and print its roster entry.
+
+    Writes an Ed25519 key to NAME.key (mode 0600; never over an existing one). The entry is public and
+    goes into the session file.
+    """
+    _check_address(role, address)
     path = out / f"{name}.key"
+    identity = Identity.load(path, name) if show else Identity.generate(name)
     member = identity.entry(role, address)
     entry = roster_entry(member)
-    identity.save(path)
+    if not show:
+        try:
+            out.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise LocalError(f"{out}: cannot make the folder ({error.strerror})") from None
+        identity.save(path)
     if as_json:
         print_json(
             {
@@ -50,5 +60,17 @@ def keygen(
             }
         )
         return
-    typer.echo(f"{path}: the secret key of '{name}', for this machine only", err=True)
+    if not show:
+        typer.echo(f"{path}: the secret key of '{name}', for this machine only", err=True)
     typer.echo(entry)
+
+
+def _check_address(role: Role, address: str | None) -> None:
+    if address is None:
+        if role == "aggregator":
+            raise ConfigError([Fault("--address", "is needed for an aggregator: host:port")])
+        return
+    try:
+        split_address(address)
+    except ValueError as error:
+        raise ConfigError([Fault("--address", str(error))]) from None

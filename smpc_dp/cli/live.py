@@ -1,4 +1,4 @@
-"""Live progress of the processes of a session: one line a party."""
+"""Live progress: the processes of a session, one line a party, and the bar of what runs in one process."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from rich.live import Live
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -14,12 +15,14 @@ from smpc_dp.cli.output import progress_console
 from smpc_dp.protocols.secagg.messages import AGGREGATOR_STEPS, PARTY_STEPS
 from smpc_dp.runtime.events import Event
 
-_STATES = {"connected": "connected", "refused": "refused", "lost": "lost", "done": "done", "failed": "failed"}
-_STYLES = {"done": "green", "failed": "red", "lost": "yellow", "refused": "red"}
+_STYLES = {"done": "green", "failed": "red", "ended": "red", "lost": "yellow", "refused": "red"}
 
 
 class LiveBoard:
-    """A table that follows the events of every member; plain lines where there is no terminal."""
+    """A table that follows the events of every member; plain lines where there is no terminal.
+
+    The first of `names` is the aggregator: of it the lines tell every step, of the parties how they end.
+    """
 
     def __init__(self, names: Sequence[str], quiet: bool = False) -> None:
         self._console = progress_console()
@@ -29,6 +32,7 @@ class LiveBoard:
         self._quiet = quiet
         self._live: Live | None = None
         self._printed: dict[str, str] = {}
+        self._steps: set[tuple[int, str]] = set()
         if self._console.is_terminal and not quiet:
             self._live = Live(console=self._console, get_renderable=self._table, refresh_per_second=10)
 
@@ -63,7 +67,15 @@ class LiveBoard:
 
     def _print(self, event: Event) -> None:
         """Print what changed; a step is printed once, not for each message that it waits for."""
-        text = event.step if event.kind == "step" else f"{_STATES[event.kind]} {event.detail}".strip()
+        if event.party != self._names[0] and event.kind in ("step", "connected"):
+            return
+        text = f"{event.kind}{':' if event.kind in ('failed', 'ended') else ''} {event.detail}".strip()
+        if event.kind == "step":
+            # "done" follows as an event of its own.
+            if event.step == "done" or (event.request, event.step) in self._steps:
+                return
+            self._steps.add((event.request, event.step))
+            text = event.step
         if self._printed.get(event.party) != text:
             self._printed[event.party] = text
             self._console.print(f"{event.party}: {text}")
@@ -78,13 +90,52 @@ class LiveBoard:
             if event is None:
                 table.add_row(name, _bar(0), "starting", Text(note))
                 continue
-            state = event.step if event.kind == "step" else _STATES[event.kind]
+            state = event.step if event.kind == "step" else event.kind
             if event.kind == "step" and event.waiting:
                 state += f" (waits for {event.waiting})"
             style = _STYLES.get(event.kind, "")
-            detail = event.detail if event.kind == "failed" else note
+            detail = event.detail if event.kind in ("failed", "ended") and not note else note
             table.add_row(name, _bar(_place(event)), state, Text(detail[:80]), style=style)
         return table
+
+
+class Bar:
+    """A bar on a terminal, a line for each new thing elsewhere; nothing is shown before the first news."""
+
+    def __init__(self, unit: str, quiet: bool) -> None:
+        console = progress_console()
+        self._lines = console if not console.is_terminal and not quiet else None
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn(f"{{task.completed}}/{{task.total}} {unit}"),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task("", total=None)
+        self._said = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._said:
+            self._progress.stop()
+
+    def show(self, what: str, done: int, of: int) -> None:
+        """Say what is done now, and how far it is."""
+        if not self._said:
+            self._progress.start()
+        if self._lines is not None and what != self._said:
+            self._lines.print(what)
+        self._said = what
+        self._progress.update(self._task, description=what, completed=done, total=of)
 
 
 def _place(event: Event) -> int:

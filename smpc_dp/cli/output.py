@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from smpc_dp.errors import ConfigError, SmpcError
+from smpc_dp.errors import ConfigError, LocalError, SmpcError
+
+SHOWN_VALUES = 8
+# Where there is no terminal whose width would count.
+PAGE = 100
 
 
 def console() -> Console:
     """Return the console for results that a person reads."""
-    return Console(highlight=False, soft_wrap=True, markup=False)
+    return Console(highlight=False, soft_wrap=True, markup=False, width=None if sys.stdout.isatty() else PAGE)
 
 
 def progress_console() -> Console:
     """Return the console for progress, on standard error, so that it never mixes with results."""
-    return Console(stderr=True, highlight=False, markup=False)
+    # On a terminal a live table must stay within its lines.
+    return Console(stderr=True, highlight=False, markup=False, soft_wrap=not sys.stderr.isatty())
 
 
 def print_json(value: object) -> None:
@@ -25,14 +34,46 @@ def print_json(value: object) -> None:
     sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
 
 
+def write_json(value: object, path: Path) -> None:
+    """Write one JSON object to a file; raise LocalError if that cannot be done."""
+    try:
+        path.write_text(json.dumps(value, allow_nan=False) + "\n", "utf-8")
+    except OSError as error:
+        raise LocalError(f"{path}: cannot write the result ({error.strerror})") from None
+
+
+def result_text(result: Mapping[str, Any]) -> str:
+    """Return a result, as `Result.to_json` gives it, in a few lines for a person.
+
+    Sums, which are integers or grid points, are shown in full; averages to the digits that the step divided
+    by the weight gives.
+    """
+    values = result["value"][:SHOWN_VALUES]
+    if result["kind"] == "average":
+        digits = max(6, math.ceil(-math.log10(result["step"] / result["weight"])))
+        values = [round(value, digits) for value in values]
+    shown = ", ".join(map(str, values))
+    more = f", … ({len(result['value'])} values)" if len(result["value"]) > SHOWN_VALUES else ""
+    survivors, absent = result["survivors"], result["absent"]
+    lines = [
+        f"{result['kind']} over {len(survivors)} of {len(survivors) + len(absent)} parties: [{shown}{more}]",
+        f"without: {', '.join(absent)}" if absent else "nobody was missing",
+        *(f"fault: {line}" for line in result["faults"]),
+        f"privacy: {result['privacy']['claim']}",
+        *(f"not protected: {line}" for line in result["privacy"]["not_protected"]),
+    ]
+    return "\n".join(lines)
+
+
 def report_error(error: SmpcError) -> None:
     """Print an error: one line, or one line for each fault of a configuration."""
-    lines = (
-        [str(fault) if fault.where else fault.what for fault in error.faults]
-        if isinstance(error, ConfigError)
-        else [str(error)]
-    )
-    for line in lines:
-        # Parts of it may come from a peer: no control character of theirs reaches the terminal.
-        shown = "".join(char if char.isprintable() else "?" for char in " ".join(line.split()))
-        sys.stderr.write(f"smpc-dp: {shown}\n")
+    faults = error.faults if isinstance(error, ConfigError) else ()
+    for line in [str(fault) if fault.where else fault.what for fault in faults] or [str(error)]:
+        report_line(line)
+
+
+def report_line(text: str) -> None:
+    """Print one line on standard error, as an error."""
+    # Parts of it may come from a peer: no control character of theirs reaches the terminal.
+    shown = "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
+    sys.stderr.write(f"smpc-dp: {shown}\n")

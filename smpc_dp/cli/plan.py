@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 import typer
 from rich.table import Table
 
 from smpc_dp.cli.output import console, print_json
-from smpc_dp.encoding import Encoding
-from smpc_dp.privacy.secagg_plan import communication, plan_secagg
+from smpc_dp.errors import ConfigError
+from smpc_dp.privacy.secagg_plan import communication
+from smpc_dp.protocols.secagg.params import check_parameters
 
 app = typer.Typer(name="plan", help="Plan a run before anything is sent.", no_args_is_help=True)
 
@@ -29,12 +30,25 @@ def secagg(
     length: Annotated[int, typer.Option(help="Coordinates a vector, for the communication.")] = 10_000,
     lower: Annotated[float, typer.Option(help="Lower bound of a value.")] = -1.0,
     upper: Annotated[float, typer.Option(help="Upper bound of a value.")] = 1.0,
-    precision: Annotated[float, typer.Option(help="Step of a value.")] = 1e-6,
+    precision: Annotated[
+        float | None, typer.Option(help="Step of a real value, at most; default 1e-6.")
+    ] = None,
+    kind: Annotated[Literal["real", "integer"], typer.Option(help="Kind of the values.")] = "real",
+    max_weight: Annotated[int, typer.Option(help="Largest weight of a party; 0: no weights.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Degree, threshold and quorum of a secure aggregation, with their failure probability and cost."""
-    plan = plan_secagg(parties, dropout=dropout, corrupt=corrupt, security=security)
-    encoding = Encoding.plan(length=length, lower=lower, upper=upper, precision=precision, parties=parties)
+    """Plan a secure aggregation: its numbers and its cost.
+
+    Degree, threshold and quorum, the probability that any of them fails, and the traffic of one party.
+    """
+    given: dict[str, object] = {"length": length, "lower": lower, "upper": upper, "kind": kind}
+    given |= {"dropout": dropout, "corrupt": corrupt, "security": security, "max_weight": max_weight}
+    if kind == "real" or precision is not None:
+        given["precision"] = 1e-6 if precision is None else precision
+    checked, faults = check_parameters(given, parties)
+    if checked is None:
+        raise ConfigError(faults)
+    plan, encoding = checked.plan, checked.encoding
     cost = communication(plan, encoding.lanes, encoding.element_bytes)
     if as_json:
         print_json(
@@ -58,8 +72,12 @@ def secagg(
         ("honest in any sum", plan.min_honest_in_sum, "at least, whatever the aggregator does"),
         ("failure", bits, "some neighbourhood too corrupt, too few shares, or a group cut off"),
         ("masks a party", f"{plan.mask_degree:.1f}", "on average"),
-        ("sent a party", _bytes(cost["up"]), f"for {length} numbers of {encoding.element_bytes} bytes"),
-        ("received a party", _bytes(cost["down"]), ""),
+        (
+            "sent a party",
+            _bytes(cost["up"]["total"]),
+            f"for {length} numbers of {encoding.element_bytes} bytes",
+        ),
+        ("received a party", _bytes(cost["down"]["total"]), ""),
     ]
     table = Table("what", "value", "meaning", title=f"secure aggregation of {parties} parties")
     for what, value, meaning in rows:
@@ -67,5 +85,5 @@ def secagg(
     console().print(table)
 
 
-def _bytes(parts: dict[str, int]) -> str:
-    return f"{sum(parts.values()) / 1000:,.1f} kB"
+def _bytes(count: int) -> str:
+    return f"{count / 1000:,.1f} kB"

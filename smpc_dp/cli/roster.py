@@ -21,7 +21,10 @@ def roster(
     session: Annotated[Path, typer.Argument(help="The session file.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check a session file and print who takes part, with the digests that participants compare."""
+    """Check a session file and print who takes part.
+
+    Also prints the digests of session and roster, which participants compare.
+    """
     loaded = load_session(session)
     if as_json:
         print_json(

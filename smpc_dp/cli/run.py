@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import tempfile
 from pathlib import Path
@@ -11,11 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from smpc_dp.cli.live import LiveBoard
-from smpc_dp.cli.output import console, print_json
+from smpc_dp.cli.output import console, print_json, report_error, report_line, result_text
 from smpc_dp.cli.party import Operation
-from smpc_dp.errors import ConfigError, Fault, LocalError
-from smpc_dp.runtime.inputs import find_input, read_vector
-from smpc_dp.runtime.launcher import Ending, Launcher, member_command
+from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
+from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.runtime.inputs import find_input, read_vector, read_weights
+from smpc_dp.runtime.launcher import Ending, Launcher, member_command, run_child
 from smpc_dp.runtime.member import Membership, default_key
 from smpc_dp.runtime.session_file import SessionFile, load_session
 
@@ -35,13 +35,21 @@ def run(
     weights: Annotated[
         Path | None, typer.Option(help="JSON file {name: weight}, for a session with weights.")
     ] = None,
-    clip: Annotated[bool, typer.Option(help="Clip values to the bounds instead of refusing them.")] = False,
+    clip: Annotated[
+        bool, typer.Option("--clip", help="Clip values to the bounds instead of refusing them.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Start every party and the aggregator on this machine, show their progress and print the result."""
+    """Run a whole session on this machine.
+
+    Starts the aggregator and every party as processes, shows their progress and prints the result.
+    """
     loaded = load_session(session)
     parties = [member.name for member in loaded.roster.parties]
-    weight_of = _weights(weights, parties)
+    checked = loaded.checked_parameters
+    if weights is not None and isinstance(checked, SecAggParameters) and not checked.encoding.max_weight:
+        raise ConfigError([Fault("--weights", "this session has no weights: its max_weight is 0")])
+    weight_of = {} if weights is None else read_weights(weights, parties)
     folder = inputs if inputs is not None else session.parent / "inputs"
     files = {name: find_input(folder, name) for name in parties}
     aggregator = _check(loaded, session, keys, files, weight_of, clip)
@@ -60,11 +68,23 @@ def run(
                 "party", str(session), "--as", name, *_key(keys, name), *arguments
             )
         with LiveBoard([aggregator, *parties], quiet=as_json) as board:
-            endings = asyncio.run(Launcher(board.show).run(commands, aggregator))
+            launcher = Launcher(board.show)
+
+            async def act() -> int:
+                try:
+                    await launcher.run(commands, aggregator)
+                except SmpcError as error:
+                    report_error(error)
+                    return 1
+                return 0
+
+            code = run_child(act, supervised=False)
+        if code:
+            raise typer.Exit(code)
         results = {
             name: json.loads(path.read_text("utf-8")) for name, path in outputs.items() if path.exists()
         }
-    _report(endings, aggregator, results, as_json)
+    _report(launcher.endings, aggregator, results, as_json)
 
 
 def _check(
@@ -96,31 +116,15 @@ def _key(keys: Path | None, name: str) -> list[str]:
     return [] if keys is None else ["--key", str(keys / f"{name}.key")]
 
 
-def _weights(path: Path | None, parties: list[str]) -> dict[str, int]:
-    if path is None:
-        return {}
-    try:
-        weights = json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise LocalError(f"{path}: cannot read the weights ({error.strerror})") from None
-    except ValueError as error:
-        raise ConfigError([Fault(str(path), f"not JSON ({error})")]) from None
-    if not isinstance(weights, dict) or set(weights) != set(parties):
-        raise ConfigError([Fault(str(path), "must give one weight for each party of the roster")])
-    for name, weight in weights.items():
-        if isinstance(weight, bool) or not isinstance(weight, int):
-            raise ConfigError([Fault(f"{path}: {name}", f"the weight must be an integer, is {weight!r}")])
-    return weights
-
-
 def _report(
     endings: dict[str, Ending], aggregator: str, results: dict[str, dict[str, Any]], as_json: bool
 ) -> None:
     failed = {name: ending for name, ending in endings.items() if not ending.ok}
     if aggregator in failed or not results:
+        # The others say after the aggregator what it has said.
         for name, ending in failed.items():
-            detail = ending.last.detail if ending.last is not None and ending.last.detail else ending.errors
-            typer.echo(f"smpc-dp: {name}: {_line(detail) or f'exit code {ending.exit_code}'}", err=True)
+            if name == aggregator or ending.first or aggregator not in failed:
+                report_line(f"{name}: {ending.reason}")
         raise typer.Exit(1)
     result = next(iter(results.values()))
     agree = all(other["fixed_point"] == result["fixed_point"] for other in results.values())
@@ -128,20 +132,10 @@ def _report(
         raise LocalError("the parties were given differing results")
     if as_json:
         print_json(result)
-        return
-    out = console()
-    shown = ", ".join(f"{value:g}" for value in result["value"][:8])
-    more = f", … ({len(result['value'])} values)" if len(result["value"]) > 8 else ""
-    out.print(f"{result['kind']} over {len(result['survivors'])} parties: [{shown}{more}]")
-    if result["absent"]:
-        out.print(f"without: {', '.join(result['absent'])}")
+    else:
+        console().print(result_text(result))
+        for name, other in results.items():
+            if other["clipped"]:
+                console().print(f"clipped: {other['clipped']} values of {name}")
     for name, ending in failed.items():
-        detail = ending.last.detail if ending.last is not None and ending.last.detail else ""
-        out.print(f"{name} failed: {_line(detail) or f'exit code {ending.exit_code}'}")
-    out.print(f"privacy: {result['privacy']['claim']}")
-    for line in result["privacy"]["not_protected"]:
-        out.print(f"not protected: {line}")
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())[:500]
+        report_line(f"{name}: {ending.reason}")

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import resource
-import sys
 import time
 from typing import Annotated
 
 import numpy as np
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from smpc_dp import simulate as simulation
-from smpc_dp.cli.output import console, print_json, progress_console
+from smpc_dp.cli.live import Bar
+from smpc_dp.cli.output import console, print_json
 from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.protocols.secagg.messages import PARTY_STEPS
 
@@ -34,25 +33,23 @@ def average(
     seed: Annotated[
         int | None, typer.Option("--seed-for-simulation", help="Make the run reproducible.")
     ] = None,
-    threads: Annotated[int, typer.Option(help="Threads.")] = 2,
+    threads: Annotated[int, typer.Option(help="Threads that the aggregator removes masks with.")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Average random vectors in [-1, 1] by secure aggregation, and compare with the plain average."""
-    values = np.random.default_rng(seed).uniform(-1.0, 1.0, (max(parties, 0), max(length, 0)))
+    """Average random vectors, and compare with the plain average.
+
+    The vectors are uniform in [-1, 1]; the secure aggregation of all parties runs in this process.
+    """
+    simulation.check_size(parties, length, threads, seed)
+    values = np.random.default_rng(seed).uniform(-1.0, 1.0, (parties, length))
     begun = time.perf_counter()
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total} steps"),
-        TimeElapsedColumn(),
-        console=progress_console(),
-        disable=as_json and not sys.stderr.isatty(),
-    ) as bar:
-        task = bar.add_task("hello", total=len(PARTY_STEPS))
+    with Bar("steps", quiet=as_json) as bar:
 
         def show(step: str, waiting: int) -> None:
-            done = len(PARTY_STEPS) if step == "done" else PARTY_STEPS.index(step)
-            bar.update(task, completed=done, description=f"{step} ({waiting} parties)")
+            if step == "done":
+                bar.show(step, len(PARTY_STEPS), len(PARTY_STEPS))
+            else:
+                bar.show(f"{step} ({waiting} parties)", PARTY_STEPS.index(step), len(PARTY_STEPS))
 
         result = simulation.average(
             values,

@@ -26,7 +26,7 @@ def check(
     folder: Annotated[Path, typer.Argument(help="Where the published vectors are.")] = FOLDER,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Prove that the published vectors are byte for byte what the code produces."""
+    """Check that the code produces the published vectors, byte for byte."""
     if not folder.is_dir():
         raise LocalError(f"{folder}: no such folder; run this in a checkout, or name the folder")
     differences = vectors.check(folder)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-import shutil
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from smpc_dp.demo.lenders import COLUMNS, DATA_SOURCE, FEATURES, LENDERS, LENGTH, TARGET, WIDTH
+from smpc_dp.demo.lenders import COLUMNS, DATA_SOURCE, FEATURES, LENDERS, LENGTH, TARGET, WIDTH, Column
 from smpc_dp.demo.regression import INTERCEPT, Score
 from smpc_dp.demo.run import KILL_STEP, VICTIM, Demonstration
 
 PAGE = 100
+# Below it tables leave out what can be spared; they fit into 80 columns.
+FULL_TABLES = 98
 # The places of a vector that are shown: the number of loans and the sum of the target.
 _COUNT, _SUM = 0, WIDTH - 1
 # A column that is zero for most loans, and the place of its sum.
@@ -22,14 +23,18 @@ _RARE_SUM = 1 + [column.name for column in COLUMNS].index(_RARE)
 
 
 def page() -> Console:
-    """Return a console of PAGE columns, terminal or not, so that no table is cut."""
-    return Console(width=PAGE, highlight=False, soft_wrap=True)
+    """Return a console of PAGE columns, or of a narrower terminal's."""
+    console = Console(highlight=False, soft_wrap=True)
+    console.width = min(PAGE, console.width) if console.is_terminal else PAGE
+    return console
 
 
 def announce(console: Console, kill: bool) -> None:
     """Say what is going to happen."""
-    console.print(
-        f"{len(LENDERS)} lenders and 1 aggregator, {len(LENDERS) + 1} processes on this machine", style="bold"
+    _prose(
+        console,
+        f"{len(LENDERS)} lenders and 1 aggregator, {len(LENDERS) + 1} processes on this machine",
+        style="bold",
     )
     _prose(
         console,
@@ -62,16 +67,16 @@ def _style(demonstration: Demonstration) -> str:
     return "bold green" if demonstration.exact else "bold red"
 
 
-def _prose(console: Console, text: str, mark: str = "") -> None:
-    """Print a paragraph, or with a mark an item of a list, no wider than the page or the terminal."""
-    width = min(PAGE, shutil.get_terminal_size((PAGE, 24)).columns) - len(mark)
-    for place, line in enumerate(Text(text).wrap(console, max(width, 20))):
-        console.print((mark if place == 0 else " " * len(mark)) + line.plain.rstrip(), markup=False)
+def _prose(console: Console, text: str, mark: str = "", style: str = "") -> None:
+    """Print a paragraph, or with a mark an item of a list, no wider than the page."""
+    for place, line in enumerate(Text(text).wrap(console, max(console.width - len(mark), 20))):
+        start = mark if place == 0 else " " * len(mark)
+        console.print(start + line.plain.rstrip(), markup=False, style=style)
 
 
 def _heading(console: Console, text: str) -> None:
     console.print()
-    console.print(text, style="bold")
+    _prose(console, text, style="bold")
 
 
 def _table(*headings: str, left: int = 1) -> Table:
@@ -83,12 +88,14 @@ def _table(*headings: str, left: int = 1) -> Table:
 
 def _seen(console: Console, demonstration: Demonstration) -> None:
     _heading(console, f"What the aggregator received, beside what was in it (2 of {LENGTH} numbers)")
+    wide = console.width >= FULL_TABLES
+    total = f"sum of {TARGET.name}" if wide else f"sum of\n{TARGET.name}"
     table = _table(
         "",
         "received\nloans",
-        f"received\nsum of {TARGET.name}",
-        "  lender's own\nloans",
-        f"lender's own\nsum of {TARGET.name}",
+        f"received\n{total}",
+        f"{'  ' if wide else ''}lender's own\nloans",
+        f"lender's own\n{total}",
     )
     for name, vector in demonstration.true_vectors.items():
         masked = demonstration.received.get(name)
@@ -99,9 +106,7 @@ def _seen(console: Console, demonstration: Demonstration) -> None:
         killed = name == demonstration.killed
         table.add_row(f"{name} (killed)" if killed else name, *seen, *own, style="yellow" if killed else "")
     sums = demonstration.result["fixed_point"]
-    table.add_row(
-        "result: the sum, unmasked", "", "", f"{sums[_COUNT]:,}", _rate_sum(sums[_SUM]), style="bold green"
-    )
+    table.add_row("result, unmasked", "", "", f"{sums[_COUNT]:,}", _rate_sum(sums[_SUM]), style="bold green")
     console.print(table)
 
 
@@ -117,7 +122,8 @@ def _comparison(console: Console, demonstration: Demonstration) -> None:
     survivors, absent = demonstration.result["survivors"], demonstration.result["absent"]
     _heading(console, "Compared with the same loans pooled in one place")
     without = f" without {', '.join(absent)}" if absent else ""
-    console.print(
+    _prose(
+        console,
         f"{demonstration.equal} of {LENGTH} sums are equal to the last digit, over "
         f"{demonstration.fitted.loans:,} loans of {len(survivors)} lenders{without}.",
         style=_style(demonstration),
@@ -127,20 +133,28 @@ def _comparison(console: Console, demonstration: Demonstration) -> None:
 def _fit(console: Console, demonstration: Demonstration) -> None:
     fitted = demonstration.fitted
     _heading(console, f"Means, variances and the regression of {TARGET.name}, from the secure sums alone")
-    table = _table("column", "unit", "mean", "variance", "coefficient", "per std. dev.", left=2)
+    wide = console.width >= FULL_TABLES
+    unit = ("unit",) if wide else ()
+    effects = "per std. dev." if wide else "per s.d."
+    table = _table("column", *unit, "mean", "variance", "coefficient", effects, left=1 + len(unit))
+
+    def add(column: Column | None, *cells: str, style: str = "") -> None:
+        name = [INTERCEPT, ""] if column is None else [column.name, column.unit]
+        table.add_row(*name[: 1 + len(unit)], *cells, style=style)
+
     for column in (TARGET, *FEATURES):
         variance = fitted.variances[column.name]
-        moments = (f"{fitted.means[column.name]:,.4f}", f"{variance:,.4f}")
+        moments = (f"{fitted.means[column.name]:,.4f}", f"{variance:,.4f}" if wide else f"{variance:.4g}")
         if column is TARGET:
-            table.add_row(column.name, column.unit, *moments, "", "", style="bold")
-            table.add_row(INTERCEPT, "", "", "", _coefficient(fitted.coefficients[INTERCEPT]), "")
+            add(column, *moments, "", "", style="bold")
+            add(None, "", "", _coefficient(fitted.coefficients[INTERCEPT]), "")
             continue
         value = fitted.coefficients[column.name]
         effect = f"{value * math.sqrt(variance):+.4f}"
-        table.add_row(column.name, column.unit, *moments, _coefficient(value), effect)
+        add(column, *moments, _coefficient(value), effect)
     console.print(table)
     rounded = ", ".join(f"{column.name} to whole {column.unit}" for column in COLUMNS if column.rounds)
-    console.print(f"All columns in full precision but {rounded}; an unknown emp_length counts as 0.")
+    _prose(console, f"All columns in full precision but {rounded}; an unknown emp_length counts as 0.")
 
 
 def _coefficient(value: float) -> str:
@@ -150,11 +164,13 @@ def _coefficient(value: float) -> str:
 def _scores(console: Console, demonstration: Demonstration) -> None:
     scores = demonstration.scores
     _heading(console, "Score of the regression")
-    table = _table("fit", "on", "R²", "RMSE", left=2)
+    wide = console.width >= FULL_TABLES
+    table = _table("fit", "on", "R²", "RMSE", left=2) if wide else _table("fit", "R²", "RMSE")
     survivors = f"the {demonstration.fitted.loans:,} loans"
 
     def add(text: str, loans: str, value: Score, style: str = "") -> None:
-        table.add_row(text, loans, f"{value.r2:.6f}", f"{value.rmse:.6f}", style=style)
+        cells = [text, loans] if wide else [text]
+        table.add_row(*cells, f"{value.r2:.6f}", f"{value.rmse:.6f}", style=style)
 
     add("from the secure sums", survivors, scores.secure, "bold green")
     add("pooled least squares (numpy)", survivors, scores.pooled)
@@ -164,11 +180,14 @@ def _scores(console: Console, demonstration: Demonstration) -> None:
     if scores.unseen is not None:
         absent = demonstration.result["absent"]
         count = sum(demonstration.loans[name] for name in absent)
-        add("from the secure sums", f"{count:,} loans of {', '.join(absent)}, not in it", scores.unseen)
+        unseen = f"{count:,} loans of {', '.join(absent)}"
+        label = "from the secure sums" if wide else f"on {unseen}, not in it"
+        add(label, f"{unseen}, not in it", scores.unseen)
     console.print(table)
-    console.print(
+    _prose(
+        console,
         "Coefficients differ from those of pooled least squares in float64 by at most "
-        f"{demonstration.largest_gap:.0e} of their size."
+        f"{demonstration.largest_gap:.0e} of their size.",
     )
 
 

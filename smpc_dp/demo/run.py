@@ -235,9 +235,7 @@ def _collect(
     ]
     # One that could not even say why it ended is the cause of what the others say.
     for ending in sorted(failed, key=_said_why):
-        detail = ending.last.detail if ending.last is not None and _said_why(ending) else ""
-        reason = detail or " ".join(ending.errors.split())[-300:] or f"exit code {ending.exit_code}"
-        raise LocalError(f"the process of {ending.name} failed: {reason}")
+        raise LocalError(f"the process of {ending.name} failed: {ending.reason}")
     seen: dict[str, Any] = json.loads(files.seen.read_text("utf-8"))
     told: list[dict[str, Any]] = [
         json.loads(files.result(name).read_text("utf-8")) for name in LENDERS if name != killed

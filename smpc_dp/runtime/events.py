@@ -7,14 +7,15 @@ from typing import Literal
 
 import msgspec
 
-Kind = Literal["connected", "refused", "step", "lost", "done", "failed"]
+Kind = Literal["connected", "refused", "step", "lost", "done", "failed", "ended"]
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that happened to `party` in request number `request` (0: outside of any).
 
     `step` is what the party waits in and `waiting` for how many others; `detail` is one line of text. The
-    last event of a process is "done", with `survivors` and `absent`, or "failed".
+    last event of a process is "done", with `survivors` and `absent`, or "failed"; of one that could say
+    neither the launcher tells "ended", and how in `detail`.
     """
 
     party: str

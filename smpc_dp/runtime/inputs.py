@@ -1,60 +1,88 @@
-"""A party's input file: one vector, as .npy, .json or text."""
+"""A party's input file: one vector, as .npy, .json or text; and the weights of all parties, as JSON."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smpc_dp.encoding import EXACT_FLOAT, shown
 from smpc_dp.errors import ConfigError, Fault, LocalError
 
 SUFFIXES = (".npy", ".json", ".csv", ".txt")
+NPY_MAGIC = b"\x93NUMPY"
+# Longer numbers are no input, and Python refuses to read them.
+MAX_DIGITS = 4000
+
+Vector = NDArray[np.float64] | NDArray[np.int64] | NDArray[np.uint64]
 
 
-def read_vector(path: str | os.PathLike[str]) -> NDArray[np.float64] | NDArray[np.int64]:
-    """Return the vector in a file, shape (length,): int64 if all its numbers are written whole, else float64.
+def read_vector(path: str | os.PathLike[str]) -> Vector:
+    """Return the vector in a file, shape (length,), exactly as it is written.
 
-    `.npy` holds a one-dimensional array, `.json` a list of numbers, `.csv` and `.txt` numbers separated by
-    commas, blanks or lines.
+    Whole numbers give int64 (uint64 where one is above 2^63 - 1), all others float64. `.npy` holds a
+    one-dimensional array, `.json` a list of numbers, `.csv` and `.txt` numbers separated by commas, blanks or
+    lines.
 
     Raises:
         LocalError: the file cannot be read.
-        ConfigError: it does not hold numbers; names the first that is none.
+        ConfigError: it does not hold numbers, or a whole number that would be rounded; names the first.
     """
     file = Path(path)
     if file.suffix not in SUFFIXES:
         raise ConfigError(
             [Fault(str(file), f"unknown kind of file, the known ones are {', '.join(SUFFIXES)}")]
         )
-    try:
-        if file.suffix == ".npy":
-            array = np.load(file, allow_pickle=False)
-            return _numbers(array, file)
-        text = file.read_text("utf-8")
-    except OSError as error:
-        raise LocalError(f"{file}: cannot read the input ({error.strerror})") from None
-    except (ValueError, EOFError) as error:
-        raise ConfigError([Fault(str(file), f"not an input vector ({error})")]) from None
+    if file.suffix == ".npy":
+        return _numbers(_load_npy(file), file)
     if file.suffix == ".json":
-        try:
-            return _numbers(_array(json.loads(text), file), file)
-        except json.JSONDecodeError as error:
-            raise ConfigError([Fault(f"{file}:{error.lineno}", error.msg)]) from None
+        values = _load_json(file, "the input")
+        if not isinstance(values, list):
+            kind = "an object" if isinstance(values, dict) else shown(values)
+            raise ConfigError([Fault(str(file), f"must be a list of numbers, is {kind}")])
+        return _array(values, file)
     words = [
         (line, word)
-        for line, content in enumerate(text.splitlines(), 1)
+        for line, content in enumerate(_text(file, "the input").splitlines(), 1)
         for word in content.replace(",", " ").split()
     ]
-    values: list[int | float] = []
+    numbers: list[int | float] = []
     for line, word in words:
+        whole = word.lstrip("+-").isdigit()
+        if whole and len(word) > MAX_DIGITS:
+            raise ConfigError([Fault(f"{file}:{line}", f"a number of {len(word)} digits")])
         try:
-            values.append(int(word) if word.lstrip("+-").isdigit() else float(word))
+            numbers.append(int(word) if whole else float(word))
         except ValueError:
-            raise ConfigError([Fault(f"{file}:{line}", f"{word!r} is not a number")]) from None
-    return _numbers(_array(values, file), file)
+            raise ConfigError([Fault(f"{file}:{line}", f"{word[:80]!r} is not a number")]) from None
+    return _array(numbers, file)
+
+
+def read_weights(path: str | os.PathLike[str], parties: Collection[str]) -> dict[str, int]:
+    """Return the weights in a JSON file `{"alice": 3, ...}`, one for each of `parties`.
+
+    Raises:
+        LocalError: the file cannot be read.
+        ConfigError: it is no such object, repeats a name, or does not have exactly these names.
+    """
+    file = Path(path)
+    weights = _load_json(file, "the weights")
+    if not isinstance(weights, dict):
+        raise ConfigError([Fault(str(file), 'must be an object, {"NAME": weight, ...}')])
+    faults = [Fault(f"{file}: {name}", "no party of the roster") for name in weights if name not in parties]
+    faults += [Fault(f"{file}: {name}", "has no weight") for name in parties if name not in weights]
+    faults += [
+        Fault(f"{file}: {name}", f"the weight must be an integer, is {shown(weight)}")
+        for name, weight in weights.items()
+        if isinstance(weight, bool) or not isinstance(weight, int)
+    ]
+    if faults:
+        raise ConfigError(faults)
+    return weights
 
 
 def find_input(folder: str | os.PathLike[str], name: str) -> Path:
@@ -71,22 +99,83 @@ def find_input(folder: str | os.PathLike[str], name: str) -> Path:
     return found[0]
 
 
-def _array(values: object, file: Path) -> NDArray[np.generic]:
-    if isinstance(values, list):
-        for place, value in enumerate(values):
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise ConfigError([Fault(str(file), f"[{place}] is not a number: {value!r}")])
+def _text(file: Path, what: str) -> str:
     try:
-        return np.asarray(values)
-    except (ValueError, OverflowError) as error:
+        return file.read_text("utf-8")
+    except OSError as error:
+        raise LocalError(f"{file}: cannot read {what} ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise ConfigError([Fault(str(file), "not UTF-8 text")]) from None
+
+
+def _load_json(file: Path, what: str) -> object:
+    def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        table: dict[str, object] = {}
+        for name, value in pairs:
+            if name in table:
+                raise ConfigError([Fault(f"{file}: {name}", "is there twice")])
+            table[name] = value
+        return table
+
+    text = _text(file, what)
+    try:
+        loaded: object = json.loads(text, object_pairs_hook=once)
+    except json.JSONDecodeError as error:
+        raise ConfigError([Fault(f"{file}:{error.lineno}", f"not JSON ({error.msg})")]) from None
+    except RecursionError:
+        raise ConfigError([Fault(str(file), "nested too deeply")]) from None
+    except ValueError:
+        # All that is left: Python reads no whole number of more than some thousand digits.
+        raise ConfigError([Fault(str(file), f"holds a number of more than {MAX_DIGITS} digits")]) from None
+    return loaded
+
+
+def _load_npy(file: Path) -> NDArray[np.generic]:
+    try:
+        with file.open("rb") as opened:
+            if opened.read(len(NPY_MAGIC)) != NPY_MAGIC:
+                raise ConfigError([Fault(str(file), "not a .npy file")])
+            opened.seek(0)
+            array: NDArray[np.generic] = np.lib.format.read_array(opened, allow_pickle=False)
+            return array
+    except OSError as error:
+        raise LocalError(f"{file}: cannot read the input ({error.strerror})") from None
+    except (ValueError, EOFError, MemoryError, OverflowError) as error:
         raise ConfigError([Fault(str(file), f"not an input vector ({error})")]) from None
 
 
-def _numbers(array: NDArray[np.generic], file: Path) -> NDArray[np.float64] | NDArray[np.int64]:
+def _array(values: Sequence[object], file: Path) -> Vector:
+    """Return a list of plain numbers as an array in which none is rounded."""
+    wholes: list[int] = []
+    for place, value in enumerate(values):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ConfigError([Fault(str(file), f"[{place}] is not a number: {shown(value)}")])
+        if isinstance(value, int):
+            wholes.append(value)
+    mixed = len(wholes) < len(values)
+    lowest, highest = (-EXACT_FLOAT, EXACT_FLOAT) if mixed else (-(1 << 63), (1 << 64) - 1)
+    for place, value in enumerate(values):
+        if isinstance(value, int) and not lowest <= value <= highest:
+            why = "beyond 2^53, beside numbers with a fraction," if mixed else "beyond 64 bits"
+            what = f"[{place}] = {shown(value)}: a whole number {why} would be rounded"
+            raise ConfigError([Fault(str(file), what)])
+    if mixed or not wholes:
+        return np.asarray(values, dtype=np.float64)
+    if max(wholes) < 1 << 63:
+        return np.asarray(wholes, dtype=np.int64)
+    if min(wholes) < 0:
+        what = f"{shown(min(wholes))} and {shown(max(wholes))} do not fit into 64 bits together"
+        raise ConfigError([Fault(str(file), what)])
+    return np.asarray(wholes, dtype=np.uint64)
+
+
+def _numbers(array: NDArray[np.generic], file: Path) -> Vector:
     if array.ndim != 1:
         raise ConfigError([Fault(str(file), f"must hold one vector, has shape {array.shape}")])
-    if array.dtype.kind in "iu" and array.dtype != np.uint64:
-        return array.astype(np.int64)
     if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
         raise ConfigError([Fault(str(file), f"must hold numbers, has dtype {array.dtype}")])
-    return array.astype(np.float64)
+    if array.dtype.kind == "f":
+        return array.astype(np.float64)
+    if array.dtype.kind == "u" and array.size and int(array.max()) >= 1 << 63:
+        return array.astype(np.uint64)
+    return array.astype(np.int64)

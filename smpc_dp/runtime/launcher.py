@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -14,9 +14,11 @@ import msgspec
 from smpc_dp.errors import LocalError
 from smpc_dp.runtime.events import Event, OnEvent, ignore
 
-# How long a process may take to end by itself once the aggregator has ended, and after SIGTERM.
+# How long a process may take to end once the aggregator has succeeded, or failed; and after SIGTERM.
 GRACE_SECONDS = 10.0
+FAILED_SECONDS = 1.5
 TERM_SECONDS = 2.0
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 LINE_LIMIT = 1 << 24
 STDERR_KEPT = 4096
 
@@ -26,18 +28,36 @@ _ENCODER = msgspec.json.Encoder()
 
 @dataclass(slots=True)
 class Ending:
-    """How one process ended: exit code (negative: the signal), last event and the end of its stderr."""
+    """How one process ended: exit code (negative: the signal), last event and the end of its stderr.
+
+    `first` tells that it failed before the hub did, so that this is no consequence of the hub's end.
+    """
 
     name: str
     exit_code: int | None = None
     last: Event | None = None
     errors: str = ""
     output: list[str] = field(default_factory=list)
+    first: bool = False
 
     @property
     def ok(self) -> bool:
         """True when the process ended by itself and without error."""
         return self.exit_code == 0
+
+    @property
+    def how(self) -> str:
+        """How the process ended: "killed (SIGKILL)" or "exit code 3"."""
+        code = self.exit_code
+        if code is None:
+            return "has not ended"
+        return f"killed ({signal.Signals(-code).name})" if code < 0 else f"exit code {code}"
+
+    @property
+    def reason(self) -> str:
+        """Why it failed, in one line: what it said itself, else the end of its stderr, else how it ended."""
+        said = self.last.detail if self.last is not None and self.last.kind == "failed" else ""
+        return " ".join((said or self.errors.removeprefix("smpc-dp: ")).split())[-500:] or self.how
 
 
 class Launcher:
@@ -50,6 +70,8 @@ class Launcher:
     def __init__(self, on_event: OnEvent = ignore) -> None:
         self._on_event = on_event
         self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._stopping = False
+        self._hub_over = False
         self.endings: dict[str, Ending] = {}
 
     def kill(self, name: str) -> None:
@@ -61,8 +83,8 @@ class Launcher:
     async def run(self, commands: Mapping[str, Sequence[str]], hub: str) -> dict[str, Ending]:
         """Start a process for each name, wait until all have ended, and return how.
 
-        When the `hub` (the aggregator) has ended, the others get GRACE_SECONDS. On cancellation, an error or
-        a signal all are terminated, then killed.
+        When the `hub` (the aggregator) has ended, the others get GRACE_SECONDS, or FAILED_SECONDS to say what
+        they know if it failed. On cancellation, an error or a signal all are terminated, then killed.
 
         Raises:
             LocalError: a process cannot be started.
@@ -71,11 +93,12 @@ class Launcher:
             watchers = {}
             for name, command in commands.items():
                 process = await self._start(name, command)
-                watchers[name] = asyncio.create_task(self._watch(name, process))
+                watchers[name] = asyncio.create_task(self._watch(name, process, name == hub))
             await watchers[hub]
             rest = [task for name, task in watchers.items() if name != hub]
             if rest:
-                await asyncio.wait(rest, timeout=GRACE_SECONDS)
+                patience = GRACE_SECONDS if self.endings[hub].ok else FAILED_SECONDS
+                await asyncio.wait(rest, timeout=patience)
         finally:
             await asyncio.shield(self._stop_all())
         await asyncio.gather(*watchers.values())
@@ -97,7 +120,7 @@ class Launcher:
         self._processes[name] = process
         return process
 
-    async def _watch(self, name: str, process: asyncio.subprocess.Process) -> None:
+    async def _watch(self, name: str, process: asyncio.subprocess.Process, is_hub: bool) -> None:
         ending = self.endings[name]
         if process.stdout is None or process.stderr is None:
             raise LocalError(f"{name}: the process has no output pipes")
@@ -110,15 +133,24 @@ class Launcher:
                 ending.output.append(line)
                 continue
             ending.last = event
+            if event.kind == "failed":
+                ending.first = not self._hub_over
+                self._hub_over |= is_hub
             self._on_event(event)
         await collecting
         ending.exit_code = await process.wait()
+        silent = ending.last is None or ending.last.kind not in ("done", "failed")
+        if silent and not ending.ok and not self._stopping:
+            ending.first = not self._hub_over
+            self._on_event(Event(name, "ended", detail=ending.reason if ending.errors else ending.how))
+        self._hub_over |= is_hub
 
     async def _collect(self, ending: Ending, stream: asyncio.StreamReader) -> None:
         while chunk := await stream.read(STDERR_KEPT):
             ending.errors = (ending.errors + chunk.decode("utf-8", "replace"))[-STDERR_KEPT:]
 
     async def _stop_all(self) -> None:
+        self._stopping = True
         running = [process for process in self._processes.values() if process.returncode is None]
         for process in running:
             with contextlib.suppress(ProcessLookupError):
@@ -146,33 +178,63 @@ def print_event(event: Event) -> None:
     sys.stdout.flush()
 
 
+@contextlib.contextmanager
+def unwinding_on_signals() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into SystemExit 143 and 129, so that all is closed and removed on the way."""
+
+    def unwind(number: int, _frame: object) -> None:
+        sys.exit(128 + number)
+
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    # What is ignored stays so: nohup.
+    changed = [number for number in STOP_SIGNALS if before[number] != signal.SIG_IGN]
+    for number in changed:
+        signal.signal(number, unwind)
+    try:
+        yield
+    finally:
+        for number in changed:
+            signal.signal(number, before[number])
+
+
 def run_child(main: Callable[[], Awaitable[int]], supervised: bool) -> int:
-    """Run `main` to its exit code; if supervised, end with the parent, and on SIGTERM, by cancellation."""
-    return asyncio.run(_guarded(main, supervised))
+    """Run `main` to its exit code, by cancellation on SIGTERM (143) and SIGHUP (129).
+
+    If supervised, the end of the parent counts as SIGTERM.
+    """
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    try:
+        return asyncio.run(_guarded(main, supervised))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 async def _guarded(main: Callable[[], Awaitable[int]], supervised: bool) -> int:
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(main())
-    told_to_stop = False
+    told_by: signal.Signals | None = None
 
-    def stop() -> None:
-        nonlocal told_to_stop
-        told_to_stop = True
+    def stop(number: signal.Signals) -> None:
+        nonlocal told_by
+        told_by = told_by or number
         task.cancel()
 
-    loop.add_signal_handler(signal.SIGTERM, stop)
+    caught = [number for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    for number in caught:
+        loop.add_signal_handler(number, stop, number)
     if supervised:
         # The parent writes nothing: readable means closed, and closed means that it is gone.
-        loop.add_reader(sys.stdin.fileno(), stop)
+        loop.add_reader(sys.stdin.fileno(), stop, signal.SIGTERM)
     try:
         return await task
     except asyncio.CancelledError:
-        if not told_to_stop:
+        if told_by is None:
             # Ctrl-C: `asyncio.run` makes a KeyboardInterrupt of it.
             raise
-        return 128 + signal.SIGTERM
+        return 128 + told_by
     finally:
         if supervised:
             loop.remove_reader(sys.stdin.fileno())
-        loop.remove_signal_handler(signal.SIGTERM)
+        for number in caught:
+            loop.remove_signal_handler(number)

@@ -6,13 +6,14 @@ import hashlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 import numpy as np
 from nacl.signing import SigningKey
 from numpy.typing import ArrayLike, NDArray
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
-from smpc_dp.encoding import Encoding
+from smpc_dp.encoding import MAX_LENGTH, Encoding, shown
 from smpc_dp.errors import ConfigError, Fault, SmpcError
 from smpc_dp.identity import verify
 from smpc_dp.privacy.secagg_plan import plan_secagg
@@ -21,13 +22,16 @@ from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
 from smpc_dp.protocols.secagg.messages import PARTY_STEPS
-from smpc_dp.protocols.secagg.params import PROTOCOL, VERSION, SecAggParameters
+from smpc_dp.protocols.secagg.params import MAX_PARTIES, PROTOCOL, VERSION, SecAggParameters
 from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 AGGREGATOR = "aggregator"
+MAX_THREADS = 256
+# Eight gigabytes of input.
+MAX_VALUES = 1 << 30
 
 
 class RememberingVerifier:
@@ -190,7 +194,7 @@ def average(
         progress: called with each step of the aggregator and the number of parties that it waits for.
 
     Raises:
-        ConfigError, PrivacyError: a value or parameter is refused.
+        ConfigError, PrivacyError: a value or parameter is refused; `threads` is 1 to 256.
         TimeoutFault: too many parties dropped out.
     """
     if method != "secagg":
@@ -198,6 +202,10 @@ def average(
     if kind not in ("average", "sum"):
         raise ConfigError([Fault("kind", f"must be 'average' or 'sum', is {kind!r}")])
     vectors = _rows(values)
+    check_size(len(vectors), len(vectors[0]), threads, seed_for_simulation)
+    for name, number in (("dropout", dropout), ("planned_dropout", planned_dropout)):
+        if isinstance(number, bool) or not isinstance(number, Real):
+            raise ConfigError([Fault(name, f"must be a number, is {shown(number)}")])
     if weights is not None and len(weights) != len(vectors):
         raise ConfigError([Fault("weights", f"{len(weights)} weights for {len(vectors)} parties")])
     if not 0 <= dropout <= planned_dropout:
@@ -209,7 +217,7 @@ def average(
             upper=upper,
             precision=precision,
             parties=len(vectors),
-            max_weight=0 if weights is None else max(1, *map(int, weights)),
+            max_weight=0 if weights is None else _largest(weights),
         ),
         plan=plan_secagg(len(vectors), dropout=planned_dropout, corrupt=corrupt, security=security),
     )
@@ -229,6 +237,35 @@ def average(
     errors = drive(cast.machines, network, AGGREGATOR, progress)
     _raise_first(errors)
     return Result.of(cast.aggregator.result, kind, clipped)
+
+
+def check_size(parties: int, length: int, threads: int, seed_for_simulation: int | None = None) -> None:
+    """Refuse what cannot be simulated, before anything of that size is made; raise ConfigError."""
+    faults = []
+    for name, number, low, high in (
+        ("parties", parties, 3, MAX_PARTIES),
+        ("length", length, 1, MAX_LENGTH),
+        ("threads", threads, 1, MAX_THREADS),
+    ):
+        if isinstance(number, bool) or not isinstance(number, Integral) or not low <= number <= high:
+            faults.append(Fault(name, f"must be an integer from {low} to {high}, is {shown(number)}"))
+    seed = seed_for_simulation
+    if seed is not None and (
+        isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= seed < 1 << 64
+    ):
+        faults.append(Fault("seed_for_simulation", f"must be an integer in [0, 2^64), is {shown(seed)}"))
+    if not faults and parties * length > MAX_VALUES:
+        faults.append(Fault("length", f"{parties} parties times {length} is more than {MAX_VALUES} values"))
+    if faults:
+        raise ConfigError(faults)
+
+
+def _largest(weights: Sequence[int]) -> int:
+    """Return the largest weight, which the encoding is made for; at least 1."""
+    for place, weight in enumerate(weights):
+        if isinstance(weight, bool) or not isinstance(weight, Integral):
+            raise ConfigError([Fault(f"weights[{place}]", f"must be an integer, is {shown(weight)}")])
+    return max(1, *map(int, weights))
 
 
 def _rows(values: ArrayLike | Sequence[ArrayLike]) -> Sequence[NDArray[np.generic]]:

@@ -204,7 +204,40 @@ def test_wrong_usage_is_exit_code_2(session: Path) -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert "--as" in done.stderr
+    assert done.stderr == "smpc-dp: Missing option '--as' (try 'smpc-dp party --help')\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("aggregator", ["--input", "x.npy"]),
+        ("aggregator", ["--weight", "3"]),
+        ("aggregator", ["--clip"]),
+        ("aggregator", ["--operation", "sum"]),
+        ("alice", ["--listen", "127.0.0.1:9"]),
+        ("alice", ["--requests", "1"]),
+    ],
+)
+def test_an_option_of_the_other_role_is_wrong_usage(session: Path, name: str, option: list[str]) -> None:
+    (line,) = refused(session, "party", str(session), "--as", name, *option, code=2)
+    assert f"{option[0]} is for {'parties' if name == 'aggregator' else 'the aggregator'}" in line
+
+
+def test_weights_of_a_session_without_any(session: Path) -> None:
+    weights = session.parent / "weights.json"
+    weights.write_text(json.dumps(dict.fromkeys(PARTIES, 1)))
+    (line,) = refused(session, "run", str(session), "--weights", str(weights))
+    assert line == "smpc-dp: --weights: this session has no weights: its max_weight is 0"
+
+
+def test_a_bound_that_is_no_float_is_refused(session: Path) -> None:
+    text = session.read_text()
+    huge = session.parent / "huge.toml"
+    huge.write_text(text.replace("upper = 1.0", "upper = 1" + "0" * 400))
+    (line,) = refused(session, "run", str(huge))
+    assert (
+        line == "smpc-dp: parameters.upper: must be a number that fits its range, is an integer of 1329 bits"
+    )
 
 
 def test_clipping_only_when_asked_for_and_counted(tmp_path: Path) -> None:

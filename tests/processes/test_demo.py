@@ -105,12 +105,25 @@ def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)]
+    ("number", "code"),
+    [
+        (signal.SIGINT, 130),
+        (signal.SIGTERM, 143),
+        (signal.SIGHUP, 129),
+        (signal.SIGKILL, -signal.SIGKILL),
+    ],
 )
 def test_no_process_outlives_the_demonstration(tmp_path: Path, number: signal.Signals, code: int) -> None:
     folder = tmp_path / "stopped"
+    # A background job may have inherited Ctrl-C as ignored.
+    script = (
+        "import signal, sys\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from smpc_dp.__main__ import main\nmain()\n"
+    )
     with subprocess.Popen(
-        [*COMMAND, "--json", "--out", str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-c", script, "demo", "--json", "--out", str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as demo:
         wait_until(lambda: len(processes_of(folder)) == 9, 20)
         demo.send_signal(number)

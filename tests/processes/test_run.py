@@ -163,7 +163,61 @@ def start_run_that_waits(session: Path) -> subprocess.Popen[bytes]:
         "except KeyboardInterrupt:\n"
         "    sys.exit(130)\n"
     )
+    # A background job may have inherited Ctrl-C as ignored.
+    script = f"import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n{script}"
     return subprocess.Popen([sys.executable, "-c", script, json.dumps(commands)])
+
+
+def test_a_failed_aggregator_is_one_line_and_no_long_wait(session: Path) -> None:
+    import socket
+
+    address = next(line for line in session.read_text().splitlines() if line.startswith("address"))
+    port = int(address.rpartition(":")[2].strip('"'))
+    begun = time.monotonic()
+    with socket.create_server(("127.0.0.1", port)):
+        done = smpc_dp("run", str(session), "--json")
+    # Starting seven processes on two busy cores takes most of it; the old grace alone was ten seconds.
+    assert time.monotonic() - begun < 9
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"smpc-dp: aggregator: cannot listen on 127.0.0.1:{port}: the port is in use\n"
+
+
+def test_a_process_that_dies_before_it_says_hello_is_told_at_once(session: Path) -> None:
+    events: list[Event] = []
+    launcher = Launcher(events.append)
+    commands = {
+        name: member_command("party", str(session), "--as", name) for name in ("aggregator", *PARTIES)
+    }
+    commands[PARTIES[0]] = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
+    commands[PARTIES[1]] = [sys.executable, "-c", "raise SystemExit('no module')"]
+    endings = asyncio.run(launcher.run(commands, "aggregator"))
+    told = {event.party: event.detail for event in events if event.kind == "ended"}
+    assert told == {PARTIES[0]: "killed (SIGKILL)", PARTIES[1]: "no module"}
+    kinds = [(event.party, event.kind) for event in events]
+    assert kinds.index((PARTIES[0], "ended")) < kinds.index(("aggregator", "done"))
+    assert endings["aggregator"].ok, endings["aggregator"].errors
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)]
+)
+def test_a_stopped_run_leaves_nothing_behind(session: Path, number: int, code: int) -> None:
+    scratch = session.parent / "tmp"
+    scratch.mkdir()
+    script = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    script += "import sys\nsys.argv[0] = 'smpc-dp'\nfrom smpc_dp.__main__ import main\nmain()\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", script, "run", str(session), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(scratch)},
+    ) as run:
+        assert wait_until(lambda: len(descendants(session)) >= 4), descendants(session)
+        run.send_signal(number)
+        output, errors = run.communicate(timeout=30)
+    assert (run.returncode, output, errors) == (code, b"", b"")
+    assert wait_until(lambda: descendants(session) == []), descendants(session)
+    assert list(scratch.iterdir()) == []
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])

@@ -7,6 +7,7 @@ compiled. Commands stand in blocks fenced as `sh` or `console`; they are parsed,
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shlex
 import subprocess
@@ -27,6 +28,7 @@ from smpc_dp import simulate
 from smpc_dp.cli import app
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.protocols.secagg.params import check_parameters
+from smpc_dp.runtime.local import create_local_session
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(
@@ -227,3 +229,26 @@ def test_errata_name_tests_that_exist() -> None:
     named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "errata.md").read_text("utf-8")))
     source = (ROOT / "tests" / "reference" / "test_errata.py").read_text("utf-8")
     assert named == set(re.findall(r"^def (test_\w+)", source, re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    ("heading", "arguments"),
+    [
+        ("keygen", ["keygen", "alice", "--out", "."]),
+        ("roster", ["roster", "session.toml"]),
+        ("plan secagg", ["plan", "secagg", "--parties", "5"]),
+        ("simulate average", ["simulate", "average", "--parties", "3", "--length", "1"]),
+        ("vectors check", ["vectors", "check", "empty"]),
+    ],
+)
+def test_every_field_of_a_command_is_documented(
+    heading: str, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    parameters = {"length": 1, "lower": 0, "upper": 1, "precision": 0.5}
+    create_local_session(tmp_path, ["ann", "ben", "cat"], parameters)
+    told = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
+    text = (ROOT / "docs" / "commands.md").read_text("utf-8")
+    section = text.partition(f"\n### {heading}\n")[2].partition("\n##")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(told)

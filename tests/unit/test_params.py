@@ -1,0 +1,87 @@
+"""Parameters of secure aggregation: every fault at once, and no number so large that it cannot be named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from smpc_dp import simulate
+from smpc_dp.errors import ConfigError
+from smpc_dp.protocols.secagg.params import check_parameters
+
+GOOD: dict[str, Any] = {"length": 2, "lower": -1.0, "upper": 1.0, "precision": 1e-3}
+
+
+def places(parameters: dict[str, Any], parties: int = 5) -> list[str]:
+    checked, faults = check_parameters(parameters, parties)
+    assert (checked is None) == bool(faults)
+    return sorted(fault.where for fault in faults)
+
+
+def test_good_parameters_have_no_fault() -> None:
+    assert places(GOOD) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"length": "x", "security": 7, "lower": 3.0}, ["length", "lower", "security"]),
+        ({"length": 0, "max_weight": -1, "precision": 0}, ["length", "max_weight", "precision"]),
+        ({"dropout": "x", "corrupt": 2, "precision": 8.0}, ["corrupt", "dropout", "precision"]),
+        ({"kind": "complex", "length": 0, "unknown": 1}, ["kind", "length", "unknown"]),
+        ({"kind": "integer", "lower": 0.5}, ["lower", "precision"]),
+        ({"upper": -2.0, "length": 0, "dropout": 0.7}, ["dropout", "length", "lower"]),
+    ],
+)
+def test_all_faults_at_once(changes: dict[str, Any], expected: list[str]) -> None:
+    assert places({**GOOD, **changes}) == expected
+
+
+def test_what_is_missing_hides_no_other_fault() -> None:
+    assert places({"upper": float("inf"), "dropout": 0.9}) == [
+        "dropout",
+        "length",
+        "lower",
+        "precision",
+        "upper",
+    ]
+
+
+@pytest.mark.parametrize(
+    "key", ["length", "lower", "upper", "precision", "max_weight", "dropout", "security"]
+)
+@pytest.mark.parametrize("digits", [400, 6000])
+def test_huge_numbers_are_named(key: str, digits: int) -> None:
+    checked, faults = check_parameters({**GOOD, key: 10**digits}, 5)
+    assert checked is None
+    assert key in [fault.where for fault in faults]
+    assert all(len(str(fault)) < 300 for fault in faults)
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"lower": -(10**400)}, "lower"),
+        ({"lower": "a"}, "lower"),
+        ({"upper": None}, "upper"),
+        ({"threads": 0}, "threads"),
+        ({"threads": 1_000_000}, "threads"),
+        ({"seed_for_simulation": -1}, "seed_for_simulation"),
+        ({"dropout": "a"}, "dropout"),
+        ({"weights": [1, 2, 0.5]}, "weights[2]"),
+        ({"precision": "a"}, "precision"),
+    ],
+)
+def test_arguments_of_a_simulation(changes: dict[str, Any], where: str) -> None:
+    arguments: dict[str, Any] = {"lower": -1.0, "upper": 1.0, **changes}
+    with pytest.raises(ConfigError) as raised:
+        simulate.average(np.zeros((3, 2)), **arguments)
+    assert [fault.where for fault in raised.value.faults] == [where]
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    bounds: dict[str, Any] = {"lower": np.float32(-1), "upper": np.int64(1)}
+    result = simulate.average(np.ones((3, 2)), **bounds)
+    assert result.value.tolist() == [1.0, 1.0]
