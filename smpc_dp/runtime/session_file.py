@@ -22,6 +22,7 @@ from typing import TypeVar, cast
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
+from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.protocols.registry import NEEDS_AGGREGATOR, PARAMETER_CHECKERS
 from smpc_dp.roster import ROLES, Member, Role, Roster
@@ -188,6 +189,8 @@ def _entry(member: Member) -> dict[str, object]:
 
 def _syntax_fault(error: ValueError, text: str, source: str) -> Fault:
     match = _SYNTAX.fullmatch(str(error))
+    if "set_int_max_str_digits" in str(error):
+        return Fault(source, "an integer has too many digits")
     if match is None:
         return Fault(source, str(error))
     line = match[2] or str(text.count("\n") + 1)
@@ -200,7 +203,7 @@ def _protocol(document: Mapping[str, object], faults: list[Fault]) -> tuple[str,
     if protocol and version and (protocol, version) not in PARAMETER_CHECKERS:
         known = ", ".join(f"{name} {number}" for name, number in sorted(PARAMETER_CHECKERS))
         versions = any(name == protocol for name, _ in PARAMETER_CHECKERS)
-        where, what = ("version", str(version)) if versions else ("protocol", repr(protocol))
+        where, what = ("version", shown(version)) if versions else ("protocol", repr(protocol))
         faults.append(Fault(where, f"{what} is unknown, the known ones are {known}"))
     return protocol, version
 
@@ -217,7 +220,9 @@ def _timeouts(table: object, faults: list[Fault]) -> Timeouts:
             faults.append(Fault(f"timeouts.{key}", f"not a number of seconds: {value!r}"))
         elif not 0 < value <= MAX_TIMEOUT:
             faults.append(
-                Fault(f"timeouts.{key}", f"{value} is not above 0 and at most {MAX_TIMEOUT:.0f} seconds")
+                Fault(
+                    f"timeouts.{key}", f"{shown(value)} is not above 0 and at most {MAX_TIMEOUT:.0f} seconds"
+                )
             )
         else:
             values[key] = float(value)
