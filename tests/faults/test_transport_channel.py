@@ -329,3 +329,42 @@ async def test_large_messages_share_the_budget(net: Net, ending: Ending) -> None
     await holding
     assert await asyncio.wait_for(receiving, 3) == bytes(2 * MIB)
     await sending
+
+
+async def test_who_trickles_a_large_message_gives_its_budget_up_in_time(net: Net) -> None:
+    """Every frame is in time, the message is not: the next in the queue gets its turn."""
+    endpoint = net.endpoint("agg")
+    object.__setattr__(endpoint, "budget", framing.InflightBudget(3 * MIB))
+    object.__setattr__(endpoint, "message_timeout", 0.5)
+    server = await net.listen(endpoint)
+    raw, stalled = await net.welcomed(server, "bob")
+    await raw.write(framing.HEADER.pack(3 * MIB, framing.DATA) + bytes(MIB))
+    mine = await net.dial("alice", server.address)
+    theirs = await server.channel()
+    holding = asyncio.create_task(stalled.receive())
+    await asyncio.sleep(0.1)
+    sending = asyncio.create_task(mine.send(bytes(2 * MIB)))
+    assert await asyncio.wait_for(theirs.receive(), 3) == bytes(2 * MIB)
+    await sending
+    with pytest.raises(TimeoutFault) as caught:
+        await holding
+    assert caught.value.missing == {"bob"}
+
+
+async def test_a_message_is_held_until_the_next_is_asked_for(net: Net) -> None:
+    endpoint = net.endpoint("agg")
+    object.__setattr__(endpoint, "budget", framing.InflightBudget(3 * MIB))
+    server = await net.listen(endpoint)
+    channels = {}
+    for name in ("alice", "bob"):
+        mine = await net.dial(name, server.address)
+        channels[name] = (mine, await server.channel())
+    sending = [asyncio.create_task(mine.send(bytes(2 * MIB))) for mine, _ in channels.values()]
+    assert await channels["alice"][1].receive() == bytes(2 * MIB)
+    second = asyncio.create_task(channels["bob"][1].receive())
+    await asyncio.sleep(0.3)
+    assert not second.done()
+    third = asyncio.create_task(channels["alice"][1].receive())
+    assert await asyncio.wait_for(second, 3) == bytes(2 * MIB)
+    await asyncio.gather(*sending)
+    third.cancel()
