@@ -29,3 +29,4 @@ class Label(StrEnum):
     SELF_COMMITMENT = "smpc-dp/1/self-commitment"
     PARTICIPANTS = "smpc-dp/1/participants"
     SURVIVORS = "smpc-dp/1/survivors"
+    CIRCUIT = "smpc-dp/1/circuit"
