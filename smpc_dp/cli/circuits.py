@@ -13,11 +13,15 @@ from rich.table import Table
 from smpc_dp.circuits.check import RANDOM_INPUTS
 from smpc_dp.circuits.library import PUBLISHED, Published, find
 from smpc_dp.circuits.publish import Finding, check_folder, check_published, export
+from smpc_dp.cli import circuits_run
 from smpc_dp.cli.output import console, print_json, progress_console
 
 app = typer.Typer(
     name="circuits", help="List, export and check the published circuits.", no_args_is_help=True
 )
+
+
+circuits_run.register(app)
 
 
 @app.callback()

@@ -30,3 +30,8 @@ class Label(StrEnum):
     PARTICIPANTS = "smpc-dp/1/participants"
     SURVIVORS = "smpc-dp/1/survivors"
     CIRCUIT = "smpc-dp/1/circuit"
+    PAIRWISE_TRANSCRIPT = "smpc-dp/1/pairwise-transcript"
+    PAIRWISE_KEYS = "smpc-dp/1/pairwise-keys"
+    PAIRWISE_TRANSFER = "smpc-dp/1/pairwise-transfer"
+    PAIRWISE_OUTPUTS = "smpc-dp/1/pairwise-outputs"
+    PAIRWISE_PLAN = "smpc-dp/1/pairwise-plan"

@@ -1,0 +1,88 @@
+"""How an error travels: what others are told when a run is over for somebody."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from smpc_dp.errors import ConfigError, PeerFault, PrivacyError, SmpcError, TimeoutFault
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import Context
+
+# The step of a hub's last message to a party, and of a party's to the hub.
+ABORT = "abort"
+LEAVE = "leave"
+
+REASON_LIMIT = 500
+
+
+class Abort(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Aggregator or party: the run is over for the receiver, and why; names are from the roster."""
+
+    kind: str
+    culprit: str
+    missing: list[str]
+    reason: Annotated[str, Meta(max_length=REASON_LIMIT)]
+
+
+def equivocation(envelope: Envelope, run_id: bytes, earlier: bytes, signature: bytes) -> PeerFault:
+    """Return the fault of a second, different message for one step; both signatures are the evidence.
+
+    `run_id` is that of the first message, `earlier` the SHA-256 of its body.
+    """
+    return PeerFault(
+        envelope.sender,
+        f"sent two different messages for step '{envelope.step}'",
+        {
+            "first run id": run_id,
+            "first": earlier,
+            "first signature": signature,
+            "second run id": envelope.run_id,
+            "second": hashlib.sha256(envelope.body).digest(),
+            "second signature": envelope.signature,
+        },
+    )
+
+
+def abort_of(error: SmpcError) -> Abort:
+    """Return what others are told of an error: never more than names and one line."""
+    reason = " ".join(str(error).split())[:REASON_LIMIT]
+    if isinstance(error, PeerFault):
+        return Abort("peer", error.culprit, [], error.reason[:REASON_LIMIT])
+    if isinstance(error, TimeoutFault):
+        return Abort("timeout", "", sorted(error.missing), error.step)
+    if isinstance(error, PrivacyError):
+        # What is wrong with a private value is the party's own business.
+        return Abort("local", "", [], "its input was refused")
+    if isinstance(error, ConfigError):
+        return Abort("config", "", [], reason)
+    return Abort("local", "", [], reason)
+
+
+def error_of(abort: Abort, context: Context) -> SmpcError:
+    """Return the error that an aggregator's `Abort` stands for; names must be in the roster."""
+    teller = context.aggregator
+    known = set(context.names) | {teller}
+    reason = _printable(abort.reason)
+    if abort.kind == "peer" and abort.culprit in known:
+        return PeerFault(abort.culprit, f"{reason} (said by {teller})")
+    if abort.kind == "timeout" and set(abort.missing) <= known:
+        return TimeoutFault(abort.missing, reason, f"said by {teller}")
+    if abort.kind in ("local", "config"):
+        return PeerFault(teller, f"stopped the run: {reason}")
+    return PeerFault(teller, "sent a malformed abort")
+
+
+def reason_of(abort: Abort, sender: str, context: Context) -> str:
+    """Return in one line why a party leaves; raise PeerFault if it names anyone outside of the roster."""
+    if not {abort.culprit, *abort.missing} <= {"", context.aggregator, *context.names}:
+        raise PeerFault(sender, "left and named somebody who is not in the roster")
+    return f"left: {abort.culprit + ': ' if abort.culprit else ''}{_printable(abort.reason)}"
+
+
+def _printable(text: str) -> str:
+    """Return text of a peer without what a terminal would obey."""
+    return "".join(character if character.isprintable() else "?" for character in text)
