@@ -116,7 +116,7 @@ class Sender:
     def random(self, response: bytes) -> Rows:
         """Check the response; return both pads, uint8 of shape (count, 2, 16). Errors as `correlated`."""
         with _blaming(self.peer):
-            return self._core.random(response).reshape(-1, 2, ROW_BYTES)
+            return self._core.random(response).reshape(2, -1, ROW_BYTES).swapaxes(0, 1)
 
 
 class Receiver:

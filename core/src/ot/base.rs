@@ -17,6 +17,7 @@ use curve25519_dalek::traits::Identity;
 use zeroize::Zeroizing;
 
 use super::{KAPPA, OtError, expect_length, hash, labels};
+use crate::tuple_hash::TupleHash256;
 
 /// Bytes of a group element.
 const POINT: usize = 32;
@@ -32,56 +33,64 @@ pub type KeyPairs = Zeroizing<Vec<[Key; 2]>>;
 /// The chosen key of each transfer.
 pub type Keys = Zeroizing<Vec<Key>>;
 
-/// What is bound into every hash of one transfer.
-struct Place<'a> {
-    context: &'a [u8; 32],
-    first: &'a [u8; POINT],
-    number: [u8; 8],
+/// The hashes of one batch, with context and first message absorbed: what is common costs once.
+struct Hashes {
+    point: TupleHash256,
+    string: TupleHash256,
+    key: TupleHash256,
 }
 
-impl<'a> Place<'a> {
-    fn new(context: &'a [u8; 32], first: &'a [u8; POINT], number: usize) -> Self {
+impl Hashes {
+    fn new(context: &[u8; 32], first: &[u8; POINT]) -> Self {
+        let start = |label: &str| {
+            let mut hasher = TupleHash256::new(label.as_bytes());
+            hasher.absorb(context);
+            hasher.absorb(first);
+            hasher
+        };
         Self {
-            context,
-            first,
-            number: (number as u64).to_be_bytes(),
+            point: start(labels::BASE_POINT),
+            string: start(labels::BASE_STRING),
+            key: start(labels::BASE_KEY),
         }
     }
 
-    /// Half of H(x, string).
-    fn half_point(&self, x: u8, string: &[u8; STRING]) -> RistrettoPoint {
-        let bytes: [u8; 64] = hash(
-            labels::BASE_POINT,
-            &[self.context, self.first, &self.number, &[x], string],
-        );
-        RistrettoPoint::from_uniform_bytes(&bytes)
+    /// Half of H(number, x, string).
+    fn half_point(&self, number: usize, x: u8, string: &[u8; STRING]) -> RistrettoPoint {
+        RistrettoPoint::from_uniform_bytes(&finish(&self.point, number, x, &[string]))
     }
 
-    /// `string` xor H'(x, point).
-    fn mix(&self, x: u8, point: &[u8; POINT], string: &[u8; STRING]) -> [u8; STRING] {
-        let mut mixed: [u8; STRING] = hash(
-            labels::BASE_STRING,
-            &[self.context, self.first, &self.number, &[x], point],
-        );
+    /// `string` xor H'(number, x, point).
+    fn mix(
+        &self,
+        number: usize,
+        x: u8,
+        point: &[u8; POINT],
+        string: &[u8; STRING],
+    ) -> [u8; STRING] {
+        let mut mixed: [u8; STRING] = finish(&self.string, number, x, &[point]);
         for (byte, other) in mixed.iter_mut().zip(string) {
             *byte ^= other;
         }
         mixed
     }
 
-    fn key(&self, x: u8, message: &[u8], shared: &CompressedRistretto) -> Key {
-        hash(
-            labels::BASE_KEY,
-            &[
-                self.context,
-                self.first,
-                &self.number,
-                &[x],
-                message,
-                shared.as_bytes(),
-            ],
-        )
+    fn key(&self, number: usize, x: u8, entry: &[u8], shared: &CompressedRistretto) -> Key {
+        finish(&self.key, number, x, &[entry, shared.as_bytes()])
     }
+}
+
+/// `N` bytes of the hash that has begun as `start` and goes on with transfer, choice and `parts`.
+fn finish<const N: usize>(start: &TupleHash256, number: usize, x: u8, parts: &[&[u8]]) -> [u8; N] {
+    let mut hasher = start.clone();
+    hasher.absorb(&(number as u64).to_be_bytes());
+    hasher.absorb(&[x]);
+    for part in parts {
+        hasher.absorb(part);
+    }
+    let mut output = [0; N];
+    hasher.finish(&mut output);
+    output
 }
 
 /// The group element that `bytes` canonically encode, if it is not the identity.
@@ -120,14 +129,14 @@ impl BaseSender {
     pub fn finish(&self, message: &[u8]) -> Result<KeyPairs, OtError> {
         expect_length("base response", message, RESPONSE)?;
         let half = Zeroizing::new(*self.scalar * Scalar::from(2u8).invert());
+        let hashes = Hashes::new(&self.context, &self.first);
         let (entries, _) = message.as_chunks::<{ STRING + POINT }>();
         let mut halves = Zeroizing::new(Vec::with_capacity(2 * KAPPA));
         for (number, entry) in entries.iter().enumerate() {
             let (string, point) = split(entry);
             let decoded = decode(&format!("base response: point {number}"), point)?;
-            let place = Place::new(&self.context, &self.first, number);
             for x in 0..2 {
-                let hashed = place.half_point(x, &place.mix(x, point, string));
+                let hashed = hashes.half_point(number, x, &hashes.mix(number, x, point, string));
                 halves.push((decoded + hashed + hashed) * *half);
             }
         }
@@ -139,8 +148,10 @@ impl BaseSender {
                 .zip(shared_pairs)
                 .enumerate()
                 .map(|(number, (entry, [zero, one]))| {
-                    let place = Place::new(&self.context, &self.first, number);
-                    [place.key(0, entry, zero), place.key(1, entry, one)]
+                    [
+                        hashes.key(number, 0, entry, zero),
+                        hashes.key(number, 1, entry, one),
+                    ]
                 })
                 .collect(),
         ))
@@ -163,6 +174,7 @@ pub fn respond(
     expect_length("base message", first, POINT)?;
     let first: &[u8; POINT] = first.first_chunk().expect("the length was checked");
     let peer = decode("base message", first)?;
+    let hashes = Hashes::new(context, first);
     let coins = Zeroizing::new(hash::<{ KAPPA * COINS }>(
         labels::BASE_COINS,
         &[context, seed],
@@ -174,8 +186,8 @@ pub fn respond(
         let (wide, string) = coin.split_first_chunk().expect("64 of 112 bytes");
         let string = string.first_chunk().expect("the other 48 bytes");
         let scalar = Zeroizing::new(Scalar::from_bytes_mod_order_wide(wide));
-        let place = Place::new(context, first, number);
-        half_points.push(&*scalar * RISTRETTO_BASEPOINT_TABLE - place.half_point(choice, string));
+        half_points
+            .push(&*scalar * RISTRETTO_BASEPOINT_TABLE - hashes.half_point(number, choice, string));
         half_shared.push(peer * *scalar);
     }
     let points = RistrettoPoint::double_and_compress_batch(half_points.iter());
@@ -186,12 +198,11 @@ pub fn respond(
     let mut keys = Zeroizing::new(Vec::with_capacity(KAPPA));
     for (number, (coin, &choice)) in coins.iter().zip(choices).enumerate() {
         let string = coin.last_chunk().expect("48 of 112 bytes");
-        let place = Place::new(context, first, number);
         let point = points[number].as_bytes();
-        message.extend_from_slice(&place.mix(choice, point, string));
+        message.extend_from_slice(&hashes.mix(number, choice, point, string));
         message.extend_from_slice(point);
         let entry = &message[number * (STRING + POINT)..];
-        keys.push(place.key(choice, entry, &shared[number]));
+        keys.push(hashes.key(number, choice, entry, &shared[number]));
     }
     Ok((message, keys))
 }

@@ -21,7 +21,9 @@ impl ColumnHashes {
     /// Appends the first `blocks` blocks of each column's part.
     pub fn update(&mut self, columns: &[Column], blocks: usize) {
         for (hash, column) in self.0.iter_mut().zip(columns) {
-            hash.update(aes::cipher::Array::cast_slice_from_core(&column[..blocks]));
+            hash.update(aes::cipher::Array::cast_slice_from_core(
+                &column.blocks[..blocks],
+            ));
         }
     }
 

@@ -106,8 +106,14 @@ impl Columns {
         let length = tiles * KAPPA;
         if length > self.0.len() {
             // Grown in place of being copied: what is there is not needed, and must not be left behind.
-            self.0.as_flattened_mut().as_flattened_mut().zeroize();
-            self.0 = vec![[[0; 16]; TILE]; length];
+            self.zeroize();
+            self.0 = vec![Column::ZERO; length];
+        }
+    }
+
+    fn zeroize(&mut self) {
+        for column in &mut self.0 {
+            column.bytes_mut().zeroize();
         }
     }
 
@@ -119,6 +125,6 @@ impl Columns {
 
 impl Drop for Columns {
     fn drop(&mut self) {
-        self.0.as_flattened_mut().as_flattened_mut().zeroize();
+        self.zeroize();
     }
 }

@@ -4,7 +4,8 @@
 //! keys of the digit's first base transfer; every further level costs one correction of two blocks. The
 //! check (a sum of check strings and the hash of all of them) makes a wrong correction either
 //! harmless or an abort that depends on the corresponding bits of the correlation alone
-//! [Roy 2022, the section on base transfers; Boyle et al., CCS 2019]. A digit's bits from the top: bit k - 1 first.
+//! [Roy: SoftSpokenOT, CRYPTO 2022;
+//! Boyle et al., CCS 2019]. A path takes a digit's bits from the top: bit k - 1 first.
 
 use zeroize::Zeroizing;
 
@@ -72,7 +73,7 @@ fn hash_checks(context: &[u8; 32], digit: usize, checks: &[[u8; CHECK]]) -> [u8;
 
 /// All leaves of all digits, and the corrections to send: the side that holds both base keys.
 pub fn plant(context: &[u8; 32], k: usize, base: &KeyPairs) -> (Leaves, Vec<u8>) {
-    let mut leaves = Zeroizing::new(Vec::with_capacity(KAPPA / k << k));
+    let mut leaves = Zeroizing::new(Vec::with_capacity((KAPPA / k) << k));
     let mut message = Vec::with_capacity(message_length(k));
     for (digit, keys) in base.chunks_exact(k).enumerate() {
         let mut nodes = Zeroizing::new(keys[0].to_vec());
@@ -124,7 +125,7 @@ pub fn puncture(
     message: &[u8],
 ) -> Result<Leaves, OtError> {
     expect_length("tree corrections", message, message_length(k))?;
-    let mut slots = Zeroizing::new(Vec::with_capacity(KAPPA / k << k));
+    let mut slots = Zeroizing::new(Vec::with_capacity((KAPPA / k) << k));
     let mut difference = 0;
     let corrections = message.chunks_exact(digit_length(k));
     for (digit, (keys, corrections)) in base.chunks_exact(k).zip(corrections).enumerate() {

@@ -79,7 +79,9 @@ impl PySender {
         py: Python<'py>,
         response: &[u8],
     ) -> PyResult<Bound<'py, PyArray1<u8>>> {
-        let rows = py.detach(|| self.0.correlated(response)).map_err(raise)?;
+        let mut rows = Vec::new();
+        py.detach(|| self.0.correlated(response, &mut rows))
+            .map_err(raise)?;
         Ok(rows.into_flattened().into_pyarray(py))
     }
 
@@ -88,8 +90,10 @@ impl PySender {
         py: Python<'py>,
         response: &[u8],
     ) -> PyResult<Bound<'py, PyArray1<u8>>> {
-        let pads = py.detach(|| self.0.random(response)).map_err(raise)?;
-        Ok(pads.into_flattened().into_flattened().into_pyarray(py))
+        let mut pads = Vec::new();
+        py.detach(|| self.0.random(response, &mut pads))
+            .map_err(raise)?;
+        Ok(pads.into_flattened().into_pyarray(py))
     }
 
     fn delta<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
@@ -140,22 +144,24 @@ impl PyReceiver {
         count: usize,
         choices: &[u8],
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let message = py
-            .detach(|| self.machine.extend(count, choices))
+        let mut message = Vec::new();
+        py.detach(|| self.machine.extend(count, choices, &mut message))
             .map_err(raise)?;
         Ok(PyBytes::new(py, &message))
     }
 
     fn correlated<'py>(&mut self, py: Python<'py>, challenge: &[u8]) -> PyResult<Answer<'py>> {
-        let (response, rows) = py
-            .detach(|| self.machine.correlated(challenge))
+        let mut rows = Vec::new();
+        let response = py
+            .detach(|| self.machine.correlated(challenge, &mut rows))
             .map_err(raise)?;
         Ok(answer(py, &response, rows))
     }
 
     fn random<'py>(&mut self, py: Python<'py>, challenge: &[u8]) -> PyResult<Answer<'py>> {
-        let (response, rows) = py
-            .detach(|| self.machine.random(challenge))
+        let mut rows = Vec::new();
+        let response = py
+            .detach(|| self.machine.random(challenge, &mut rows))
             .map_err(raise)?;
         Ok(answer(py, &response, rows))
     }

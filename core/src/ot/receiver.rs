@@ -84,8 +84,13 @@ impl ExtensionReceiver {
 
     /// Commits to the choices of a chunk: bit j of `choices` is that of the j-th of `count` transfers.
     ///
-    /// Returns the corrections. Bits after the last transfer's are refused unless they are 0.
-    pub fn extend(&mut self, count: usize, choices: &[u8]) -> Result<Vec<u8>, OtError> {
+    /// `message` becomes the corrections. Bits after the last transfer's are refused unless they are 0.
+    pub fn extend(
+        &mut self,
+        count: usize,
+        choices: &[u8],
+        message: &mut Vec<u8>,
+    ) -> Result<(), OtError> {
         if !matches!(self.state, State::Ready(_)) {
             return self.refuse("the setup is not ready for a chunk");
         }
@@ -108,7 +113,7 @@ impl ExtensionReceiver {
         let blocks = chunk.blocks();
         let mut padded = Zeroizing::new(vec![[0; 16]; blocks]);
         padded.as_flattened_mut()[..choices.len()].copy_from_slice(choices);
-        let mut message = vec![0; chunk.corrections(self.k)];
+        message.resize(chunk.corrections(self.k), 0);
         let (header, corrections) = message.split_at_mut(HEADER);
         header.copy_from_slice(&chunk.header());
         let (corrections, _) = corrections.as_chunks_mut::<16>();
@@ -121,36 +126,42 @@ impl ExtensionReceiver {
                 let sum = streams.sums(digit, position, false, columns);
                 if digit == 0 && (tile + 1) * TILE >= blocks {
                     // The hiding block's choices are the first digit's own sum: uniform to the sender.
-                    padded[blocks - 1] = sum[inside - 1];
+                    padded[blocks - 1] = sum.blocks[inside - 1];
                 }
                 let start = digit * blocks + tile * TILE;
                 let output = corrections[start..start + inside].as_flattened_mut();
                 let choices = padded[tile * TILE..tile * TILE + inside].as_flattened();
-                for ((byte, sum), choice) in output.iter_mut().zip(sum.as_flattened()).zip(choices)
-                {
+                for ((byte, sum), choice) in output.iter_mut().zip(sum.bytes()).zip(choices) {
                     *byte = sum ^ choice;
                 }
             }
         }
         self.next = chunk.next();
         self.state = State::Committed(streams, chunk, padded);
-        Ok(message)
+        Ok(())
     }
 
-    /// Answers the challenge: the response, and the rows t = q xor choice * Delta.
-    pub fn correlated(&mut self, challenge: &[u8]) -> Result<(Vec<u8>, Vec<Row>), OtError> {
-        self.answer(challenge)
-            .map(|(_, response, rows)| (response, rows))
+    /// Answers the challenge with the response; `rows` becomes the rows t = q xor choice * Delta.
+    pub fn correlated(
+        &mut self,
+        challenge: &[u8],
+        rows: &mut Vec<Row>,
+    ) -> Result<Vec<u8>, OtError> {
+        self.answer(challenge, rows).map(|(_, response)| response)
     }
 
-    /// Answers the challenge: the response, and the chosen pad of each transfer.
-    pub fn random(&mut self, challenge: &[u8]) -> Result<(Vec<u8>, Vec<Row>), OtError> {
-        let (chunk, response, mut rows) = self.answer(challenge)?;
-        PadHash::new(&self.context).apply(chunk.first, &mut rows);
-        Ok((response, rows))
+    /// Answers the challenge with the response; `pads` becomes the chosen pad of each transfer.
+    pub fn random(&mut self, challenge: &[u8], pads: &mut Vec<Row>) -> Result<Vec<u8>, OtError> {
+        let (chunk, response) = self.answer(challenge, pads)?;
+        PadHash::new(&self.context).apply(chunk.first, pads);
+        Ok(response)
     }
 
-    fn answer(&mut self, challenge: &[u8]) -> Result<(Chunk, Vec<u8>, Vec<Row>), OtError> {
+    fn answer(
+        &mut self,
+        challenge: &[u8],
+        rows: &mut Vec<Row>,
+    ) -> Result<(Chunk, Vec<u8>), OtError> {
         let State::Committed(_, chunk, _) = self.state else {
             return self.refuse("no challenge is awaited");
         };
@@ -162,7 +173,8 @@ impl ExtensionReceiver {
             return self.refuse("no challenge is awaited");
         };
         let mut hashes = ColumnHashes::new(&point, KAPPA);
-        let mut rows = vec![[0; 16]; chunk.count];
+        rows.clear();
+        rows.resize(chunk.count, [0; 16]);
         let mut parts = rows.chunks_mut(TILE_ROWS);
         let tiles = self.columns.tiles().iter().take(chunk.tiles());
         for (tile, columns) in tiles.enumerate() {
@@ -176,7 +188,7 @@ impl ExtensionReceiver {
         response.extend_from_slice(&hash_blocks(&point, &choices));
         response.extend(hashes.finish().flatten());
         self.state = State::Ready(streams);
-        Ok((chunk, response, rows))
+        Ok((chunk, response))
     }
 }
 

@@ -141,7 +141,7 @@ impl ExtensionSender {
                 let correction = &corrections[start..start + chunk.blocks_in(tile)];
                 for (bit, column) in columns.iter_mut().enumerate() {
                     let mask = bit_mask(&self.delta, digit * self.k + bit);
-                    let bytes = column.as_flattened_mut().iter_mut();
+                    let bytes = column.bytes_mut().iter_mut();
                     for (byte, other) in bytes.zip(correction.as_flattened()) {
                         *byte ^= other & mask;
                     }
@@ -174,28 +174,32 @@ impl ExtensionSender {
         Ok(())
     }
 
-    /// Checks the response; the rows q of the chunk's transfers.
-    pub fn correlated(&mut self, response: &[u8]) -> Result<Vec<Row>, OtError> {
-        self.check(response).map(|(_, rows)| rows)
+    /// Checks the response; `rows` becomes the rows q of the chunk's transfers.
+    ///
+    /// A vector that is used again spares the operating system from finding fresh pages.
+    pub fn correlated(&mut self, response: &[u8], rows: &mut Vec<Row>) -> Result<(), OtError> {
+        self.check(response, rows).map(|_| ())
     }
 
-    /// Checks the response; both pads of each of the chunk's transfers, the one for choice 0 first.
-    pub fn random(&mut self, response: &[u8]) -> Result<Vec<[Row; 2]>, OtError> {
-        let (chunk, mut zeros) = self.check(response)?;
-        let mut ones = Zeroizing::new(zeros.clone());
+    /// Checks the response; `pads` becomes both pads of each of the chunk's transfers.
+    ///
+    /// The pads for choice 0 of all transfers come first, then those for choice 1.
+    pub fn random(&mut self, response: &[u8], pads: &mut Vec<Row>) -> Result<(), OtError> {
+        let chunk = self.check(response, pads)?;
+        pads.extend_from_within(..);
+        let (zeros, ones) = pads.split_at_mut(chunk.count);
         for row in ones.iter_mut() {
             for (byte, other) in row.iter_mut().zip(self.delta.iter()) {
                 *byte ^= other;
             }
         }
-        let pads = PadHash::new(&self.context);
-        pads.apply(chunk.first, &mut zeros);
-        pads.apply(chunk.first, &mut ones);
-        let zeros = Zeroizing::new(zeros);
-        Ok(zeros.iter().zip(&**ones).map(|(a, b)| [*a, *b]).collect())
+        let hash = PadHash::new(&self.context);
+        hash.apply(chunk.first, zeros);
+        hash.apply(chunk.first, ones);
+        Ok(())
     }
 
-    fn check(&mut self, response: &[u8]) -> Result<(Chunk, Vec<Row>), OtError> {
+    fn check(&mut self, response: &[u8], rows: &mut Vec<Row>) -> Result<Chunk, OtError> {
         if !matches!(self.state, State::Challenged(..)) {
             return self.refuse("no response is awaited");
         }
@@ -205,10 +209,10 @@ impl ExtensionSender {
         else {
             return self.refuse("no response is awaited");
         };
-        let outcome = self.check_chunk(chunk, &point, response);
-        let rows = self.settle(outcome)?;
+        let outcome = self.check_chunk(chunk, &point, response, rows);
+        self.settle(outcome)?;
         self.state = State::Ready(streams);
-        Ok((chunk, rows))
+        Ok(chunk)
     }
 
     fn check_chunk(
@@ -216,7 +220,8 @@ impl ExtensionSender {
         chunk: Chunk,
         point: &[u8; 16],
         response: &[u8],
-    ) -> Result<Vec<Row>, OtError> {
+        rows: &mut Vec<Row>,
+    ) -> Result<(), OtError> {
         expect_length("response", response, extension::RESPONSE)?;
         let (first, hashed) = response.split_at(8);
         if first != chunk.first.to_be_bytes() {
@@ -227,7 +232,8 @@ impl ExtensionSender {
         }
         let (hashed, _) = hashed.as_chunks::<16>();
         let mut hashes = ColumnHashes::new(point, KAPPA);
-        let mut rows = vec![[0; 16]; chunk.count];
+        rows.clear();
+        rows.resize(chunk.count, [0; 16]);
         let mut parts = rows.chunks_mut(TILE_ROWS);
         let tiles = self.columns.tiles().iter().take(chunk.tiles());
         for (tile, columns) in tiles.enumerate() {
@@ -247,7 +253,7 @@ impl ExtensionSender {
                 "response: the consistency check failed".into(),
             ));
         }
-        Ok(rows)
+        Ok(())
     }
 }
 

@@ -15,7 +15,7 @@ fn choices(count: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..count.div_ceil(8))
         .map(|i| (i * 37 + 11) as u8)
         .collect();
-    if count % 8 != 0 {
+    if !count.is_multiple_of(8) {
         *bytes.last_mut().unwrap() &= (1 << (count % 8)) - 1;
     }
     bytes
@@ -27,15 +27,16 @@ fn bit(choices: &[u8], number: usize) -> u8 {
 
 #[test]
 fn correlated_rows_differ_by_delta() {
+    let (mut corrections, mut t, mut q) = (Vec::new(), Vec::new(), Vec::new());
     for k in [2, 4] {
         let (mut sender, mut receiver) = setup(k);
         let delta = sender.delta().unwrap();
         for count in [1, 7, 128, 129, 8064, 8065, 8192, 20_000] {
             let x = choices(count);
-            let corrections = receiver.extend(count, &x).unwrap();
+            receiver.extend(count, &x, &mut corrections).unwrap();
             let challenge = sender.challenge(count, &corrections).unwrap();
-            let (response, t) = receiver.correlated(&challenge).unwrap();
-            let q = sender.correlated(&response).unwrap();
+            let response = receiver.correlated(&challenge, &mut t).unwrap();
+            sender.correlated(&response, &mut q).unwrap();
             assert_eq!(sender.next_index(), receiver.next_index());
             for j in 0..count {
                 let mask = 0u8.wrapping_sub(bit(&x, j));
@@ -48,43 +49,49 @@ fn correlated_rows_differ_by_delta() {
 
 #[test]
 fn random_pads_agree_and_the_other_is_different() {
+    let (mut corrections, mut t, mut q) = (Vec::new(), Vec::new(), Vec::new());
     for k in [2, 4] {
         let (mut sender, mut receiver) = setup(k);
         let x = choices(300);
-        let corrections = receiver.extend(300, &x).unwrap();
+        receiver.extend(300, &x, &mut corrections).unwrap();
         let challenge = sender.challenge(300, &corrections).unwrap();
-        let (response, pads) = receiver.random(&challenge).unwrap();
-        let pairs = sender.random(&response).unwrap();
-        for (j, pair) in pairs.iter().enumerate() {
-            assert_eq!(pads[j], pair[usize::from(bit(&x, j))]);
-            assert_ne!(pair[0], pair[1]);
+        let response = receiver.random(&challenge, &mut t).unwrap();
+        sender.random(&response, &mut q).unwrap();
+        for (j, pad) in t.iter().enumerate() {
+            assert_eq!(*pad, q[j + 300 * usize::from(bit(&x, j))]);
+            assert_ne!(q[j], q[j + 300]);
         }
     }
 }
 
 #[test]
 fn rows_of_different_chunks_share_nothing() {
+    let (mut corrections, mut t, mut q) = (Vec::new(), Vec::new(), Vec::new());
     let (mut sender, mut receiver) = setup(2);
     let mut seen = std::collections::HashSet::new();
     for _ in 0..3 {
-        let corrections = receiver.extend(200, &choices(200)).unwrap();
+        receiver
+            .extend(200, &choices(200), &mut corrections)
+            .unwrap();
         let challenge = sender.challenge(200, &corrections).unwrap();
-        let (response, _) = receiver.correlated(&challenge).unwrap();
-        for row in sender.correlated(&response).unwrap() {
-            assert!(seen.insert(row));
+        let response = receiver.correlated(&challenge, &mut t).unwrap();
+        sender.correlated(&response, &mut q).unwrap();
+        for row in &q {
+            assert!(seen.insert(*row));
         }
     }
 }
 
 #[test]
 fn a_flipped_response_ends_the_setup() {
+    let (mut corrections, mut t, mut q) = (Vec::new(), Vec::new(), Vec::new());
     let (mut sender, mut receiver) = setup(4);
-    let corrections = receiver.extend(10, &choices(10)).unwrap();
+    receiver.extend(10, &choices(10), &mut corrections).unwrap();
     let challenge = sender.challenge(10, &corrections).unwrap();
-    let (mut response, _) = receiver.correlated(&challenge).unwrap();
+    let mut response = receiver.correlated(&challenge, &mut t).unwrap();
     response[30] ^= 4;
     assert!(matches!(
-        sender.correlated(&response),
+        sender.correlated(&response, &mut q),
         Err(OtError::Peer(_))
     ));
     assert_eq!(
@@ -103,6 +110,7 @@ fn median(mut runs: Vec<f64>) -> f64 {
 #[test]
 #[ignore = "a measurement"]
 fn speed() {
+    let (mut corrections, mut t, mut q) = (Vec::new(), Vec::new(), Vec::new());
     use curve25519_dalek::constants::RISTRETTO_BASEPOINT_TABLE;
     use curve25519_dalek::{ristretto::RistrettoPoint, scalar::Scalar};
     let mut base = Vec::new();
@@ -146,18 +154,18 @@ fn speed() {
             let mut times: [Vec<f64>; 4] = Default::default();
             for _ in 0..15 {
                 let clock = Instant::now();
-                let corrections = receiver.extend(count, &x).unwrap();
+                receiver.extend(count, &x, &mut corrections).unwrap();
                 times[0].push(clock.elapsed().as_secs_f64());
                 let clock = Instant::now();
                 let challenge = sender.challenge(count, &corrections).unwrap();
                 times[1].push(clock.elapsed().as_secs_f64());
                 let clock = Instant::now();
-                let (response, t) = receiver.correlated(&challenge).unwrap();
+                let response = receiver.correlated(&challenge, &mut t).unwrap();
                 times[2].push(clock.elapsed().as_secs_f64());
                 let clock = Instant::now();
-                let q = sender.correlated(&response).unwrap();
+                sender.correlated(&response, &mut q).unwrap();
                 times[3].push(clock.elapsed().as_secs_f64());
-                std::hint::black_box((q, t));
+                std::hint::black_box((&q, &t));
             }
             let [extend, challenge, answer, finish] =
                 times.map(|runs| median(runs) / count as f64 * 1e9);
@@ -166,6 +174,92 @@ fn speed() {
                 1e3 / (extend + answer),
                 1e3 / (challenge + finish)
             );
+        }
+    }
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn parts() {
+    use crate::ot::streams::{Column, TILE, TILE_ROWS};
+    let columns = Box::new([Column::ZERO; KAPPA]);
+    let mut rows = vec![[0; 16]; TILE_ROWS];
+    let (mut a, mut b) = (vec![], vec![]);
+    for _ in 0..200 {
+        let clock = Instant::now();
+        transpose::transpose(std::hint::black_box(&columns), &mut rows);
+        a.push(clock.elapsed().as_secs_f64());
+        let mut hashes = check::ColumnHashes::new(&[3; 16], KAPPA);
+        let clock = Instant::now();
+        hashes.update(std::hint::black_box(&*columns), TILE);
+        b.push(clock.elapsed().as_secs_f64());
+        std::hint::black_box((&rows, hashes.finish().count()));
+    }
+    println!(
+        "transpose {:.2} hash {:.2} ns",
+        median(a) / 8192.0 * 1e9,
+        median(b) / 8192.0 * 1e9
+    );
+}
+
+/// Wall-clock rate with each side on its own thread, over `setups` setups in turn.
+fn threaded(k: usize, setups: usize, count: usize, rounds: usize) -> f64 {
+    use std::sync::mpsc::channel;
+    let (mut senders, mut receivers): (Vec<_>, Vec<_>) = (0..setups).map(|_| setup(k)).unzip();
+    let (to_sender, at_sender) = channel::<Vec<u8>>();
+    let (to_receiver, at_receiver) = channel::<Vec<u8>>();
+    let x = choices(count);
+    let clock = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut rows = Vec::new();
+            for receiver in &mut receivers {
+                let mut message = Vec::new();
+                receiver.extend(count, &x, &mut message).unwrap();
+                to_sender.send(message).unwrap();
+            }
+            for round in 0..rounds {
+                for receiver in &mut receivers {
+                    let challenge = at_receiver.recv().unwrap();
+                    let response = receiver.correlated(&challenge, &mut rows).unwrap();
+                    to_sender.send(response).unwrap();
+                    if round + 1 < rounds {
+                        let mut message = Vec::new();
+                        receiver.extend(count, &x, &mut message).unwrap();
+                        to_sender.send(message).unwrap();
+                    }
+                }
+            }
+        });
+        let mut rows = Vec::new();
+        for sender in &mut senders {
+            let corrections = at_sender.recv().unwrap();
+            let challenge = sender.challenge(count, &corrections).unwrap();
+            to_receiver.send(challenge).unwrap();
+        }
+        for round in 0..rounds {
+            for sender in &mut senders {
+                let response = at_sender.recv().unwrap();
+                sender.correlated(&response, &mut rows).unwrap();
+                if round + 1 < rounds {
+                    let corrections = at_sender.recv().unwrap();
+                    let challenge = sender.challenge(count, &corrections).unwrap();
+                    to_receiver.send(challenge).unwrap();
+                }
+            }
+        }
+    });
+    (setups * rounds * count) as f64 / clock.elapsed().as_secs_f64() / 1e6
+}
+
+/// Run by hand, like `speed`.
+#[test]
+#[ignore = "a measurement"]
+fn wall_clock() {
+    for k in [2, 4] {
+        for setups in [1, 2] {
+            let runs = (0..9).map(|_| threaded(k, setups, 1 << 16, 200)).collect();
+            println!("k {k}, {setups} setups: {:.1} M transfers/s", median(runs));
         }
     }
 }

@@ -6,28 +6,30 @@ use super::{KAPPA, Row};
 /// Words of 64 rows that are transposed side by side: independent lanes for the vector unit.
 const LANES: usize = 8;
 
+/// Swaps the upper `WIDTH` bits of each run of 2 `WIDTH` with the lower ones `WIDTH` words further on.
+#[inline(always)]
+fn exchange<const WIDTH: usize>(words: &mut [[u64; LANES]; 64]) {
+    let mask = u64::MAX / ((1 << WIDTH) + 1);
+    for run in words.chunks_exact_mut(2 * WIDTH) {
+        let (low, high) = run.split_at_mut(WIDTH);
+        let low = low.as_flattened_mut().iter_mut();
+        for (left, right) in low.zip(high.as_flattened_mut()) {
+            let change = (*left >> WIDTH ^ *right) & mask;
+            *right ^= change;
+            *left ^= change << WIDTH;
+        }
+    }
+}
+
 /// Transposes 64 by 64 bits in each lane: bit j of word i becomes bit i of word j.
 #[inline(always)]
 fn transpose_words(words: &mut [[u64; LANES]; 64]) {
-    let mut width = 32;
-    let mut mask = u64::MAX >> 32;
-    while width != 0 {
-        let mut low = 0;
-        while low < 64 {
-            for index in low..low + width {
-                for lane in 0..LANES {
-                    let left = words[index][lane];
-                    let right = words[index + width][lane];
-                    let change = (left >> width ^ right) & mask;
-                    words[index + width][lane] = right ^ change;
-                    words[index][lane] = left ^ change << width;
-                }
-            }
-            low += 2 * width;
-        }
-        width /= 2;
-        mask ^= mask << width;
-    }
+    exchange::<32>(words);
+    exchange::<16>(words);
+    exchange::<8>(words);
+    exchange::<4>(words);
+    exchange::<2>(words);
+    exchange::<1>(words);
 }
 
 /// The portable kernel: also the body of the vector versions.
@@ -37,7 +39,7 @@ fn kernel(columns: &[Column; KAPPA], rows: &mut [Row]) {
     for (group, rows) in rows.chunks_mut(64 * LANES).enumerate() {
         for half in 0..2 {
             for (word, column) in words.iter_mut().zip(&columns[64 * half..]) {
-                let bytes = &column.as_flattened()[64 * group..64 * group + 8 * LANES];
+                let bytes = &column.bytes()[64 * group..64 * group + 8 * LANES];
                 let (chunks, _) = bytes.as_chunks();
                 for (lane, chunk) in word.iter_mut().zip(chunks) {
                     *lane = u64::from_le_bytes(*chunk);
@@ -54,12 +56,6 @@ fn kernel(columns: &[Column; KAPPA], rows: &mut [Row]) {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-fn kernel_avx512(columns: &[Column; KAPPA], rows: &mut [Row]) {
-    kernel(columns, rows);
-}
-
-#[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn kernel_avx2(columns: &[Column; KAPPA], rows: &mut [Row]) {
     kernel(columns, rows);
@@ -70,15 +66,10 @@ fn kernel_avx2(columns: &[Column; KAPPA], rows: &mut [Row]) {
 pub fn transpose(columns: &[Column; KAPPA], rows: &mut [Row]) {
     debug_assert!(rows.len() <= TILE_ROWS);
     #[cfg(target_arch = "x86_64")]
-    {
-        if is_x86_feature_detected!("avx512f") {
-            // SAFETY: the machine has AVX-512F, the only requirement of this safe code.
-            return unsafe { kernel_avx512(columns, rows) };
-        }
-        if is_x86_feature_detected!("avx2") {
-            // SAFETY: the machine has AVX2, the only requirement of this safe code.
-            return unsafe { kernel_avx2(columns, rows) };
-        }
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the machine has AVX2, the only requirement of this safe code. (With AVX-512 the
+        // compiler makes gathers and scatters of it, which are slower.)
+        return unsafe { kernel_avx2(columns, rows) };
     }
     kernel(columns, rows);
 }
@@ -86,12 +77,11 @@ pub fn transpose(columns: &[Column; KAPPA], rows: &mut [Row]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ot::streams::TILE;
 
     fn columns() -> Box<[Column; KAPPA]> {
         let mut state = 1u64;
-        let mut columns = Box::new([[[0; 16]; TILE]; KAPPA]);
-        for byte in columns.as_flattened_mut().as_flattened_mut() {
+        let mut columns = Box::new([Column::ZERO; KAPPA]);
+        for byte in columns.iter_mut().flat_map(Column::bytes_mut) {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
@@ -108,7 +98,7 @@ mod tests {
             transpose(&columns, &mut rows);
             for (r, row) in rows.iter().enumerate() {
                 for (c, column) in columns.iter().enumerate() {
-                    let bit = column.as_flattened()[r / 8] >> (r % 8) & 1;
+                    let bit = column.bytes()[r / 8] >> (r % 8) & 1;
                     assert_eq!(row[c / 8] >> (c % 8) & 1, bit, "row {r}, column {c}");
                 }
             }
