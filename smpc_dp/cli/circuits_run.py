@@ -213,9 +213,10 @@ def _write(path: Path, content: bytes) -> None:
 def _raise_failure(endings: dict[str, Ending]) -> None:
     """Raise what the first member that failed has said."""
     for ending in _by_cause(list(endings.values())):
-        what = ending.last.detail if ending.last is not None and ending.last.kind == "failed" else ""
-        what = what or ending.errors.strip().splitlines()[-1:] or [f"exit code {ending.exit_code}"]
-        raise LocalError(f"{ending.name}: {what if isinstance(what, str) else what[0]}")
+        last = ending.last
+        said = last.detail if last is not None and last.kind == "failed" else ending.errors.strip()
+        what = said.splitlines()[-1] if said else f"exit code {ending.exit_code}"
+        raise LocalError(f"{ending.name}: {what}")
 
 
 def _by_cause(endings: Sequence[Ending]) -> list[Ending]:

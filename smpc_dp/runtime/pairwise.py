@@ -18,7 +18,7 @@ from smpc_dp.protocols.pairwise.garbler import GarblerRole
 from smpc_dp.protocols.pairwise.params import PROTOCOL, VERSION, PairwiseParameters, load_circuit
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.plan import Plan, Rows
-from smpc_dp.protocols.pairwise.turns import Send
+from smpc_dp.protocols.pairwise.turns import Buffer, Send
 from smpc_dp.roster import Member
 from smpc_dp.runtime.local import free_port
 from smpc_dp.runtime.member import default_key
@@ -90,7 +90,7 @@ class PairwiseMember:
         return values.get(self.identity.name, ())
 
     def role(self, inputs: Sequence[Rows], request: int = 1) -> Participant:
-        """Return this member's role; `inputs` as `circuits.circuit.pack` makes them, one for each of its values.
+        """Return this member's role; `inputs`: what `circuits.circuit.pack` makes of each of its values.
 
         Raises ConfigError for inputs that the circuit does not take.
         """
@@ -171,7 +171,7 @@ def drive(
     began = time.perf_counter()
     steps: dict[str, float] = {}
     turns = role.run()
-    answer: bytes | None = None
+    answer: Buffer | None = None
     try:
         while True:
             turn = next(turns) if answer is None else turns.send(answer)

@@ -27,18 +27,23 @@ T = TypeVar("T")
 # Messages that wait on their way out, or in.
 DEPTH = 4
 SOCKET_BYTES = 1 << 21
+# Messages that stay as they were received while later ones come.
+KEPT = DEPTH + 2
 # Smaller parts of a message are joined: each write is at least one TLS record.
 JOIN_BYTES = 1 << 12
 
 
 class Link:
-    """A blocking TLS connection to the member `peer`, and the messages on it; one thread at a time uses it."""
+    """A blocking TLS connection to the member `peer`, for one thread at a time, and the messages on it."""
 
     def __init__(self, peer: str, sock: ssl.SSLSocket, timeout: float) -> None:
         self.peer = peer
         self.max_message = handshake.MAX_GREETING
         self.bytes_sent = 0
         self.bytes_received = 0
+        # Fresh memory for each message would cost as much as decrypting it.
+        self._buffers = [bytearray() for _ in range(KEPT + 1)]
+        self._next = 0
         self._socket = sock
         self._timeout = timeout
         sock.settimeout(timeout)
@@ -77,14 +82,14 @@ class Link:
             raise ChannelClosed(self.peer, clean=False) from None
         self.bytes_sent += total
 
-    def read(self, limit: int) -> bytearray:
-        """Return the next message, of at most `limit` bytes.
+    def read(self, limit: int) -> memoryview:
+        """Return the next message, of at most `limit` bytes; it stays until KEPT more have been read.
 
         Raises PeerFault when the peer breaks the framing or sends more, TimeoutFault when it is late,
         ChannelClosed at the end.
         """
         try:
-            total, kind = framing.HEADER.unpack(self._exactly(framing.HEADER.size))
+            total, kind = self._header()
             if kind == framing.BYE and total == 0:
                 raise ChannelClosed(self.peer, clean=True)
             if kind != framing.DATA:
@@ -93,12 +98,19 @@ class Link:
                 )
             if total > limit:
                 raise PeerFault(self.peer, f"announced a message of {total} bytes, the limit is {limit}")
-            message = self._exactly(min(total, framing.MAX_FRAME))
-            while (remaining := total - len(message)) > 0:
-                header = framing.HEADER.unpack(self._exactly(framing.HEADER.size))
-                if header != (remaining, framing.DATA):
+            buffer, have = self._buffer(total), 0
+            while True:
+                frame = min(total - have, framing.MAX_FRAME)
+                # Memory grows with the bytes that have come, not with the announced length.
+                if len(buffer) < have + frame:
+                    buffer += bytes(min(max(frame, have), total - have))
+                with memoryview(buffer) as view:
+                    self._fill(view[have : have + frame])
+                have += frame
+                if have == total:
+                    break
+                if (header := self._header()) != (total - have, framing.DATA):
                     raise PeerFault(self.peer, f"sent the frame header {header} inside a message")
-                message += self._exactly(min(remaining, framing.MAX_FRAME))
         except TimeoutError:
             raise TimeoutFault({self.peer}, "receive", f"nothing came for {self._timeout} s") from None
         except ssl.SSLError as error:
@@ -106,10 +118,10 @@ class Link:
         except OSError:
             raise ChannelClosed(self.peer, clean=False) from None
         self.bytes_received += total
-        return message
+        return memoryview(buffer)[:total]
 
     def close(self, goodbye: bool) -> None:
-        """Close; with a goodbye, send it and wait a little for the peer's, so that nothing of ours is lost."""
+        """Close; with a goodbye, wait a little until the peer has closed, so that nothing of ours is lost."""
         if goodbye:
             with contextlib.suppress(OSError):
                 self._socket.sendall(framing.HEADER.pack(0, framing.BYE))
@@ -124,15 +136,27 @@ class Link:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
-    def _exactly(self, count: int) -> bytearray:
-        data = bytearray(count)
-        view, have = memoryview(data), 0
-        while have < count:
+    def _buffer(self, size: int) -> bytearray:
+        if size > framing.MAX_FRAME:
+            return bytearray(framing.MAX_FRAME)
+        self._next = (self._next + 1) % len(self._buffers)
+        if size > len(self._buffers[self._next]):
+            self._buffers[self._next] = bytearray(size)
+        return self._buffers[self._next]
+
+    def _header(self) -> tuple[int, int]:
+        data = bytearray(framing.HEADER.size)
+        self._fill(memoryview(data))
+        length, kind = framing.HEADER.unpack(data)
+        return length, kind
+
+    def _fill(self, view: memoryview) -> None:
+        have = 0
+        while have < len(view):
             got = self._socket.recv_into(view[have:])
             if not got:
                 raise ChannelClosed(self.peer, clean=False)
             have += got
-        return data
 
 
 class BlockingChannel:
@@ -146,7 +170,7 @@ class BlockingChannel:
         self.peer = link.peer
         self._link = link
         self._jobs: queue.Queue[Sequence[Buffer] | tuple[int, int] | None] = queue.Queue(DEPTH)
-        self._messages: queue.Queue[bytearray | SmpcError] = queue.Queue(DEPTH)
+        self._messages: queue.Queue[memoryview | SmpcError] = queue.Queue(DEPTH)
         self._awaited = 0
         self._error: SmpcError | None = None
         self._thread = threading.Thread(target=self._work, name=f"link to {link.peer}", daemon=True)
@@ -173,8 +197,10 @@ class BlockingChannel:
         self._check()
         self._jobs.put(list(buffers))
 
-    def receive(self, limit: int, ahead: int = 0) -> bytearray:
-        """Return the next message, of at most `limit` bytes; read `ahead` more meanwhile, which are sure to come.
+    def receive(self, limit: int, ahead: int = 0) -> memoryview:
+        """Return the next message, of at most `limit` bytes; read `ahead` more meanwhile: they will come.
+
+        The message stays as it is until the next call.
 
         Errors as for `send`, once the messages that came before are used up.
         """
@@ -297,7 +323,7 @@ def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, Block
                 channels[found.name] = _greeted(link, _answer(endpoint, link, own))
     except BaseException:
         for channel in channels.values():
-            channel.abort()
+            channel.close()
         raise
     return channels
 

@@ -57,7 +57,7 @@ class AggregatorRole(Participant):
             colours = check_labels(active, pairs, self._plan.garbling(block, self._tweak()))
         except VerificationError as error:
             raise PeerFault(self._evaluator, str(error)) from None
-        return colours ^ zero_colours
+        return np.bitwise_xor(colours, zero_colours)
 
     def _unseal(self, sender: str, step: str, block: int, sealed: bytes) -> bytes:
         key, context = self._seal_terms(sender, sender, self.name, step, block)

@@ -15,8 +15,8 @@ def privacy_of(parameters: PairwiseParameters) -> Privacy:
     """Return the claim for a result of these parameters."""
     garbler, evaluator = parameters.garbler, parameters.evaluator
     not_protected = [
-        f"against a malicious garbler: '{garbler}' can garble another circuit, or learn one bit about the "
-        f"inputs of '{evaluator}' from whether the evaluation fails; authenticated garbling would prevent both",
+        f"against a malicious garbler: '{garbler}' can garble another circuit, or learn a bit about the "
+        f"inputs of '{evaluator}' from whether the run fails; authenticated garbling would prevent both",
         "what the outputs themselves tell about the inputs: they are exact, without differential privacy",
         "either side can stop the run; with output to both the garbler learns the output first",
     ]

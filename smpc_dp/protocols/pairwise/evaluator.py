@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from smpc_dp.crypto.garble import Evaluator
-from smpc_dp.crypto.ot import Receiver, open_chosen
+from smpc_dp.crypto.ot import Receiver
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.seal import seal
 from smpc_dp.errors import PeerFault
@@ -82,7 +82,7 @@ class EvaluatorRole(Participant):
             self._check_value(self._garbler, check.transcript)
             value = self._value()
             active = evaluator.output_labels()
-            colours = active[:, :, 0] & 1
+            colours = evaluator.output_colours()
             shown = to in ("garbler", "both")
             yield self._control(
                 self._garbler,
@@ -97,7 +97,7 @@ class EvaluatorRole(Participant):
             if to in ("evaluator", "both"):
                 decode = yield from self._take(self._garbler, DECODE, Decode)
                 self._check_block(self._garbler, block.number, decode.block)
-                outputs.append(colours ^ self._zero_colours(decode, block))
+                outputs.append(np.bitwise_xor(colours, self._zero_colours(decode, block)))
             if to == "aggregator":
                 yield self._for_aggregator(LABELS, block.number, self._seal_labels(active, block))
         if to == "aggregator":
@@ -127,12 +127,15 @@ class EvaluatorRole(Participant):
                 challenge = yield from self._take_piece(GARBLER, MAX_PIECE)
                 response, pads = receiver.random(bytes(challenge))
                 yield self._piece(EVALUATOR, response)
-                size = 2 * LABEL_BYTES * chunk.size
-                sealed = yield from self._take_piece(GARBLER, size)
-                if len(sealed) != size:
-                    raise PeerFault(self._garbler, f"sent {len(sealed)} bytes of sealed labels, not {size}")
-                pairs = np.frombuffer(sealed, np.uint8).reshape(-1, 2, LABEL_BYTES)
-                labels[start : start + chunk.size] = open_chosen(pads, choices, pairs)
+                size = LABEL_BYTES * chunk.size
+                content = yield from self._take_piece(GARBLER, size)
+                if len(content) != size:
+                    raise PeerFault(self._garbler, f"sent {len(content)} bytes of corrections, not {size}")
+                corrections = np.frombuffer(content, np.uint8).reshape(-1, LABEL_BYTES)
+                part = labels[start : start + chunk.size]
+                # Read whatever the choice.
+                np.bitwise_and(corrections, np.negative(chunk)[:, None], out=part)
+                part ^= pads
             evaluator.set_input_labels(span.start, labels.reshape(len(span), -1, LABEL_BYTES))
 
     def _take_labels(self, evaluator: Evaluator, block: Block) -> Turns[None]:
@@ -146,6 +149,9 @@ class EvaluatorRole(Participant):
             evaluator.set_input_labels(span.start, np.frombuffer(labels, np.uint8).reshape(shape))
 
     def _take_tables(self, evaluator: Evaluator) -> Turns[None]:
+        if not evaluator.remaining:
+            # A circuit without AND gates has no tables, and is evaluated all the same.
+            evaluator.feed(b"")
         while left := evaluator.remaining:
             # A piece is not larger than TABLE_PIECE, so at least so many more come.
             ahead = -(-left // TABLE_PIECE) - 1

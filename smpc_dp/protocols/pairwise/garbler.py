@@ -9,7 +9,7 @@ from itertools import cycle
 import numpy as np
 
 from smpc_dp.crypto.garble import Garbler
-from smpc_dp.crypto.ot import Sender, seal_pairs
+from smpc_dp.crypto.ot import Sender
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.seal import seal
 from smpc_dp.errors import PeerFault
@@ -112,17 +112,26 @@ class GarblerRole(Participant):
         return sender
 
     def _transfer(self, sender: Sender, garbler: Garbler, block: Block) -> Turns[None]:
-        """Let the evaluator choose one of both labels of each of its input wires."""
+        """Let the evaluator choose one of both labels of each of its input wires.
+
+        A random transfer gives two pads. The first is the label of 0; their sum and the instance's offset
+        go in the open and make the label of 1 of the second.
+        """
         offsets = garbler.deltas()
         for span in self._plan.spans(self._plan.evaluator_values):
-            zeros = garbler.zero_labels(span.start, len(span))
-            pairs = np.stack([zeros, zeros ^ offsets], axis=2).reshape(-1, 2, LABEL_BYTES)
-            for start in range(0, len(pairs), TRANSFERS):
-                chunk = pairs[start : start + TRANSFERS]
-                corrections = yield from self._take_piece(EVALUATOR, MAX_PIECE)
-                yield self._piece(GARBLER, sender.challenge(len(chunk), bytes(corrections)))
+            zeros = np.empty((len(span) * block.count, LABEL_BYTES), np.uint8)
+            corrections = np.tile(offsets, (len(span), 1))
+            for start in range(0, len(zeros), TRANSFERS):
+                part = slice(start, start + TRANSFERS)
+                extension = yield from self._take_piece(EVALUATOR, MAX_PIECE)
+                yield self._piece(GARBLER, sender.challenge(len(zeros[part]), bytes(extension)))
                 response = yield from self._take_piece(EVALUATOR, MAX_PIECE)
-                yield self._piece(GARBLER, seal_pairs(sender.random(bytes(response)), chunk).tobytes())
+                pads = sender.random(bytes(response))
+                zeros[part] = pads[:, 0]
+                corrections[part] ^= pads[:, 0]
+                corrections[part] ^= pads[:, 1]
+                yield self._piece(GARBLER, corrections[part].data.cast("B"))
+            garbler.set_zero_labels(span.start, zeros.reshape(len(span), block.count, LABEL_BYTES))
 
     def _send_labels(self, garbler: Garbler, block: Block) -> Turns[None]:
         """Send the active labels of our own inputs."""
@@ -144,7 +153,7 @@ class GarblerRole(Participant):
         if colours is None:
             raise PeerFault(self._evaluator, f"its output colours are not {shape[0]} x {shape[1]} bits")
         zeros = garbler.output_zero_labels()
-        bits = colours ^ (zeros[:, :, 0] & 1)
+        bits = np.bitwise_xor(colours, garbler.output_colours())
         active = zeros ^ (garbler.deltas() & np.negative(bits)[:, :, None])
         if not hmac.compare_digest(confirm.proof, self._proof(block.number, active.data.cast("B"))):
             raise PeerFault(self._evaluator, "does not have the output labels whose colours it sent")

@@ -42,7 +42,7 @@ class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class Hello(_Body, frozen=True):
-    """Everyone to everyone: a fresh nonce, the digest of the circuit, that of the plan (how the batch is cut).
+    """Everyone to everyone: a fresh nonce, the digest of the circuit and that of the plan.
 
     The aggregator's holds its fresh X25519 key too, and the others theirs when they talk to it; else empty.
     """
@@ -79,7 +79,7 @@ class Decode(_Body, frozen=True):
 
 
 class Sealed(_Body, frozen=True):
-    """To the aggregator: what only it may see of a block, sealed, and the hash that garbler and evaluator share."""
+    """To the aggregator: what only it may see of a block, sealed, and the hash that the two have signed."""
 
     block: int
     transcript: Bytes32

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 KEPT = 6
-Buffer = bytes | bytearray | memoryview
+Buffer = bytes | memoryview
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Receive:
     """Wait for a message of `sender` of at most `limit` bytes.
 
     After it at least `ahead` more come from the same sender, of at most `limit` bytes each, before it is our
-    turn to send it anything.
+    turn to send it anything. A message is used before the next one is asked for.
     """
 
     sender: str
@@ -41,4 +41,4 @@ class Receive:
 
 Turn = Send | Receive
 T = TypeVar("T")
-Turns = Generator[Turn, bytes, T]
+Turns = Generator[Turn, Buffer, T]
