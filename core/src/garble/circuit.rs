@@ -166,10 +166,7 @@ fn check(gates: &[Gate], wires: usize, inputs: usize, outputs: &[u32]) -> Result
             XOR | AND => &[gate.a, gate.b],
             INV | EQW => &[gate.a],
             EQ if gate.a > 1 => {
-                return refuse(format!(
-                    "gate {number}: constant {}, not 0 or 1",
-                    gate.a
-                ));
+                return refuse(format!("gate {number}: constant {}, not 0 or 1", gate.a));
             }
             EQ => &[],
             kind => return refuse(format!("gate {number}: kind {kind}, not between 0 and 4")),

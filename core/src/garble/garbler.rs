@@ -26,7 +26,11 @@ struct Secrets {
 impl Secrets {
     /// The zero labels of input `input` of instances `from..from + to.len()`, counted within the run.
     fn zeros(&self, plan: &Plan, input: usize, from: usize, to: &mut [Block]) {
-        if let Some(given) = self.given.iter().find(|given| given.inputs.contains(&input)) {
+        if let Some(given) = self
+            .given
+            .iter()
+            .find(|given| given.inputs.contains(&input))
+        {
             let start = (input - given.inputs.start) * plan.instances + from;
             to.copy_from_slice(&given.labels[start..start + to.len()]);
             return;
@@ -109,11 +113,11 @@ impl Side for Garbling<'_, '_> {
         let [generator, evaluator] = [generator, evaluator].map(|row| &mut row[..16 * wires.lanes]);
         plan.kernel
             .garble(registers, wires, keys, delta, [generator, evaluator]);
-        for (gate, row) in self.take(GATE * wires.lanes).chunks_exact_mut(GATE).zip(
-            generator
-                .chunks_exact(16)
-                .zip(evaluator.chunks_exact(16)),
-        ) {
+        for (gate, row) in self
+            .take(GATE * wires.lanes)
+            .chunks_exact_mut(GATE)
+            .zip(generator.chunks_exact(16).zip(evaluator.chunks_exact(16)))
+        {
             gate[..16].copy_from_slice(row.0);
             gate[16..].copy_from_slice(row.1);
         }
@@ -171,9 +175,8 @@ impl Garbler {
         if self.started {
             return refuse("zero labels: tables have been made".into());
         }
-        let overlaps = |given: &Given| {
-            given.inputs.start < inputs.end && inputs.start < given.inputs.end
-        };
+        let overlaps =
+            |given: &Given| given.inputs.start < inputs.end && inputs.start < given.inputs.end;
         if self.secrets.given.iter().any(overlaps) {
             return refuse("zero labels: an input was given before".into());
         }
@@ -310,8 +313,14 @@ impl Garbler {
         let zeros = self.output_zeros(output)?;
         let deltas = self.deltas();
         let pairs = zeros.iter().zip(deltas.iter());
-        let mut first: Vec<Block> = pairs.map(|(&zero, delta)| zero ^ (delta & mask(zero))).collect();
-        let mut second: Vec<Block> = first.iter().zip(deltas.iter()).map(|(a, b)| a ^ b).collect();
+        let mut first: Vec<Block> = pairs
+            .map(|(&zero, delta)| zero ^ (delta & mask(zero)))
+            .collect();
+        let mut second: Vec<Block> = first
+            .iter()
+            .zip(deltas.iter())
+            .map(|(a, b)| a ^ b)
+            .collect();
         // The labels in these vectors become hashes in place.
         tile::hash_output(&self.plan, output, &mut first);
         tile::hash_output(&self.plan, output, &mut second);

@@ -4,9 +4,9 @@
 
 use zeroize::Zeroize;
 
-use super::{Block, portable};
 #[cfg(target_arch = "x86_64")]
 use super::x86;
+use super::{Block, portable};
 
 /// The AES keys of the two half-gates of every lane.
 #[derive(Clone, Copy)]
@@ -14,7 +14,10 @@ pub enum Keys<'a> {
     /// One pair of keys for all lanes.
     Shared([Block; 2]),
     /// Lane `i` has the keys `lanes[i] ^ pair[0]` and `lanes[i] ^ pair[1]`.
-    Unique { lanes: &'a [Block], pair: [Block; 2] },
+    Unique {
+        lanes: &'a [Block],
+        pair: [Block; 2],
+    },
 }
 
 impl Keys<'_> {
@@ -138,13 +141,7 @@ impl Kernel {
     }
 
     /// Evaluates: active labels `a`, `b` and the rows to the active label `out`.
-    pub fn evaluate(
-        self,
-        registers: &mut [Block],
-        wires: Wires,
-        keys: Keys<'_>,
-        rows: [&[u8]; 2],
-    ) {
+    pub fn evaluate(self, registers: &mut [Block], wires: Wires, keys: Keys<'_>, rows: [&[u8]; 2]) {
         wires.check(registers.len(), &keys);
         assert!(rows.iter().all(|row| row.len() == 16 * wires.lanes), "rows");
         dispatch!(self, evaluate(registers, wires, keys, rows));

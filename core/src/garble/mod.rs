@@ -35,7 +35,8 @@
 //!
 //! Nothing here branches on a secret or addresses memory by one: selections are masks.
 
-pub mod circuit;
+mod circuit;
+mod convert;
 mod evaluator;
 mod garbler;
 mod kernel;
@@ -46,6 +47,8 @@ mod tile;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+#[cfg(test)]
+mod rates;
 #[cfg(test)]
 mod tests;
 
@@ -59,7 +62,7 @@ pub const MAX_TILE: usize = 4096;
 
 /// The orthomorphism; L is the upper half of the integer (bytes 8 to 15).
 fn sigma(label: Block) -> Block {
-    (label << 64 | label >> 64) ^ (label & !Block::from(u64::MAX))
+    label.rotate_left(64) ^ (label & !Block::from(u64::MAX))
 }
 
 /// All ones if the lowest bit is 1, else zero.

@@ -95,12 +95,13 @@ pub fn evaluate(registers: &mut [Block], wires: Wires, keys: Keys<'_>, rows: [&[
             hashes[half][..count].copy_from_slice(labels);
             hash_half(&keys, half, first, 1, &mut hashes[half][..count]);
         }
-        for lane in 0..count {
+        let [of_a, of_b] = hashes;
+        for (lane, (of_a, of_b)) in of_a.into_iter().zip(of_b).take(count).enumerate() {
             let at = first + lane;
             let (a, b) = (registers[wires.a + at], registers[wires.b + at]);
-            registers[wires.out + at] = hashes[0][lane]
+            registers[wires.out + at] = of_a
                 ^ (row_at(rows[0], at) & mask(a))
-                ^ hashes[1][lane]
+                ^ of_b
                 ^ ((row_at(rows[1], at) ^ a) & mask(b));
         }
     }

@@ -1,153 +1,25 @@
 //! The face that Python sees; `smpc_dp/_core.pyi` documents it.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use numpy::{
-    Element, PyArray, PyArray1, PyArray2, PyArray3, PyArray4, PyArrayMethods, PyReadonlyArray,
-    PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3, PyUntypedArrayMethods,
+    PyArray1, PyArray2, PyArray3, PyArray4, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
+    PyReadonlyArray3, PyUntypedArrayMethods,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use zeroize::Zeroizing;
 
-use super::circuit::{self, Gate, Refused};
+use super::circuit::{self, Gate};
+use super::convert::{
+    LABEL, colours, contiguous, input_range, label_range, plan, read_labels, refused, rows,
+    value_error, write_labels,
+};
 use super::evaluator::Evaluator;
 use super::garbler::Garbler;
 use super::kernel::Kernel;
-use super::tile::{self, GATE, Mode, Plan};
+use super::tile::{self, GATE};
 use super::{Block, mask};
-
-/// Threads that one call may use.
-const THREADS: std::ops::RangeInclusive<usize> = 1..=256;
-const LABEL: usize = size_of::<Block>();
-
-fn refused(reason: Refused) -> PyErr {
-    PyValueError::new_err(reason.0)
-}
-
-fn value_error<T>(text: String) -> PyResult<T> {
-    Err(PyValueError::new_err(text))
-}
-
-fn contiguous<'a, T: Element, D: numpy::ndarray::Dimension>(
-    array: &'a PyReadonlyArray<'_, T, D>,
-    name: &str,
-) -> PyResult<&'a [T]> {
-    array
-        .as_slice()
-        .map_err(|error| PyValueError::new_err(format!("{name}: {error}")))
-}
-
-fn block(bytes: &[u8], name: &str) -> PyResult<Block> {
-    let bytes: [u8; LABEL] = bytes.try_into().map_err(|_| {
-        PyValueError::new_err(format!("{name}: {} bytes, not {LABEL}", bytes.len()))
-    })?;
-    Ok(Block::from_le_bytes(bytes))
-}
-
-fn read_labels(bytes: &[u8], to: &mut [Block]) {
-    let (labels, _) = bytes.as_chunks::<LABEL>();
-    for (to, label) in to.iter_mut().zip(labels) {
-        *to = Block::from_le_bytes(*label);
-    }
-}
-
-fn write_labels(labels: &[Block], to: &mut [u8]) {
-    let (to, _) = to.as_chunks_mut::<LABEL>();
-    for (to, label) in to.iter_mut().zip(labels) {
-        *to = label.to_le_bytes();
-    }
-}
-
-/// An array of `count` rows of `each` bytes, made without the interpreter.
-fn rows<'py, const N: usize>(
-    py: Python<'py>,
-    shape: [usize; N],
-    write: impl Fn(usize, &mut [u8]) -> Result<(), Refused> + Send + Sync,
-) -> PyResult<Bound<'py, PyArray<u8, numpy::ndarray::Dim<[usize; N]>>>>
-where
-    numpy::ndarray::Dim<[usize; N]>: numpy::ndarray::Dimension,
-    [usize; N]: numpy::ndarray::IntoDimension<Dim = numpy::ndarray::Dim<[usize; N]>>,
-{
-    let each: usize = shape[1..].iter().product();
-    let mut bytes = vec![0; shape[0] * each];
-    py.detach(|| {
-        let mut rows = bytes.chunks_exact_mut(each.max(1)).enumerate();
-        rows.try_for_each(|(row, to)| write(row, to))
-    })
-    .map_err(refused)?;
-    PyArray1::from_vec(py, bytes).reshape(shape)
-}
-
-/// The inputs `first..first + count` of a circuit.
-fn input_range(circuit: &circuit::Circuit, first: usize, count: usize) -> PyResult<Range<usize>> {
-    match first.checked_add(count) {
-        Some(end) if end <= circuit.inputs => Ok(first..end),
-        _ => value_error(format!(
-            "inputs: {count} from {first}, of {} inputs",
-            circuit.inputs
-        )),
-    }
-}
-
-/// The inputs from `first` on whose labels these are, and the labels.
-fn label_range<'a>(
-    circuit: &circuit::Circuit,
-    plan: &Plan,
-    first: usize,
-    labels: &'a PyReadonlyArray3<'_, u8>,
-) -> PyResult<(Range<usize>, &'a [u8])> {
-    let shape = labels.shape();
-    if shape[1..] != [plan.instances, LABEL] {
-        return value_error(format!(
-            "labels: shape {shape:?}, not (inputs, {}, {LABEL})",
-            plan.instances
-        ));
-    }
-    let inputs = input_range(circuit, first, shape[0])?;
-    Ok((inputs, contiguous(labels, "labels")?))
-}
-
-fn plan(
-    n_instances: usize,
-    start: &[u8],
-    (mode, tile): (&str, usize),
-    first_instance: u64,
-    threads: usize,
-    kernel: Option<&str>,
-) -> PyResult<Plan> {
-    if !THREADS.contains(&threads) {
-        return value_error(format!(
-            "threads: {threads}, not between {} and {}",
-            THREADS.start(),
-            THREADS.end()
-        ));
-    }
-    let mode = match mode {
-        "unique" => Mode::Unique,
-        "tile" => Mode::Tile,
-        _ => return value_error(format!("mode: {mode:?}, not 'unique' or 'tile'")),
-    };
-    let mut kernels = Kernel::available();
-    if let Some(name) = kernel {
-        kernels.retain(|kernel| kernel.name() == name);
-    }
-    let Some(&kernel) = kernels.last() else {
-        return value_error(format!("kernel: {kernel:?} is not one of this machine"));
-    };
-    let plan = Plan {
-        start: block(start, "start")?,
-        mode,
-        tile,
-        first: first_instance,
-        instances: n_instances,
-        threads,
-        kernel,
-    };
-    plan.check().map_err(refused)?;
-    Ok(plan)
-}
 
 #[pyclass(frozen, module = "smpc_dp._core")]
 struct GarblingCircuit(Arc<circuit::Circuit>);
@@ -155,6 +27,7 @@ struct GarblingCircuit(Arc<circuit::Circuit>);
 #[pymethods]
 impl GarblingCircuit {
     #[new]
+    #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
         op: PyReadonlyArray1<'_, u8>,
@@ -232,7 +105,14 @@ impl PyGarbler {
         if seed.len() != 2 * LABEL {
             return value_error(format!("seed: {} bytes, not {}", seed.len(), 2 * LABEL));
         }
-        let plan = plan(n_instances, start, (mode, tile), first_instance, threads, kernel)?;
+        let plan = plan(
+            n_instances,
+            start,
+            (mode, tile),
+            first_instance,
+            threads,
+            kernel,
+        )?;
         let mut halves = Zeroizing::new([0; 2]);
         read_labels(seed, &mut *halves);
         Garbler::new(circuit.0.clone(), plan, *halves)
@@ -319,7 +199,7 @@ impl PyGarbler {
     fn output_zero_labels<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<u8>>> {
         let shape = [self.0.circuit().outputs, self.0.plan().instances, LABEL];
         rows(py, shape, |row, to| {
-            write_labels(&*self.0.output_zeros(row)?, to);
+            write_labels(&self.0.output_zeros(row)?, to);
             Ok(())
         })
     }
@@ -344,12 +224,6 @@ impl PyGarbler {
     }
 }
 
-fn colours(labels: &[Block], to: &mut [u8]) {
-    for (to, label) in to.iter_mut().zip(labels) {
-        *to = (label & 1) as u8;
-    }
-}
-
 #[pyclass(name = "Evaluator", module = "smpc_dp._core")]
 struct PyEvaluator(Evaluator);
 
@@ -368,7 +242,14 @@ impl PyEvaluator {
         threads: usize,
         kernel: Option<&str>,
     ) -> PyResult<Self> {
-        let plan = plan(n_instances, start, (mode, tile), first_instance, threads, kernel)?;
+        let plan = plan(
+            n_instances,
+            start,
+            (mode, tile),
+            first_instance,
+            threads,
+            kernel,
+        )?;
         Evaluator::new(circuit.0.clone(), plan)
             .map(Self)
             .map_err(refused)
@@ -393,7 +274,7 @@ impl PyEvaluator {
     fn output_labels<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<u8>>> {
         let shape = [self.0.circuit().outputs, self.0.plan().instances, LABEL];
         rows(py, shape, |row, to| {
-            write_labels(&*self.0.output(row)?, to);
+            write_labels(&self.0.output(row)?, to);
             Ok(())
         })
     }

@@ -138,7 +138,12 @@ impl<V: Vector> KeySource<V> for UniqueKeys<V> {
     unsafe fn keys(&self, lane: &mut [V; 2], r: usize) -> [V; 2] {
         if r > 0 {
             // SAFETY: the caller's promise.
-            *lane = unsafe { [lane[0].next_key(ROUND_CONSTANTS[r]), lane[1].next_key(ROUND_CONSTANTS[r])] };
+            *lane = unsafe {
+                [
+                    lane[0].next_key(ROUND_CONSTANTS[r]),
+                    lane[1].next_key(ROUND_CONSTANTS[r]),
+                ]
+            };
         }
         *lane
     }
@@ -231,11 +236,11 @@ pub unsafe fn garble<V: Vector, K: KeySource<V>, const U: usize>(
                 *h = [[a, a.xor(delta)], [b, b.xor(delta)]];
             }
             hash(source, at, &mut h);
-            for u in 0..U {
+            for (u, h) in h.iter().enumerate() {
                 let a = V::load(registers.add(wires.a + lane(u)));
                 let b = V::load(registers.add(wires.b + lane(u)));
                 let delta = V::load(delta.add(lane(u)));
-                let [[a0, a1], [b0, b1]] = h[u];
+                let [[a0, a1], [b0, b1]] = *h;
                 let generator = a0.xor(a1).xor(delta.and(b.mask()));
                 let both = b0.xor(b1);
                 let out = a0
@@ -272,12 +277,12 @@ pub unsafe fn evaluate<V: Vector, K: KeySource<V>, const U: usize>(
                 *h = [[a], [b]];
             }
             hash(source, at, &mut h);
-            for u in 0..U {
+            for (u, h) in h.iter().enumerate() {
                 let a = V::load(registers.add(wires.a + lane(u)));
                 let b = V::load(registers.add(wires.b + lane(u)));
                 let generator = V::load(rows[0].add(16 * lane(u)).cast());
                 let evaluator = V::load(rows[1].add(16 * lane(u)).cast());
-                let [[of_a], [of_b]] = h[u];
+                let [[of_a], [of_b]] = *h;
                 of_a.xor(generator.and(a.mask()))
                     .xor(of_b)
                     .xor(evaluator.xor(a).and(b.mask()))
@@ -324,8 +329,8 @@ pub unsafe fn replace<V: Vector, K: KeySource<V>, const U: usize, const HASH: bo
             } else {
                 encrypt(source, at, &mut batch);
             }
-            for u in 0..U {
-                batch[u][0][0].store(start.add(at + u * V::LANES));
+            for (u, [[block]]) in batch.iter().enumerate() {
+                block.store(start.add(at + u * V::LANES));
             }
             at += U * V::LANES;
         }

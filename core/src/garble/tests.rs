@@ -1,9 +1,8 @@
 use std::sync::Arc;
-use std::time::Instant;
 
 use zeroize::Zeroizing;
 
-use super::circuit::{AND, Circuit, EQ, EQW, Gate, INV, Step, XOR};
+use super::circuit::{AND, Circuit, EQ, EQW, Gate, INV, XOR};
 use super::evaluator::Evaluator;
 use super::garbler::Garbler;
 use super::kernel::{Kernel, Keys, Wires};
@@ -11,7 +10,7 @@ use super::tile::{Mode, Plan, suggest_tile};
 use super::{Block, mask, sigma};
 
 /// A small generator with a fixed seed: xorshift64*.
-struct Fixed(u64);
+pub struct Fixed(pub u64);
 
 impl Fixed {
     fn next(&mut self) -> u64 {
@@ -21,7 +20,7 @@ impl Fixed {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 
@@ -74,7 +73,7 @@ fn plain(gates: &[Gate], wires: usize, inputs: &[bool], outputs: &[u32]) -> Vec<
     outputs.iter().map(|&wire| values[wire as usize]).collect()
 }
 
-fn plan(mode: Mode, tile: usize, instances: usize, threads: usize, kernel: Kernel) -> Plan {
+pub fn plan(mode: Mode, tile: usize, instances: usize, threads: usize, kernel: Kernel) -> Plan {
     Plan {
         start: 0x0123_4567_89ab_cdef_0011_2233_4455_6677,
         mode,
@@ -206,7 +205,11 @@ fn random_circuits_give_what_they_mean() {
     for round in 0..60 {
         let inputs = fixed.below(12) + usize::from(round % 10 != 0);
         let count = fixed.below(120);
-        let outputs = if inputs + count == 0 { 0 } else { fixed.below(10) };
+        let outputs = if inputs + count == 0 {
+            0
+        } else {
+            fixed.below(10)
+        };
         let (gates, wires, outputs) = random_circuit(&mut fixed, inputs, count, outputs);
         let circuit = Circuit::new(gates.clone(), wires, inputs, outputs.clone()).unwrap();
         let circuit = Arc::new(circuit);
@@ -220,7 +223,10 @@ fn random_circuits_give_what_they_mean() {
         for instance in 0..instances {
             let inputs: Vec<bool> = bits.iter().map(|bits| bits[instance]).collect();
             let values = plain(&gates, wires, &inputs, &outputs);
-            expected.iter_mut().zip(values).for_each(|(to, value)| to.push(value));
+            expected
+                .iter_mut()
+                .zip(values)
+                .for_each(|(to, value)| to.push(value));
         }
         let base = plan(mode, tile, instances, 1, kernels[0]);
         let (reference, values) = run(&circuit, &base, &bits, [1 << 20, 1 << 20]);
@@ -246,7 +252,10 @@ fn windows_of_a_run_are_the_run() {
             first: 0,
             ..plan(mode, 4, 30, 2, kernel)
         };
-        let expected = tables(&mut Garbler::new(circuit.clone(), whole.clone(), [5, 6]).unwrap(), 999);
+        let expected = tables(
+            &mut Garbler::new(circuit.clone(), whole.clone(), [5, 6]).unwrap(),
+            999,
+        );
         let mut all = Vec::new();
         for (first, instances) in [(0, 12), (12, 4), (16, 14)] {
             let plan = Plan {
@@ -254,7 +263,10 @@ fn windows_of_a_run_are_the_run() {
                 instances,
                 ..whole.clone()
             };
-            all.extend(tables(&mut Garbler::new(circuit.clone(), plan, [5, 6]).unwrap(), 777));
+            all.extend(tables(
+                &mut Garbler::new(circuit.clone(), plan, [5, 6]).unwrap(),
+                777,
+            ));
         }
         assert_eq!(all, expected);
     }
@@ -272,7 +284,10 @@ fn given_labels_are_used() {
     for tile in [1, 4] {
         let plan = plan(Mode::Tile, tile, 6, 1, Kernel::available()[0]);
         let mut garbler = Garbler::new(circuit.clone(), plan.clone(), [5, 6]).unwrap();
-        let before = tables(&mut Garbler::new(circuit.clone(), plan, [5, 6]).unwrap(), 192);
+        let before = tables(
+            &mut Garbler::new(circuit.clone(), plan, [5, 6]).unwrap(),
+            192,
+        );
         let labels: Vec<Block> = (100..106).collect();
         garbler.give(1..2, Zeroizing::new(labels.clone())).unwrap();
         assert!(garbler.give(0..2, Zeroizing::new(vec![0; 12])).is_err());
@@ -295,111 +310,6 @@ fn slots_are_reused() {
     let circuit = Circuit::new(gates, 1002, 2, vec![1001]).unwrap();
     assert!(circuit.tiled.slots <= 3 && circuit.single.slots <= 3);
     assert_eq!(suggest_tile(&circuit, 15), 1);
-    assert_eq!(suggest_tile(&circuit, 5000), 4096);
-}
-
-/// A chain of the shape of a comparison of `bits`-bit integers: one AND gate a bit.
-fn comparator(bits: u32) -> Circuit {
-    let mut gates = Vec::new();
-    let (mut next, mut carry) = (2 * bits, None);
-    let mut gate = |kind, a, b| {
-        gates.push(Gate {
-            kind,
-            a,
-            b,
-            out: next,
-        });
-        next += 1;
-        next - 1
-    };
-    for bit in 0..bits {
-        let (x, y) = (bit, bits + bit);
-        carry = Some(match carry {
-            None => {
-                let not = gate(INV, x, 0);
-                gate(AND, not, y)
-            }
-            Some(carry) => {
-                let (left, right) = (gate(XOR, x, carry), gate(XOR, y, carry));
-                let both = gate(AND, left, right);
-                gate(XOR, both, y)
-            }
-        });
-    }
-    let wires = next as usize;
-    Circuit::new(gates, wires, 2 * bits as usize, vec![wires as u32 - 1]).unwrap()
-}
-
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
-}
-
-/// Rates in millions of AND gates a second: `cargo test --release -- --ignored --nocapture rates`.
-#[test]
-#[ignore = "a measurement"]
-fn rates() {
-    let mut fixed = Fixed(4);
-    let mut gates = Vec::new();
-    for number in 0..34_400u32 {
-        let near = |fixed: &mut Fixed| {
-            let wires = 256 + number;
-            wires - 1 - fixed.below(wires.min(1500) as usize) as u32
-        };
-        gates.push(Gate {
-            kind: if fixed.below(344) < 64 { AND } else { XOR },
-            a: near(&mut fixed),
-            b: near(&mut fixed),
-            out: 256 + number,
-        });
-    }
-    let outputs = (34_656 - 128..34_656).collect();
-    let aes = Arc::new(Circuit::new(gates, 34_656, 256, outputs).unwrap());
-    let less = Arc::new(comparator(64));
-    println!(
-        "aes-like: {} AND gates in {} levels, {} and {} slots",
-        aes.ands,
-        aes.single.steps.iter().filter(|step| **step == Step::Barrier).count(),
-        aes.tiled.slots,
-        aes.single.slots
-    );
-    let tile = suggest_tile(&less, 4096);
-    println!("comparator: slots {}, tile {tile}", less.tiled.slots);
-    for kernel in Kernel::available().into_iter().rev() {
-        for (name, circuit, instances, tile) in [
-            ("comparator", &less, 4096, tile),
-            ("comparator", &less, 4096, 256),
-            ("comparator", &less, 65_536, tile),
-            ("aes-like single", &aes, 1, 1),
-            ("aes-like batch", &aes, 256, suggest_tile(&aes, 256)),
-        ] {
-            for mode in [Mode::Tile, Mode::Unique] {
-                let plan = plan(mode, tile, instances, 1, kernel);
-                let ands = (circuit.ands * instances) as f64;
-                let mut buffer = vec![0; 32 * circuit.ands * instances];
-                let runs = if kernel == Kernel::available()[0] { 3 } else { 31 };
-                let (mut garble, mut evaluate) = (Vec::new(), Vec::new());
-                for _ in 0..runs {
-                    let mut garbler = Garbler::new(circuit.clone(), plan.clone(), [5, 6]).unwrap();
-                    let start = Instant::now();
-                    garbler.fill(&mut buffer).unwrap();
-                    garble.push(start.elapsed().as_secs_f64());
-                    let mut evaluator = Evaluator::new(circuit.clone(), plan.clone()).unwrap();
-                    for input in 0..circuit.inputs {
-                        garbler.zeros(input, evaluator.set(input..input + 1).unwrap());
-                    }
-                    let start = Instant::now();
-                    evaluator.feed(&buffer).unwrap();
-                    evaluate.push(start.elapsed().as_secs_f64());
-                    std::hint::black_box(evaluator.output(0).unwrap());
-                }
-                println!(
-                    "{:9} {name} x{instances} tile {tile} {mode:?}: garble {:.1} M/s, evaluate {:.1} M/s",
-                    kernel.name(),
-                    ands / median(garble) / 1e6,
-                    ands / median(evaluate) / 1e6
-                );
-            }
-        }
-    }
+    assert_eq!(suggest_tile(&circuit, 5000), 1024);
+    assert_eq!(suggest_tile(&circuit, 50_000), 2048);
 }

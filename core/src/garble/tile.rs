@@ -14,8 +14,8 @@ const MAX_INSTANCE: u64 = 1 << 48;
 pub const GROUP: usize = 64;
 /// The half-gate number of the hash of output 0.
 const OUTPUT_HASH: Block = 1 << 63;
-/// Registers of a tile that fit in a part of the second-level cache.
-const CACHE: usize = 256 * 1024;
+/// Bytes of registers of a tile: about a second-level cache.
+const CACHE: usize = 1024 * 1024;
 /// Labels of inputs and outputs that a run holds at most: 64 GiB. Larger batches go in windows.
 const MAX_LABELS: u128 = 1 << 32;
 /// Slots at which tiles stop paying: larger circuits are garbled one instance at a time.
@@ -41,14 +41,16 @@ pub struct Plan {
     pub kernel: Kernel,
 }
 
-/// Instances in a tile that keeps the registers of `circuit` in cache: a power of two, or 1.
+/// Instances in a tile that keeps the registers of `circuit` in cache: 1, or a power of two from 16 on.
 pub fn suggest_tile(circuit: &Circuit, instances: usize) -> usize {
     let slots = circuit.tiled.slots.max(1);
     if instances < 16 || slots > MANY_SLOTS {
         return 1;
     }
-    let fit = (CACHE / (size_of::<Block>() * slots)).clamp(16, MAX_TILE);
-    1 << fit.ilog2()
+    // More than 2048 is no faster; and a batch of some hundreds should keep a few threads busy.
+    let fit = (CACHE / (size_of::<Block>() * slots)).clamp(16, MAX_TILE / 2);
+    let share = (instances / 4).max(256);
+    1 << fit.min(share).ilog2()
 }
 
 impl Plan {

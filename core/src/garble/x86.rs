@@ -69,19 +69,55 @@ macro_rules! vector {
 }
 
 vector!(
-    __m128i, 1, _mm_loadu_si128, _mm_storeu_si128, std::convert::identity, _mm_set1_epi32,
-    _mm_xor_si128, _mm_and_si128, _mm_aesenc_si128, _mm_aesenclast_si128, _mm_shuffle_epi32,
-    _mm_shuffle_epi8, _mm_bslli_si128, _mm_slli_epi32, _mm_srai_epi32
+    __m128i,
+    1,
+    _mm_loadu_si128,
+    _mm_storeu_si128,
+    std::convert::identity,
+    _mm_set1_epi32,
+    _mm_xor_si128,
+    _mm_and_si128,
+    _mm_aesenc_si128,
+    _mm_aesenclast_si128,
+    _mm_shuffle_epi32,
+    _mm_shuffle_epi8,
+    _mm_bslli_si128,
+    _mm_slli_epi32,
+    _mm_srai_epi32
 );
 vector!(
-    __m256i, 2, _mm256_loadu_si256, _mm256_storeu_si256, _mm256_broadcastsi128_si256, _mm256_set1_epi32,
-    _mm256_xor_si256, _mm256_and_si256, _mm256_aesenc_epi128, _mm256_aesenclast_epi128,
-    _mm256_shuffle_epi32, _mm256_shuffle_epi8, _mm256_bslli_epi128, _mm256_slli_epi32, _mm256_srai_epi32
+    __m256i,
+    2,
+    _mm256_loadu_si256,
+    _mm256_storeu_si256,
+    _mm256_broadcastsi128_si256,
+    _mm256_set1_epi32,
+    _mm256_xor_si256,
+    _mm256_and_si256,
+    _mm256_aesenc_epi128,
+    _mm256_aesenclast_epi128,
+    _mm256_shuffle_epi32,
+    _mm256_shuffle_epi8,
+    _mm256_bslli_epi128,
+    _mm256_slli_epi32,
+    _mm256_srai_epi32
 );
 vector!(
-    __m512i, 4, _mm512_loadu_si512, _mm512_storeu_si512, _mm512_broadcast_i32x4, _mm512_set1_epi32,
-    _mm512_xor_si512, _mm512_and_si512, _mm512_aesenc_epi128, _mm512_aesenclast_epi128,
-    _mm512_shuffle_epi32, _mm512_shuffle_epi8, _mm512_bslli_epi128, _mm512_slli_epi32, _mm512_srai_epi32
+    __m512i,
+    4,
+    _mm512_loadu_si512,
+    _mm512_storeu_si512,
+    _mm512_broadcast_i32x4,
+    _mm512_set1_epi32,
+    _mm512_xor_si512,
+    _mm512_and_si512,
+    _mm512_aesenc_epi128,
+    _mm512_aesenclast_epi128,
+    _mm512_shuffle_epi32,
+    _mm512_shuffle_epi8,
+    _mm512_bslli_epi128,
+    _mm512_slli_epi32,
+    _mm512_srai_epi32
 );
 
 /// The key schedule of AES-128.
@@ -124,17 +160,27 @@ macro_rules! entry_points {
                     match keys {
                         Keys::Shared(pair) => {
                             let keys = SharedKeys::<$vector>::new(pair);
-                            let at = simd::garble::<$vector, _, $wide>(&keys, registers, wires, delta, rows, 0);
-                            let at = simd::garble::<$vector, _, 1>(&keys, registers, wires, delta, rows, at);
+                            let at = simd::garble::<$vector, _, $wide>(
+                                &keys, registers, wires, delta, rows, 0,
+                            );
+                            let at = simd::garble::<$vector, _, 1>(
+                                &keys, registers, wires, delta, rows, at,
+                            );
                             if at < wires.lanes {
                                 let keys = SharedKeys::<__m128i>::new(pair);
-                                simd::garble::<__m128i, _, 1>(&keys, registers, wires, delta, rows, at);
+                                simd::garble::<__m128i, _, 1>(
+                                    &keys, registers, wires, delta, rows, at,
+                                );
                             }
                         }
                         Keys::Unique { lanes, pair } => {
                             let keys = UniqueKeys::<$vector>::new(lanes, pair);
-                            let at = simd::garble::<$vector, _, 2>(&keys, registers, wires, delta, rows, 0);
-                            let at = simd::garble::<$vector, _, 1>(&keys, registers, wires, delta, rows, at);
+                            let at = simd::garble::<$vector, _, 2>(
+                                &keys, registers, wires, delta, rows, 0,
+                            );
+                            let at = simd::garble::<$vector, _, 1>(
+                                &keys, registers, wires, delta, rows, at,
+                            );
                             let keys = UniqueKeys::<__m128i>::new(lanes, pair);
                             simd::garble::<__m128i, _, 1>(&keys, registers, wires, delta, rows, at);
                         }
@@ -158,8 +204,10 @@ macro_rules! entry_points {
                     match keys {
                         Keys::Shared(pair) => {
                             let keys = SharedKeys::<$vector>::new(pair);
-                            let at = simd::evaluate::<$vector, _, 4>(&keys, registers, wires, rows, 0);
-                            let at = simd::evaluate::<$vector, _, 1>(&keys, registers, wires, rows, at);
+                            let at =
+                                simd::evaluate::<$vector, _, 4>(&keys, registers, wires, rows, 0);
+                            let at =
+                                simd::evaluate::<$vector, _, 1>(&keys, registers, wires, rows, at);
                             if at < wires.lanes {
                                 let keys = SharedKeys::<__m128i>::new(pair);
                                 simd::evaluate::<__m128i, _, 1>(&keys, registers, wires, rows, at);
@@ -167,8 +215,10 @@ macro_rules! entry_points {
                         }
                         Keys::Unique { lanes, pair } => {
                             let keys = UniqueKeys::<$vector>::new(lanes, pair);
-                            let at = simd::evaluate::<$vector, _, 2>(&keys, registers, wires, rows, 0);
-                            let at = simd::evaluate::<$vector, _, 1>(&keys, registers, wires, rows, at);
+                            let at =
+                                simd::evaluate::<$vector, _, 2>(&keys, registers, wires, rows, 0);
+                            let at =
+                                simd::evaluate::<$vector, _, 1>(&keys, registers, wires, rows, at);
                             let keys = UniqueKeys::<__m128i>::new(lanes, pair);
                             simd::evaluate::<__m128i, _, 1>(&keys, registers, wires, rows, at);
                         }
@@ -242,4 +292,9 @@ macro_rules! entry_points {
 
 entry_points!(aes, "aes,ssse3,sse4.1", __m128i, 2);
 entry_points!(vaes256, "aes,vaes,avx2", __m256i, 2);
-entry_points!(vaes512, "aes,vaes,avx2,avx512f,avx512bw,avx512vl", __m512i, 2);
+entry_points!(
+    vaes512,
+    "aes,vaes,avx2,avx512f,avx512bw,avx512vl",
+    __m512i,
+    2
+);
