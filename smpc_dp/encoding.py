@@ -1,8 +1,8 @@
 """Real or integer vectors as fixed-point integers whose sum over all parties cannot overflow.
 
-A value x in [lower, upper] becomes round(x * 2^f) - round(lower * 2^f), a non-negative integer. The modulus is
-2^(8 w) with w the fewest bytes that hold the largest possible sum, so an overflow is impossible for the number of
-parties (and the largest weight) that the encoding was made for. Nothing is clipped in silence.
+A value x in [lower, upper] becomes round(x * 2^f) - round(lower * 2^f), a non-negative integer. The modulus
+is 2^(8 w) with w the fewest bytes that hold the largest possible sum, so an overflow is impossible for the
+number of parties (and the largest weight) that the encoding was made for. Nothing is clipped in silence.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from smpc_dp.errors import ConfigError, Fault, PrivacyError, VerificationError
 Lanes = NDArray[np.unsignedinteger[Any]]
 
 MAX_LENGTH = 1 << 26
+# Up to here every integer is a float64.
+EXACT_FLOAT = 1 << 53
 
 
 class Encoding(msgspec.Struct, frozen=True):
@@ -54,10 +56,10 @@ class Encoding(msgspec.Struct, frozen=True):
         Args:
             length: coordinates a vector, 1 to 2^26.
             lower, upper: bounds of every coordinate, both included.
-            precision: None for integer vectors; for `float64` the step is the largest power of two not above it.
+            precision: None for integer vectors; for `float64` the step is the largest power of two up to it.
             parties: most vectors that are ever summed.
-            max_weight: 0 for sums of plain vectors; w > 0 when each party scales its vector by a secret integer
-                weight in [0, w], which travels as one more coordinate.
+            max_weight: 0 for sums of plain vectors; w > 0 when each party scales its vector by a secret
+                integer weight in [0, w], which travels as one more coordinate.
 
         Raises:
             ConfigError: naming each parameter that is out of range, or that the sum would need over 63 bits.
@@ -184,6 +186,10 @@ class Encoding(msgspec.Struct, frozen=True):
         if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
             raise ConfigError([Fault("vector", f"{party}: dtype must be float64, is {array.dtype}")])
         values = array.astype(np.float64)
+        if array.dtype.kind in "iu" and (np.abs(values) > EXACT_FLOAT).any():
+            raise ConfigError(
+                [Fault("vector", f"{party}: an integer beyond 2^53 would be rounded; use kind 'integer'")]
+            )
         if not np.isfinite(values).all():
             first = int(np.flatnonzero(~np.isfinite(values))[0])
             raise PrivacyError(f"{party}: vector[{first}] is {values[first]}, must be finite")
@@ -216,7 +222,7 @@ class Encoding(msgspec.Struct, frozen=True):
         return lanes
 
     def decode(self, lanes: Lanes, contributors: int) -> tuple[NDArray[np.int64], int]:
-        """Return (sum on the integer grid, shape (length,); sum of weights, or `contributors` without weights).
+        """Return (sum on the integer grid, shape (length,); sum of weights, without them `contributors`).
 
         `lanes` is the sum of `contributors` encoded vectors modulo 2^modulus_bits.
 
@@ -243,8 +249,9 @@ class Encoding(msgspec.Struct, frozen=True):
         if weight <= 0:
             raise PrivacyError("the weights of the survivors sum to zero: there is no average")
         averages = np.ldexp(grid.astype(np.float64) / weight, -self.fractional_bits)
-        exact = 1 << 53  # below it one float64 division is correctly rounded; above, go through fractions
-        for index in np.flatnonzero(np.abs(grid) >= exact) if weight < exact else range(len(grid)):
+        # Below 2^53 one float64 division is correctly rounded; above, go through fractions.
+        large = np.flatnonzero(np.abs(grid) >= EXACT_FLOAT) if weight < EXACT_FLOAT else range(len(grid))
+        for index in large:
             averages[index] = float(Fraction(int(grid[index]), weight) / Fraction(2) ** self.fractional_bits)
         return averages
 

@@ -34,7 +34,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[  # noqa: ARG001  # the callback does the work
+    version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
@@ -42,7 +42,7 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line: exit code 0, 1 after an error in one line, 2 for wrong usage, 130 after Ctrl-C."""
+    """Run the command line: exit code 0, 1 after an error, 2 for wrong usage, 130 after Ctrl-C."""
     try:
         app()
     except SmpcError as error:

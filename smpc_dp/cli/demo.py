@@ -12,10 +12,11 @@ from smpc_dp.cli.live import LiveBoard
 from smpc_dp.cli.output import print_json, progress_console, report_error
 from smpc_dp.demo.lenders import LENDERS
 from smpc_dp.demo.report import announce, as_data, page, report
-from smpc_dp.demo.run import AGGREGATOR, Demonstration, demonstrate, open_folder
+from smpc_dp.demo.run import Demonstration, demonstrate, open_folder
 from smpc_dp.errors import SmpcError
 from smpc_dp.runtime.events import Event
 from smpc_dp.runtime.launcher import run_child
+from smpc_dp.runtime.local import AGGREGATOR
 
 
 def register(app: typer.Typer) -> None:

@@ -38,11 +38,17 @@ def party(
     operation: Annotated[Operation, typer.Option(help="What to compute.")] = "average",
     weight: Annotated[int | None, typer.Option(help="This party's secret weight.")] = None,
     clip: Annotated[bool, typer.Option(help="Clip values to the bounds instead of refusing them.")] = False,
+    listen: Annotated[
+        str | None, typer.Option(help="Aggregator: host:port to bind, if not the roster's address.")
+    ] = None,
+    requests: Annotated[
+        int, typer.Option(min=0, help="Aggregator: requests to serve; 0: until every party has left.")
+    ] = 1,
     out: Annotated[Path | None, typer.Option(help="Write the result there as JSON.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     events: Annotated[bool, typer.Option("--events", hidden=True)] = False,
 ) -> None:
-    """Run one member: the aggregator serves one request, a party contributes its vector and gets the result."""
+    """Run one member: an aggregator serves requests, a party contributes its vector to one."""
     member = load_session(session).roster
     names = [entry.name for entry in member]
     if name not in names:
@@ -53,7 +59,10 @@ def party(
     async def act() -> int:
         try:
             if member.member(name).role == "aggregator":
-                for ended in await serve(session, name=name, key=key, requests=1, on_event=watch):
+                served = await serve(
+                    session, name=name, key=key, requests=requests or None, listen_on=listen, on_event=watch
+                )
+                for ended in served:
                     if isinstance(ended, SmpcError):
                         raise ended
                     results.append(ended)

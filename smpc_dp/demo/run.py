@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -28,14 +27,13 @@ from smpc_dp.demo.lenders import (
 )
 from smpc_dp.demo.regression import Fit, Score, fit, pooled_fit, score
 from smpc_dp.errors import ConfigError, Fault, LocalError, VerificationError
-from smpc_dp.identity import Identity
 from smpc_dp.protocols.secagg.messages import PARTICIPANTS
 from smpc_dp.runtime.events import Event, OnEvent, ignore
 from smpc_dp.runtime.launcher import Ending, Launcher
+from smpc_dp.runtime.local import AGGREGATOR, create_local_session
 from smpc_dp.runtime.member import Membership
-from smpc_dp.runtime.session_file import Timeouts, write_session
+from smpc_dp.runtime.session_file import Timeouts
 
-AGGREGATOR = "aggregator"
 VICTIM = "mountain"
 # The victim has dealt the shares of its keys and attested who takes part; its masked vector comes next. The
 # others mask theirs against it, so that its masking key must be recovered from the shares.
@@ -66,10 +64,6 @@ class Files:
     def seen(self) -> Path:
         """What the aggregator saw."""
         return self.folder / "aggregator.json"
-
-    def key(self, name: str) -> Path:
-        """A member's identity file."""
-        return self.folder / "keys" / f"{name}.key"
 
     def shard(self, name: str) -> Path:
         """A lender's loans."""
@@ -188,31 +182,14 @@ def _prepare(files: Files) -> dict[str, list[Loan]]:
     """Write shards, identities and the session file; return the shards."""
     parts = shards(read_loans(DATA))
     try:
-        for place in (files.key(AGGREGATOR), files.shard(AGGREGATOR), files.result(AGGREGATOR)):
+        for place in (files.shard(AGGREGATOR), files.result(AGGREGATOR)):
             place.parent.mkdir(mode=0o700)
     except OSError as error:
         raise LocalError(f"{files.folder}: cannot make a folder ({error.strerror})") from None
-    members = []
-    for name in (AGGREGATOR, *LENDERS):
-        identity = Identity.generate(name)
-        identity.save(files.key(name))
-        if name == AGGREGATOR:
-            members.append(identity.entry("aggregator", f"127.0.0.1:{_free_port()}"))
-        else:
-            members.append(identity.entry())
-            write_loans(files.shard(name), parts[name])
-    write_session(files.session, "secagg", 1, PARAMETERS, members, TIMEOUTS)
+    create_local_session(files.folder, LENDERS, PARAMETERS, aggregator=AGGREGATOR, timeouts=TIMEOUTS)
+    for name in LENDERS:
+        write_loans(files.shard(name), parts[name])
     return parts
-
-
-def _free_port() -> int:
-    try:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
-            return port
-    except OSError as error:
-        raise LocalError(f"127.0.0.1: cannot listen ({error.strerror})") from None
 
 
 async def _launch(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -40,8 +40,8 @@ class Context:
     """What all machines of one run agree on before it starts.
 
     Party i of `names` has index i + 1; `keys` holds the Ed25519 public key of everyone, aggregator included.
-    `memo` remembers what follows from public messages alone, for simulations in which one process would compute
-    the same for thousands of machines; None everywhere else.
+    `memo` remembers what follows from public messages alone, for simulations in which one process would
+    compute the same for thousands of machines; None everywhere else.
     """
 
     protocol: str
@@ -53,6 +53,11 @@ class Context:
     keys: Mapping[str, bytes]
     verify: Verifier = verify
     memo: MutableMapping[tuple[Hashable, ...], Any] | None = None
+    bound: tuple[bytes, bytes] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # What every hash of the run starts with.
+        object.__setattr__(self, "bound", (self.protocol.encode(), encode_uint(self.version)))
 
     def remember(self, question: tuple[Hashable, ...], answer: Callable[[], T]) -> T:
         """Return `answer()`, or the memo's; `question` must determine the answer and hold nothing secret."""
@@ -67,8 +72,7 @@ class Context:
         """Return the 32 bytes that `sender` signs for one message."""
         return digest(
             Label.ENVELOPE,
-            self.protocol.encode(),
-            encode_uint(self.version),
+            *self.bound,
             run_id,
             step.encode(),
             sender.encode(),
@@ -119,7 +123,10 @@ class Context:
         self, run_id: bytes, step: str, sender: str, receiver: str, body: bytes, signature: bytes
     ) -> None:
         """Like `check`, for a message that another party forwards."""
-        self.check(Envelope(run_id, step, sender, receiver, body, signature))
+        self.remember(
+            ("signed", run_id, step, sender, receiver, body, signature),
+            lambda: self.check(Envelope(run_id, step, sender, receiver, body, signature)),
+        )
 
 
 def encode(message: msgspec.Struct) -> bytes:
@@ -145,7 +152,7 @@ def encode_envelope(envelope: Envelope) -> bytes:
 
 
 def decode_envelope(data: bytes, sender: str) -> Envelope:
-    """Decode what came over the channel to `sender`; raise PeerFault if it is malformed or in another's name."""
+    """Decode what came over the channel to `sender`; raise PeerFault if malformed or in another's name."""
     envelope = decode(data, Envelope, sender)
     if envelope.sender != sender:
         raise PeerFault(sender, f"sent a message in the name of {envelope.sender!r}")

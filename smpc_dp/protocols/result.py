@@ -52,12 +52,18 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What binds a result to its run."""
+    """What binds a result to its run.
+
+    `participating` are the parties of the certified set of participants, in roster order; `roll` is the
+    SHA-256 of the roll of commitments, which the participants' digest binds beside that set.
+    """
 
     protocol: str
     version: int
     session_digest: bytes
     run_id: bytes
+    roll: bytes
+    participating: tuple[str, ...]
     participants: Certificate
     survivors: Certificate
 
@@ -68,6 +74,8 @@ class Evidence:
             "version": self.version,
             "session_digest": self.session_digest.hex(),
             "run_id": self.run_id.hex(),
+            "roll": self.roll.hex(),
+            "participating": list(self.participating),
             "participants": self.participants.to_json(),
             "survivors": self.survivors.to_json(),
         }

@@ -16,6 +16,7 @@ from smpc_dp.protocols.secagg.messages import HELLO
 from smpc_dp.roster import split_address
 from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
 from smpc_dp.runtime.member import Membership, from_wire, to_wire
+from smpc_dp.runtime.session_file import load_session
 from smpc_dp.transport.channel import Channel
 from smpc_dp.transport.endpoint import listen
 
@@ -148,10 +149,15 @@ class _Server:
                     return None
                 else:
                     news = await self._hub.news.get()
-                if not begun and news is not None and news.envelope is not None and news.request == number:
-                    begun = True
-                    self._extend(timeouts.step)
-                    await self._declare_absent(number, machine)
+                if not begun and news is not None:
+                    if news.envelope is None:
+                        # Who leaves before a request begins is absent from it, and no reason for it to fail.
+                        self._tell_lost(number, machine, news.peer)
+                        continue
+                    if news.request == number:
+                        begun = True
+                        self._extend(timeouts.step)
+                        await self._declare_absent(number, machine)
                 await self._hub.send(number, await self._apply(number, machine, news))
                 if news is not None and news.envelope is not None:
                     self._tell("step", number, machine)
@@ -195,7 +201,7 @@ class _Server:
         if news is None:
             return await asyncio.to_thread(machine.expire)
         if news.envelope is None:
-            self._on_event(Event(self._membership.name, "lost", number, machine.step, detail=news.peer))
+            self._tell_lost(number, machine, news.peer)
             return await asyncio.to_thread(machine.lost, news.peer)
         if news.request > number:
             if sum(other.peer == news.peer for other in self._early) < EARLY_LIMIT:
@@ -204,6 +210,9 @@ class _Server:
         if news.request < number and news.envelope.step != HELLO:
             return ()
         return await asyncio.to_thread(machine.receive, news.envelope)
+
+    def _tell_lost(self, number: int, machine: AggregatorMachine, peer: str) -> None:
+        self._on_event(Event(self._membership.name, "lost", number, machine.step, detail=peer))
 
     def _tell(self, kind: Kind, number: int, machine: AggregatorMachine, detail: str = "") -> None:
         waiting = len(machine.waiting_for)
@@ -216,6 +225,7 @@ async def serve(
     name: str | None = None,
     key: str | os.PathLike[str] | None = None,
     requests: int | None = None,
+    listen_on: str | None = None,
     on_event: OnEvent = ignore,
     watch: Watch | None = None,
 ) -> list[Result | SmpcError]:
@@ -225,6 +235,7 @@ async def serve(
         session: path of the session file.
         name: the aggregator's name, if it is to be checked against the roster's.
         key: its identity file; by default `keys/NAME.key` beside the session file.
+        listen_on: host:port to bind, where that is not the address in the roster (behind a NAT, say).
         on_event: told of every step, connection and loss.
         watch: called with each party's name and masked lanes, to show what an aggregator sees.
 
@@ -237,8 +248,11 @@ async def serve(
     if requests is not None and requests < 1:
         raise ConfigError([Fault("requests", f"must be at least 1, is {requests}")])
     membership = Membership.load(session, name or _aggregator_name(session), key, "aggregator")
-    address = membership.session.roster.member(membership.name).address or ""
-    host, port = split_address(address)
+    address = listen_on or membership.session.roster.member(membership.name).address or ""
+    try:
+        host, port = split_address(address)
+    except ValueError as error:
+        raise ConfigError([Fault("listen_on", str(error))]) from None
     hub = _Hub(membership, on_event)
     listener = await listen(membership.endpoint(), host, port, hub.welcome, hub.refused)
     server = _Server(membership, hub, on_event, watch)
@@ -257,8 +271,6 @@ async def serve(
 
 
 def _aggregator_name(session: str | os.PathLike[str]) -> str:
-    from smpc_dp.runtime.session_file import load_session
-
     aggregator = load_session(session).roster.aggregator
     if aggregator is None:
         raise ConfigError([Fault("roster", "has no aggregator")])

@@ -13,8 +13,8 @@ Kind = Literal["connected", "refused", "step", "lost", "done", "failed"]
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that happened to `party` in request number `request` (0: outside of any).
 
-    `step` is what the party waits in and `waiting` for how many others; `detail` is one line of text. The last
-    event of a process is "done", with `survivors` and `absent`, or "failed".
+    `step` is what the party waits in and `waiting` for how many others; `detail` is one line of text. The
+    last event of a process is "done", with `survivors` and `absent`, or "failed".
     """
 
     party: str

@@ -15,10 +15,10 @@ SUFFIXES = (".npy", ".json", ".csv", ".txt")
 
 
 def read_vector(path: str | os.PathLike[str]) -> NDArray[np.float64] | NDArray[np.int64]:
-    """Return the vector in a file, shape (length,), int64 if every number is whole and written so, else float64.
+    """Return the vector in a file, shape (length,): int64 if all its numbers are written whole, else float64.
 
-    `.npy` holds a one-dimensional array, `.json` a list of numbers, `.csv` and `.txt` numbers separated by commas,
-    blanks or lines.
+    `.npy` holds a one-dimensional array, `.json` a list of numbers, `.csv` and `.txt` numbers separated by
+    commas, blanks or lines.
 
     Raises:
         LocalError: the file cannot be read.

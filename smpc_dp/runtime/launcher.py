@@ -26,7 +26,7 @@ _ENCODER = msgspec.json.Encoder()
 
 @dataclass(slots=True)
 class Ending:
-    """How one process ended: its exit code (negative: the signal), its last event and the end of its stderr."""
+    """How one process ended: exit code (negative: the signal), last event and the end of its stderr."""
 
     name: str
     exit_code: int | None = None
@@ -44,7 +44,7 @@ class Launcher:
     """The processes of one session.
 
     Every child is given a pipe as standard input that closes when this process dies, whatever the reason, and
-    ends itself then (`exit_with_parent`). Each prints one event as JSON a line; other lines are kept as output.
+    ends itself then (`run_child`). Each prints one event as JSON a line; other lines are kept as output.
     """
 
     def __init__(self, on_event: OnEvent = ignore) -> None:
@@ -61,8 +61,8 @@ class Launcher:
     async def run(self, commands: Mapping[str, Sequence[str]], hub: str) -> dict[str, Ending]:
         """Start a process for each name, wait until all have ended, and return how.
 
-        When the `hub` (the aggregator) has ended, the others get GRACE_SECONDS. On cancellation, an error or a
-        signal all are terminated, then killed.
+        When the `hub` (the aggregator) has ended, the others get GRACE_SECONDS. On cancellation, an error or
+        a signal all are terminated, then killed.
 
         Raises:
             LocalError: a process cannot be started.

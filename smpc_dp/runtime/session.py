@@ -50,13 +50,13 @@ class Session:
 
         Args:
             vector: shape (length,), float64 or integers as the session says, within its bounds.
-            weight: this party's secret integer in [0, max_weight]; needed if and only if the session has weights.
+            weight: this party's secret integer in [0, max_weight]; needed exactly if the session has weights.
             clip: clip values to the bounds, and say in the result how many were; otherwise they are refused.
 
         Raises:
             ConfigError, PrivacyError: the vector or the weight is refused; nothing is sent.
-            PeerFault: somebody broke the protocol; TimeoutFault: somebody is missing. The session can go on with
-                the next request, unless the aggregator itself is lost.
+            PeerFault: somebody broke the protocol; TimeoutFault: somebody is missing. The session can go on
+                with the next request, unless the aggregator itself is lost.
         """
         return await self._run("sum", vector, weight, clip)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,30 +30,53 @@ from smpc_dp.transport.memory import Faults, MemoryNetwork
 AGGREGATOR = "aggregator"
 
 
+class RememberingVerifier:
+    """Knows the signatures that were made or checked in this process, and checks every other one."""
+
+    def __init__(self) -> None:
+        # By digest: ten thousand parties make millions of signatures.
+        self._good: set[bytes] = set()
+
+    def __call__(self, public_key: bytes, message: bytes, signature: bytes) -> None:
+        """Raise VerificationError unless the signature is good."""
+        entry = _entry(public_key, message, signature)
+        if entry not in self._good:
+            verify(public_key, message, signature)
+            self._good.add(entry)
+
+    def made(self, public_key: bytes, message: bytes, signature: bytes) -> None:
+        """Take note of a signature that was just made with the secret key of `public_key`."""
+        self._good.add(_entry(public_key, message, signature))
+
+
+def _entry(public_key: bytes, message: bytes, signature: bytes) -> bytes:
+    # Keys have 32 bytes and what is signed has 32, so the parts cannot run into each other.
+    return hashlib.blake2b(public_key + message + signature, digest_size=32).digest()
+
+
 @dataclass(frozen=True, slots=True)
 class Signer:
     """An Ed25519 key with a name: an identity without certificate, which no simulation needs."""
 
     name: str
     key: SigningKey
+    verifier: RememberingVerifier | None = None
 
     def sign(self, message: bytes) -> bytes:
         """Return the 64-byte signature of `message`."""
-        return self.key.sign(message).signature
+        signature = self.key.sign(message).signature
+        if self.verifier is not None:
+            self.verifier.made(bytes(self.key.verify_key), message, signature)
+        return signature
 
 
-class RememberingVerifier:
-    """Checks each distinct signature once: many machines of one process check the same ones."""
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What all machines of one simulated run share, and each one's own key and randomness by name."""
 
-    def __init__(self) -> None:
-        self._good: set[bytes] = set()
-
-    def __call__(self, public_key: bytes, message: bytes, signature: bytes) -> None:
-        """Raise VerificationError unless the signature is good."""
-        entry = public_key + message + signature
-        if entry not in self._good:
-            verify(public_key, message, signature)
-            self._good.add(entry)
+    context: Context
+    signers: Mapping[str, Signer]
+    sources: Mapping[str, Randomness]
 
 
 @dataclass(slots=True)
@@ -69,6 +93,38 @@ class Cast:
         return [self.aggregator, *self.parties]
 
 
+def set_stage(
+    parties: int, *, request: int = 1, seed_for_simulation: int | None = None, remember: bool = True
+) -> Stage:
+    """Return the stage of a run of that many parties and the aggregator.
+
+    Without `seed_for_simulation` every secret comes from the operating system, as in a real run. With
+    `remember=False` every machine checks everything itself, as it would in a process of its own.
+    """
+
+    def randomness(name: str) -> Randomness:
+        if seed_for_simulation is None:
+            return SystemRandomness()
+        return SeededRandomnessForSimulation(seed_for_simulation, name)
+
+    names = tuple(f"party-{number:05d}" for number in range(1, parties + 1))
+    sources = {name: randomness(name) for name in (*names, AGGREGATOR)}
+    verifier = RememberingVerifier() if remember else None
+    signers = {name: Signer(name, SigningKey(source.bytes(32)), verifier) for name, source in sources.items()}
+    context = Context(
+        protocol=PROTOCOL,
+        version=VERSION,
+        session_digest=sources[AGGREGATOR].bytes(32),
+        request=request,
+        names=names,
+        aggregator=AGGREGATOR,
+        keys={name: bytes(signer.key.verify_key) for name, signer in signers.items()},
+        verify=verifier or verify,
+        memo={} if remember else None,
+    )
+    return Stage(context, signers, sources)
+
+
 def cast_secagg(
     parameters: SecAggParameters,
     vectors: Sequence[ArrayLike],
@@ -78,39 +134,21 @@ def cast_secagg(
     request: int = 1,
     threads: int = 1,
     seed_for_simulation: int | None = None,
+    remember: bool = True,
 ) -> tuple[Cast, int]:
-    """Return the machines of a run over `vectors`, and how many values were clipped.
-
-    Without `seed_for_simulation` every secret comes from the operating system, as in a real run.
-    """
-
-    def randomness(name: str) -> Randomness:
-        if seed_for_simulation is None:
-            return SystemRandomness()
-        return SeededRandomnessForSimulation(seed_for_simulation, name)
-
-    names = tuple(f"party-{number:05d}" for number in range(1, len(vectors) + 1))
-    sources = {name: randomness(name) for name in (*names, AGGREGATOR)}
-    signers = {name: Signer(name, SigningKey(source.bytes(32))) for name, source in sources.items()}
-    context = Context(
-        protocol=PROTOCOL,
-        version=VERSION,
-        session_digest=sources[AGGREGATOR].bytes(32),
-        request=request,
-        names=names,
-        aggregator=AGGREGATOR,
-        keys={name: bytes(signer.key.verify_key) for name, signer in signers.items()},
-        verify=RememberingVerifier(),
-        memo={},
+    """Return the machines of a run over `vectors`, and how many values were clipped; see `set_stage`."""
+    stage = set_stage(
+        len(vectors), request=request, seed_for_simulation=seed_for_simulation, remember=remember
     )
+    context = stage.context
     parties: list[PartyMachine] = []
     clipped = 0
-    for place, name in enumerate(names):
+    for place, name in enumerate(context.names):
         weight = None if weights is None else weights[place]
         lanes, changed = parameters.encoding.encode(vectors[place], party=name, weight=weight, clip=clip)
         clipped += changed
-        parties.append(PartyMachine(context, parameters, signers[name], lanes, sources[name]))
-    aggregator = AggregatorMachine(context, parameters, signers[AGGREGATOR], threads=threads)
+        parties.append(PartyMachine(context, parameters, stage.signers[name], lanes, stage.sources[name]))
+    aggregator = AggregatorMachine(context, parameters, stage.signers[AGGREGATOR], threads=threads)
     return Cast(context, aggregator, parties), clipped
 
 
@@ -147,7 +185,7 @@ def average(
         weights: one secret non-negative integer for each party, or None.
         dropout: fraction of the parties that are killed, each before a random message of its own.
         planned_dropout, corrupt, security: what the session is planned for; `dropout` above it stops the run.
-        threads: 1 to 256, for the parties' machines and for the removal of masks; the result is the same.
+        threads: threads for the removal of masks.
         seed_for_simulation: makes the run reproducible and thereby insecure; None uses real randomness.
         progress: called with each step of the aggregator and the number of parties that it waits for.
 
@@ -188,7 +226,7 @@ def average(
     )
     kills = draw_kills(cast.context.names, dropout, chooser)
     network = MemoryNetwork(Faults(kill=kills), seed=seed_for_simulation or 0)
-    errors = drive(cast.machines, network, AGGREGATOR, progress, threads=threads)
+    errors = drive(cast.machines, network, AGGREGATOR, progress)
     _raise_first(errors)
     return Result.of(cast.aggregator.result, kind, clipped)
 

@@ -1,4 +1,4 @@
-"""An in-memory network with a seeded scheduler and injectable faults, for thousands of machines in one process."""
+"""An in-memory network with a seeded scheduler and injectable faults, for thousands of machines."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Faults:
     """What the network does to messages, as probabilities in [0, 1], and who is killed when.
 
     Attributes:
-        drop, delay, duplicate, corrupt: chance of each for every message; a delayed message is held back until
-            nothing else is under way, or until after a deadline; a corrupted one has one bit flipped.
+        drop, delay, duplicate, corrupt: chance of each for every message; a delayed message is held back
+            until nothing else is under way, or until after a deadline; a corrupted one has one bit flipped.
         reorder: deliver messages under way in random order, otherwise first in, first out.
         kill: the party goes silent for good instead of sending its message number k (1 is its first).
     """

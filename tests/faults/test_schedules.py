@@ -67,7 +67,9 @@ def check_ends(
         check_error(name, error, names)
     for machine in cast.machines:
         assert machine.finished or machine.name in errors or machine.name in killed, f"{machine} hangs"
-    outcomes = {m.name: m.result for m in cast.machines if m.finished and m.name not in {*errors, *killed}}
+    failed = {*errors, *killed}
+    machines = [cast.aggregator, *cast.parties]
+    outcomes = {m.name: m.result for m in machines if m.finished and m.name not in failed}
     if AGGREGATOR in errors:
         assert not outcomes, "a party has a result of a run that failed"
     for outcome in outcomes.values():

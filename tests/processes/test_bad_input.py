@@ -131,7 +131,7 @@ FILES: dict[str, tuple[Callable[[Path], None], list[str]]] = {
     ),
     "duplicate name": (repeat_member("name"), ["name"]),
     "duplicate key": (repeat_member("public_key"), ["public_key"]),
-    "fewer parties than the plan needs": (drop_members, ["parties"]),
+    "fewer parties than the plan needs": (drop_members, ["roster: "]),
     "syntax": (edit("length = 2", "length = = 2"), ["session.toml:5"]),
 }
 

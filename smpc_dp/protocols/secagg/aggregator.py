@@ -1,7 +1,7 @@
 """The aggregator's side of secure aggregation. Specification: protocols/secagg/README.md.
 
-It relays what it cannot read, adds masked vectors as they arrive, and learns the sum. A party that is lost, late
-or at fault is excluded while the plan allows it; beyond that the run stops with an error that names who.
+It relays what it cannot read, adds masked vectors as they arrive, and learns the sum. A party that is lost,
+late or at fault is excluded while the plan allows it; beyond that the run stops with an error that names who.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
 from smpc_dp.crypto import agree
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import LocalError, PeerFault, SmpcError, TimeoutFault, VerificationError
+from smpc_dp.errors import PeerFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.result import Certificate, Outcome
@@ -25,11 +24,12 @@ from smpc_dp.protocols.secagg.certify import check_certificate, make_certificate
 from smpc_dp.protocols.secagg.graph import pack_list, pack_set, unpack_list
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.protocols.secagg.recovery import Recovery
+from smpc_dp.protocols.star import HubRole
 
 Watch = Callable[[str, Lanes], None]
 
 
-class AggregatorMachine:
+class AggregatorMachine(HubRole[Outcome]):
     """The aggregator in one run.
 
     Args:
@@ -49,196 +49,29 @@ class AggregatorMachine:
         threads: int = 1,
         watch: Watch | None = None,
     ) -> None:
-        self._context = context
+        super().__init__(context, identity)
         self._parameters = parameters
         self._plan = parameters.plan
-        self._identity = identity
         self._threads = threads
         self._watch = watch
-        self._parties = len(context.names)
-        self._number = {name: place for place, name in enumerate(context.names, 1)}
-        self._alive = set(range(1, self._parties + 1))
-        self._excluded: dict[int, SmpcError] = {}
-        self._faults: list[str] = []
-        self._run_id = b""
-        self._position = 0
-        self._received: dict[int, Envelope] = {}
-        self._seen: dict[tuple[int, str], tuple[bytes, bytes]] = {}
         self._sum: Lanes = np.zeros(parameters.encoding.lanes, dtype=parameters.encoding.dtype)
-        self._sealed_for: dict[int, list[tuple[int, bytes]]] = {}
-        self._over = False
-        self._outcome: Outcome | None = None
-        self._accept: dict[str, Callable[[int, Envelope], None]] = {
-            m.HELLO: self._accept_hello,
-            m.ADVERTISE: self._accept_advertise,
-            m.REVEAL: self._accept_reveal,
-            m.DEAL: self._accept_deal,
-            m.ATTEST_PARTICIPANTS: self._accept_attestation,
-            m.MASKED: self._accept_masked,
-            m.ATTEST_SURVIVORS: self._accept_attestation,
-            m.UNMASK: self._accept_unmask,
-        }
-        self._finish: dict[str, Callable[[], list[Envelope]]] = {
-            m.HELLO: self._finish_hello,
-            m.ADVERTISE: self._finish_advertise,
-            m.REVEAL: self._finish_reveal,
-            m.DEAL: self._finish_deal,
-            m.ATTEST_PARTICIPANTS: self._finish_attest_participants,
-            m.MASKED: self._finish_masked,
-            m.ATTEST_SURVIVORS: self._finish_attest_survivors,
-            m.UNMASK: self._finish_unmask,
+        self._steps = {
+            m.HELLO: (self._accept_hello, self._finish_hello),
+            m.ADVERTISE: (self._accept_advertise, self._finish_advertise),
+            m.REVEAL: (self._accept_reveal, self._finish_reveal),
+            m.DEAL: (self._accept_deal, self._finish_deal),
+            m.ATTEST_PARTICIPANTS: (self._accept_attestation, self._finish_attest_participants),
+            m.MASKED: (self._accept_masked, self._finish_masked),
+            m.ATTEST_SURVIVORS: (self._accept_attestation, self._finish_attest_survivors),
+            m.UNMASK: (self._accept_unmask, self._finish_unmask),
         }
 
-    def __repr__(self) -> str:
-        return f"AggregatorMachine({self.name!r}, waits for {len(self.waiting_for)} in {self.step!r})"
+    def _needed(self) -> int:
+        return self._plan.threshold if self.step == m.UNMASK else self._plan.min_survivors
 
-    @property
-    def name(self) -> str:
-        """The aggregator's name."""
-        return self._identity.name
-
-    @property
-    def step(self) -> str:
-        """The party's step that is being collected, or "done"."""
-        return "done" if self._over else m.PARTY_STEPS[self._position]
-
-    @property
-    def waiting_for(self) -> frozenset[str]:
-        """The parties whose message of this step has not come."""
-        if self._over:
-            return frozenset()
-        return frozenset(self._name_of(party) for party in self._alive - self._received.keys())
-
-    @property
-    def finished(self) -> bool:
-        """True when the result is there or the run has stopped."""
-        return self._over
-
-    @property
-    def result(self) -> Outcome:
-        """The exact sum; raise LocalError while there is none."""
-        if self._outcome is None:
-            raise LocalError(f"{self.name}: the run has no result")
-        return self._outcome
-
-    def start(self) -> Sequence[Envelope]:
-        """Send nothing: parties speak first."""
-        return ()
-
-    def receive(self, envelope: Envelope) -> Sequence[Envelope]:
-        """Take one party's message; a fault of the party excludes it."""
-        party = self._number.get(envelope.sender)
-        if self._over or party is None:
-            return ()
-        if party not in self._alive:
-            # A restarted process is out for this run; it is told so instead of being left to wait.
-            late = envelope.step == m.HELLO
-            return self._abort(party, self._excluded[party]) if late else ()
-        try:
-            if not self._is_new(party, envelope):
-                return ()
-            if envelope.step == m.LEAVE:
-                return self._leave(party, envelope)
-            self._accept[envelope.step](party, envelope)
-        except PeerFault as fault:
-            return self._exclude(party, fault)
+    def _kept(self, envelope: Envelope) -> Envelope:
         # A masked vector is in the sum already: keeping it would cost a vector for each party.
-        self._received[party] = replace(envelope, body=b"") if envelope.step == m.MASKED else envelope
-        return self._advance()
-
-    def lost(self, peer: str) -> Sequence[Envelope]:
-        """Exclude a party whose link is gone."""
-        party = self._number.get(peer)
-        if self._over or party is None or party not in self._alive:
-            return ()
-        return self._exclude(party, TimeoutFault({peer}, self.step, "connection lost"))
-
-    def expire(self) -> Sequence[Envelope]:
-        """Exclude everyone who is late in this step."""
-        if self._over:
-            return ()
-        sent: list[Envelope] = []
-        for party in sorted(self._alive - self._received.keys()):
-            sent += self._drop(party, TimeoutFault({self._name_of(party)}, self.step, "deadline passed"))
-        return [*sent, *self._advance()]
-
-    def farewell(self, error: SmpcError) -> Sequence[Envelope]:
-        """Tell everyone who is still there that the run has stopped, and why."""
-        self._over = True
-        names = [self._name_of(party) for party in sorted(self._alive)]
-        return self._write(m.ABORT, names, endings.abort_of(error))
-
-    def _name_of(self, party: int) -> str:
-        return self._context.names[party - 1]
-
-    def _write(self, step: str, names: Sequence[str], message: msgspec.Struct) -> list[Envelope]:
-        run_id = self._run_id or self._context.session_digest
-        return self._context.write(self._identity, run_id, step, names, message)
-
-    def _broadcast(self, step: str, message: msgspec.Struct) -> list[Envelope]:
-        return self._write(step, [self._name_of(party) for party in sorted(self._alive)], message)
-
-    def _is_new(self, party: int, envelope: Envelope) -> bool:
-        """Check signature, run and order; return False for a repetition."""
-        if envelope.receiver != self.name:
-            raise PeerFault(envelope.sender, f"sent a message for {envelope.receiver!r}")
-        body_hash = self._context.check(envelope)
-        due = self._context.session_digest if envelope.step == m.HELLO else self._run_id
-        if (party, envelope.step) in self._seen:
-            earlier, signature = self._seen[party, envelope.step]
-            if earlier == body_hash:
-                return False
-            raise endings.equivocation(envelope, due, earlier, signature)
-        if envelope.step != m.LEAVE and envelope.step != self.step:
-            raise PeerFault(envelope.sender, f"sent '{envelope.step}' where '{self.step}' is due")
-        if envelope.run_id != due and envelope.step != m.LEAVE:
-            raise PeerFault(envelope.sender, f"sent '{envelope.step}' of another run")
-        self._seen[party, envelope.step] = (body_hash, envelope.signature)
-        return True
-
-    def _leave(self, party: int, envelope: Envelope) -> Sequence[Envelope]:
-        abort = decode(envelope.body, m.Abort, envelope.sender)
-        if envelope.run_id not in (self._run_id, self._context.session_digest):
-            raise PeerFault(envelope.sender, "left another run")
-        reason = endings.reason_of(abort, envelope.sender, self._context)
-        return self._exclude(party, TimeoutFault({envelope.sender}, self.step, reason))
-
-    def _drop(self, party: int, error: SmpcError) -> list[Envelope]:
-        self._alive.discard(party)
-        self._excluded[party] = error
-        self._faults.append(str(error))
-        return self._abort(party, error)
-
-    def _abort(self, party: int, error: SmpcError) -> list[Envelope]:
-        return self._write(m.ABORT, [self._name_of(party)], endings.abort_of(error))
-
-    def _exclude(self, party: int, error: SmpcError) -> Sequence[Envelope]:
-        self._received.pop(party, None)
-        sent = self._drop(party, error)
-        return [*sent, *self._advance()]
-
-    def _advance(self) -> list[Envelope]:
-        """Finish the step when everyone who is still there has spoken; stop when too few are left."""
-        try:
-            due = self._plan.threshold if self.step == m.UNMASK else self._plan.min_survivors
-            if len(self._alive) < due:
-                raise self._too_few(due)
-            if len(self._received) < len(self._alive):
-                return []
-            sent = self._finish[self.step]()
-        except SmpcError:
-            self._over = True
-            raise
-        self._received = {}
-        self._position += 1
-        self._over = self._position == len(m.PARTY_STEPS)
-        return sent
-
-    def _too_few(self, due: int) -> SmpcError:
-        missing = [self._name_of(party) for party in self._excluded]
-        detail = f"{len(self._alive)} of {self._parties} parties are left, {due} are needed"
-        reasons = "; ".join(str(error) for error in list(self._excluded.values())[:5])
-        return TimeoutFault(missing, self.step, f"{detail}: {reasons}")
+        return replace(envelope, body=b"") if envelope.step == m.MASKED else envelope
 
     # hello
 
@@ -438,6 +271,8 @@ class AggregatorMachine:
             self._parameters,
             self._run_id,
             self._sum,
+            self._roll_hash,
+            self._participants,
             self._survivors,
             self._participants_certificate,
             self._survivors_certificate,

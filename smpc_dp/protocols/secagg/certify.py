@@ -1,7 +1,7 @@
 """Certificates: a quorum's signatures over the digest of one set of parties.
 
-With 2q > n + c, any two quorums share an honest party, and an honest party signs one set of each kind in a run;
-so at most one set of participants and one of survivors can ever be certified.
+With 2q > n + c, any two quorums share an honest party, and an honest party signs one set of each kind in a
+run; so at most one set of participants and one of survivors can ever be certified.
 """
 
 from __future__ import annotations

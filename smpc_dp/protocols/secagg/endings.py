@@ -1,77 +1,13 @@
-"""How a run ends: with an outcome and its claim, or with an error that travels to the others."""
+"""How a run ends well: with an outcome, its claim and its evidence."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection
 
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import ConfigError, PeerFault, PrivacyError, SmpcError, TimeoutFault
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.result import Certificate, Evidence, Outcome, Privacy
-from smpc_dp.protocols.secagg.messages import REASON_LIMIT, Abort
 from smpc_dp.protocols.secagg.params import SecAggParameters
-
-
-def equivocation(envelope: Envelope, run_id: bytes, earlier: bytes, signature: bytes) -> PeerFault:
-    """Return the fault of a second, different message for one step; both signatures are the evidence.
-
-    `run_id` is that of the first message, `earlier` the SHA-256 of its body.
-    """
-    return PeerFault(
-        envelope.sender,
-        f"sent two different messages for step '{envelope.step}'",
-        {
-            "first run id": run_id,
-            "first": earlier,
-            "first signature": signature,
-            "second run id": envelope.run_id,
-            "second": hashlib.sha256(envelope.body).digest(),
-            "second signature": envelope.signature,
-        },
-    )
-
-
-def abort_of(error: SmpcError) -> Abort:
-    """Return what others are told of an error: never more than names and one line."""
-    reason = " ".join(str(error).split())[:REASON_LIMIT]
-    if isinstance(error, PeerFault):
-        return Abort("peer", error.culprit, [], error.reason[:REASON_LIMIT])
-    if isinstance(error, TimeoutFault):
-        return Abort("timeout", "", sorted(error.missing), error.step)
-    if isinstance(error, PrivacyError):
-        # What is wrong with a private value is the party's own business.
-        return Abort("local", "", [], "its input was refused")
-    if isinstance(error, ConfigError):
-        return Abort("config", "", [], reason)
-    return Abort("local", "", [], reason)
-
-
-def error_of(abort: Abort, context: Context) -> SmpcError:
-    """Return the error that an aggregator's `Abort` stands for; names must be in the roster."""
-    teller = context.aggregator
-    known = set(context.names) | {teller}
-    reason = _printable(abort.reason)
-    if abort.kind == "peer" and abort.culprit in known:
-        return PeerFault(abort.culprit, f"{reason} (said by {teller})")
-    if abort.kind == "timeout" and set(abort.missing) <= known:
-        return TimeoutFault(abort.missing, reason, f"said by {teller}")
-    if abort.kind in ("local", "config"):
-        return PeerFault(teller, f"stopped the run: {reason}")
-    return PeerFault(teller, "sent a malformed abort")
-
-
-def reason_of(abort: Abort, sender: str, context: Context) -> str:
-    """Return in one line why a party leaves; raise PeerFault if it names anyone outside of the roster."""
-    if not {abort.culprit, *abort.missing} <= {"", context.aggregator, *context.names}:
-        raise PeerFault(sender, "left and named somebody who is not in the roster")
-    return f"left: {abort.culprit + ': ' if abort.culprit else ''}{_printable(abort.reason)}"
-
-
-def _printable(text: str) -> str:
-    """Return text of a peer without what a terminal would obey."""
-    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def privacy_of(parameters: SecAggParameters, survivors: int) -> Privacy:
@@ -86,10 +22,10 @@ def privacy_of(parameters: SecAggParameters, survivors: int) -> Privacy:
         epsilon=None,
         delta=None,
         claim=(
-            f"an exact sum over {survivors} survivors: the aggregator learns it and every party is told it; an "
-            f"aggregator that deviates and up to {plan.max_corrupt} parties that collude with it learn at most one "
-            f"sum, over at least {plan.min_honest_in_sum} honest parties, and nothing else about their "
-            f"vectors{failure}"
+            f"an exact sum over {survivors} survivors: the aggregator learns it and every party is told it; "
+            f"an aggregator that deviates and up to {plan.max_corrupt} parties that collude with it learn at "
+            f"most one sum, over at least {plan.min_honest_in_sum} honest parties, and nothing else about "
+            f"their vectors{failure}"
         ),
         assumptions=(
             f"at most {plan.max_corrupt} of {plan.parties} parties are corrupt, fixed before the run; the "
@@ -110,6 +46,8 @@ def outcome(
     parameters: SecAggParameters,
     run_id: bytes,
     total: Lanes,
+    roll: bytes,
+    participants: Collection[int],
     survivors: Collection[int],
     participants_certificate: Certificate,
     survivors_certificate: Certificate,
@@ -133,6 +71,10 @@ def outcome(
             version=context.version,
             session_digest=context.session_digest,
             run_id=run_id,
+            roll=roll,
+            participating=context.remember(
+                ("participants", participants_certificate.set_digest), lambda: _split(context, participants)
+            )[0],
             participants=participants_certificate,
             survivors=survivors_certificate,
         ),

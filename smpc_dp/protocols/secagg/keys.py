@@ -10,19 +10,17 @@ from smpc_dp.crypto.agree import agree
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import PeerFault, VerificationError
-from smpc_dp.identity import verify
 from smpc_dp.protocols.envelope import Context, Signer
 from smpc_dp.protocols.secagg.messages import DEAL
 
 
 def run_identifier(context: Context, present: bytes, nonces: bytes) -> bytes:
-    """Return the run id: a digest of the session, the request, who is present and a nonce from each of them."""
+    """Return the run id: a digest of session, request, who is present and a nonce from each of them."""
     return context.remember(
         ("run id", present, nonces),
         lambda: digest(
             Label.RUN_ID,
-            context.protocol.encode(),
-            encode_uint(context.version),
+            *context.bound,
             context.session_digest,
             encode_uint(context.request),
             present,
@@ -32,7 +30,7 @@ def run_identifier(context: Context, present: bytes, nonces: bytes) -> bytes:
 
 
 def _bound(context: Context, label: Label, run_id: bytes, *parts: bytes) -> bytes:
-    return digest(label, context.protocol.encode(), encode_uint(context.version), run_id, *parts)
+    return digest(label, *context.bound, run_id, *parts)
 
 
 def neighbour_commitment(
@@ -138,4 +136,4 @@ def check_share(
 ) -> None:
     """Raise VerificationError unless `signature` is the dealer's over both digests."""
     statement = _share_statement(context, run_id, dealer, holder, mask_digest, self_digest)
-    verify(context.keys[dealer], statement, signature)
+    context.verify(context.keys[dealer], statement, signature)

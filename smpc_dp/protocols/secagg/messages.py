@@ -1,7 +1,7 @@
 """The messages of secure aggregation. Every struct is the body of one signed envelope.
 
-Parties are numbered 1 to n in roster order; a list of parties travels as 2-byte little-endian numbers, a set of
-parties as n bits (numpy's packbits order, padding zero).
+Parties are numbered 1 to n in roster order; a list of parties travels as 2-byte little-endian numbers, a set
+of parties as n bits (numpy's packbits order, padding zero).
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ ATTEST_PARTICIPANTS = "attest-participants"
 MASKED = "masked"
 ATTEST_SURVIVORS = "attest-survivors"
 UNMASK = "unmask"
-LEAVE = "leave"
 
 # Steps of the aggregator, each the answer to the party's step of the same place.
 START = "start"
@@ -33,7 +32,6 @@ PARTICIPANTS = "participants"
 SURVIVORS = "survivors"
 SURVIVORS_CERTIFICATE = "survivors-certificate"
 RESULT = "result"
-ABORT = "abort"
 
 PARTY_STEPS = (HELLO, ADVERTISE, REVEAL, DEAL, ATTEST_PARTICIPANTS, MASKED, ATTEST_SURVIVORS, UNMASK)
 AGGREGATOR_STEPS = (
@@ -48,7 +46,6 @@ AGGREGATOR_STEPS = (
 )
 
 SIGNATURE_BYTES = 64
-REASON_LIMIT = 500
 SHARE_BYTES = 32
 # MessagePack of a `Share` (an array of three byte strings) and the overhead of sealing it.
 SEALED_SHARE_BYTES = 1 + 2 * (2 + SHARE_BYTES) + (2 + SIGNATURE_BYTES) + 40
@@ -127,8 +124,8 @@ class Neighbours(_Body, frozen=True):
 
 
 class Deal(_Body, frozen=True):
-    """Party: a commitment to its self-mask seed, and one sealed `Share` for each neighbour that it drew and that
-    revealed, in roster order."""
+    """Party: a commitment to its self-mask seed, and one sealed `Share` for each neighbour that it drew and
+    that revealed, in roster order."""
 
     self_commitment: Bytes32
     sealed: list[bytes]
@@ -146,7 +143,7 @@ class Share(_Body, frozen=True):
 
 
 class Deliver(_Body, frozen=True):
-    """Aggregator: who dealt (a set: the participants), and what those that drew the receiver sealed for it."""
+    """Aggregator: who dealt (a set: the participants), and what of theirs is sealed for the receiver."""
 
     participants: bytes
     dealers: bytes
@@ -167,7 +164,7 @@ class Certificate(_Body, frozen=True):
 
 
 class Masked(_Body, frozen=True):
-    """Party: its masked vector, packed; and the dealers whose share for it did not open or verify (a list)."""
+    """Party: its masked vector, packed; and the dealers whose share did not open or verify (a list)."""
 
     vector: bytes
     bad_dealers: bytes
@@ -180,9 +177,11 @@ class Survivors(_Body, frozen=True):
 
 
 class Unmask(_Body, frozen=True):
-    """Party: of each dealer (a list) one share: of the self-mask seed if it survived, of the masking key if not.
+    """Party: of each dealer (a list) one share: of the self-mask seed if it survived, else of the masking
+    key.
 
-    `shares` has 32 bytes a dealer, `others` the digest of the share that stays hidden, `signatures` the dealer's.
+    `shares` has 32 bytes a dealer, `others` the digest of the share that stays hidden, `signatures` the
+    dealer's.
     """
 
     dealers: bytes
@@ -195,12 +194,3 @@ class Result(_Body, frozen=True):
     """Aggregator: the sum of the survivors' vectors, packed."""
 
     total: bytes
-
-
-class Abort(_Body, frozen=True):
-    """Aggregator or party: the run is over for the receiver, and why; names are from the roster."""
-
-    kind: str
-    culprit: str
-    missing: list[str]
-    reason: Annotated[str, Meta(max_length=REASON_LIMIT)]

@@ -40,9 +40,10 @@ def check_parameters(
 ) -> tuple[SecAggParameters | None, list[Fault]]:
     """Check a `[parameters]` table for a session of `parties` parties; return every fault found.
 
-    Keys: `length`, `lower`, `upper` (needed); `kind` ("real", the default, or "integer"); `precision` (needed for
-    "real", not allowed for "integer"); `max_weight` (default 0: no weights); `dropout`, `corrupt` (fractions of
-    the parties, default 0.1) and `security` (bits, default 40). Source: [Bell et al. 2020, section 3].
+    Keys: `length`, `lower`, `upper` (needed); `kind` ("real", the default, or "integer"); `precision` (needed
+    for "real", not allowed for "integer"); `max_weight` (default 0: no weights); `dropout`, `corrupt`
+    (fractions of the parties, default 0.1) and `security` (bits, default 40). Source: [Bell et al. 2020,
+    section 3].
     """
     faults: list[Fault] = []
     known = {field.encode_name: field for field in msgspec.structs.fields(_Declared)}
@@ -91,7 +92,8 @@ def check_parameters(
             security=float(declared.security),
         )
     except ConfigError as error:
-        faults.extend(error.faults)
+        # The number of parties is not a parameter: it is the roster's.
+        faults += [Fault("roster" if where == "parties" else where, what) for where, what in error.faults]
     if encoding is None or plan is None:
         return None, faults
     return SecAggParameters(encoding=encoding, plan=plan), faults

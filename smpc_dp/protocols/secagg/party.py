@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-
-import msgspec
+from collections.abc import Sequence
 
 from smpc_dp.crypto import agree, shamir
 from smpc_dp.crypto.prg import add_masks
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.crypto.seal import seal, unseal
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import LocalError, PeerFault, SmpcError, TimeoutFault, VerificationError
+from smpc_dp.errors import LocalError, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode, encode
 from smpc_dp.protocols.result import Outcome
@@ -21,18 +19,22 @@ from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.certify import check_certificate
 from smpc_dp.protocols.secagg.graph import PartySet, draw_neighbours, pack_list, unpack_list
 from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.protocols.star import PartyRole
 
 
-class PartyMachine:
+class PartyMachine(PartyRole[Outcome]):
     """One party in one run.
 
     Args:
         context: the session, the request and everyone's public keys.
         parameters: checked parameters of the session.
         identity: signs; its name is the party's.
-        lanes: the encoded vector (`parameters.encoding.encode`), shape (encoding.lanes,); it is masked in place.
+        lanes: the encoded vector (`parameters.encoding.encode`), shape (encoding.lanes,); it is masked in
+            place.
         randomness: the operating system's; a seeded one only in simulations and tests.
     """
+
+    _last_step = m.UNMASK
 
     def __init__(
         self,
@@ -45,21 +47,13 @@ class PartyMachine:
         encoding = parameters.encoding
         if lanes.shape != (encoding.lanes,) or lanes.dtype != encoding.dtype:
             raise LocalError(f"{identity.name}: lanes must be {encoding.lanes} of {encoding.dtype.__name__}")
-        self._context = context
+        super().__init__(context, identity)
         self._parameters = parameters
         self._plan = parameters.plan
-        self._identity = identity
         self._lanes: Lanes | None = lanes
         self._random = randomness or SystemRandomness()
-        self._parties = len(context.names)
-        self._index = context.names.index(identity.name) + 1
-        self._run_id = b""
-        self._position = 0
-        self._sent: set[str] = set()
-        self._seen: dict[str, tuple[bytes, bytes]] = {}
-        self._over = False
-        self._outcome: Outcome | None = None
-        self._handlers: dict[str, Callable[[bytes], Sequence[Envelope]]] = {
+        self._handlers = {
+            m.START: self._on_start,
             m.ROLL: self._on_roll,
             m.NEIGHBOURS: self._on_neighbours,
             m.DELIVER: self._on_deliver,
@@ -68,41 +62,6 @@ class PartyMachine:
             m.SURVIVORS_CERTIFICATE: self._on_survivors_certificate,
             m.RESULT: self._on_result,
         }
-
-    def __repr__(self) -> str:
-        return f"PartyMachine({self.name!r}, waits for {self.step!r})"
-
-    @property
-    def name(self) -> str:
-        """The party's name."""
-        return self._identity.name
-
-    @property
-    def step(self) -> str:
-        """The aggregator's step that is due next, or "done"."""
-        return "done" if self.finished else m.AGGREGATOR_STEPS[self._position]
-
-    @property
-    def waiting_for(self) -> frozenset[str]:
-        """The aggregator, until the end."""
-        return frozenset() if self.finished else frozenset({self._context.aggregator})
-
-    @property
-    def finished(self) -> bool:
-        """True when the result is there or the run is over for this party."""
-        return self._over
-
-    @property
-    def result(self) -> Outcome:
-        """The exact sum; raise LocalError while there is none."""
-        if self._outcome is None:
-            raise LocalError(f"{self.name}: the run has no result")
-        return self._outcome
-
-    @property
-    def run_id(self) -> bytes:
-        """The run id, empty until everyone's nonce is there."""
-        return self._run_id
 
     def start(self) -> Sequence[Envelope]:
         """Say hello with a fresh nonce."""
@@ -116,82 +75,13 @@ class PartyMachine:
             plan.threshold,
             plan.quorum,
         )
-        return self._emit(m.HELLO, hello, self._context.session_digest)
-
-    def receive(self, envelope: Envelope) -> Sequence[Envelope]:
-        """Take the aggregator's next message and return the answer."""
-        if self._over:
-            return ()
-        try:
-            return self._receive(envelope)
-        except SmpcError:
-            self._end()
-            raise
-
-    def lost(self, peer: str) -> Sequence[Envelope]:
-        """End with TimeoutFault when the aggregator is gone."""
-        return self.expire() if peer == self._context.aggregator else ()
-
-    def expire(self) -> Sequence[Envelope]:
-        """End with TimeoutFault: the aggregator did not send what is due."""
-        if self._over:
-            return ()
-        step = self.step
-        self._end()
-        raise TimeoutFault({self._context.aggregator}, step)
-
-    def farewell(self, error: SmpcError) -> Sequence[Envelope]:
-        """Tell the aggregator that this party leaves, and why."""
-        self._end()
-        if m.LEAVE in self._sent or m.UNMASK in self._sent:
-            return ()
-        run_id = self._run_id or self._context.session_digest
-        return self._emit(m.LEAVE, endings.abort_of(error), run_id)
+        return self._emit(m.HELLO, hello)
 
     def _end(self) -> None:
-        self._over = True
+        super()._end()
         self._lanes = None
         for secret in ("_seal_secret", "_mask_secret", "_self_seed", "_held"):
             self.__dict__.pop(secret, None)
-
-    def _emit(self, step: str, message: msgspec.Struct, run_id: bytes | None = None) -> Sequence[Envelope]:
-        if step in self._sent:
-            raise LocalError(f"{self.name}: step '{step}' was sent before in this run")
-        self._sent.add(step)
-        return self._context.write(
-            self._identity, run_id or self._run_id, step, (self._context.aggregator,), message
-        )
-
-    def _refuse(self, reason: str) -> PeerFault:
-        return PeerFault(self._context.aggregator, reason)
-
-    def _receive(self, envelope: Envelope) -> Sequence[Envelope]:
-        if envelope.sender != self._context.aggregator:
-            raise PeerFault(envelope.sender, "only the aggregator speaks to a party")
-        if envelope.receiver != self.name:
-            raise self._refuse(f"sent a message for {envelope.receiver!r}")
-        body_hash = self._context.check(envelope)
-        if envelope.step in self._seen:
-            earlier, signature = self._seen[envelope.step]
-            if earlier == body_hash:
-                return ()
-            raise endings.equivocation(envelope, self._run_id, earlier, signature)
-        if envelope.step == m.ABORT:
-            if envelope.run_id not in (self._run_id, self._context.session_digest):
-                raise self._refuse("sent an abort of another run")
-            raise endings.error_of(decode(envelope.body, m.Abort, envelope.sender), self._context)
-        due = m.AGGREGATOR_STEPS[self._position]
-        if envelope.step != due:
-            raise self._refuse(f"sent '{envelope.step}' where '{due}' is due")
-        if due == m.START:
-            answer = self._on_start(envelope.body, envelope.run_id)
-        elif envelope.run_id != self._run_id:
-            raise self._refuse(f"sent '{envelope.step}' of another run")
-        else:
-            answer = self._handlers[due](envelope.body)
-        self._seen[envelope.step] = (body_hash, envelope.signature)
-        self._position += 1
-        return answer
 
     def _set(self, packed: bytes, within: PartySet | None, what: str) -> PartySet:
         """Unpack a set that must lie in `within`, hold this party and be large enough."""
@@ -204,7 +94,7 @@ class PartyMachine:
             raise self._refuse(f"{what} has {len(members)} parties, at least {self._plan.min_survivors} due")
         return members
 
-    def _on_start(self, body: bytes, run_id: bytes) -> Sequence[Envelope]:
+    def _on_start(self, body: bytes) -> Sequence[Envelope]:
         start = decode(body, m.Start, self._context.aggregator)
         self._present = self._set(start.present, None, "present parties")
         if len(start.nonces) != 32 * len(self._present):
@@ -213,8 +103,6 @@ class PartyMachine:
         if start.nonces[32 * place : 32 * place + 32] != self._nonce:
             raise self._refuse(f"start does not have the nonce of {self.name}")
         self._run_id = keys.run_identifier(self._context, start.present, start.nonces)
-        if run_id != self._run_id:
-            raise self._refuse("start is not for the run that its nonces give")
         self._drawn = draw_neighbours(self._index, self._parties, self._plan.degree, self._random)
         self._blinder = self._random.bytes(32)
         self._seal_secret = self._random.bytes(32)
@@ -233,16 +121,17 @@ class PartyMachine:
         self._advertised = self._set(roll.advertised, self._present, "roll")
         if len(roll.commitments) != 32 * len(self._advertised):
             raise self._refuse("roll does not have one commitment for each party")
-        self._rolled = roll.commitments
+        # The body and not what it decodes to: a simulation's machines share the one and not the other.
+        self._roll_body = body
         self._roll_hash = hashlib.sha256(body).digest()
-        if self._rolled_for(self._index) != self._commitment:
+        if self._rolled_for(self._index, roll.commitments) != self._commitment:
             raise self._refuse(f"roll does not have the commitment of {self.name}")
         return self._emit(m.REVEAL, m.Reveal(pack_list(self._drawn), self._blinder))
 
-    def _rolled_for(self, party: int) -> bytes:
-        """Return the commitment on the roll of a party that advertised."""
+    def _rolled_for(self, party: int, commitments: bytes) -> bytes:
+        """Return the commitment of a party that advertised, of all that are on the roll."""
         place = self._advertised.place(party)
-        return self._rolled[32 * place : 32 * place + 32]
+        return commitments[32 * place : 32 * place + 32]
 
     def _on_neighbours(self, body: bytes) -> Sequence[Envelope]:
         message = decode(body, m.Neighbours, self._context.aggregator)
@@ -254,7 +143,7 @@ class PartyMachine:
             self._check_opening(opening, keys_of[opening.party].commitment)
         self._mask_keys = {party: advertise.mask_key for party, advertise in keys_of.items()}
         self._seal_keys = {party: advertise.seal_key for party, advertise in keys_of.items()}
-        del self._rolled
+        del self._roll_body
         return self._deal()
 
     def _openers(self, openings: list[m.Opening]) -> tuple[int, ...]:
@@ -292,11 +181,12 @@ class PartyMachine:
         due = tuple(sorted({*self._holders, *self._drew_me}))
         if tuple(item.party for item in advertisements) != due:
             raise self._refuse(f"advertisements are not those of the {len(due)} neighbours of {self.name}")
+        commitments = decode(self._roll_body, m.Roll, self._context.aggregator).commitments
         keys_of: dict[int, m.Advertise] = {}
         for item in advertisements:
             name = self._check_forwarded(m.ADVERTISE, item)
             advertise = decode(item.body, m.Advertise, name)
-            if advertise.commitment != self._rolled_for(item.party):
+            if advertise.commitment != self._rolled_for(item.party, commitments):
                 raise self._refuse(f"roll does not have the commitment of {name}")
             keys_of[item.party] = advertise
         return keys_of
@@ -368,18 +258,19 @@ class PartyMachine:
         key = self._seal_key(dealer, sender=name, receiver=self.name)
         context = keys.seal_context(self._context, self._run_id, name, self.name)
         share = decode(unseal(key, sealed, context), m.Share, name)
-        digests = self._share_digests(name, share)
-        keys.check_share(self._context, self._run_id, name, self.name, *digests, share.signature)
+        mask, own = self._mask_digest(name, share), self._self_digest(name, share)
+        keys.check_share(self._context, self._run_id, name, self.name, mask, own, share.signature)
         return share
 
-    def _share_digests(self, dealer: str, share: m.Share) -> tuple[bytes, bytes]:
-        mask = keys.share_digest(
+    def _mask_digest(self, dealer: str, share: m.Share) -> bytes:
+        return keys.share_digest(
             self._context, self._run_id, dealer, self.name, keys.MASKING_KEY, share.mask_share
         )
-        own = keys.share_digest(
+
+    def _self_digest(self, dealer: str, share: m.Share) -> bytes:
+        return keys.share_digest(
             self._context, self._run_id, dealer, self.name, keys.SELF_MASK, share.self_share
         )
-        return mask, own
 
     def _on_participants(self, body: bytes) -> Sequence[Envelope]:
         self._participants_certificate = check_certificate(
@@ -430,11 +321,11 @@ class PartyMachine:
         )
         dealers, shares, others, signatures = [], bytearray(), bytearray(), bytearray()
         for dealer, share in sorted(self._held.items()):
-            mask, own = self._share_digests(self._context.names[dealer - 1], share)
+            name = self._context.names[dealer - 1]
             survived = dealer in self._survivors
             dealers.append(dealer)
             shares += share.self_share if survived else share.mask_share
-            others += mask if survived else own
+            others += self._mask_digest(name, share) if survived else self._self_digest(name, share)
             signatures += share.signature
         self._held.clear()
         unmask = m.Unmask(pack_list(dealers), bytes(shares), bytes(others), bytes(signatures))
@@ -451,6 +342,8 @@ class PartyMachine:
             self._parameters,
             self._run_id,
             total,
+            self._roll_hash,
+            self._participants,
             self._survivors,
             self._participants_certificate,
             self._survivors_certificate,

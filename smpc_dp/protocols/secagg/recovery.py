@@ -19,8 +19,8 @@ from smpc_dp.protocols.secagg import messages as m
 class Recovery:
     """Collects the shares that holders reveal and takes the masks out of the sum.
 
-    For a survivor the self-mask seed is recovered and checked against its commitment; for a participant that did
-    not survive the masking key, checked against the public key that it signed.
+    For a survivor the self-mask seed is recovered and checked against its commitment; for a participant that
+    did not survive the masking key, checked against the public key that it signed.
     """
 
     def __init__(

@@ -1,0 +1,176 @@
+"""What a benchmark reports, and the runner that takes ours, the peer and the limit in turns.
+
+A figure is not shown alone: beside it stand the peer (what others would use) and the limit (what the machine
+can do at most), measured in the same run. What was not measured is None, never a remembered number.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Literal
+
+Better = Literal["higher", "lower"]
+Ratio = Literal["ratio_to_peer", "ratio_to_limit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a figure is to reach: a ratio that is at least `at_least`."""
+
+    of: Ratio
+    at_least: float
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another implementation and the median of its measurements, in the figure's unit."""
+
+    name: str
+    version: str
+    median: float
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What bounds the figure and the median of its measurements, in the figure's unit."""
+
+    name: str
+    median: float
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured quantity.
+
+    Attributes:
+        values: one measurement a run, at least one.
+        better: whether higher or lower values are better.
+        note: what was measured, what bounds it, and what is an estimate.
+    """
+
+    name: str
+    unit: str
+    values: Sequence[float]
+    better: Better
+    note: str
+    peer: Peer | None = None
+    limit: Limit | None = None
+    target: Target | None = None
+
+    @property
+    def median(self) -> float:
+        """The median of the runs."""
+        return float(median(self.values))
+
+    @property
+    def ratio_to_peer(self) -> float | None:
+        """How many times as good as the peer: above 1 is better than it; None without a peer."""
+        return None if self.peer is None else self._ratio(self.peer.median)
+
+    @property
+    def ratio_to_limit(self) -> float | None:
+        """Which part of the limit is reached: 1 is all of it; None without a limit."""
+        return None if self.limit is None else self._ratio(self.limit.median)
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the target is reached; None without a target or where its ratio could not be measured."""
+        if self.target is None:
+            return None
+        ratio = self.ratio_to_peer if self.target.of == "ratio_to_peer" else self.ratio_to_limit
+        return None if ratio is None else ratio >= self.target.at_least
+
+    def _ratio(self, other: float) -> float | None:
+        above, below = (self.median, other) if self.better == "higher" else (other, self.median)
+        return above / below if below else None
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data."""
+        return {
+            "name": self.name,
+            "unit": self.unit,
+            "better": self.better,
+            "runs": len(self.values),
+            "min": min(self.values),
+            "median": self.median,
+            "max": max(self.values),
+            "peer": self.peer
+            and {"name": self.peer.name, "version": self.peer.version, "median": self.peer.median},
+            "limit": self.limit and {"name": self.limit.name, "median": self.limit.median},
+            "ratio_to_peer": self.ratio_to_peer,
+            "ratio_to_limit": self.ratio_to_limit,
+            "target": self.target and {"of": self.target.of, "at_least": self.target.at_least},
+            "met": self.met,
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The figures of one benchmark, with what they were measured on, with and for."""
+
+    bench: str
+    figures: Sequence[Figure]
+    versions: Mapping[str, str | None]
+    parameters: Mapping[str, object] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data: the documented shape of `smpc-dp bench --json`."""
+        return {
+            "bench": self.bench,
+            "machine": machine(),
+            "versions": dict(self.versions),
+            "parameters": dict(self.parameters),
+            "figures": [figure.to_json() for figure in self.figures],
+        }
+
+
+# Takes one measurement and returns it; None when there is nothing to measure.
+Measure = Callable[[], float | None]
+
+
+def alternate(
+    runs: int, measures: Mapping[str, Measure], progress: Callable[[], None] | None = None
+) -> dict[str, list[float]]:
+    """Take `runs` rounds of every measurement, the order shifted by one from round to round.
+
+    What disturbs the machine for a while then disturbs all of them alike.
+    """
+    names = list(measures)
+    taken: dict[str, list[float]] = {name: [] for name in names}
+    for run in range(runs):
+        shift = run % len(names)
+        for name in names[shift:] + names[:shift]:
+            value = measures[name]()
+            if value is not None:
+                taken[name].append(value)
+        if progress is not None:
+            progress()
+    return taken
+
+
+def machine() -> dict[str, object]:
+    """Return what the figures depend on: processor, cores that may be used, memory and system."""
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "processor": _processor(),
+        "architecture": platform.machine(),
+        "cores": usable,
+        "memory_bytes": pages,
+        "system": f"{platform.system()} {platform.release()}",
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()

@@ -1,0 +1,89 @@
+"""The peer of the secure-aggregation benchmark: Flower, in a process of its own.
+
+Flower pins other versions of our dependencies, so it may live in another environment: `python` is any
+interpreter that can import `flwr`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from smpc_dp.errors import LocalError
+
+NAME = "flwr secaggplus functions"
+_WORKER = Path(__file__).with_name("flower_worker.py")
+
+
+class FlowerPeer:
+    """Asks the worker for CPU times; a context manager. `version` is None where Flower is absent."""
+
+    def __init__(self, python: str | None = None) -> None:
+        """Start the worker under `python`, or under the interpreter that runs us.
+
+        Raises:
+            LocalError: `python` cannot be run or does not answer as a worker.
+        """
+        self._python = python or sys.executable
+        try:
+            # -P: the worker's folder is ours and must not be where Flower's imports are looked up.
+            self._process = subprocess.Popen(
+                [self._python, "-P", str(_WORKER)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+        except OSError as error:
+            raise LocalError(f"{self._python}: cannot be run ({error.strerror})") from None
+        greeting = self._read()
+        version = greeting.get("version")
+        self.version: str | None = version if isinstance(version, str) else None
+
+    def seconds(self, task: str, **request: int | bool) -> float | None:
+        """Return the CPU seconds of one task of the worker, or None where Flower is absent."""
+        if self.version is None or self._process.stdin is None:
+            return None
+        self._process.stdin.write(json.dumps({"task": task, **request}) + "\n")
+        self._process.stdin.flush()
+        seconds = self._read().get("seconds")
+        if not isinstance(seconds, float):
+            raise LocalError(f"{self._python}: the worker of {NAME} gave no time for '{task}'")
+        return seconds
+
+    def _read(self) -> dict[str, object]:
+        line = self._process.stdout.readline() if self._process.stdout is not None else ""
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            self.close()
+            raise LocalError(f"{self._python}: the worker of {NAME} ended without an answer")
+        return answer
+
+    def close(self) -> None:
+        """End the worker."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

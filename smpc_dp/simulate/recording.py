@@ -1,0 +1,153 @@
+"""A simulated run in which machines are timed, messages counted, and what two machines heard is kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from smpc_dp.errors import SmpcError
+from smpc_dp.protocols.contract import Envelope, Machine
+from smpc_dp.protocols.envelope import encode_envelope
+from smpc_dp.protocols.secagg.messages import MASKED, PARTY_STEPS
+from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.simulate.average import AGGREGATOR, cast_secagg
+from smpc_dp.simulate.drive import drive
+from smpc_dp.transport.memory import Faults, MemoryNetwork
+
+# A party that is killed before this message of its own has dealt its shares: the dearest place to drop out.
+KILLED_BEFORE = 1 + PARTY_STEPS.index(MASKED)
+
+
+class TimedMachine:
+    """A machine whose CPU time is summed up, and what it was told kept, call by call."""
+
+    def __init__(self, machine: Machine, *, keep: bool) -> None:
+        self._machine = machine
+        self._keep = keep
+        self.seconds = 0.0
+        # The envelope that came in, or None for a deadline that passed.
+        self.heard: list[Envelope | None] = []
+
+    @property
+    def name(self) -> str:
+        """The machine's party."""
+        return self._machine.name
+
+    @property
+    def step(self) -> str:
+        """The machine's step."""
+        return self._machine.step
+
+    @property
+    def waiting_for(self) -> frozenset[str]:
+        """Whom the machine waits for."""
+        return self._machine.waiting_for
+
+    @property
+    def finished(self) -> bool:
+        """Whether the machine is done."""
+        return self._machine.finished
+
+    def start(self) -> Sequence[Envelope]:
+        """Start the machine."""
+        return self._timed(self._machine.start)
+
+    def receive(self, envelope: Envelope) -> Sequence[Envelope]:
+        """Hand the machine a message."""
+        if self._keep:
+            self.heard.append(envelope)
+        return self._timed(lambda: self._machine.receive(envelope))
+
+    def lost(self, peer: str) -> Sequence[Envelope]:
+        """Tell the machine of a lost link."""
+        return self._timed(lambda: self._machine.lost(peer))
+
+    def expire(self) -> Sequence[Envelope]:
+        """Let the machine's deadline pass."""
+        if self._keep:
+            self.heard.append(None)
+        return self._timed(self._machine.expire)
+
+    def farewell(self, error: SmpcError) -> Sequence[Envelope]:
+        """Let the machine say why it ends."""
+        return self._timed(lambda: self._machine.farewell(error))
+
+    def _timed(self, action: Callable[[], Sequence[Envelope]]) -> Sequence[Envelope]:
+        begun = time.process_time()
+        try:
+            return action()
+        finally:
+            self.seconds += time.process_time() - begun
+
+
+class CountingNetwork(MemoryNetwork):
+    """Adds up the encoded bytes that each machine sends and is sent."""
+
+    def __init__(self, faults: Faults) -> None:
+        super().__init__(faults)
+        self.up: dict[str, int] = {}
+        self.down: dict[str, int] = {}
+
+    def send(self, envelope: Envelope) -> None:
+        """Send and count, unless the sender was killed."""
+        before = self.messages
+        super().send(envelope)
+        if self.messages > before:
+            size = len(encode_envelope(envelope))
+            self.up[envelope.sender] = self.up.get(envelope.sender, 0) + size
+            self.down[envelope.receiver] = self.down.get(envelope.receiver, 0) + size
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One run: CPU seconds and bytes by surviving party, the aggregator's, and what two machines heard."""
+
+    client_seconds: dict[str, float]
+    aggregator_seconds: float
+    up: dict[str, int]
+    down: dict[str, int]
+    client: str
+    client_heard: list[Envelope | None] = field(repr=False)
+    aggregator_heard: list[Envelope | None] = field(repr=False)
+
+
+def vectors(parameters: SecAggParameters, seed: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """Return the rows of the benchmark, shape (parties, length), in [lower, upper]."""
+    encoding = parameters.encoding
+    shape = (parameters.plan.parties, encoding.length)
+    return np.random.default_rng(seed).uniform(float(encoding.lower), float(encoding.upper), shape)
+
+
+def record(parameters: SecAggParameters, dropouts: int, seed: int) -> Recording:
+    """Run the protocol with the last `dropouts` parties killed before their masked vector.
+
+    Every machine checks everything itself, as in a process of its own. The first party and the aggregator are
+    recorded.
+
+    Raises:
+        SmpcError: the run failed.
+    """
+    cast, _ = cast_secagg(
+        parameters, list(vectors(parameters, seed)), seed_for_simulation=seed, remember=False
+    )
+    names = cast.context.names
+    killed = names[len(names) - dropouts :]
+    kept = {AGGREGATOR, names[0]}
+    machines = {machine.name: TimedMachine(machine, keep=machine.name in kept) for machine in cast.machines}
+    network = CountingNetwork(Faults(kill=dict.fromkeys(killed, KILLED_BEFORE)))
+    errors = drive(machines.values(), network, AGGREGATOR)
+    for error in errors.values():
+        raise error
+    survivors = cast.aggregator.result.survivors
+    return Recording(
+        client_seconds={name: machines[name].seconds for name in survivors},
+        aggregator_seconds=machines[AGGREGATOR].seconds,
+        up={name: network.up[name] for name in survivors},
+        down={name: network.down[name] for name in survivors},
+        client=names[0],
+        client_heard=machines[names[0]].heard,
+        aggregator_heard=machines[AGGREGATOR].heard,
+    )

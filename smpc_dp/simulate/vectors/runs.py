@@ -1,0 +1,274 @@
+"""Whole runs as vectors: every input and random byte, and the digest of every message that follows."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+from nacl.signing import SigningKey
+
+from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.encoding import Encoding
+from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import Context, decode
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
+from smpc_dp.protocols.secagg.params import PROTOCOL, VERSION, SecAggParameters
+from smpc_dp.protocols.secagg.party import PartyMachine
+from smpc_dp.simulate.average import Signer
+from smpc_dp.simulate.drive import drive
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.transport.memory import Faults, MemoryNetwork
+
+SCHEMA = 1
+AGGREGATOR = "relay"
+NAMES = ("alice", "bob", "carol", "dave", "erin", "frank")
+
+Row = tuple[float, ...] | tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """The inputs of one run; `kill` says before which of its messages a party dies (1 is its hello)."""
+
+    name: str
+    about: str
+    encoding: Encoding
+    plan: SecAggPlan
+    vectors: tuple[Row, ...]
+    weights: tuple[int, ...] | None = None
+    kill: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parties, in roster order."""
+        return NAMES[: len(self.vectors)]
+
+
+def _real(length: int, parties: int, max_weight: int = 0) -> Encoding:
+    return Encoding.plan(
+        length=length, lower=-2.0, upper=2.0, precision=0.01, parties=parties, max_weight=max_weight
+    )
+
+
+_ROWS: tuple[Row, ...] = (
+    (0.5, -1.25, 2.0),
+    (-2.0, 0.0078125, 1.5),
+    (0.1, -0.1, 0.3),
+    (1.999, 1.0, -2.0),
+    (0.0, 0.25, -0.75),
+    (-1.0, 1.75, 0.625),
+)
+
+SCENARIOS = (
+    Scenario(
+        "complete",
+        "Four parties, the complete graph, nobody drops out.",
+        _real(3, 4),
+        plan_secagg(4, dropout=0.25, corrupt=0.0),
+        _ROWS[:4],
+    ),
+    Scenario(
+        "dropout-before-masked",
+        "Dave dies before he sends his masked vector: his masking key is recovered.",
+        _real(3, 4),
+        plan_secagg(4, dropout=0.25, corrupt=0.0),
+        _ROWS[:4],
+        kill={"dave": 6},
+    ),
+    Scenario(
+        "dropout-after-masked",
+        "Dave dies after he sent his masked vector: he is a survivor, his self-mask is recovered.",
+        _real(3, 4),
+        plan_secagg(4, dropout=0.25, corrupt=0.0),
+        _ROWS[:4],
+        kill={"dave": 7},
+    ),
+    Scenario(
+        "dropout-before-deal",
+        "Dave dies before he deals: he is no participant and nobody applies a mask with him.",
+        _real(3, 4),
+        plan_secagg(4, dropout=0.25, corrupt=0.0),
+        _ROWS[:4],
+        kill={"dave": 4},
+    ),
+    Scenario(
+        "weights",
+        "Weighted vectors: each weight travels as one more coordinate.",
+        _real(2, 4, max_weight=1000),
+        plan_secagg(4, dropout=0.25, corrupt=0.0),
+        tuple(row[:2] for row in _ROWS[:4]),
+        weights=(1, 1000, 0, 37),
+    ),
+    Scenario(
+        "wide-integers",
+        "Integers whose sum needs 33 bits and travels in five bytes a coordinate.",
+        Encoding.plan(length=2, lower=0, upper=(1 << 31) - 1, precision=None, parties=4),
+        plan_secagg(4, dropout=0.25, corrupt=0.0),
+        ((2147483647, 0), (2147483647, 1), (2147483647, 2147483647), (2147483646, 5)),
+    ),
+    Scenario(
+        "sparse",
+        "Six parties that draw three neighbours each; bob drops out. The plan is far too small for "
+        "security and serves to show openings and one-sided edges.",
+        _real(3, 6),
+        check_plan(6, 3, 2, dropout=0.34, corrupt=0.0),
+        _ROWS,
+        kill={"bob": 6},
+    ),
+)
+
+
+class Recording:
+    """Remembers what was drawn, in order."""
+
+    def __init__(self, source: Randomness) -> None:
+        self._source = source
+        self.draws: list[bytes] = []
+
+    def bytes(self, n: int) -> bytes:
+        """Return the next `n` bytes of the source."""
+        drawn = self._source.bytes(n)
+        self.draws.append(drawn)
+        return drawn
+
+
+class _RecordingNetwork(MemoryNetwork):
+    def __init__(self, faults: Faults) -> None:
+        super().__init__(faults)
+        self.sent: list[Envelope] = []
+
+    def send(self, envelope: Envelope) -> None:
+        before = self.messages
+        super().send(envelope)
+        if self.messages > before:
+            self.sent.append(envelope)
+
+
+@dataclass(slots=True)
+class Run:
+    """The machines of one scenario, and after `play` every envelope in the order in which it was sent."""
+
+    scenario: Scenario
+    context: Context
+    signers: dict[str, Signer]
+    randomness: dict[str, Recording]
+    lanes: dict[str, list[int]]
+    parties: dict[str, PartyMachine]
+    aggregator: AggregatorMachine
+    sent: list[Envelope]
+
+    def play(self) -> Run:
+        """Drive the run to its end."""
+        network = _RecordingNetwork(Faults(kill=self.scenario.kill))
+        drive([self.aggregator, *self.parties.values()], network, AGGREGATOR)
+        self.sent = network.sent
+        return self
+
+
+def cast(scenario: Scenario) -> Run:
+    """Return fresh machines for a scenario, with the same randomness every time."""
+
+    def source(name: str, purpose: str) -> SeededRandomnessForSimulation:
+        return SeededRandomnessForSimulation(1, f"secagg vectors {scenario.name} {purpose} {name}")
+
+    everyone = (*scenario.names, AGGREGATOR)
+    signers = {name: Signer(name, SigningKey(source(name, "signing").bytes(32))) for name in everyone}
+    context = Context(
+        protocol=PROTOCOL,
+        version=VERSION,
+        session_digest=source("", "session").bytes(32),
+        request=1,
+        names=scenario.names,
+        aggregator=AGGREGATOR,
+        keys={name: bytes(signer.key.verify_key) for name, signer in signers.items()},
+    )
+    parameters = SecAggParameters(scenario.encoding, scenario.plan)
+    randomness = {name: Recording(source(name, "run")) for name in scenario.names}
+    all_lanes: dict[str, list[int]] = {}
+    parties: dict[str, PartyMachine] = {}
+    for place, name in enumerate(scenario.names):
+        weight = None if scenario.weights is None else scenario.weights[place]
+        lanes, _ = scenario.encoding.encode(scenario.vectors[place], party=name, weight=weight)
+        all_lanes[name] = lanes.tolist()
+        parties[name] = PartyMachine(context, parameters, signers[name], lanes, randomness[name])
+    aggregator = AggregatorMachine(context, parameters, signers[AGGREGATOR])
+    return Run(scenario, context, signers, randomness, all_lanes, parties, aggregator, [])
+
+
+def to_json(scenario: Scenario) -> dict[str, object]:
+    """Return the vector of one run."""
+    run = cast(scenario).play()
+    outcome = run.aggregator.result
+    by_step = {(envelope.step, envelope.sender): envelope.body for envelope in run.sent}
+    return {
+        "schema": SCHEMA,
+        "kind": "run",
+        "name": scenario.name,
+        "about": scenario.about,
+        "session": session_json(run),
+        "identities": {
+            name: {"signing_seed": bytes(signer.key).hex(), "public_key": run.context.keys[name].hex()}
+            for name, signer in run.signers.items()
+        },
+        "inputs": {
+            name: {
+                "vector": list(scenario.vectors[place]),
+                "weight": None if scenario.weights is None else scenario.weights[place],
+                "lanes": run.lanes[name],
+            }
+            for place, name in enumerate(scenario.names)
+        },
+        "randomness": {
+            name: [draw.hex() for draw in source.draws] for name, source in run.randomness.items()
+        },
+        "kill": dict(scenario.kill),
+        "intermediate": {
+            "run_id": outcome.evidence.run_id.hex(),
+            "participants_digest": outcome.evidence.participants.set_digest.hex(),
+            "survivors_digest": outcome.evidence.survivors.set_digest.hex(),
+            "masked": {
+                name: decode(by_step[m.MASKED, name], m.Masked, name).vector.hex()
+                for name in scenario.names
+                if (m.MASKED, name) in by_step
+            },
+        },
+        "messages": [
+            {
+                "step": envelope.step,
+                "sender": envelope.sender,
+                "receiver": envelope.receiver,
+                "body_sha256": hashlib.sha256(envelope.body).hexdigest(),
+                "signature": envelope.signature.hex(),
+            }
+            for envelope in run.sent
+        ],
+        "result": {
+            "survivors": list(outcome.survivors),
+            "absent": list(outcome.absent),
+            "weight": outcome.weight,
+            "fixed_point": outcome.total.tolist(),
+            "total": decode(by_step[m.RESULT, AGGREGATOR], m.Result, AGGREGATOR).total.hex(),
+        },
+    }
+
+
+def session_json(run: Run) -> dict[str, object]:
+    """Return what everybody knows before a run."""
+    plan = run.scenario.plan
+    return {
+        "protocol": run.context.protocol,
+        "version": run.context.version,
+        "session_digest": run.context.session_digest.hex(),
+        "request": run.context.request,
+        "aggregator": run.context.aggregator,
+        "names": list(run.context.names),
+        "plan": {
+            name: getattr(plan, name)
+            for name in ("degree", "threshold", "quorum", "min_survivors", "corrupt_holders")
+        },
+        "encoding": msgspec.to_builtins(run.scenario.encoding),
+    }

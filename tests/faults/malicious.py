@@ -1,0 +1,159 @@
+"""An aggregator that shows different parties different sets, and takes all that it is given for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.crypto import shamir
+from smpc_dp.crypto.prg import add_masks
+from smpc_dp.errors import SmpcError
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import decode
+from smpc_dp.protocols.secagg import keys
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.graph import pack_list, pack_set, unpack_list
+from tests.faults.stage import HUB, Stage
+
+Sets = Mapping[str, frozenset[int]]
+
+
+class SplitViewAggregator:
+    """Honest until everyone has dealt; then each party is told what `participants` and `survivors` say.
+
+    Every certificate is the best that it can make: all attestations of the very set that it shows.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.errors = stage.errors
+        self._attested: dict[str, tuple[bytes, bytes]] = {}
+        self._unmasks: dict[str, m.Unmask] = {}
+        self.masked: dict[str, m.Masked] = {}
+        self._delivers: dict[str, Envelope] = {}
+        self._deal()
+
+    def _deal(self) -> None:
+        stage = self.stage
+        to_hub = [envelope for party in stage.parties.values() for envelope in party.start()]
+        while True:
+            stage.sent += to_hub
+            answers = [answer for envelope in to_hub for answer in stage.aggregator.receive(envelope)]
+            if answers[0].step == m.DELIVER:
+                break
+            to_hub = [e for answer in answers for e in stage.parties[answer.receiver].receive(answer)]
+        self._delivers = {envelope.receiver: envelope for envelope in answers}
+        self.run_id = answers[0].run_id
+        self.drawn = {
+            name: unpack_list(stage.body_of(m.REVEAL, name).neighbours, len(stage.names), name)
+            for name in stage.names
+        }
+        self.advertised = {name: stage.body_of(m.ADVERTISE, name) for name in stage.names}
+
+    def neighbours(self, name: str) -> frozenset[int]:
+        """Return who shares a mask with a party."""
+        number = self.stage.number(name)
+        drew = {self.stage.number(other) for other, drawn in self.drawn.items() if number in drawn}
+        return frozenset(drew | set(self.drawn[name]))
+
+    def _tell(self, name: str, envelope: Envelope) -> Envelope | None:
+        """Give one party a message; return its answer, or None if it has refused."""
+        if name in self.errors:
+            return None
+        try:
+            [answer] = self.stage.parties[name].receive(envelope)
+        except SmpcError as error:
+            self.errors[name] = error
+            return None
+        self.stage.sent.append(answer)
+        return answer
+
+    def _say(self, step: str, name: str, message: msgspec.Struct) -> Envelope | None:
+        [envelope] = self.stage.context.write(self.stage.signers[HUB], self.run_id, step, (name,), message)
+        return self._tell(name, envelope)
+
+    def show_participants(self, views: Sets) -> None:
+        """Tell each party who takes part, certify it as well as possible, and collect masked vectors."""
+        for name, view in views.items():
+            message = decode(self._delivers[name].body, m.Deliver, HUB)
+            dealers = unpack_list(message.dealers, len(self.stage.names), HUB)
+            kept = [(d, sealed) for d, sealed in zip(dealers, message.sealed, strict=True) if d in view]
+            deliver = m.Deliver(
+                pack_set(view, len(self.stage.names)), pack_list(d for d, _ in kept), [s for _, s in kept]
+            )
+            self._note(name, self._say(m.DELIVER, name, deliver))
+        for name, view in views.items():
+            answer = self._say(m.PARTICIPANTS, name, self._certificate(name, view))
+            if answer is not None:
+                self.masked[name] = decode(answer.body, m.Masked, name)
+
+    def show_survivors(self, views: Sets) -> None:
+        """Tell each party who survived, certify it as well as possible, and collect what it reveals."""
+        self._attested.clear()
+        self.views = views
+        for name, view in views.items():
+            packed = pack_set(view, len(self.stage.names))
+            self._note(name, self._say(m.SURVIVORS, name, m.Survivors(packed)))
+        for name, view in views.items():
+            answer = self._say(m.SURVIVORS_CERTIFICATE, name, self._certificate(name, view))
+            if answer is not None:
+                self._unmasks[name] = decode(answer.body, m.Unmask, name)
+
+    def _note(self, name: str, answer: Envelope | None) -> None:
+        if answer is not None:
+            digest = decode(answer.body, m.Attestation, name).set_digest
+            self._attested[name] = (digest, answer.signature)
+
+    def _certificate(self, name: str, view: frozenset[int]) -> m.Certificate:
+        if name not in self._attested:
+            return m.Certificate(b"", b"")
+        digest = self._attested[name][0]
+        signatures = {
+            self.stage.number(other): signature
+            for other, (shown, signature) in sorted(self._attested.items())
+            if shown == digest and self.stage.number(other) in view
+        }
+        ordered = sorted(signatures)
+        packed = pack_set(ordered, len(self.stage.names))
+        return m.Certificate(packed, b"".join(signatures[number] for number in ordered))
+
+    def secret(self, dealer: str, *, survived: bool) -> bytes:
+        """Combine what holders gave of a dealer: the self-mask seed if told that it survived, else the key.
+
+        Raises:
+            ValueError: fewer shares than the threshold.
+        """
+        number, shares = self.stage.number(dealer), {}
+        for holder, unmask in self._unmasks.items():
+            if (number in self.views[holder]) is survived:
+                dealers = unpack_list(unmask.dealers, len(self.stage.names), holder)
+                if number in dealers:
+                    place = 32 * dealers.index(number)
+                    shares[self.stage.number(holder)] = unmask.shares[place : place + 32]
+        return shamir.combine(shares, self.stage.plan.threshold)
+
+    def open_vector(self, victim: str, masked_with: frozenset[int]) -> NDArray[np.int64]:
+        """Take every mask off one party's vector."""
+        stage = self.stage
+        lanes = stage.encoding.unpack(self.masked[victim].vector)
+        own = self.secret(victim, survived=True)
+        seeds = [keys.self_mask_seed(stage.context, self.run_id, victim, own)]
+        signs = [-1]
+        for number in sorted(masked_with):
+            peer = stage.names[number - 1]
+            seeds.append(
+                keys.pair_mask_seed(
+                    stage.context,
+                    self.run_id,
+                    self.secret(peer, survived=False),
+                    peer,
+                    victim,
+                    self.advertised[victim].mask_key,
+                )
+            )
+            signs.append(-1 if stage.number(victim) < number else 1)
+        add_masks(lanes, seeds, signs)
+        return stage.encoding.decode(lanes, 1)[0]

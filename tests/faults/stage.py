@@ -1,0 +1,223 @@
+"""A stage for attacks: real machines, a network that an attacker may change, and everyone's signing key."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+import numpy as np
+from nacl.signing import SigningKey
+from numpy.typing import NDArray
+
+from smpc_dp.crypto.randomness import Randomness, SystemRandomness
+from smpc_dp.encoding import Encoding, fixed_point_sum
+from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
+from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
+from smpc_dp.protocols.abort import ABORT, LEAVE, Abort
+from smpc_dp.protocols.contract import Envelope, Machine
+from smpc_dp.protocols.envelope import Context, decode
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
+from smpc_dp.protocols.secagg.params import PROTOCOL, VERSION, SecAggParameters
+from smpc_dp.protocols.secagg.party import PartyMachine
+from smpc_dp.simulate.average import Signer
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+
+HUB = "relay"
+LENGTH = 3
+
+# An attacker's hand on one message under way: what is delivered in its place.
+Tamper = Callable[[Envelope], Iterable[Envelope]]
+
+KINDS: Mapping[str, type[msgspec.Struct]] = {
+    m.HELLO: m.Hello,
+    m.START: m.Start,
+    m.ADVERTISE: m.Advertise,
+    m.ROLL: m.Roll,
+    m.REVEAL: m.Reveal,
+    m.NEIGHBOURS: m.Neighbours,
+    m.DEAL: m.Deal,
+    m.DELIVER: m.Deliver,
+    m.ATTEST_PARTICIPANTS: m.Attestation,
+    m.PARTICIPANTS: m.Certificate,
+    m.MASKED: m.Masked,
+    m.SURVIVORS: m.Survivors,
+    m.ATTEST_SURVIVORS: m.Attestation,
+    m.SURVIVORS_CERTIFICATE: m.Certificate,
+    m.UNMASK: m.Unmask,
+    m.RESULT: m.Result,
+    ABORT: Abort,
+    LEAVE: Abort,
+}
+
+
+class Stage:
+    """One run of one session, with `corrupt` parties and the aggregator in the attacker's hand if it likes.
+
+    `session` decides keys and session digest, `run` the vectors and the parties' randomness
+    (None: the operating system's): two runs of one session file have equal `session`.
+    """
+
+    def __init__(
+        self,
+        parties: int,
+        *,
+        plan: SecAggPlan | None = None,
+        dropout: float = 0.25,
+        corrupt: float = 0.0,
+        session: int = 1,
+        run: int | None = 1,
+    ) -> None:
+        self.plan = plan or plan_secagg(parties, dropout=dropout, corrupt=corrupt)
+        self.encoding = Encoding.plan(length=LENGTH, lower=-9.0, upper=9.0, precision=1e-3, parties=parties)
+        self.parameters = SecAggParameters(self.encoding, self.plan)
+        keys = SeededRandomnessForSimulation(session, "attack session")
+        self.names = tuple(f"p{number}" for number in range(1, parties + 1))
+        self.signers = {name: Signer(name, SigningKey(keys.bytes(32))) for name in (*self.names, HUB)}
+        self.context = Context(
+            protocol=PROTOCOL,
+            version=VERSION,
+            session_digest=keys.bytes(32),
+            request=1,
+            names=self.names,
+            aggregator=HUB,
+            keys={name: bytes(signer.key.verify_key) for name, signer in self.signers.items()},
+        )
+        self.vectors = np.random.default_rng(run or 1).uniform(-9, 9, (parties, LENGTH))
+        self.randomness: dict[str, Randomness] = {
+            name: SystemRandomness()
+            if run is None
+            else SeededRandomnessForSimulation(run, f"attack {session} {name}")
+            for name in self.names
+        }
+        self.parties = {name: self.machine(name) for name in self.names}
+        self.aggregator = AggregatorMachine(self.context, self.parameters, self.signers[HUB])
+        self.sent: list[Envelope] = []
+        self.errors: dict[str, SmpcError] = {}
+
+    def machine(self, name: str) -> PartyMachine:
+        """Return a machine of a party."""
+        vector = self.vectors[self.names.index(name)]
+        lanes, _ = self.encoding.encode(vector, party=name)
+        return PartyMachine(self.context, self.parameters, self.signers[name], lanes, self.randomness[name])
+
+    def grid(self, name: str) -> NDArray[np.int64]:
+        """Return a party's vector on the integer grid: the secret that an attacker is after."""
+        return fixed_point_sum(self.encoding, [self.vectors[self.names.index(name)]])
+
+    def number(self, name: str) -> int:
+        """Return a party's number."""
+        return self.names.index(name) + 1
+
+    def play(self, tamper: Tamper = lambda envelope: (envelope,)) -> Stage:
+        """Run to the end, in order of sending; silence becomes the aggregator's deadline, then everyone's."""
+        queue: deque[Envelope] = deque()
+        machines: dict[str, Machine] = {**self.parties, HUB: self.aggregator}
+
+        def act(name: str, action: Callable[[], Iterable[Envelope]]) -> None:
+            machine = machines[name]
+            try:
+                sent = list(action())
+            except SmpcError as error:
+                self.errors[name] = error
+                sent = list(machine.farewell(error))
+            self.sent += sent
+            for envelope in sent:
+                queue.extend(tamper(envelope))
+
+        for name in self.names:
+            act(name, machines[name].start)
+        while True:
+            while queue:
+                envelope = queue.popleft()
+                if envelope.receiver not in self.errors:
+                    act(envelope.receiver, partial(machines[envelope.receiver].receive, envelope))
+            waiting = [n for n in (HUB, *self.names) if not machines[n].finished and n not in self.errors]
+            if not waiting:
+                return self
+            act(waiting[0], machines[waiting[0]].expire)
+
+    def change(self, envelope: Envelope, **fields: Any) -> Envelope:
+        """Return the message with other content, signed by its sender."""
+        message = decode(envelope.body, KINDS[envelope.step], envelope.sender)
+        return self.write(envelope, msgspec.structs.replace(message, **fields))
+
+    def write(self, envelope: Envelope, message: msgspec.Struct, **fields: Any) -> Envelope:
+        """Return another message in the place of `envelope`, signed by its sender."""
+        e = msgspec.structs.replace(envelope, **fields)
+        return self.context.write(self.signers[e.sender], e.run_id, e.step, (e.receiver,), message)[0]
+
+    def steps_of(self, name: str) -> list[str]:
+        """Return the steps that a party has sent, in order."""
+        return [envelope.step for envelope in self.sent if envelope.sender == name]
+
+    def body_of(self, step: str, name: str) -> Any:
+        """Return what a party sent in a step."""
+        [envelope] = [e for e in self.sent if (e.step, e.sender) == (step, name)]
+        return decode(envelope.body, KINDS[step], name)
+
+    def told(self, name: str) -> Abort:
+        """Return what the aggregator told a party that it excluded."""
+        abort = next(e for e in self.sent if e.step == ABORT and e.receiver == name)
+        return decode(abort.body, Abort, HUB)
+
+    # What tests assert
+
+    def assert_nothing_revealed(self) -> None:
+        """No honest machine has shown a share, and no party has a result."""
+        assert not [e for e in self.sent if e.step == m.UNMASK]
+        assert not [
+            name for name, party in self.parties.items() if party.finished and name not in self.errors
+        ]
+
+    def assert_blames(self, name: str, culprit: str, reason: str) -> None:
+        """A machine ended with a PeerFault of the culprit for this reason."""
+        error = self.errors[name]
+        assert isinstance(error, PeerFault), error
+        assert (error.culprit, reason in error.reason) == (culprit, True), error
+
+    def assert_out(self, name: str, reason: str) -> None:
+        """The aggregator excluded the party for its own fault, told it so, and lists the fault."""
+        told = self.told(name)
+        assert (told.kind, told.culprit) == ("peer", name), told
+        assert reason in told.reason, told
+        assert any(fault.startswith(f"{name}: ") for fault in self.aggregator.result.faults)
+
+    def assert_sum(self, *absent: str) -> None:
+        """The aggregator's sum is exact, over everyone but `absent`; all who have a result have the same."""
+        expected = sum(
+            (self.grid(name) for name in self.names if name not in absent), np.zeros(LENGTH, np.int64)
+        )
+        assert self.aggregator.result.absent == absent
+        machines: list[AggregatorMachine | PartyMachine] = [self.aggregator, *self.parties.values()]
+        for machine in machines:
+            if machine.name not in self.errors:
+                np.testing.assert_array_equal(machine.result.total, expected)
+
+    def assert_too_few(self) -> None:
+        """The aggregator stopped for want of parties and names the missing."""
+        error = self.errors[HUB]
+        assert isinstance(error, TimeoutFault), error
+        assert error.missing
+
+
+def only(step: str, receiver: str | None, change: Callable[[Envelope], Iterable[Envelope]]) -> Tamper:
+    """Return a hand on the messages of one step (to one receiver) that lets all others pass."""
+
+    def tamper(envelope: Envelope) -> Iterable[Envelope]:
+        hit = envelope.step == step and receiver in (None, envelope.receiver)
+        return change(envelope) if hit else (envelope,)
+
+    return tamper
+
+
+def by(step: str, sender: str, change: Callable[[Envelope], Iterable[Envelope]]) -> Tamper:
+    """Return a hand on what one sender sends in one step."""
+
+    def tamper(envelope: Envelope) -> Iterable[Envelope]:
+        return change(envelope) if (envelope.step, envelope.sender) == (step, sender) else (envelope,)
+
+    return tamper

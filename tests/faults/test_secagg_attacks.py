@@ -1,0 +1,391 @@
+"""Named attacks of a malicious aggregator: the victim refuses each, names it and reveals nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+import pytest
+
+from smpc_dp.errors import PeerFault, VerificationError
+from smpc_dp.identity import verify
+from smpc_dp.privacy.secagg_plan import check_plan
+from smpc_dp.protocols.abort import ABORT, LEAVE, Abort
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import decode
+from smpc_dp.protocols.secagg import keys
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.graph import pack_list, pack_set, unpack_list
+from tests.faults.stage import HUB, KINDS, Stage, Tamper, by, only
+
+VICTIM, OTHER = "p1", "p2"
+FOUR = frozenset({1, 2, 3, 4})
+
+
+def attacked(step: str, change: Callable[[Stage, Envelope, Any], Iterable[Envelope]]) -> Stage:
+    """Run a session of four in which the aggregator changes what it sends to the victim in one step."""
+    stage = Stage(4)
+
+    def hand(envelope: Envelope) -> Iterable[Envelope]:
+        return change(stage, envelope, decode(envelope.body, KINDS[envelope.step], HUB))
+
+    return stage.play(only(step, VICTIM, hand))
+
+
+def assert_refused(stage: Stage, reason: str, culprit: str = HUB) -> None:
+    """The victim named the culprit and showed no share; the others finish without it, exactly."""
+    stage.assert_blames(VICTIM, culprit, reason)
+    assert m.UNMASK not in stage.steps_of(VICTIM)
+    assert stage.steps_of(VICTIM)[-1] == LEAVE
+
+
+@pytest.mark.parametrize("field", ["mask_key", "seal_key"])
+@pytest.mark.parametrize("signer", [OTHER, HUB])
+def test_swapped_keys(field: str, signer: str) -> None:
+    """The aggregator puts its own key in a neighbour's place, under the old signature or one of its own."""
+
+    def swap(stage: Stage, envelope: Envelope, message: m.Neighbours) -> Iterable[Envelope]:
+        first = message.advertisements[0]
+        forged = msgspec.structs.replace(
+            decode(first.body, m.Advertise, OTHER), **{field: b"\x09" + bytes(31)}
+        )
+        body, signature = msgspec.msgpack.encode(forged), first.signature
+        if signer == HUB:
+            [own] = stage.context.write(stage.signers[HUB], envelope.run_id, m.ADVERTISE, (HUB,), forged)
+            signature = own.signature
+        swapped = m.Advertisement(first.party, body, signature)
+        return (stage.change(envelope, advertisements=[swapped, *message.advertisements[1:]]),)
+
+    stage = attacked(m.NEIGHBOURS, swap)
+    assert_refused(stage, f"'advertise' that {OTHER} did not sign")
+    assert m.DEAL not in stage.steps_of(VICTIM), "nothing was sealed for the false key"
+    stage.assert_sum(VICTIM)
+
+
+def test_forged_opening_is_the_aggregators_fault() -> None:
+    """A forwarded opening that its signer did not sign does not incriminate that signer."""
+
+    def forge(stage: Stage, envelope: Envelope, message: m.Neighbours) -> Iterable[Envelope]:
+        first = msgspec.structs.replace(message.openings[0], signature=bytes(64))
+        return (stage.change(envelope, openings=[first, *message.openings[1:]]),)
+
+    assert_refused(attacked(m.NEIGHBOURS, forge), f"'reveal' that {OTHER} did not sign")
+
+
+def test_false_roll_is_the_aggregators_fault() -> None:
+    """A roll that shows another commitment of a neighbour does not make that neighbour a liar."""
+
+    def forge(stage: Stage, envelope: Envelope, message: m.Roll) -> Iterable[Envelope]:
+        return (stage.change(envelope, commitments=message.commitments[:32] * 2 + message.commitments[64:]),)
+
+    assert_refused(attacked(m.ROLL, forge), f"roll does not have the commitment of {OTHER}")
+
+
+def test_split_roll_gets_no_certificate() -> None:
+    """Parties that saw differing rolls cannot attest one set: the roll is in the digest that they sign."""
+    stage = Stage(6, plan=check_plan(6, 2, 2, dropout=0.34))
+    drawn = stage.play().body_of(m.REVEAL, VICTIM).neighbours
+    drew = [n for n in stage.names if 1 in unpack_list(stage.body_of(m.REVEAL, n).neighbours, 6, n)]
+    near = {1, *unpack_list(drawn, 6, VICTIM), *(stage.number(name) for name in drew)}
+    stranger = min(set(range(1, 7)) - near)
+    stage = Stage(6, plan=check_plan(6, 2, 2, dropout=0.34))
+
+    def forge(envelope: Envelope) -> Iterable[Envelope]:
+        commitments = bytearray(decode(envelope.body, m.Roll, HUB).commitments)
+        commitments[32 * stranger - 1] ^= 1
+        return (stage.change(envelope, commitments=bytes(commitments)),)
+
+    stage.play(only(m.ROLL, VICTIM, forge))
+    # The honest part of this aggregator sees the differing attestation and leaves the victim out.
+    assert m.MASKED not in stage.steps_of(VICTIM)
+    abort = stage.told(VICTIM)
+    assert (abort.culprit, abort.reason) == (VICTIM, "attests another set than the one that was sent")
+
+
+def test_withheld_shares() -> None:
+    def withhold(stage: Stage, envelope: Envelope, message: m.Deliver) -> Iterable[Envelope]:
+        return (stage.change(envelope, dealers=message.dealers[2:], sealed=message.sealed[1:]),)
+
+    stage = attacked(m.DELIVER, withhold)
+    assert_refused(stage, f"withheld the shares of {OTHER}")
+    assert m.MASKED not in stage.steps_of(VICTIM)
+
+
+def test_shares_under_another_dealers_number() -> None:
+    """As many shares as are due, but p4's is passed off as the victim's own."""
+
+    def rename(stage: Stage, envelope: Envelope, message: m.Deliver) -> Iterable[Envelope]:
+        return (stage.change(envelope, dealers=pack_list((1, 2, 3))),)
+
+    assert_refused(attacked(m.DELIVER, rename), "withheld the shares of p4")
+
+
+@pytest.mark.parametrize("drawn", [(1, 3, 4), (1, 3)])
+def test_aggregator_covers_for_a_neighbour(drawn: tuple[int, ...]) -> None:
+    """A party opens to the victim what it did not commit to, or commits to too few; the aggregator helps."""
+    stage, blinder = Stage(4), bytes(32)
+
+    def tamper(envelope: Envelope) -> Iterable[Envelope]:
+        if envelope.receiver != VICTIM or envelope.step not in (m.ROLL, m.NEIGHBOURS):
+            return (envelope,)
+        own = stage.context
+        reveal = m.Reveal(pack_list(drawn), blinder)
+        commitment = keys.neighbour_commitment(own, envelope.run_id, OTHER, reveal.neighbours, blinder)
+        equivocates = len(drawn) == 3
+        if envelope.step == m.ROLL:
+            commitments = decode(envelope.body, m.Roll, HUB).commitments
+            false = commitments[:32] + commitment + commitments[64:]
+            return (envelope if equivocates else stage.change(envelope, commitments=false),)
+        message = decode(envelope.body, m.Neighbours, HUB)
+        advertise = decode(message.advertisements[0].body, m.Advertise, OTHER)
+        if not equivocates:
+            advertise = msgspec.structs.replace(advertise, commitment=commitment)
+        [key], [opening] = (
+            own.write(stage.signers[OTHER], envelope.run_id, step, (HUB,), signed)
+            for step, signed in ((m.ADVERTISE, advertise), (m.REVEAL, reveal))
+        )
+        return (
+            stage.change(
+                envelope,
+                advertisements=[m.Advertisement(2, key.body, key.signature), *message.advertisements[1:]],
+                openings=[m.Opening(2, opening.body, opening.signature), *message.openings[1:]],
+            ),
+        )
+
+    stage.play(tamper)
+    reason = (
+        "revealed neighbours that it had not committed to" if len(drawn) == 3 else "must draw 3 neighbours"
+    )
+    assert_refused(stage, reason, culprit=OTHER)
+    assert m.DEAL not in stage.steps_of(VICTIM)
+
+
+def sparse_edge() -> tuple[Stage, str, str]:
+    """Return a sparse session and (dealer, holder) of which the dealer alone drew the other."""
+    stage = Stage(6, plan=check_plan(6, 3, 2, dropout=0.34)).play()
+    drawn = {n: unpack_list(stage.body_of(m.REVEAL, n).neighbours, 6, n) for n in stage.names}
+    dealer, holder = next(
+        (u, v)
+        for u in stage.names
+        for v in stage.names
+        if stage.number(v) in drawn[u] and stage.number(u) not in drawn[v]
+    )
+    return Stage(6, plan=check_plan(6, 3, 2, dropout=0.34)), dealer, holder
+
+
+def hide_opening(stage: Stage, dealer: str, holder: str, *, hide_shares: bool) -> Tamper:
+    hidden = stage.number(dealer)
+
+    def tamper(envelope: Envelope) -> Iterable[Envelope]:
+        if envelope.receiver != holder:
+            return (envelope,)
+        if envelope.step == m.NEIGHBOURS:
+            message = decode(envelope.body, m.Neighbours, HUB)
+            advertisements = [a for a in message.advertisements if a.party != hidden]
+            openings = [o for o in message.openings if o.party != hidden]
+            return (stage.change(envelope, advertisements=advertisements, openings=openings),)
+        if envelope.step == m.DELIVER and hide_shares:
+            deliver = decode(envelope.body, m.Deliver, HUB)
+            dealers = unpack_list(deliver.dealers, 6, HUB)
+            kept = [(d, s) for d, s in zip(dealers, deliver.sealed, strict=True) if d != hidden]
+            return (
+                stage.change(envelope, dealers=pack_list(d for d, _ in kept), sealed=[s for _, s in kept]),
+            )
+        return (envelope,)
+
+    return tamper
+
+
+def test_hidden_opening_then_shares() -> None:
+    """A holder that was not told who drew it takes no shares of that party."""
+    stage, dealer, holder = sparse_edge()
+    stage.play(hide_opening(stage, dealer, holder, hide_shares=False))
+    stage.assert_blames(holder, HUB, "delivered shares of parties that did not draw this one")
+    assert m.UNMASK not in stage.steps_of(holder)
+
+
+def test_hidden_opening_hides_more() -> None:
+    """If the shares are hidden too, the dealer's mask stays on for ever and the holder has no share of it."""
+    stage, dealer, holder = sparse_edge()
+    stage.play(hide_opening(stage, dealer, holder, hide_shares=True))
+    revealed = unpack_list(stage.body_of(m.UNMASK, holder).dealers, 6, holder)
+    assert stage.number(dealer) not in revealed
+    assert isinstance(stage.errors[HUB], VerificationError), "what is left is no sum"
+    assert "lie" in str(stage.errors[HUB])
+
+
+@pytest.mark.parametrize(
+    ("step", "field"),
+    [
+        (m.START, "present"),
+        (m.ROLL, "advertised"),
+        (m.NEIGHBOURS, "revealed"),
+        (m.DELIVER, "participants"),
+        (m.SURVIVORS, "survivors"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        (FOUR - {1}, f"left {VICTIM} out of the"),
+        (frozenset({1, 2}), "has 2 parties, at least 3 due"),
+    ],
+)
+def test_sets_without_the_victim_or_too_small(
+    step: str, field: str, members: frozenset[int], reason: str
+) -> None:
+    stage = attacked(
+        step, lambda stage, envelope, _: (stage.change(envelope, **{field: pack_set(members, 4)}),)
+    )
+    assert_refused(stage, reason)
+
+
+def test_two_different_messages_for_one_step() -> None:
+    """Both signatures are evidence that anyone can check."""
+    stage = Stage(4)
+
+    def second(envelope: Envelope) -> Iterable[Envelope]:
+        advertised = pack_set(FOUR - {4}, 4)
+        return envelope, stage.change(envelope, advertised=advertised)
+
+    stage.play(only(m.ROLL, VICTIM, second))
+    assert_refused(stage, "sent two different messages for step 'roll'")
+    error = stage.errors[VICTIM]
+    assert isinstance(error, PeerFault)
+    assert error.evidence["first"] != error.evidence["second"]
+    for which in ("first", "second"):
+        statement = stage.context.statement(
+            error.evidence[f"{which} run id"], m.ROLL, HUB, VICTIM, error.evidence[which]
+        )
+        verify(stage.context.keys[HUB], statement, error.evidence[f"{which} signature"])
+
+
+def shown_of(stage: Stage, holder: str) -> dict[int, str]:
+    """Return which kind of share a holder revealed of each dealer, checked against the dealer's signature."""
+    unmask = stage.body_of(m.UNMASK, holder)
+    kinds: dict[int, str] = {}
+    for place, dealer in enumerate(unpack_list(unmask.dealers, 4, holder)):
+        name = stage.names[dealer - 1]
+        share, other = (getattr(unmask, f)[32 * place : 32 * place + 32] for f in ("shares", "others"))
+        for kind in (keys.SELF_MASK, keys.MASKING_KEY):
+            run_id = stage.parties[holder].run_id
+            shown = keys.share_digest(stage.context, run_id, name, holder, kind, share)
+            mask, own = (other, shown) if kind == keys.SELF_MASK else (shown, other)
+            signature = unmask.signatures[64 * place : 64 * place + 64]
+            try:
+                keys.check_share(stage.context, run_id, name, holder, mask, own, signature)
+            except VerificationError:
+                continue
+            kinds[dealer] = kind.decode()
+    return kinds
+
+
+def test_one_kind_of_share_of_each_dealer() -> None:
+    stage = Stage(4).play(by(m.MASKED, "p4", lambda _: ()))
+    stage.assert_sum("p4")
+    for number, holder in enumerate(stage.names[:3], 1):
+        expected = {other: "self-mask" for other in (1, 2, 3) if other != number} | {4: "masking-key"}
+        assert shown_of(stage, holder) == expected
+
+
+@pytest.mark.parametrize("step", [m.SURVIVORS, m.SURVIVORS_CERTIFICATE])
+def test_second_survivor_set_after_the_first(step: str) -> None:
+    """After everyone has revealed, the aggregator wants the other kind of share too: overlapping sets."""
+    stage = Stage(4)
+
+    def again(envelope: Envelope) -> Iterable[Envelope]:
+        message: msgspec.Struct = m.Survivors(pack_set(FOUR - {4}, 4))
+        if step == m.SURVIVORS_CERTIFICATE:
+            message = m.Certificate(pack_set(FOUR - {4}, 4), bytes(192))
+        return (stage.write(envelope, message, step=step),)
+
+    stage.play(only(m.RESULT, None, again))
+    for name in stage.names:
+        stage.assert_blames(name, HUB, f"two different messages for step '{step}'")
+        assert stage.steps_of(name).count(m.UNMASK) == 1
+        assert set(shown_of(stage, name).values()) == {"self-mask"}
+
+
+@pytest.mark.parametrize("step", [m.PARTICIPANTS, m.SURVIVORS_CERTIFICATE])
+@pytest.mark.parametrize("fault", ["below quorum", "repeated", "outsider", "other run", "other step"])
+def test_bad_certificates(step: str, fault: str) -> None:
+    attest = {m.PARTICIPANTS: m.ATTEST_PARTICIPANTS, m.SURVIVORS_CERTIFICATE: m.ATTEST_SURVIVORS}
+    other_run = Stage(4, run=2).play()
+    stage = Stage(4)
+
+    def signatures(of: Stage, at: str) -> list[bytes]:
+        return [e.signature for name in stage.names for e in of.sent if (e.step, e.sender) == (at, name)]
+
+    def forge(envelope: Envelope) -> Iterable[Envelope]:
+        own, signers = signatures(stage, attest[step]), {1, 2, 3}
+        shown = {
+            "below quorum": own[:2],
+            "repeated": [own[0], own[0], own[2]],
+            "outsider": own[:3],
+            "other run": signatures(other_run, attest[step])[:3],
+            # Of participants, the parties have signed nothing else yet: their reveals have to serve.
+            "other step": signatures(stage, m.REVEAL if step == m.PARTICIPANTS else m.ATTEST_PARTICIPANTS)[
+                :3
+            ],
+        }[fault]
+        signers = {1, 2} if fault == "below quorum" else {1, 2, 4} if fault == "outsider" else signers
+        return (stage.change(envelope, signers=pack_set(signers, 4), signatures=b"".join(shown)),)
+
+    # p4 is no survivor, and in the run without it no participant.
+    silent = m.DEAL if step == m.PARTICIPANTS else m.MASKED
+    outsider = by(silent, "p4", lambda _: ())
+
+    def tamper(envelope: Envelope) -> Iterable[Envelope]:
+        if fault == "outsider" and envelope.sender == "p4":
+            return outsider(envelope)
+        return only(step, VICTIM, forge)(envelope)
+
+    stage.play(tamper)
+    reasons = {
+        "below quorum": "has 2 signatures, 3 are due",
+        "outsider": "signed by parties outside of the set",
+    }
+    assert_refused(stage, reasons.get(fault, "that is not over this set"))
+    if step == m.PARTICIPANTS:
+        assert m.MASKED not in stage.steps_of(VICTIM), "the vector left without a certificate"
+
+
+@pytest.mark.parametrize(
+    ("total", "error"), [(b"", PeerFault), (bytes(5), PeerFault), (b"\xff" * 9, VerificationError)]
+)
+def test_false_result(total: bytes, error: type[Exception]) -> None:
+    stage = attacked(m.RESULT, lambda stage, envelope, _: (stage.change(envelope, total=total),))
+    assert len(total) in (0, 5, stage.encoding.lanes * stage.encoding.element_bytes)
+    assert type(stage.errors[VICTIM]) is error
+    with pytest.raises(Exception, match="has no result"):
+        _ = stage.parties[VICTIM].result
+
+
+@pytest.mark.parametrize(("culprit", "missing"), [("mallory", []), ("", ["mallory"])])
+def test_abort_that_names_an_outsider(culprit: str, missing: list[str]) -> None:
+    abort = Abort("peer" if culprit else "timeout", culprit, missing, "cheated")
+    stage = attacked(m.ROLL, lambda stage, envelope, _: (stage.write(envelope, abort, step=ABORT),))
+    assert_refused(stage, "malformed abort")
+
+
+def test_abort_cannot_write_to_the_terminal() -> None:
+    abort = Abort("local", "", [], "\x1b[2Jgone\n")
+    stage = attacked(m.ROLL, lambda stage, envelope, _: (stage.write(envelope, abort, step=ABORT),))
+    assert str(stage.errors[VICTIM]) == f"{HUB}: stopped the run: ?[2Jgone?"
+
+
+@pytest.mark.parametrize("step", m.AGGREGATOR_STEPS)
+def test_replayed_rounds(step: str) -> None:
+    """Each message of an earlier run of the same session file is refused in the next one."""
+    earlier = Stage(4, run=2).play()
+    [old] = [e for e in earlier.sent if (e.step, e.receiver) == (step, VICTIM)]
+    stage = attacked(step, lambda *_: (old,))
+    assert_replay_refused(stage, step)
+
+
+def assert_replay_refused(stage: Stage, step: str) -> None:
+    reason = f"start does not have the nonce of {VICTIM}" if step == m.START else f"'{step}' of another run"
+    stage.assert_blames(VICTIM, HUB, reason)
+    # All that a party sends before the last step is an answer to this run.
+    assert (m.UNMASK in stage.steps_of(VICTIM)) is (step == m.RESULT)

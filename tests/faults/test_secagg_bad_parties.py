@@ -1,0 +1,312 @@
+"""Named attacks of malicious parties: each is named and excluded, and the others' sum stays exact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+import pytest
+
+from smpc_dp.crypto import agree
+from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
+from smpc_dp.protocols.abort import LEAVE, Abort
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import Context, Signer, decode, decode_envelope, encode, encode_envelope
+from smpc_dp.protocols.secagg import keys
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.graph import pack_list
+from tests.faults.stage import HUB, KINDS, Stage, by
+
+BAD, HOLDER = "p3", "p2"
+
+
+def misbehaving(step: str, change: Callable[[Stage, Envelope, Any], Iterable[Envelope]]) -> Stage:
+    """Run a session of four in which one party changes what it sends in one step."""
+    stage = Stage(4)
+
+    def hand(envelope: Envelope) -> Iterable[Envelope]:
+        return change(stage, envelope, decode(envelope.body, KINDS[step], BAD))
+
+    return stage.play(by(step, BAD, hand))
+
+
+def assert_excluded(stage: Stage, reason: str) -> None:
+    stage.assert_out(BAD, reason)
+    stage.assert_sum(BAD)
+
+
+def assert_stops_run(stage: Stage, culprit: str, reason: str) -> None:
+    stage.assert_blames(HUB, culprit, reason)
+    for name in stage.names:
+        error = stage.errors[name]
+        if name != BAD:
+            assert isinstance(error, PeerFault)
+            assert error.culprit == culprit
+
+
+# X25519 points whose agreement is always zero [RFC 7748, section 6.1].
+SMALL_ORDER = (
+    "00" * 32,
+    "01" + "00" * 31,
+    "ec" + "ff" * 30 + "7f",
+    "e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800",
+)
+
+
+@pytest.mark.parametrize("field", ["seal_key", "mask_key"])
+@pytest.mark.parametrize("point", SMALL_ORDER)
+def test_small_order_points(field: str, point: str) -> None:
+    key = bytes.fromhex(point)
+    with pytest.raises(VerificationError, match="small order"):
+        agree.agree(bytes(range(32)), key, salt=b"", info=b"")
+    stage = misbehaving(m.ADVERTISE, lambda stage, envelope, _: (stage.change(envelope, **{field: key}),))
+    assert_excluded(stage, "small order")
+
+
+def test_equivocating_reveal() -> None:
+    """The party opens another list than the one that it committed to."""
+    stage = misbehaving(
+        m.REVEAL, lambda stage, envelope, _: (stage.change(envelope, neighbours=pack_list((1, 2))),)
+    )
+    assert_excluded(stage, "had not committed to")
+
+
+@pytest.mark.parametrize("drawn", [(1, 2), (1, 2, 3), (), (1, 2, 4, 5), (2, 1, 4), (1, 1, 4)])
+def test_wrong_degree(drawn: tuple[int, ...]) -> None:
+    """The party commits to a list that no honest party draws: too short, with itself, with a stranger, ..."""
+    stage, blinder, honest = Stage(4), bytes(32), b""
+
+    def tamper(envelope: Envelope) -> Iterable[Envelope]:
+        nonlocal honest
+        if envelope.step == m.ROLL and envelope.receiver == BAD:
+            # The machine that stands for the bad party is honest and would leave: show it what it sent.
+            commitments = decode(envelope.body, m.Roll, HUB).commitments
+            return (stage.change(envelope, commitments=commitments[:64] + honest + commitments[96:]),)
+        if envelope.sender != BAD or envelope.step not in (m.ADVERTISE, m.REVEAL):
+            return (envelope,)
+        listed = pack_list(drawn)
+        if envelope.step == m.REVEAL:
+            return (stage.change(envelope, neighbours=listed, blinder=blinder),)
+        honest = decode(envelope.body, m.Advertise, BAD).commitment
+        commitment = keys.neighbour_commitment(stage.context, envelope.run_id, BAD, listed, blinder)
+        return (stage.change(envelope, commitment=commitment),)
+
+    stage.play(tamper)
+    # It is out at its reveal, before any share of anybody reaches it.
+    assert not [e for e in stage.sent if e.receiver == BAD and e.step == m.DELIVER]
+    assert_excluded(stage, "ascending" if drawn in ((1, 2, 4, 5), (2, 1, 4), (1, 1, 4)) else "must draw 3")
+
+
+def test_masked_vector_with_a_flipped_bit() -> None:
+    def flip(_: Stage, envelope: Envelope, __: m.Masked) -> Iterable[Envelope]:
+        body = bytearray(envelope.body)
+        body[4] ^= 0x10
+        return (msgspec.structs.replace(envelope, body=bytes(body)),)
+
+    assert_excluded(misbehaving(m.MASKED, flip), "invalid signature")
+
+
+def test_masked_vector_of_an_outsider() -> None:
+    """A vector under a name that is not in the roster changes nothing, whoever signed it."""
+
+    def add(stage: Stage, envelope: Envelope, message: m.Masked) -> Iterable[Envelope]:
+        return stage.write(envelope, message, receiver=HUB), msgspec.structs.replace(
+            envelope, sender="mallory"
+        )
+
+    stage = misbehaving(m.MASKED, add)
+    stage.assert_sum()
+    with pytest.raises(PeerFault, match="mallory: is not in the roster"):
+        stage.context.check(Envelope(b"", m.MASKED, "mallory", HUB, b"", bytes(64)))
+
+
+@pytest.mark.parametrize("step", [m.HELLO, m.MASKED])
+def test_in_anothers_name(step: str) -> None:
+    """What comes over the channel to one party in the name of another is the channel's party's fault."""
+    [envelope] = [e for e in Stage(4).play().sent if (e.step, e.sender) == (step, HOLDER)]
+    with pytest.raises(PeerFault, match=f"{BAD}: sent a message in the name of '{HOLDER}'") as raised:
+        decode_envelope(encode_envelope(envelope), BAD)
+    assert raised.value.culprit == BAD
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"session_digest": bytes(32)}, "differing session file"),
+        ({"request": 2}, "asks for request 2"),
+        ({"quorum": 1}, "plans (degree, threshold, quorum) = (3, 2, 1)"),
+    ],
+)
+def test_hello_that_does_not_fit(change: dict[str, object], reason: str) -> None:
+    stage = misbehaving(m.HELLO, lambda stage, envelope, _: (stage.change(envelope, **change),))
+    assert_excluded(stage, reason)
+
+
+def test_hello_twice() -> None:
+    """Two hellos with two nonces: the party is out before there is a run."""
+    stage = misbehaving(
+        m.HELLO, lambda stage, envelope, _: (envelope, stage.change(envelope, nonce=bytes(32)))
+    )
+    assert_excluded(stage, "two different messages for step 'hello'")
+
+
+@pytest.mark.parametrize("step", [m.REVEAL, m.ATTEST_PARTICIPANTS])
+def test_restarted_process_is_out(step: str) -> None:
+    """A process that starts again in the middle of a run has a new nonce; it is told and stays out."""
+    stage = Stage(4)
+    again = stage.machine(BAD)
+
+    def restart(envelope: Envelope) -> Iterable[Envelope]:
+        return again.start()
+
+    stage.play(by(step, BAD, restart))
+    assert_excluded(stage, "two different messages for step 'hello'")
+
+
+def test_two_different_masked_vectors() -> None:
+    """The first is in the sum, the second brings evidence: both signatures, good for both bodies."""
+    stage = misbehaving(
+        m.MASKED,
+        lambda stage, envelope, masked: (envelope, stage.change(envelope, vector=bytes(len(masked.vector)))),
+    )
+    stage.assert_out(BAD, "two different messages for step 'masked'")
+    stage.assert_sum()
+    fault = stage.aggregator._excluded[3]
+    assert isinstance(fault, PeerFault)
+    assert fault.evidence["first signature"] != fault.evidence["second signature"]
+    for which in ("first", "second"):
+        context, evidence = stage.context, fault.evidence
+        statement = context.statement(evidence[f"{which} run id"], m.MASKED, BAD, HUB, evidence[which])
+        context.verify(context.keys[BAD], statement, evidence[f"{which} signature"])
+
+
+def spoil(sealed: bytes) -> bytes:
+    return sealed[:-1] + bytes([sealed[-1] ^ 1])
+
+
+def test_share_that_does_not_open_at_one_holder() -> None:
+    """One complaint does not spoil the run, whoever lies: enough other shares are there."""
+    stage = misbehaving(
+        m.DEAL,
+        lambda stage, envelope, deal: (
+            stage.change(envelope, sealed=[spoil(deal.sealed[0]), *deal.sealed[1:]]),
+        ),
+    )
+    assert stage.body_of(m.MASKED, "p1").bad_dealers == pack_list((3,))
+    stage.assert_sum()
+
+
+def test_shares_that_open_nowhere() -> None:
+    stage = misbehaving(
+        m.DEAL,
+        lambda stage, envelope, deal: (stage.change(envelope, sealed=[spoil(s) for s in deal.sealed]),),
+    )
+    assert_stops_run(stage, BAD, "dealt shares that 3 of its holders could not open")
+
+
+def test_shares_signed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shares that open but are not signed by their dealer do not count: nobody could be blamed for them."""
+    stage, sign_share = Stage(4), keys.sign_share
+
+    def forge(context: Context, run_id: bytes, dealer: Signer, *rest: Any) -> bytes:
+        signature = sign_share(context, run_id, dealer, *rest)
+        return stage.signers[HOLDER].sign(signature) if dealer.name == BAD else signature
+
+    monkeypatch.setattr(keys, "sign_share", forge)
+    assert_stops_run(stage.play(), BAD, "dealt shares that 3 of its holders could not open")
+
+
+def test_shares_inconsistent_with_the_commitment() -> None:
+    stage = misbehaving(
+        m.DEAL, lambda stage, envelope, _: (stage.change(envelope, self_commitment=bytes(32)),)
+    )
+    assert_stops_run(stage, BAD, "signed shares that do not give the secret it committed to")
+
+
+def test_shares_inconsistent_with_the_masking_key() -> None:
+    """A dropout whose shares give another key than the one that it advertised."""
+    stage = Stage(4)
+
+    def tamper(envelope: Envelope) -> Iterable[Envelope]:
+        if envelope.sender != BAD or envelope.step not in (m.ADVERTISE, m.MASKED):
+            return (envelope,)
+        other = agree.public_key(bytes(range(32)))
+        return () if envelope.step == m.MASKED else (stage.change(envelope, mask_key=other),)
+
+    assert_stops_run(stage.play(tamper), BAD, "signed shares that do not give the secret it committed to")
+
+
+def revealing(stage: Stage, *liars: str) -> Stage:
+    """Play with holders that flip a bit of the share of p1 (the first in each list)."""
+
+    def tamper(envelope: Envelope) -> Iterable[Envelope]:
+        if envelope.step != m.UNMASK or envelope.sender not in liars:
+            return (envelope,)
+        unmask = decode(envelope.body, m.Unmask, envelope.sender)
+        return (stage.change(envelope, shares=bytes([unmask.shares[0] ^ 1]) + unmask.shares[1:]),)
+
+    return stage.play(tamper)
+
+
+def test_flipped_share_is_named_and_left_out() -> None:
+    stage = revealing(Stage(4), HOLDER)
+    stage.assert_sum()
+    assert stage.aggregator.result.faults == (f"{HOLDER}: revealed a share that p1 did not sign",)
+
+
+def test_too_many_flipped_shares_stop_the_run() -> None:
+    stage = revealing(Stage(4), HOLDER, BAD)
+    error = stage.errors[HUB]
+    assert isinstance(error, TimeoutFault)
+    assert error.missing == {HOLDER, BAD}
+    assert "1 shares of p1 are there, 2 are needed" in str(error)
+
+
+def test_share_of_another_dealer_is_no_share() -> None:
+    """A holder shows its share of p4 as that of p1: signed by p4, so it is not p1's."""
+
+    def swap(envelope: Envelope) -> Iterable[Envelope]:
+        unmask = decode(envelope.body, m.Unmask, HOLDER)
+        shuffled = {
+            field: getattr(unmask, field)[-size:] + getattr(unmask, field)[size:]
+            for field, size in (("shares", 32), ("others", 32), ("signatures", 64))
+        }
+        return (stage.change(envelope, **shuffled),)
+
+    stage = Stage(4)
+    stage.play(by(m.UNMASK, HOLDER, swap)).assert_sum()
+    assert stage.aggregator.result.faults == (f"{HOLDER}: revealed a share that p1 did not sign",)
+
+
+def test_false_complaint_is_refused_or_harmless() -> None:
+    stage = misbehaving(
+        m.MASKED, lambda stage, envelope, _: (stage.change(envelope, bad_dealers=pack_list((3,))),)
+    )
+    assert_excluded(stage, "complains about parties that dealt nothing to it")
+
+
+def test_leave_that_names_an_outsider() -> None:
+    abort = Abort("peer", "mallory", [], "cheated")
+    stage = misbehaving(m.MASKED, lambda stage, envelope, _: (stage.write(envelope, abort, step=LEAVE),))
+    assert_excluded(stage, "somebody who is not in the roster")
+
+
+def test_leave_cannot_write_to_the_terminal() -> None:
+    abort = Abort("local", "", [], "\x1b[2Jgone")
+    stage = misbehaving(m.MASKED, lambda stage, envelope, _: (stage.write(envelope, abort, step=LEAVE),))
+    stage.assert_sum(BAD)
+    assert "left: ?[2Jgone" in stage.aggregator.result.faults[0]
+
+
+def test_vector_that_is_no_encoding_is_a_lie_not_an_overflow() -> None:
+    """A party adds to its masked vector: within bounds nobody can tell, beyond them the sum is refused."""
+
+    def add(stage: Stage, envelope: Envelope, masked: m.Masked) -> Iterable[Envelope]:
+        lanes = stage.encoding.unpack(masked.vector)
+        lanes -= lanes.dtype.type(1 << stage.encoding.modulus_bits - 1)
+        return (stage.change(envelope, vector=stage.encoding.pack(lanes)),)
+
+    stage = misbehaving(m.MASKED, add)
+    assert isinstance(stage.errors[HUB], VerificationError)
+    assert encode(Abort("local", "", [], str(stage.errors[HUB])))

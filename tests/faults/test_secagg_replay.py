@@ -1,0 +1,116 @@
+"""No machine sends two messages for one step, whatever it is fed; no two runs share anything secret."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+
+from smpc_dp.errors import SmpcError
+from smpc_dp.protocols.abort import ABORT, LEAVE
+from smpc_dp.protocols.contract import Envelope, Machine
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
+from tests.faults.stage import HUB, Stage
+
+ME = "p1"
+# What a machine may say besides the steps of the protocol, to someone who is out.
+ENDINGS = {ABORT, LEAVE}
+
+
+def feed(machine: Machine, envelopes: Iterable[Envelope], sent: list[Envelope]) -> None:
+    """Give a machine every message; note what it sends, its farewell included."""
+    for envelope in envelopes:
+        try:
+            sent += machine.receive(envelope)
+        except SmpcError as error:
+            sent += machine.farewell(error)
+
+
+def assert_one_message_a_step(sent: list[Envelope], honest: list[Envelope]) -> None:
+    counts = Counter((e.step, e.receiver) for e in sent if e.step not in ENDINGS)
+    assert all(count == 1 for count in counts.values()), counts
+    assert max(Counter(e.step for e in sent if e.step == LEAVE).values(), default=0) <= 1
+    # And none says anything that the honest run did not say: replays bring no new message into being.
+    said = {e.step: e.body for e in honest if e.sender == ME}
+    assert all(said.get(e.step) == e.body for e in sent if e.step not in ENDINGS)
+
+
+@pytest.mark.parametrize("position", range(9))
+@pytest.mark.parametrize("order", ["in order", "out of order", "other run first"])
+def test_party_fed_everything_again(position: int, order: str) -> None:
+    """At every point of the run: every message of this run and of another one, before and after it ends."""
+    this, other = Stage(4).play(), Stage(4, run=2).play()
+    mine, theirs = ([e for e in stage.sent if e.receiver == ME] for stage in (this, other))
+    chooser = random.Random(position)
+    again = {
+        "in order": [*mine, *theirs, *mine],
+        "out of order": chooser.sample(mine + theirs, len(mine + theirs)),
+        "other run first": [*theirs, *mine],
+    }[order]
+    machine = Stage(4).parties[ME]
+    sent = list(machine.start())
+    feed(machine, mine[:position], sent)
+    # Repetitions alone are not a fault: the machine stays where it is.
+    before = len(sent)
+    feed(machine, mine[:position], sent)
+    assert len(sent) == before
+    feed(machine, again, sent)
+    assert_one_message_a_step(sent, this.sent)
+
+
+@pytest.mark.parametrize("position", range(1, 33, 3))
+def test_aggregator_fed_everything_again(position: int) -> None:
+    this, other = Stage(4).play(), Stage(4, run=2).play()
+    mine, theirs = ([e for e in stage.sent if e.receiver == HUB] for stage in (this, other))
+    aggregator: AggregatorMachine = Stage(4).aggregator
+    sent: list[Envelope] = []
+    feed(aggregator, mine[:position], sent)
+    before = len(sent)
+    feed(aggregator, mine[:position], sent)
+    assert len(sent) == before
+    feed(aggregator, random.Random(position).sample(mine + theirs, len(mine + theirs)), sent)
+    counts = Counter((e.step, e.receiver) for e in sent if e.step not in ENDINGS)
+    assert all(count == 1 for count in counts.values()), counts
+
+
+def test_in_order_again_changes_nothing() -> None:
+    """Every message twice, in both directions: the same sum."""
+    Stage(4).play(lambda envelope: (envelope, envelope)).assert_sum()
+
+
+def fresh_values(stage: Stage) -> set[bytes]:
+    """Return everything that a run should not share with another: all that parties drew, sealed or masked."""
+    found: set[bytes] = set()
+    for name in stage.names:
+        hello, advertise = stage.body_of(m.HELLO, name), stage.body_of(m.ADVERTISE, name)
+        reveal, deal = stage.body_of(m.REVEAL, name), stage.body_of(m.DEAL, name)
+        unmask = stage.body_of(m.UNMASK, name)
+        attested = {
+            stage.body_of(step, name).set_digest for step in (m.ATTEST_PARTICIPANTS, m.ATTEST_SURVIVORS)
+        }
+        found |= {hello.nonce, advertise.seal_key, advertise.mask_key, advertise.commitment, reveal.blinder}
+        found |= {deal.self_commitment, *deal.sealed, stage.body_of(m.MASKED, name).vector, *attested}
+        # Nonce and keystream of sealed boxes, in blocks.
+        found |= {box[:24] for box in deal.sealed} | {box[24:56] for box in deal.sealed}
+        found |= {unmask.shares[at : at + 32] for at in range(0, len(unmask.shares), 32)}
+        found |= {unmask.others[at : at + 32] for at in range(0, len(unmask.others), 32)}
+    return found | {envelope.signature for envelope in stage.sent if envelope.step != m.HELLO}
+
+
+def test_a_rerun_shares_nothing() -> None:
+    """The same session file and the same vectors, run twice with the operating system's randomness."""
+    first, second = Stage(4, run=None).play(), Stage(4, run=None).play()
+    assert first.context.session_digest == second.context.session_digest
+    assert (first.vectors == second.vectors).all()
+    first.assert_sum()
+    second.assert_sum()
+    ids = {stage.aggregator.result.evidence.run_id for stage in (first, second)}
+    assert len(ids) == 2
+    values = [fresh_values(stage) for stage in (first, second)]
+    assert len(values[0]) == len(values[1]) > 100
+    assert not values[0] & values[1]
+    # Within one run nothing occurs twice either: 4 parties with 4 single values, 2 shared digests, and so on.
+    assert len(values[0]) == 4 * 7 + 2 + 4 * 3 * 3 + 4 * 3 * 2 + len(first.sent) - 4

@@ -1,0 +1,405 @@
+"""Secure aggregation from its specification alone: slow, plain integers, nothing of the library.
+
+Hashes and ciphers are pycryptodome's and pyca/cryptography's. `play` computes every message and the sum of a
+published run from its inputs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from Crypto.Cipher import AES, ChaCha20_Poly1305
+from Crypto.Hash import TupleHash256
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from tests.reference import shamir
+
+Fields = Sequence["bytes | int | str | Fields"]
+Message = tuple[str, str, str]
+
+
+def tuple_hash(label: str, *parts: bytes) -> bytes:
+    """TupleHash256 of `parts`, customised by "smpc-dp/1/label", 32 bytes."""
+    state = TupleHash256.new(digest_bytes=32, custom=f"smpc-dp/1/{label}".encode())
+    for part in parts:
+        state.update(part)
+    return state.digest()
+
+
+def uint(n: int) -> bytes:
+    """8 bytes, big-endian."""
+    return n.to_bytes(8, "big")
+
+
+def pack(value: bytes | int | str | Fields) -> bytes:
+    """MessagePack in as few bytes as possible, of the kinds of values that occur here."""
+    if isinstance(value, bytes):
+        for code, width in ((0xC4, 1), (0xC5, 2), (0xC6, 4)):
+            if len(value) < 1 << 8 * width:
+                return bytes([code]) + len(value).to_bytes(width, "big") + value
+    if isinstance(value, int):
+        if value < 128:
+            return bytes([value])
+        for code, width in ((0xCC, 1), (0xCD, 2), (0xCE, 4), (0xCF, 8)):
+            if value < 1 << 8 * width:
+                return bytes([code]) + value.to_bytes(width, "big")
+    if isinstance(value, str):
+        text = value.encode()
+        assert len(text) < 32
+        return bytes([0xA0 + len(text)]) + text
+    assert isinstance(value, (list, tuple))
+    header = bytes([0x90 + len(value)]) if len(value) < 16 else b"\xdc" + len(value).to_bytes(2, "big")
+    return header + b"".join(pack(item) for item in value)
+
+
+def party_set(members: Sequence[int], parties: int) -> bytes:
+    """Party 1 is the highest bit of the first byte."""
+    octets = bytearray((parties + 7) // 8)
+    for member in members:
+        octets[(member - 1) // 8] |= 128 >> (member - 1) % 8
+    return bytes(octets)
+
+
+def party_list(members: Sequence[int]) -> bytes:
+    """Two bytes a party, little-endian."""
+    return b"".join(member.to_bytes(2, "little") for member in members)
+
+
+def draw(index: int, parties: int, degree: int, words: list[bytes]) -> list[int]:
+    """Floyd's sampling of `degree` of the others; takes what it needs from the front of `words`."""
+    others = [party for party in range(1, parties + 1) if party != index]
+    if degree >= len(others):
+        return others
+    chosen: list[int] = []
+    for top in range(len(others) - degree, len(others)):
+        bound = top + 1
+        word = int.from_bytes(words.pop(0), "little")
+        while word >= 2**64 - 2**64 % bound:
+            word = int.from_bytes(words.pop(0), "little")
+        pick = word % bound
+        chosen.append(top if pick in chosen else pick)
+    return sorted(others[place] for place in chosen)
+
+
+def public_key(secret: bytes) -> bytes:
+    """X25519 of the base point."""
+    return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+
+
+def agree(secret: bytes, peer: bytes, run_id: bytes, info: bytes) -> bytes:
+    """HKDF-SHA256 of the X25519 agreement, salted with the run id."""
+    shared = X25519PrivateKey.from_private_bytes(secret).exchange(X25519PublicKey.from_public_bytes(peer))
+    return HKDF(algorithm=SHA256(), length=32, salt=run_id, info=info).derive(shared)
+
+
+def seal(key: bytes, nonce: bytes, message: bytes, associated: bytes) -> bytes:
+    """XChaCha20-Poly1305, nonce first, tag last."""
+    cipher = ChaCha20_Poly1305.new(key=key, nonce=nonce)
+    cipher.update(associated)
+    ciphertext, tag = cipher.encrypt_and_digest(message)
+    return nonce + ciphertext + tag
+
+
+def sign(seed: bytes, statement: bytes) -> bytes:
+    """Ed25519."""
+    return Ed25519PrivateKey.from_private_bytes(seed).sign(statement)
+
+
+def mask(seed: bytes, count: int, width: int) -> list[int]:
+    """The first `count` lanes of `width` bytes of AES-256-CTR from an all-zero 128-bit counter."""
+    stream = AES.new(seed, AES.MODE_CTR, nonce=b"", initial_value=bytes(16)).encrypt(bytes(count * width))
+    return [int.from_bytes(stream[i * width : (i + 1) * width], "little") for i in range(count)]
+
+
+def round_half_even(x: Fraction) -> int:
+    """The nearest integer; of two equally near the even one."""
+    low = x.numerator // x.denominator
+    twice = 2 * (x - low)
+    return low + (1 if twice > 1 or (twice == 1 and low % 2) else 0)
+
+
+class Bound:
+    """The derivations of one run: every digest starts with protocol, version and run id."""
+
+    def __init__(self, protocol: str, version: int, run_id: bytes) -> None:
+        self.run_id = run_id
+        self._head = (protocol.encode(), uint(version), run_id)
+
+    def digest(self, label: str, *parts: bytes | str) -> bytes:
+        """A digest bound to the run."""
+        return tuple_hash(label, *self._head, *(p.encode() if isinstance(p, str) else p for p in parts))
+
+    def seal_key(self, secret: bytes, peer_key: bytes, sender: str, receiver: str) -> bytes:
+        """What seals shares from sender to receiver."""
+        return agree(secret, peer_key, self.run_id, self.digest("seal-key", sender, receiver))
+
+    def pair_seed(self, secret: bytes, peer_key: bytes, one: str, other: str) -> bytes:
+        """The seed of the mask of a pair; names in code point order."""
+        first, second = sorted((one, other))
+        return agree(secret, peer_key, self.run_id, self.digest("mask-seed", first, second))
+
+    def envelope(self, seed: bytes, step: str, sender: str, receiver: str, body: bytes) -> bytes:
+        """The signature of one message."""
+        body_hash = hashlib.sha256(body).digest()
+        return sign(seed, self.digest("envelope", step, sender, receiver, body_hash))
+
+
+class Party:
+    """One party's secrets, read off its random bytes in the order in which they are drawn."""
+
+    def __init__(self, number: int, name: str, draws: list[bytes], lanes: list[int], seed: bytes) -> None:
+        self.number, self.name, self.lanes, self.seed = number, name, lanes, seed
+        self._draws = list(draws)
+        self.nonce = self.take()
+        self.advertise = self.commitment = self.reveal = self.self_seed = b""
+        self.drew_me: list[Party] = []
+        self.holders: list[Party] = []
+        self.neighbours: list[Party] = []
+        self.dealers: list[Party] = []
+        self.shares: dict[str, dict[Party, bytes]] = {"masking-key": {}, "self-mask": {}}
+        self.share_digests: dict[Party, dict[str, bytes]] = {}
+        self.share_signatures: dict[Party, bytes] = {}
+
+    def take(self) -> bytes:
+        """The next draw."""
+        return self._draws.pop(0)
+
+    def choose(self, parties: int, degree: int) -> None:
+        """Draw neighbours, blinder and both X25519 secrets."""
+        self.drawn = draw(self.number, parties, degree, self._draws)
+        self.blinder, self.seal_secret, self.mask_secret = self.take(), self.take(), self.take()
+
+
+def play(vector: dict[str, Any]) -> tuple[dict[Message, tuple[str, str]], dict[str, Any]]:
+    """Return (body digest, signature) by (step, sender, receiver) of all messages but aborts, and the end."""
+    return Session(vector).play()
+
+
+class Session:
+    """A whole run of honest parties, some of which fall silent."""
+
+    def __init__(self, vector: dict[str, Any]) -> None:
+        self.session, self.kill = vector["session"], vector["kill"]
+        self.plan, self.encoding = self.session["plan"], self.session["encoding"]
+        self.names: list[str] = self.session["names"]
+        self.hub: str = self.session["aggregator"]
+        self.digest = bytes.fromhex(self.session["session_digest"])
+        self.seeds = {
+            name: bytes.fromhex(identity["signing_seed"]) for name, identity in vector["identities"].items()
+        }
+        self.parties = [
+            Party(
+                number,
+                name,
+                [bytes.fromhex(word) for word in vector["randomness"][name]],
+                vector["inputs"][name]["lanes"],
+                self.seeds[name],
+            )
+            for number, name in enumerate(self.names, 1)
+        ]
+        self.messages: dict[Message, tuple[str, str]] = {}
+        self.signatures: dict[Message, bytes] = {}
+
+    def bound(self, run_id: bytes) -> Bound:
+        """The derivations under a run id (the session's digest before there is one)."""
+        return Bound(self.session["protocol"], self.session["version"], run_id)
+
+    def send(self, bound: Bound, step: str, sender: str, receiver: str, fields: Fields) -> bytes:
+        """Note one message."""
+        body = pack(fields)
+        signature = bound.envelope(self.seeds[sender], step, sender, receiver, body)
+        key = (step, sender, receiver)
+        self.messages[key] = (hashlib.sha256(body).hexdigest(), signature.hex())
+        self.signatures[key] = signature
+        return body
+
+    def speakers(self, message: int, among: Sequence[Party]) -> list[Party]:
+        """Who of `among` is still there to send its message number `message`."""
+        return [party for party in among if message < self.kill.get(party.name, 99)]
+
+    def play(self) -> tuple[dict[Message, tuple[str, str]], dict[str, Any]]:
+        """Go through the eight rounds."""
+        n, plan = len(self.names), self.plan
+        early = self.bound(self.digest)
+        present = self.speakers(1, self.parties)
+        for p in present:
+            numbers = (plan["degree"], plan["threshold"], plan["quorum"])
+            hello = (self.digest, self.session["request"], p.nonce, *numbers)
+            self.send(early, "hello", p.name, self.hub, hello)
+        packed = party_set([p.number for p in present], n)
+        nonces = b"".join(p.nonce for p in present)
+        head = (self.session["protocol"].encode(), uint(self.session["version"]), self.digest)
+        self.run = self.bound(tuple_hash("run-id", *head, uint(self.session["request"]), packed, nonces))
+        for p in present:
+            self.send(self.run, "start", self.hub, p.name, (packed, nonces))
+        advertised = self._advertise(self.speakers(2, present))
+        revealed = self._reveal(self.speakers(3, advertised))
+        participants = self.speakers(4, revealed)
+        self._deal(participants)
+        return self._sum(participants)
+
+    def _advertise(self, advertised: list[Party]) -> list[Party]:
+        for p in advertised:
+            p.choose(len(self.names), self.plan["degree"])
+            commitment = self.run.digest("neighbour-commitment", p.name, party_list(p.drawn), p.blinder)
+            fields = (public_key(p.seal_secret), public_key(p.mask_secret), commitment)
+            p.advertise = self.send(self.run, "advertise", p.name, self.hub, fields)
+            p.commitment = commitment
+        members = party_set([p.number for p in advertised], len(self.names))
+        for p in advertised:
+            commitments = b"".join(q.commitment for q in advertised)
+            roll = self.send(self.run, "roll", self.hub, p.name, (members, commitments))
+            self.roll_hash = hashlib.sha256(roll).digest()
+        return advertised
+
+    def _reveal(self, revealed: list[Party]) -> list[Party]:
+        for p in revealed:
+            p.reveal = self.send(self.run, "reveal", p.name, self.hub, (party_list(p.drawn), p.blinder))
+        members = party_set([p.number for p in revealed], len(self.names))
+        for p in revealed:
+            p.drew_me = [q for q in revealed if p.number in q.drawn]
+            p.holders = [q for q in revealed if q.number in p.drawn]
+            p.neighbours = [q for q in revealed if q in p.drew_me or q in p.holders]
+            forwarded = [
+                [
+                    (q.number, getattr(q, step), self.signatures[step, q.name, self.hub])
+                    for q in (p.neighbours if step == "advertise" else p.drew_me)
+                ]
+                for step in ("advertise", "reveal")
+            ]
+            self.send(self.run, "neighbours", self.hub, p.name, (members, *forwarded))
+        return revealed
+
+    def _deal(self, participants: list[Party]) -> None:
+        threshold = self.plan["threshold"]
+        sealed: dict[tuple[Party, Party], bytes] = {}
+        for p in participants:
+            p.self_seed = p.take()
+            xs = [q.number for q in p.holders]
+            for kind, secret in (("masking-key", p.mask_secret), ("self-mask", p.self_seed)):
+                for q, share in zip(p.holders, shamir.split(secret, threshold, xs, p.take()), strict=True):
+                    p.shares[kind][q] = share
+            for q in p.holders:
+                digests = {
+                    kind: self.run.digest("share-digest", p.name, q.name, kind, p.shares[kind][q])
+                    for kind in ("masking-key", "self-mask")
+                }
+                statement = self.run.digest("share", p.name, q.name, *digests.values())
+                p.share_digests[q], p.share_signatures[q] = digests, sign(p.seed, statement)
+                key = self.run.seal_key(p.seal_secret, public_key(q.seal_secret), p.name, q.name)
+                associated = self.run.digest("seal-aad", p.name, q.name, "deal", uint(0))
+                share = pack((p.shares["masking-key"][q], p.shares["self-mask"][q], p.share_signatures[q]))
+                sealed[p, q] = seal(key, p.take(), share, associated)
+            commitment = self.run.digest("self-commitment", p.name, p.self_seed)
+            fields = (commitment, [sealed[p, q] for q in p.holders])
+            self.send(self.run, "deal", p.name, self.hub, fields)
+        self.members = party_set([p.number for p in participants], len(self.names))
+        for p in participants:
+            p.dealers = [q for q in p.drew_me if q in participants]
+            boxes = [sealed[q, p] for q in p.dealers]
+            delivered = (self.members, party_list([q.number for q in p.dealers]), boxes)
+            self.send(self.run, "deliver", self.hub, p.name, delivered)
+
+    def _certify(self, step: str, answer: str, digest: bytes, signers: list[Party], to: int) -> list[Party]:
+        for p in signers:
+            self.send(self.run, step, p.name, self.hub, (digest,))
+        quorum = signers[: self.plan["quorum"]]
+        signatures = b"".join(self.signatures[step, p.name, self.hub] for p in quorum)
+        packed = party_set([p.number for p in quorum], len(self.names))
+        for p in signers:
+            self.send(self.run, answer, self.hub, p.name, (packed, signatures))
+        return self.speakers(to, signers)
+
+    def masked(self, p: Party, participants: list[Party]) -> list[int]:
+        """A party's vector with its self-mask and every mask that it shares with a participant."""
+        width = 4 if self.encoding["element_bytes"] <= 4 else 8
+        total = list(p.lanes)
+        own = self.run.digest("self-mask", p.name, p.self_seed)
+        pairs = [
+            (self.run.pair_seed(p.mask_secret, public_key(q.mask_secret), p.name, q.name), q)
+            for q in p.neighbours
+            if q in participants
+        ]
+        signed = [(own, 1), *((seed, 1 if p.number < q.number else -1) for seed, q in pairs)]
+        for seed, sign_of in signed:
+            for i, word in enumerate(mask(seed, len(total), width)):
+                total[i] += sign_of * word
+        return [value % 256 ** self.encoding["element_bytes"] for value in total]
+
+    def unmasked(
+        self, participants: list[Party], survivors: list[Party], revealing: list[Party]
+    ) -> list[int]:
+        """The sum of the masked vectors without the masks, whose secrets come from shares alone."""
+        width = 4 if self.encoding["element_bytes"] <= 4 else 8
+        total = [
+            sum(column) for column in zip(*(self.masked(p, participants) for p in survivors), strict=True)
+        ]
+        signed: list[tuple[bytes, int]] = []
+        for p in participants:
+            kind = "self-mask" if p in survivors else "masking-key"
+            shares = {q.number: p.shares[kind][q] for q in p.holders if q in revealing}
+            secret = shamir.combine(dict(list(shares.items())[: self.plan["threshold"]]))
+            if p in survivors:
+                signed.append((self.run.digest("self-mask", p.name, secret), -1))
+                continue
+            for q in p.neighbours:
+                if q in survivors:
+                    seed = self.run.pair_seed(secret, public_key(q.mask_secret), p.name, q.name)
+                    signed.append((seed, -1 if q.number < p.number else 1))
+        for seed, sign_of in signed:
+            for i, word in enumerate(mask(seed, len(total), width)):
+                total[i] += sign_of * word
+        return [value % 256 ** self.encoding["element_bytes"] for value in total]
+
+    def packed(self, lanes: Sequence[int]) -> bytes:
+        """The lanes as they travel."""
+        return b"".join(lane.to_bytes(self.encoding["element_bytes"], "little") for lane in lanes)
+
+    def _sum(self, participants: list[Party]) -> tuple[dict[Message, tuple[str, str]], dict[str, Any]]:
+        digest = self.run.digest("participants", self.roll_hash, self.members)
+        attesting = self.speakers(5, participants)
+        survivors = self._certify("attest-participants", "participants", digest, attesting, 6)
+        vectors = {p.name: self.packed(self.masked(p, participants)) for p in survivors}
+        for p in survivors:
+            self.send(self.run, "masked", p.name, self.hub, (vectors[p.name], b""))
+        packed = party_set([p.number for p in survivors], len(self.names))
+        for p in survivors:
+            self.send(self.run, "survivors", self.hub, p.name, (packed,))
+        last = self.run.digest("survivors", digest, packed)
+        attesting = self.speakers(7, survivors)
+        revealing = self._certify("attest-survivors", "survivors-certificate", last, attesting, 8)
+        for p in revealing:
+            kinds = {q: ("self-mask", "masking-key") for q in p.dealers}
+            kinds |= {q: ("masking-key", "self-mask") for q in p.dealers if q not in survivors}
+            shown = b"".join(q.shares[kinds[q][0]][p] for q in p.dealers)
+            others = b"".join(q.share_digests[p][kinds[q][1]] for q in p.dealers)
+            signatures = b"".join(q.share_signatures[p] for q in p.dealers)
+            dealers = party_list([q.number for q in p.dealers])
+            self.send(self.run, "unmask", p.name, self.hub, (dealers, shown, others, signatures))
+        lanes = self.unmasked(participants, survivors, revealing)
+        for p in revealing:
+            self.send(self.run, "result", self.hub, p.name, (self.packed(lanes),))
+        weighted = self.encoding["max_weight"] > 0
+        weight = lanes[-1] if weighted else len(survivors)
+        values = lanes[:-1] if weighted else lanes
+        return self.messages, {
+            "intermediate": {
+                "run_id": self.run.run_id.hex(),
+                "participants_digest": digest.hex(),
+                "survivors_digest": last.hex(),
+                "masked": {name: vector.hex() for name, vector in vectors.items()},
+            },
+            "result": {
+                "survivors": [p.name for p in survivors],
+                "absent": [p.name for p in self.parties if p not in survivors],
+                "weight": weight,
+                "fixed_point": [value + weight * self.encoding["lowest"] for value in values],
+                "total": self.packed(lanes).hex(),
+            },
+        }

@@ -1,0 +1,152 @@
+"""The published vectors agree with the twin, which shares no code with the library."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from Crypto.Cipher import ChaCha20_Poly1305
+
+from tests.reference import secagg_twin as twin
+from tests.reference import shamir
+
+PUBLISHED = Path(__file__).parents[2] / "protocols" / "secagg" / "vectors"
+RUNS = sorted(PUBLISHED.glob("run-*.json"))
+
+
+def load(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((PUBLISHED / f"{name}.json").read_bytes())
+    return content
+
+
+def test_twin_imports_nothing_of_the_library() -> None:
+    source = Path(twin.__file__).read_text() + Path(shamir.__file__).read_text()
+    assert "import smpc_dp" not in source
+    assert "from smpc_dp" not in source
+
+
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
+def test_run(path: Path) -> None:
+    vector = json.loads(path.read_bytes())
+    messages, ends = twin.play(vector)
+    published = {
+        (message["step"], message["sender"], message["receiver"]): (
+            message["body_sha256"],
+            message["signature"],
+        )
+        for message in vector["messages"]
+        if message["step"] != "abort"
+    }
+    assert messages == published
+    assert ends["intermediate"] == vector["intermediate"]
+    assert ends["result"] == vector["result"]
+
+
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
+def test_result_is_the_plain_sum(path: Path) -> None:
+    vector = json.loads(path.read_bytes())
+    bits, result = vector["session"]["encoding"]["fractional_bits"], vector["result"]
+    totals = [Fraction(0)] * vector["session"]["encoding"]["length"]
+    for name in result["survivors"]:
+        weight = 1 if vector["inputs"][name]["weight"] is None else vector["inputs"][name]["weight"]
+        for i, value in enumerate(vector["inputs"][name]["vector"]):
+            totals[i] += weight * twin.round_half_even(Fraction(value) * Fraction(2) ** bits)
+    assert result["fixed_point"] == totals
+
+
+def test_derivations() -> None:
+    vector = load("derivations")
+    raw = {name: bytes.fromhex(value) for name, value in vector["inputs"].items()}
+    head = (vector["protocol"].encode(), twin.uint(vector["version"]), raw["session_digest"])
+    run_id = twin.tuple_hash("run-id", *head, twin.uint(vector["request"]), raw["present"], raw["nonces"])
+    run = twin.Bound(vector["protocol"], vector["version"], run_id)
+    participants = run.digest("participants", raw["roll_hash"], raw["participants"])
+    keys = {name: twin.public_key(raw[f"{name}_secret"]) for name in ("alice", "bob")}
+    digests = {
+        kind: run.digest("share-digest", "alice", "bob", kind, raw[share])
+        for kind, share in (("masking-key", "mask_share"), ("self-mask", "self_share"))
+    }
+    signature = twin.sign(raw["alice_signing_seed"], run.digest("share", "alice", "bob", *digests.values()))
+    seal_key = run.seal_key(raw["alice_secret"], keys["bob"], "alice", "bob")
+    assert seal_key == run.seal_key(raw["bob_secret"], keys["alice"], "alice", "bob")
+    associated = run.digest("seal-aad", "alice", "bob", "deal", twin.uint(0))
+    share = twin.pack((raw["mask_share"], raw["self_share"], signature))
+    expected = {
+        "run_id": run_id,
+        "neighbour_commitment": run.digest(
+            "neighbour-commitment", "alice", raw["neighbours"], raw["blinder"]
+        ),
+        "self_commitment": run.digest("self-commitment", "alice", raw["self_seed"]),
+        "participants_digest": participants,
+        "survivors_digest": run.digest("survivors", participants, raw["survivors"]),
+        "alice_public_key": keys["alice"],
+        "bob_public_key": keys["bob"],
+        "self_mask_seed": run.digest("self-mask", "alice", raw["self_seed"]),
+        "pair_mask_seed": run.pair_seed(raw["alice_secret"], keys["bob"], "alice", "bob"),
+        "mask_share_digest": digests["masking-key"],
+        "self_share_digest": digests["self-mask"],
+        "share_signature": signature,
+        "seal_key": seal_key,
+        "seal_associated_data": associated,
+        "sealed_share": twin.seal(seal_key, raw["seal_nonce"], share, associated),
+        "envelope_signature": run.envelope(
+            raw["alice_signing_seed"], vector["step"], "alice", "relay", raw["body"]
+        ),
+    }
+    assert {name: value.hex() for name, value in expected.items()} == vector["outputs"]
+    sealed = bytes.fromhex(vector["outputs"]["sealed_share"])
+    opening = ChaCha20_Poly1305.new(key=seal_key, nonce=sealed[:24])
+    opening.update(associated)
+    assert opening.decrypt_and_verify(sealed[24:-16], sealed[-16:]) == share
+
+
+def test_masks() -> None:
+    for case in load("masks")["cases"]:
+        seed = bytes.fromhex(case["seed"])
+        assert twin.mask(seed, len(case["uint32"]), 4) == case["uint32"]
+        assert twin.mask(seed, len(case["uint64"]), 8) == case["uint64"]
+
+
+def test_shamir() -> None:
+    for case in load("shamir")["cases"]:
+        secret, coefficients = bytes.fromhex(case["secret"]), bytes.fromhex(case["coefficients"])
+        shares = shamir.split(secret, case["threshold"], case["holders"], coefficients)
+        assert [share.hex() for share in shares] == case["shares"]
+        chosen = list(zip(case["holders"], shares, strict=True))[-case["threshold"] :]
+        assert shamir.combine(dict(chosen)) == secret
+
+
+def test_draws() -> None:
+    for case in load("graph-draws")["cases"]:
+        words = [bytes.fromhex(word) for word in case["words"]]
+        assert twin.draw(case["index"], case["parties"], case["degree"], words) == case["drawn"]
+        assert words == [], "words are left over"
+
+
+def test_encoding() -> None:
+    for case in load("encoding")["cases"]:
+        declared, encoding = case["declared"], case["encoding"]
+        scale = Fraction(2) ** encoding["fractional_bits"]
+        if declared["precision"] is not None:
+            # The largest power of two not above the precision.
+            assert 1 / scale <= Fraction(declared["precision"]) < 2 / scale
+        low = twin.round_half_even(Fraction(declared["lower"]) * scale)
+        high = twin.round_half_even(Fraction(declared["upper"]) * scale)
+        assert (encoding["lowest"], encoding["highest"]) == (low, high)
+        most = declared["parties"] * max(1, encoding["max_weight"])
+        size = encoding["element_bytes"]
+        assert (
+            256 ** (size - 1) <= max(most * (high - low), most if encoding["max_weight"] else 0) < 256**size
+        )
+        weight = 1 if case["weight"] is None else case["weight"]
+        grid = [twin.round_half_even(Fraction(value) * scale) for value in case["vector"]]
+        lanes = [weight * (value - low) for value in grid] + ([weight] if encoding["max_weight"] else [])
+        assert case["lanes"] == lanes
+        assert case["packed"] == b"".join(lane.to_bytes(size, "little") for lane in lanes).hex()
+        copies = case["copies"]
+        assert case["packed_total"] == b"".join((copies * x).to_bytes(size, "little") for x in lanes).hex()
+        assert case["fixed_point"] == [copies * weight * value for value in grid]
+        assert case["total_weight"] == copies * weight

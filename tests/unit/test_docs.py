@@ -1,0 +1,229 @@
+"""The documents against the code: their programs run, their commands parse, their links lead somewhere.
+
+A block fenced as `python` is run in an empty folder; one fenced as `python no-run` is a fragment and is only
+compiled. Commands stand in blocks fenced as `sh` or `console`; they are parsed, and those that plan are run.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from smpc_dp import simulate
+from smpc_dp.cli import app
+from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.secagg.params import check_parameters
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = sorted(
+    path
+    for pattern in ("*.md", "docs/**/*.md", "protocols/**/*.md", "benchmarks/**/*.md", "examples/**/*.md")
+    for path in ROOT.glob(pattern)
+)
+
+FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`([^`\n]+)`")
+LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
+COMMAND = re.compile(r"(?:^|[;|&(]|\bdo )\s*(?:\$ )?(?:time )?(smpc-dp .*)$")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language words and its text."""
+
+    document: Path
+    line: int
+    info: tuple[str, ...]
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.document.relative_to(ROOT)}:{self.line}"
+
+
+def blocks_of(path: Path) -> Iterator[Block]:
+    text = path.read_text("utf-8")
+    for match in FENCE.finditer(text):
+        yield Block(path, text.count("\n", 0, match.start()) + 1, tuple(match[1].split()), match[2])
+
+
+BLOCKS = [block for path in DOCUMENTS for block in blocks_of(path)]
+
+
+def in_language(*languages: str) -> list[Block]:
+    return [block for block in BLOCKS if block.info and block.info[0] in languages]
+
+
+def commands_of(block: Block) -> Iterator[list[str]]:
+    """Yield the arguments of each `smpc-dp` command of a block."""
+    for line in block.text.replace("\\\n", " ").splitlines():
+        match = COMMAND.search(line)
+        if match is None:
+            continue
+        lexer = shlex.shlex(match[1], posix=True, punctuation_chars=True)
+        words: list[str] = []
+        lexer.whitespace_split = True
+        for word in lexer:
+            if set(word) <= set("();<>|&"):
+                break
+            words.append(word)
+        yield words[1:]
+
+
+# Whatever Click the installed Typer stands on, its own or the package.
+UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+
+
+def parse(arguments: list[str]) -> None:
+    """Raise UsageError unless `smpc-dp ARGUMENTS` is well formed; nothing is run."""
+    command: Any = typer.main.get_command(app)
+    rest, name = list(arguments), "smpc-dp"
+    while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
+        name = rest.pop(0)
+        if name not in command.commands:
+            raise UsageError(f"no command {name!r}")
+        command = command.commands[name]
+    try:
+        command.make_context(name, rest)
+    except typer.Exit:
+        return
+
+
+def anchor(heading: str) -> str:
+    """Return the anchor of a heading, as it is made where the documents are shown."""
+    kept = re.sub(r"[^\w\- ]", "", heading.lower())
+    return kept.replace(" ", "-")
+
+
+def text_outside_blocks(path: Path) -> str:
+    return FENCE.sub("", path.read_text("utf-8"))
+
+
+def test_there_is_something_to_check() -> None:
+    assert len(DOCUMENTS) >= 8
+    assert in_language("python")
+    assert sum(len(list(commands_of(block))) for block in in_language("sh", "console")) >= 5
+
+
+@pytest.mark.parametrize("block", in_language("python"), ids=str)
+def test_python_compiles(block: Block) -> None:
+    assert block.info[1:] in ((), ("no-run",))
+    compile(block.text, str(block), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+@pytest.mark.parametrize("block", [b for b in in_language("python") if b.info == ("python",)], ids=str)
+def test_python_runs(block: Block, tmp_path: Path) -> None:
+    program = tmp_path / "block.py"
+    program.write_text(block.text, "utf-8")
+    done = subprocess.run([sys.executable, program], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("block", in_language("toml"), ids=str)
+def test_toml_parses(block: Block) -> None:
+    tomllib.loads(block.text)
+
+
+@pytest.mark.parametrize("block", in_language("sh", "console", "bash"), ids=str)
+def test_commands_parse(block: Block) -> None:
+    for arguments in commands_of(block):
+        try:
+            parse(arguments)
+        except UsageError as error:
+            pytest.fail(f"{block}: smpc-dp {' '.join(arguments)}: {error}")
+        if arguments[:1] == ["plan"]:
+            result = CliRunner().invoke(app, arguments)
+            assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["smpc-dp sing", "smpc-dp plan secagg --people 3", "smpc-dp run", "smpc-dp plan secagg --parties x"],
+)
+def test_a_wrong_command_is_found(line: str) -> None:
+    (arguments,) = commands_of(Block(ROOT / "README.md", 1, ("sh",), f"$ {line} | head\n"))
+    with pytest.raises(UsageError):
+        parse(arguments)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_commands_in_prose_exist(path: Path) -> None:
+    group: Any = typer.main.get_command(app)
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    for code in INLINE.findall(text_outside_blocks(path)):
+        words = code.split()
+        if words[0] == "smpc-dp" and len(words) > 1 and re.fullmatch(r"[a-z]+", words[1]):
+            assert words[1] in group.commands, f"{path.name}: {code}"
+        if words[0] == "make" and len(words) > 1 and re.fullmatch(r"[a-z]+", words[1]):
+            assert words[1] in targets, f"{path.name}: {code}"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_resolve(path: Path) -> None:
+    broken = []
+    for target in LINK.findall(text_outside_blocks(path)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, fragment = target.partition("#")
+        file = (path.parent / name).resolve() if name else path
+        if not file.exists() or not file.is_relative_to(ROOT):
+            broken.append(target)
+        elif fragment and file.suffix == ".md":
+            headings = HEADING.findall(text_outside_blocks(file))
+            if fragment not in {anchor(heading) for heading in headings}:
+                broken.append(target)
+    assert not broken, f"{path.relative_to(ROOT)}: {', '.join(broken)}"
+
+
+# docs/session-file.md is a reference: it must name every key, and no key that is not there.
+
+
+def first_cells(heading: str) -> set[str]:
+    """Return what stands in code in the first cells of the table below a heading of docs/session-file.md."""
+    text = (ROOT / "docs" / "session-file.md").read_text("utf-8")
+    section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| ([^|]*`[^|]*) \|", section, re.MULTILINE)
+    return {code for cell in cells for code in INLINE.findall(cell)}
+
+
+def test_every_parameter_is_documented() -> None:
+    # The checker itself lists the keys that it knows.
+    _, faults = check_parameters({"": 0, "length": 1, "lower": 0, "upper": 1}, 3)
+    known = re.search(r"known: (.*)\)", faults[0].what)
+    assert ("secagg", 1) in PARAMETER_CHECKERS
+    assert known is not None
+    assert first_cells("Parameters of secagg") == set(known[1].split(", "))
+
+
+def test_every_field_of_a_result_is_documented() -> None:
+    result = simulate.average(np.zeros((3, 1)), lower=0, upper=1)
+
+    def paths(value: object, prefix: str) -> Iterator[str]:
+        if isinstance(value, dict) and not prefix.endswith("signatures."):
+            for key, inner in value.items():
+                yield f"{prefix}{key}"
+                yield from paths(inner, f"{prefix}{key}.")
+
+    fields = set(paths(msgspec.to_builtins(result.to_json()), ""))
+    leaves = {field for field in fields if not any(other.startswith(field + ".") for other in fields)}
+    assert first_cells("The result as JSON") == leaves
+
+
+def test_errata_name_tests_that_exist() -> None:
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "errata.md").read_text("utf-8")))
+    source = (ROOT / "tests" / "reference" / "test_errata.py").read_text("utf-8")
+    assert named == set(re.findall(r"^def (test_\w+)", source, re.MULTILINE))

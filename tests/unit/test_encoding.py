@@ -1,0 +1,175 @@
+"""Encodings: what is accepted, what is refused and in which words, and the widest sums."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from smpc_dp.encoding import Encoding, fixed_point_sum
+from smpc_dp.errors import ConfigError, PrivacyError, VerificationError
+
+
+def real(**changes: Any) -> Encoding:
+    return Encoding.plan(
+        **{"length": 3, "lower": -2.0, "upper": 2.0, "precision": 0.01, "parties": 4, **changes}
+    )
+
+
+def integers(**changes: Any) -> Encoding:
+    return Encoding.plan(**{"length": 2, "lower": -5, "upper": 5, "precision": None, "parties": 4, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"length": 0}, "length"),
+        ({"length": (1 << 26) + 1}, "length"),
+        ({"lower": float("nan")}, "lower"),
+        ({"upper": float("inf")}, "upper"),
+        ({"lower": 2.0}, "lower"),
+        ({"lower": 3.0}, "lower"),
+        ({"precision": 0.0}, "precision"),
+        ({"precision": -0.5}, "precision"),
+        ({"precision": float("nan")}, "precision"),
+        ({"precision": 64.0}, "precision"),
+        ({"precision": 2.0**-61}, "precision"),
+        ({"max_weight": -1}, "max_weight"),
+        ({"max_weight": 1 << 62}, "max_weight"),
+    ],
+)
+def test_refused_parameters(changes: dict[str, Any], where: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        real(**changes)
+    assert where in [fault.where for fault in raised.value.faults]
+
+
+def test_integer_bounds_must_be_whole() -> None:
+    with pytest.raises(ConfigError, match="lower: must be a whole number"):
+        integers(lower=-0.5)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("clip", [False, True])
+def test_not_finite(value: float, clip: bool) -> None:
+    with pytest.raises(PrivacyError, match=r"ann: vector\[1\] is .*, must be finite"):
+        real().encode([0.0, value, 0.0], party="ann", clip=clip)
+
+
+@pytest.mark.parametrize("value", [2.0000000000000004, -2.0000000000000004, 1e308])
+def test_out_of_bounds(value: float) -> None:
+    with pytest.raises(PrivacyError, match=r"ann: vector\[2\] = .* is outside \[-2.0, 2.0\]"):
+        real().encode([0.0, 0.0, value], party="ann")
+    lanes, clipped = real().encode([0.0, 0.0, value], party="ann", clip=True)
+    assert clipped == 1
+    assert lanes[2] == (real().highest - real().lowest if value > 0 else 0)
+
+
+@pytest.mark.parametrize("vector", [[], [0.0], [[0.0] * 3], 1.0, [0.0] * 4])
+def test_wrong_shape(vector: Any) -> None:
+    with pytest.raises(ConfigError, match=r"ann: shape must be \(3,\)"):
+        real().encode(vector, party="ann")
+
+
+@pytest.mark.parametrize("dtype", ["complex128", "bool", "U3", "O", "longdouble"])
+def test_wrong_dtype(dtype: str) -> None:
+    with pytest.raises(ConfigError, match="ann: dtype must be float64"):
+        real().encode(np.ones(3, dtype=dtype), party="ann")
+
+
+def test_ragged_is_no_array() -> None:
+    with pytest.raises(ConfigError, match="ann: not an array"):
+        real().encode([[1.0], [1.0, 2.0], []], party="ann")
+
+
+def test_floats_are_no_integers() -> None:
+    with pytest.raises(ConfigError, match="dtype must be an integer, is float64"):
+        integers().encode([1.0, 2.0], party="ann")
+
+
+@pytest.mark.parametrize("value", [1 << 63, (1 << 64) - 5])
+def test_unsigned_that_would_wrap(value: int) -> None:
+    with pytest.raises(PrivacyError, match="outside"):
+        integers().encode(np.array([0, value], dtype=np.uint64), party="ann")
+
+
+def test_integer_bounds_are_exact_beyond_float64() -> None:
+    """Bounds written as floats are compared as integers: 2^60 + 1 is not 2^60."""
+    encoding = integers(length=1, lower=0.0, upper=2.0**60, parties=3)
+    with pytest.raises(PrivacyError, match="outside"):
+        encoding.encode(np.array([(1 << 60) + 1]), party="ann")
+    lanes, clipped = encoding.encode(np.array([(1 << 60) + 1]), party="ann", clip=True)
+    assert (int(lanes[0]), clipped) == (1 << 60, 1)
+
+
+@pytest.mark.parametrize(
+    ("weight", "error", "words"),
+    [
+        (None, ConfigError, r"needed, an integer in \[0, 7\]"),
+        (1.0, ConfigError, "must be an integer"),
+        (True, ConfigError, "must be an integer"),
+        (-1, PrivacyError, r"weight -1 is outside \[0, 7\]"),
+        (8, PrivacyError, r"weight 8 is outside \[0, 7\]"),
+    ],
+)
+def test_wrong_weight(weight: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=f"ann: {words}"):
+        real(max_weight=7).encode([0.0] * 3, party="ann", weight=weight)
+
+
+def test_weight_without_weights() -> None:
+    with pytest.raises(ConfigError, match="has no weights"):
+        real().encode([0.0] * 3, party="ann", weight=1)
+
+
+def test_two_thousand_parties_at_22_bits() -> None:
+    """The sum needs 33 bits; the modulus has 40, and the sum is right where 32 bits would have wrapped."""
+    top, parties = (1 << 22) - 1, 2000
+    encoding = integers(lower=0, upper=top, parties=parties)
+    assert (encoding.modulus_bits, encoding.dtype) == (40, np.uint64)
+    lanes, _ = encoding.encode(np.array([top, 1]), party="ann")
+    total = np.zeros_like(lanes)
+    for _ in range(parties):
+        total += lanes
+    grid, weight = encoding.decode(encoding.unpack(encoding.pack(total)), parties)
+    assert (grid.tolist(), weight) == ([parties * top, parties], parties)
+    assert parties * top > 1 << 32
+
+
+def test_sum_that_nobody_can_have_is_refused() -> None:
+    encoding = integers(lower=-5, upper=5, parties=4)
+    most = np.array([40, 0], dtype=np.uint32)
+    assert encoding.decode(most, 4)[0].tolist() == [20, -20]
+    with pytest.raises(VerificationError, match="no 4 vectors"):
+        encoding.decode(most + np.uint32(1), 4)
+    with pytest.raises(VerificationError, match="no 3 vectors"):
+        encoding.decode(most, 3)
+
+
+@pytest.mark.parametrize("weight", [31, (1 << 63) + 1, (1 << 64) - 1])
+def test_weight_that_nobody_can_have_is_refused(weight: int) -> None:
+    encoding = integers(length=1, lower=0, upper=1 << 56, parties=3, max_weight=10)
+    assert encoding.element_bytes == 8
+    with pytest.raises(VerificationError, match="no 3 vectors"):
+        encoding.decode(np.array([5, weight], dtype=np.uint64), 3)
+
+
+@pytest.mark.parametrize("size", [0, 5, 7])
+def test_unpack_needs_the_length(size: int) -> None:
+    with pytest.raises(ValueError, match=f"{size} bytes where 6 are due"):
+        real().unpack(bytes(size))
+
+
+def test_average_is_correctly_rounded() -> None:
+    encoding = integers(length=1, lower=0, upper=1 << 60, parties=3)
+    grid = np.array([(1 << 60) + 1])
+    assert encoding.average(grid, 3)[0] == float(Fraction((1 << 60) + 1, 3))
+    with pytest.raises(PrivacyError, match="no average"):
+        encoding.average(grid, 0)
+
+
+def test_fixed_point_sum_rounds_half_to_even() -> None:
+    encoding = real(length=4, precision=1.0, lower=-4.0, upper=4.0)
+    assert fixed_point_sum(encoding, [[0.5, 1.5, -0.5, -1.5]]).tolist() == [0, 2, 0, -2]

@@ -1,0 +1,55 @@
+"""A stranger with the roster can recompute what the certificates of a result sign, and check signatures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from smpc_dp.encoding import Encoding
+from smpc_dp.errors import PeerFault
+from smpc_dp.privacy.secagg_plan import plan_secagg
+from smpc_dp.protocols.envelope import encode
+from smpc_dp.protocols.secagg import keys
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.graph import pack_set
+from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.simulate.average import AGGREGATOR, cast_secagg
+from smpc_dp.simulate.drive import drive
+from smpc_dp.transport.memory import Faults, MemoryNetwork
+
+PARTIES = 8
+
+
+def test_certificates_follow_from_the_evidence_alone() -> None:
+    parameters = SecAggParameters(
+        encoding=Encoding.plan(length=2, lower=-1.0, upper=1.0, precision=1e-3, parties=PARTIES),
+        plan=plan_secagg(PARTIES, dropout=0.3, corrupt=0.1),
+    )
+    cast, _ = cast_secagg(parameters, [np.zeros(2)] * PARTIES, seed_for_simulation=3)
+    context = cast.context
+    kill = {context.names[1]: 3, context.names[4]: 6}
+    drive(cast.machines, MemoryNetwork(Faults(kill=kill)), AGGREGATOR)
+    outcome = cast.parties[0].result
+    evidence = outcome.evidence
+    assert evidence == cast.aggregator.result.evidence
+    assert set(outcome.survivors) < set(evidence.participating) < set(context.names)
+
+    def packed(names: tuple[str, ...]) -> bytes:
+        return pack_set([context.names.index(name) + 1 for name in names], PARTIES)
+
+    participants = keys.participants_digest(
+        context, evidence.run_id, evidence.roll, packed(evidence.participating)
+    )
+    survivors = keys.survivors_digest(context, evidence.run_id, participants, packed(outcome.survivors))
+    assert evidence.participants.set_digest == participants
+    assert evidence.survivors.set_digest == survivors
+    for step, certificate in (
+        (m.ATTEST_PARTICIPANTS, evidence.participants),
+        (m.ATTEST_SURVIVORS, evidence.survivors),
+    ):
+        body = encode(m.Attestation(certificate.set_digest))
+        assert len(certificate.signatures) >= parameters.plan.quorum
+        for name, signature in certificate.signatures.items():
+            context.check_detached(evidence.run_id, step, name, AGGREGATOR, body, signature)
+            with pytest.raises(PeerFault):
+                context.check_detached(evidence.session_digest, step, name, AGGREGATOR, body, signature)

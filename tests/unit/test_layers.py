@@ -1,0 +1,222 @@
+"""The shape of the package, from its syntax trees: who imports whom, and what library code never does."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "smpc_dp"
+
+# The rooms of the house, highest first. A room imports from rows below its own and from itself, never from a
+# neighbour in its row. `smpc_dp` stands for the public names in `smpc_dp/__init__.py`.
+LAYERS: tuple[frozenset[str], ...] = (
+    frozenset({"__main__"}),
+    frozenset({"cli"}),
+    frozenset({"bench", "demo"}),
+    frozenset({"smpc_dp"}),
+    frozenset({"runtime", "simulate"}),
+    frozenset({"transport"}),
+    frozenset({"learn", "statistics"}),
+    frozenset({"protocols", "board"}),
+    frozenset({"circuits", "privacy"}),
+    frozenset({"identity"}),
+    frozenset({"roster"}),
+    frozenset({"certificate"}),
+    frozenset({"crypto", "encoding"}),
+    frozenset({"_core", "errors"}),
+)
+RANK = {room: rank for rank, row in enumerate(LAYERS) for room in row}
+
+# Rooms that only some others may open, whatever their row.
+ONLY_FOR: dict[str, frozenset[str]] = {
+    "transport": frozenset({"runtime", "simulate"}),
+    "demo": frozenset({"cli"}),
+    "bench": frozenset({"cli"}),
+    "cli": frozenset({"__main__"}),
+    "_core": frozenset({"crypto"}),
+}
+
+# Where a generator that is no cryptographic one may be used: schedules, simulated deaths, measurements.
+# `smpc-dp simulate` draws made-up inputs, which keep no secret.
+MAY_IMPORT_RANDOM = ("simulate/", "transport/memory.py", "bench/", "demo/", "cli/simulate.py")
+
+MAX_LINES = 420
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+# The two folders of evidence: from a checkout both would import as namespace packages.
+EVIDENCE = frozenset({"protocols", "circuits"})
+
+
+def module_of(file: Path) -> str:
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = frozenset(module_of(file) for file in FILES) | {"smpc_dp._core"}
+
+
+def room_of(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else parts[0]
+
+
+def imports(tree: ast.Module, package: str) -> Iterator[tuple[str, int]]:
+    """Yield each imported module, as far as it names a file of the package, with its line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, base] if base else above)
+            deeper = {f"{base}.{alias.name}" for alias in node.names}
+            for name in sorted({name if name in MODULES else base for name in deeper}):
+                yield name, node.lineno
+
+
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text("utf-8"), str(file))
+
+
+def package_of(file: Path) -> str:
+    module = module_of(file)
+    return module if file.name == "__init__.py" else module.rpartition(".")[0]
+
+
+def misplaced(module: str, imported: str) -> str | None:
+    """Say what is wrong with `module` importing `imported`, or return None."""
+    if imported.split(".")[0] in EVIDENCE:
+        return "evidence is read, never imported"
+    if imported.split(".")[0] != "smpc_dp":
+        return None
+    own, other = room_of(module), room_of(imported)
+    if own not in RANK or other not in RANK:
+        return f"room '{own if own not in RANK else other}' is not in LAYERS"
+    if own == other:
+        return None
+    if RANK[other] <= RANK[own]:
+        return f"'{own}' is not above '{other}'"
+    if other in ONLY_FOR and own not in ONLY_FOR[other]:
+        return f"only {', '.join(sorted(ONLY_FOR[other]))} may import '{other}'"
+    return None
+
+
+def test_imports_go_downwards() -> None:
+    found = [
+        f"{file.relative_to(ROOT)}:{line}: {imported}: {what}"
+        for file in FILES
+        for imported, line in imports(parsed(file), package_of(file))
+        if (what := misplaced(module_of(file), imported)) is not None
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("module", "imported"),
+    [
+        ("smpc_dp.crypto.prg", "smpc_dp.protocols.contract"),
+        ("smpc_dp.runtime.session", "smpc_dp.simulate.average"),
+        ("smpc_dp.bench.secagg", "smpc_dp.transport.memory"),
+        ("smpc_dp.protocols.secagg.party", "smpc_dp.transport.channel"),
+        ("smpc_dp.encoding", "smpc_dp._core"),
+        ("smpc_dp.simulate.average", "smpc_dp.demo.run"),
+        ("smpc_dp.protocols.result", "smpc_dp"),
+        ("smpc_dp.cli.run", "circuits"),
+        ("smpc_dp.attic.old", "smpc_dp.errors"),
+    ],
+)
+def test_the_rule_refuses(module: str, imported: str) -> None:
+    assert misplaced(module, imported) is not None
+
+
+def test_relative_imports_are_resolved() -> None:
+    tree = ast.parse("from . import errors\nfrom .crypto import prg\nfrom ..smpc_dp import roster\n")
+    assert [name for name, _ in imports(tree, "smpc_dp")][:2] == ["smpc_dp.errors", "smpc_dp.crypto.prg"]
+
+
+def test_modules_do_not_import_in_circles() -> None:
+    graph = {
+        module_of(file): {
+            imported
+            for imported, _ in imports(parsed(file), package_of(file))
+            if imported in MODULES and imported != module_of(file)
+        }
+        for file in FILES
+    }
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(f"imports in a circle: {' < '.join(error.args[1])}")
+
+
+def test_nothing_else_imports_the_evidence() -> None:
+    """Tests, examples and benchmarks reach the two folders as files only."""
+    folders = (ROOT / name for name in ("tests", "examples", "benchmarks"))
+    found = [
+        f"{file.relative_to(ROOT)}:{line}: {imported}"
+        for folder in folders
+        for file in sorted(folder.rglob("*.py"))
+        for imported, line in imports(parsed(file), "")
+        if imported.split(".")[0] in EVIDENCE
+    ]
+    assert not found, "\n".join(found)
+
+
+def forbidden(tree: ast.Module, place: str) -> Iterator[tuple[int, str]]:
+    """Yield what library code at `place` (a path below the package) must not hold."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assert):
+            yield node.lineno, "an assert statement, which python -O removes"
+        elif isinstance(node, ast.ExceptHandler):
+            kinds = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+            for kind in kinds:
+                name = kind.id if isinstance(kind, ast.Name) else ""
+                reraises = bool(node.body) and isinstance(node.body[-1], ast.Raise)
+                if kind is None or name == "Exception" or (name == "BaseException" and not reraises):
+                    yield node.lineno, "a handler that catches everything"
+        elif not place.startswith(MAY_IMPORT_RANDOM):
+            if isinstance(node, ast.Import) and any(alias.name == "random" for alias in node.names):
+                yield node.lineno, "random, which is predictable"
+            elif isinstance(node, ast.ImportFrom) and node.module in ("random", "numpy.random"):
+                yield node.lineno, f"{node.module}, which is predictable"
+            elif isinstance(node, ast.Attribute) and ast.unparse(node) in ("np.random", "numpy.random"):
+                yield node.lineno, "numpy.random, which is predictable"
+
+
+def test_library_code_keeps_the_house_rules() -> None:
+    found = [
+        f"{file.relative_to(ROOT)}:{line}: {what}"
+        for file in FILES
+        for line, what in forbidden(parsed(file), file.relative_to(PACKAGE).as_posix())
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "assert 1",
+        "try:\n    pass\nexcept Exception:\n    raise",
+        "try:\n    pass\nexcept (OSError, Exception):\n    pass",
+        "try:\n    pass\nexcept:\n    pass",
+        "try:\n    pass\nexcept BaseException:\n    pass",
+        "import random",
+        "from random import choice",
+        "import numpy as np\nx = np.random.default_rng()",
+    ],
+)
+def test_the_house_rules_refuse(code: str) -> None:
+    assert list(forbidden(ast.parse(code), "crypto/example.py"))
+
+
+def test_no_file_is_too_long() -> None:
+    lengths = {file.relative_to(ROOT): len(file.read_text("utf-8").splitlines()) for file in FILES}
+    found = [f"{name}: {count} lines" for name, count in lengths.items() if count > MAX_LINES]
+    assert not found, f"above {MAX_LINES} lines: " + ", ".join(found)

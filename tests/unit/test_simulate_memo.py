@@ -1,0 +1,74 @@
+"""What a simulation remembers across machines must change neither what is refused nor what comes out."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from nacl.signing import SigningKey
+
+from smpc_dp.encoding import Encoding
+from smpc_dp.errors import VerificationError
+from smpc_dp.privacy.secagg_plan import check_plan
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import encode_envelope
+from smpc_dp.protocols.result import Outcome
+from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.simulate.average import AGGREGATOR, RememberingVerifier, Signer, cast_secagg
+from smpc_dp.simulate.drive import drive
+from smpc_dp.transport.memory import Faults, MemoryNetwork
+
+PARTIES = 12
+
+
+class Tap(MemoryNetwork):
+    """Keeps the bytes of everything that is sent."""
+
+    def __init__(self, faults: Faults) -> None:
+        super().__init__(faults)
+        self.sent: list[bytes] = []
+
+    def send(self, envelope: Envelope) -> None:
+        self.sent.append(encode_envelope(envelope))
+        super().send(envelope)
+
+
+def run(remember: bool) -> tuple[list[bytes], list[Outcome]]:
+    parameters = SecAggParameters(
+        encoding=Encoding.plan(length=5, lower=-1.0, upper=1.0, precision=1e-3, parties=PARTIES),
+        # Sparse, so that neighbours differ from party to party.
+        plan=check_plan(PARTIES, 7, 5, dropout=0.2, corrupt=0.1, security=20),
+    )
+    vectors = np.random.default_rng(3).uniform(-1, 1, (PARTIES, 5))
+    cast, _ = cast_secagg(parameters, list(vectors), seed_for_simulation=3, remember=remember)
+    killed = cast.context.names[4]
+    network = Tap(Faults(kill={killed: 6}))
+    assert drive(cast.machines, network, AGGREGATOR) == {}
+    outcomes = [party.result for party in cast.parties if party.name != killed]
+    return network.sent, [cast.aggregator.result, *outcomes]
+
+
+def test_a_run_that_remembers_sends_and_gives_the_same_bytes() -> None:
+    remembered, plain = run(remember=True), run(remember=False)
+    assert remembered[0] == plain[0]
+    for ours, theirs in zip(remembered[1], plain[1], strict=True):
+        np.testing.assert_array_equal(ours.total, theirs.total)
+        for field in dataclasses.fields(Outcome):
+            if field.name != "total":
+                assert getattr(ours, field.name) == getattr(theirs, field.name)
+        assert len(ours.survivors) == PARTIES - 1
+
+
+@pytest.mark.parametrize("part", ["key", "message", "signature"])
+def test_a_remembered_signature_vouches_for_nothing_else(part: str) -> None:
+    verifier = RememberingVerifier()
+    signer = Signer("a", SigningKey(bytes(32)), verifier)
+    message = bytes(range(32))
+    good = {"key": bytes(signer.key.verify_key), "message": message, "signature": signer.sign(message)}
+    verifier(good["key"], good["message"], good["signature"])
+    bad = dict(good)
+    bad[part] = bytes([bad[part][0] ^ 1]) + bad[part][1:]
+    for _ in range(2):
+        with pytest.raises(VerificationError):
+            verifier(bad["key"], bad["message"], bad["signature"])

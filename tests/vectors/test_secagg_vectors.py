@@ -1,0 +1,110 @@
+"""The published vectors are what the code produces, and every machine refuses every published fault."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smpc_dp import errors
+from smpc_dp.protocols.abort import ABORT, LEAVE, Abort
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import decode
+from smpc_dp.simulate import vectors
+from smpc_dp.simulate.vectors import runs
+
+# What an error says when it comes from the named layer; any other text comes from a check of content.
+SAYS = {
+    "envelope": r"invalid signature|a message for",
+    "order": r"where '.*' is due|of another run|two different messages",
+    "decoding": r"malformed \w+: (not the canonical encoding|.*trailing|.*[Ee]xpected)",
+}
+
+PUBLISHED = Path(__file__).parents[2] / "protocols" / "secagg" / "vectors"
+NEGATIVE = sorted(PUBLISHED.glob("negative-*.json"))
+
+
+def test_published_is_generated() -> None:
+    assert vectors.check(PUBLISHED) == []
+
+
+def test_check_sees_every_difference(tmp_path: Path) -> None:
+    names = vectors.write(tmp_path)
+    assert vectors.check(tmp_path) == []
+    (tmp_path / names[0]).unlink()
+    (tmp_path / names[1]).write_bytes((tmp_path / names[1]).read_bytes() + b" ")
+    (tmp_path / "other.json").write_text("{}")
+    assert vectors.check(tmp_path) == [
+        f"{names[0]}: is missing",
+        "other.json: is not one of the vectors",
+        f"{names[1]}: differs from what the code produces",
+    ]
+
+
+def test_every_kind_is_there() -> None:
+    kinds = [json.loads(path.read_bytes())["kind"] for path in PUBLISHED.glob("*.json")]
+    assert kinds.count("run") == 7
+    assert kinds.count("negative") == len(NEGATIVE) >= 40
+    assert {"derivations", "masks", "shamir", "graph-draws", "encoding"} <= set(kinds)
+
+
+def replayed(vector: dict[str, Any]) -> tuple[runs.Run, Envelope]:
+    """Return fresh machines of the base run, the receiver fed up to the fault, and the faulty envelope."""
+    [scenario] = [s for s in runs.SCENARIOS if f"run-{s.name}.json" == vector["base"]]
+    sent = runs.cast(scenario).play().sent
+    fresh = runs.cast(scenario)
+    raw = vector["envelope"]
+    envelope = Envelope(
+        bytes.fromhex(raw["run_id"]),
+        raw["step"],
+        raw["sender"],
+        raw["receiver"],
+        bytes.fromhex(raw["body"]),
+        bytes.fromhex(raw["signature"]),
+    )
+    machine = fresh.parties.get(envelope.receiver, fresh.aggregator)
+    machine.start()
+    for earlier in [e for e in sent if e.receiver == envelope.receiver][: vector["after"]]:
+        machine.receive(earlier)
+    return fresh, envelope
+
+
+def layer_of(text: str) -> str:
+    return next((layer for layer, pattern in SAYS.items() if re.search(pattern, text)), "content")
+
+
+@pytest.mark.parametrize("path", NEGATIVE, ids=lambda path: path.stem.removeprefix("negative-"))
+def test_fault_is_refused(path: Path) -> None:
+    vector = json.loads(path.read_bytes())
+    run, envelope = replayed(vector)
+    expect = vector["expect"]
+    if envelope.receiver == runs.AGGREGATOR:
+        [abort] = [e for e in run.aggregator.receive(envelope) if e.step == ABORT]
+        assert abort.receiver == expect["culprit"]
+        told = decode(abort.body, Abort, runs.AGGREGATOR)
+        assert layer_of(told.reason) == expect["layer"]
+        assert (told.kind, told.culprit) == ("peer", expect["culprit"])
+        return
+    party = run.parties[envelope.receiver]
+    with pytest.raises(errors.SmpcError) as raised:
+        party.receive(envelope)
+    assert type(raised.value).__name__ == expect["error"]
+    assert getattr(raised.value, "culprit", "") == expect["culprit"]
+    assert layer_of(str(raised.value)) == expect["layer"]
+    assert party.finished, "a party that refused goes on"
+    assert party.receive(envelope) == ()
+
+
+@pytest.mark.parametrize("path", NEGATIVE, ids=lambda path: path.stem.removeprefix("negative-"))
+def test_without_the_fault_it_is_taken(path: Path) -> None:
+    """The vector's own step, unchanged, is accepted in the same place: it is the fault that is refused."""
+    vector = json.loads(path.read_bytes())
+    run, faulty = replayed(vector)
+    [scenario] = [s for s in runs.SCENARIOS if f"run-{s.name}.json" == vector["base"]]
+    sent = [e for e in runs.cast(scenario).play().sent if e.receiver == faulty.receiver]
+    machine = run.parties.get(faulty.receiver, run.aggregator)
+    answers = machine.receive(sent[vector["after"]])
+    assert not any(answer.step in (ABORT, LEAVE) for answer in answers)
