@@ -140,10 +140,11 @@ async def _in_thread(work: Callable[[], T]) -> T:
     def target() -> None:
         try:
             value = work()
+        except SmpcError as error:
+            loop.call_soon_threadsafe(settle, None, error)
         except BaseException as error:
             loop.call_soon_threadsafe(settle, None, error)
-            if not isinstance(error, SmpcError):
-                raise
+            raise
         else:
             loop.call_soon_threadsafe(settle, value, None)
 

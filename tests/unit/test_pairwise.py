@@ -78,13 +78,14 @@ def draw(circuit: Circuit, instances: int) -> dict[int, list[int]]:
 def check(plan: Plan, values: Mapping[int, list[int]]) -> dict[str, Evaluated]:
     ends = evaluated(evaluate_in_memory(roles_of(plan, values)))
     instances = plan.parameters.instances
-    due = list(zip(*(plan.circuit.evaluate(list(given)) for given in zip(*values.values(), strict=True))))
+    computed = [plan.circuit.evaluate(list(given)) for given in zip(*values.values(), strict=True)]
+    due = [list(numbers) for numbers in zip(*computed, strict=True)]
     for name, end in ends.items():
         if name not in OUTPUTS[plan.parameters.output]:
             assert end.outputs is None
             continue
         assert end.outputs is not None
-        assert [unpack(rows, instances) for rows in end.outputs] == [list(numbers) for numbers in due]
+        assert [unpack(rows, instances) for rows in end.outputs] == due
     return ends
 
 
@@ -194,4 +195,4 @@ def test_wrong_widths_are_refused_before_anything_is_sent() -> None:
     context = Context("pairwise", 1, bytes(32), 1, ("alice", "bob"), "", {})
     for wrong in ([], [np.zeros((31, 1), np.uint64)], [np.zeros((32, 1), np.int64)]):
         with pytest.raises(ConfigError, match="alice"):
-            GarblerRole(context, IDENTITIES["alice"], plan, wrong, SystemRandomness())
+            GarblerRole(context, IDENTITIES["alice"], plan, wrong, SystemRandomness())  # type: ignore[arg-type]

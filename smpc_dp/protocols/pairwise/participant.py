@@ -41,8 +41,8 @@ GARBLER, EVALUATOR = 0, 1
 class Evaluated:
     """What a role ends with.
 
-    `outputs` has one array for each output value of the circuit, as `circuits.circuit.pack` lays them out, or
-    is None for a role that does not learn them. `transcript` is the hash that garbler and evaluator signed last.
+    `outputs` has one array for each output value of the circuit, as `circuits.circuit.pack` makes it, or is
+    None for a role that does not learn them. `transcript` is the hash that both have signed last.
     """
 
     outputs: list[Rows] | None
@@ -55,8 +55,8 @@ class Evaluated:
 class Participant:
     """One role of one participant in one run; `run` of each role is what it does, in order.
 
-    `step` is what it is at: "hello", "setup" of the oblivious transfers, then in each block "labels", "tables"
-    and "outputs".
+    `step` is what it is at: "hello", "setup" of the oblivious transfers, then in each block "labels",
+    "tables" and "outputs".
     """
 
     def __init__(self, context: Context, identity: Signer, plan: Plan, randomness: Randomness) -> None:
