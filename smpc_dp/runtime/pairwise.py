@@ -165,7 +165,9 @@ def evaluate(
 
 
 def drive(
-    role: Participant, channels: Mapping[str, BlockingChannel], on_step: Callable[[str], None]
+    role: Participant,
+    channels: Mapping[str, BlockingChannel],
+    on_step: Callable[[str], None] = lambda _step: None,
 ) -> Report:
     """Take turns with a role over open channels until it ends; its last words are sent when it fails."""
     began = time.perf_counter()
