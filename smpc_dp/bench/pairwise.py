@@ -153,7 +153,7 @@ def run_ot_bench(runs: int = 7, progress: Progress | None = None) -> Report:
             "s",
             taken["setup"],
             "lower",
-            f"128 base transfers and trees of k = {FIELD}, both sides in turn, one thread; bound by ristretto255",
+            f"128 base transfers and trees of k = {FIELD}, both sides in turn; bound by ristretto255",
         ),
         Figure(
             "correlated transfers in memory",

@@ -79,6 +79,9 @@ class EvaluatorRole(Participant):
             self.step = "outputs"
             check = yield from self._take(self._garbler, CHECK, Check)
             self._check_block(self._garbler, block.number, check.block)
+            if check.pieces != self._sequence[GARBLER]:
+                what = f"says that it sent {check.pieces} pieces, {self._sequence[GARBLER]} have come"
+                raise PeerFault(self._garbler, what)
             self._check_value(self._garbler, check.transcript)
             value = self._value()
             active = evaluator.output_labels()

@@ -20,8 +20,8 @@ from smpc_dp.protocols.pairwise.params import PairwiseParameters
 BLOCK_LABELS = 1 << 20
 # k of the extension of oblivious transfers.
 FIELD = 2
-# Transfers of one chunk: its corrections and its sealed labels fit in a piece.
-TRANSFERS = 1 << 19
+# Transfers of one chunk, at most: a few MiB of memory, and small beside the tables that they are for.
+TRANSFERS = 1 << 16
 
 Bits = NDArray[np.uint8]
 Rows = NDArray[np.uint64]
