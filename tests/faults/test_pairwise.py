@@ -180,7 +180,7 @@ def test_the_messages_of_another_run_are_refused(replayed: str) -> None:
 def test_a_piece_of_another_run_is_refused() -> None:
     earlier = places(record(), "alice")
     ends = evaluate_in_memory(
-        roles(), pieces("alice", lambda count, data: [earlier[count]] if count == 6 else [data])
+        roles(), pieces("alice", lambda count, data: [earlier[count]] if count == 4 else [data])
     )
     nobody_has_a_value(ends)
 
