@@ -168,6 +168,8 @@ class BlockingChannel:
 
     def __init__(self, link: Link) -> None:
         self.peer = link.peer
+        # The hello does not count.
+        link.bytes_sent = link.bytes_received = 0
         self._link = link
         self._jobs: queue.Queue[Sequence[Buffer] | tuple[int, int] | None] = queue.Queue(DEPTH)
         self._messages: queue.Queue[memoryview | SmpcError] = queue.Queue(DEPTH)
