@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import smpc_dp
-from smpc_dp.cli import bench, demo, keygen, party, plan, roster, run, simulate, vectors
+from smpc_dp.cli import bench, circuits, demo, keygen, party, plan, roster, run, simulate, vectors
 from smpc_dp.cli.output import report_error
 from smpc_dp.errors import SmpcError
 
@@ -22,7 +22,7 @@ app = typer.Typer(
 )
 for command in (demo, keygen, roster, run, party):
     command.register(app)
-for group in (plan, simulate, bench, vectors):
+for group in (plan, simulate, circuits, bench, vectors):
     app.add_typer(group.app)
 
 

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from smpc_dp.bench import Report, run_secagg_bench
+from smpc_dp.bench import (
+    Report,
+    run_compare_bench,
+    run_garbling_bench,
+    run_ot_bench,
+    run_secagg_bench,
+)
 from smpc_dp.cli.output import console, print_json, progress_console
+
+Progressing = Callable[[str, int, int], None]
 
 app = typer.Typer(name="bench", help="Measure, beside peers and limits.", no_args_is_help=True)
 
@@ -45,6 +54,46 @@ def secagg(
             bar.update(task, description=what, completed=done, total=of)
 
         report = run_secagg_bench(parties, length, runs, show, dropout=dropout, peer_python=peer_python)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        _print(report)
+
+
+Runs = Annotated[int, typer.Option(help="Measurements of each figure.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command()
+def garbling(runs: Runs = 7, as_json: Json = False) -> None:
+    """Garbling and evaluation in memory, and end to end between two processes."""
+    _run(run_garbling_bench, runs, as_json)
+
+
+@app.command()
+def ot(runs: Runs = 7, as_json: Json = False) -> None:
+    """Oblivious transfers: setup, in memory, and over the channel."""
+    _run(run_ot_bench, runs, as_json)
+
+
+@app.command()
+def compare(runs: Runs = 7, as_json: Json = False) -> None:
+    """Comparisons of 16-bit integers between two fresh processes: 10,000, and one."""
+    _run(run_compare_bench, runs, as_json)
+
+
+def _run(bench: Callable[[int, Progressing], Report], runs: int, as_json: bool) -> None:
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=progress_console(),
+        disable=as_json and not sys.stderr.isatty(),
+    ) as bar:
+        task = bar.add_task("starting", total=None)
+        report = bench(
+            runs, lambda what, done, of: bar.update(task, description=what, completed=done, total=of)
+        )
     if as_json:
         print_json(report.to_json())
     else:
