@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,29 +83,6 @@ SCENARIOS = (
 def generate() -> dict[str, bytes]:
     """Return the content of every published file by its name; the same bytes on every machine."""
     return {f"{PREFIX}{scenario.name}.json": _encode(to_json(scenario)) for scenario in SCENARIOS}
-
-
-def check(folder: Path) -> list[str]:
-    """Return in what the files `garbling-*.json` of `folder` differ from `generate()`, one line a file."""
-    expected = generate()
-    present = {path.name: path.read_bytes() for path in sorted(folder.glob(f"{PREFIX}*.json"))}
-    differences = [f"{name}: is missing" for name in sorted(expected.keys() - present.keys())]
-    differences += [f"{name}: is not one of the vectors" for name in sorted(present.keys() - expected.keys())]
-    differences += [
-        f"{name}: differs from what the code produces"
-        for name in sorted(expected.keys() & present.keys())
-        if expected[name] != present[name]
-    ]
-    return differences
-
-
-def write(folder: Path) -> list[str]:
-    """Write every file of `generate()` into `folder`, which is made if needed; return the names."""
-    folder.mkdir(parents=True, exist_ok=True)
-    files = generate()
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
-    return sorted(files)
 
 
 def compiled(scenario: Scenario) -> garble.GarblingCircuit:

@@ -7,7 +7,6 @@ Each is a whole transcript from fixed seeds: setup, a chunk of correlated and on
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from smpc_dp.crypto import ot
 
@@ -24,26 +23,6 @@ JsonObject = dict[str, object]
 def generate() -> dict[str, bytes]:
     """Return the content of every published file by its name; the same bytes on every machine."""
     return {f"ot-k{k}.json": _encode(transcript(k)) for k in ot.FIELD_SIZES}
-
-
-def check(folder: Path) -> list[str]:
-    """Return in what `folder` differs from `generate()`, one line a file; empty if byte for byte the same."""
-    expected = generate()
-    present = {path.name: path.read_bytes() for path in sorted(folder.glob(PATTERN))}
-    return [
-        f"{name}: differs from what the code produces"
-        for name in sorted(expected.keys() | present.keys())
-        if expected.get(name) != present.get(name)
-    ]
-
-
-def write(folder: Path) -> list[str]:
-    """Write every file of `generate()` into `folder`, which is made if needed; return the names."""
-    folder.mkdir(parents=True, exist_ok=True)
-    files = generate()
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
-    return sorted(files)
 
 
 def transcript(k: int) -> JsonObject:
