@@ -66,7 +66,7 @@ class EvaluatorRole(Participant):
         yield from self._greet()
         self.step = "setup"
         receiver = (yield from self._set_up()) if plan.evaluator_values else None
-        outputs: list[Bits] = []
+        held: list[tuple[Block, bytes]] = []
         value = b""
         for block in plan.blocks():
             self.step = "labels"
@@ -85,7 +85,7 @@ class EvaluatorRole(Participant):
             self._check_value(self._garbler, check.transcript)
             value = self._value()
             active = evaluator.output_labels()
-            colours = evaluator.output_colours()
+            packed = pack_bits(evaluator.output_colours())
             shown = to in ("garbler", "both")
             yield self._control(
                 self._garbler,
@@ -93,16 +93,19 @@ class EvaluatorRole(Participant):
                 Confirm(
                     block.number,
                     value,
-                    pack_bits(colours) if shown else b"",
+                    packed if shown else b"",
                     self._proof(block.number, active.data.cast("B")) if shown else b"",
                 ),
             )
             if to in ("evaluator", "both"):
-                decode = yield from self._take(self._garbler, DECODE, Decode)
-                self._check_block(self._garbler, block.number, decode.block)
-                outputs.append(np.bitwise_xor(colours, self._zero_colours(decode, block)))
+                held.append((block, packed))
             if to == "aggregator":
                 yield self._for_aggregator(LABELS, block.number, self._seal_labels(active, block))
+        outputs: list[Bits] = []
+        for block, packed in held:
+            decode = yield from self._take(self._garbler, DECODE, Decode)
+            self._check_block(self._garbler, block.number, decode.block)
+            outputs.append(self._decode(decode, packed, block))
         if to == "aggregator":
             receipt = yield from self._take(self._context.aggregator, RECEIPT, Receipt)
             self._check_value(self._context.aggregator, receipt.transcript)
@@ -161,12 +164,13 @@ class EvaluatorRole(Participant):
             piece = yield from self._take_piece(GARBLER, min(TABLE_PIECE, left), ahead)
             evaluator.feed(piece)
 
-    def _zero_colours(self, decode: Decode, block: Block) -> Bits:
+    def _decode(self, decode: Decode, colours: bytes, block: Block) -> Bits:
+        """Return the output bits of a block whose active labels have these colours, packed."""
         shape = (self._plan.circuit.n_outputs, block.count)
-        bits = unpack_bits(decode.colours, shape)
-        if bits is None:
+        zeros, ones = unpack_bits(decode.colours, shape), unpack_bits(colours, shape)
+        if zeros is None or ones is None:
             raise PeerFault(self._garbler, f"its output colours are not {shape[0]} x {shape[1]} bits")
-        return bits
+        return np.bitwise_xor(zeros, ones)
 
     def _seal_labels(self, active: Bits, block: Block) -> bytes:
         aggregator = self._context.aggregator

@@ -72,6 +72,7 @@ class GarblerRole(Participant):
         sender = (yield from self._set_up()) if plan.evaluator_values else None
         buffers = [np.empty(TABLE_PIECE, np.uint8) for _ in range(KEPT + 1)]
         outputs: list[Bits] = []
+        held: list[Decode] = []
         value = b""
         for block in plan.blocks():
             self.step = "labels"
@@ -93,10 +94,12 @@ class GarblerRole(Participant):
             if to in ("garbler", "both"):
                 outputs.append(self._decode(garbler, block, confirm))
             if to in ("evaluator", "both"):
-                colours = pack_bits(garbler.output_colours())
-                yield self._control(self._evaluator, DECODE, Decode(block.number, colours))
+                held.append(Decode(block.number, pack_bits(garbler.output_colours())))
             if to == "aggregator":
                 yield self._for_aggregator(HASHES, block.number, self._seal_hashes(garbler, block))
+        # Not before the evaluator is bound to all of its inputs: it could choose the later ones by these.
+        for decode in held:
+            yield self._control(self._evaluator, DECODE, decode)
         if to == "aggregator":
             receipt = yield from self._take(self._context.aggregator, RECEIPT, Receipt)
             self._check_value(self._context.aggregator, receipt.transcript)
