@@ -31,6 +31,8 @@ SOCKET_BYTES = 1 << 21
 KEPT = DEPTH + 2
 # Smaller parts of a message are joined: each write is at least one TLS record.
 JOIN_BYTES = 1 << 12
+# What somebody who connects has to show who it is: nobody else is accepted meanwhile.
+HANDSHAKE_SECONDS = 2.0
 
 
 class Link:
@@ -280,7 +282,7 @@ def dial_blocking(endpoint: Endpoint, peer: str) -> BlockingChannel:
             time.sleep(min(pause, left))
             pause = min(2 * pause, LONGEST_PAUSE)
             continue
-        link, found = _secure(endpoint, raw, peer, server=False)
+        link, found = _secure(endpoint, raw, peer, endpoint.connect_timeout, server=False)
         if found.name != peer:
             link.close(goodbye=False)
             raise PeerFault(found.name, f"answers at {target} in the place of '{peer}'")
@@ -293,16 +295,19 @@ def dial_blocking(endpoint: Endpoint, peer: str) -> BlockingChannel:
 def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, BlockingChannel]:
     """Listen at our address of the roster until each of `peers` has connected, and return the channels.
 
+    Whoever does not show in HANDSHAKE_SECONDS that it is a member is dropped, and nothing else comes of it.
+
     Raises:
         LocalError: the address cannot be had.
-        PeerFault, ConfigError: somebody else came, a peer broke the hello, or has another session.
-        TimeoutFault: names who did not come in time.
+        PeerFault, ConfigError: another member came, a peer broke the hello, or has another session.
+        TimeoutFault: names who did not come in time, and why the last one that was dropped was.
     """
     own = endpoint.roster.member(endpoint.identity.name)
     if own.address is None:
         raise ConfigError([Fault("roster", f"'{own.name}' has no address to be reached at")])
     channels: dict[str, BlockingChannel] = {}
     deadline = time.monotonic() + endpoint.connect_timeout
+    dropped = ""
     try:
         server = socket.create_server(split_address(own.address))
     except OSError as error:
@@ -312,13 +317,20 @@ def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, Block
             while missing := set(peers) - channels.keys():
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise TimeoutFault(missing, "connect", f"not here in {endpoint.connect_timeout} s")
+                    raise TimeoutFault(
+                        missing, "connect", f"not here in {endpoint.connect_timeout} s{dropped}"
+                    )
                 server.settimeout(left)
                 try:
                     raw, address = server.accept()
-                except TimeoutError:
+                except (TimeoutError, ConnectionAbortedError):
                     continue
-                link, found = _secure(endpoint, raw, f"{address[0]}:{address[1]}", server=True)
+                patience = min(left, HANDSHAKE_SECONDS)
+                try:
+                    link, found = _secure(endpoint, raw, f"{address[0]}:{address[1]}", patience, server=True)
+                except PeerFault as error:
+                    dropped = f"; dropped {error}"
+                    continue
                 if found.name not in missing:
                     link.close(goodbye=False)
                     raise PeerFault(found.name, f"connects to '{own.name}', which waits for others")
@@ -339,10 +351,13 @@ async def _answer(endpoint: Endpoint, link: Link, own: Member) -> None:
     await handshake.welcome(link, own, endpoint.session_digest)
 
 
-def _secure(endpoint: Endpoint, raw: socket.socket, address: str, *, server: bool) -> tuple[Link, Member]:
+def _secure(
+    endpoint: Endpoint, raw: socket.socket, address: str, timeout: float, *, server: bool
+) -> tuple[Link, Member]:
+    """Return the link to the member that the other end shows to be; raise PeerFault if it does not."""
     context = endpoint.contexts.server if server else endpoint.contexts.client
     try:
-        raw.settimeout(endpoint.connect_timeout)
+        raw.settimeout(timeout)
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             raw.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-from collections.abc import Iterator
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from smpc_dp.errors import ConfigError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.identity import Identity
+from smpc_dp.roster import split_address
 from smpc_dp.runtime.pairwise import PairwiseMember, create_pairwise_session
 from smpc_dp.runtime.session_file import Timeouts
+from smpc_dp.transport import blocking
 from smpc_dp.transport.blocking import BlockingChannel
 from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.framing import MAX_FRAME
@@ -105,3 +112,77 @@ def test_differing_sessions_are_refused_and_the_difference_is_shown(tmp_path: Pa
     for end in connect(first, PairwiseMember.load(path, "evaluator")):
         assert isinstance(end, ConfigError)
         assert "parameters.mode" in str(end)
+
+
+def reach(member: PairwiseMember) -> socket.socket:
+    """Connect to where `member` is about to listen."""
+    address = member.session.roster.member(member.identity.name).address
+    assert address is not None
+    for _ in range(200):
+        try:
+            return socket.create_connection(split_address(address), timeout=2)
+        except OSError:
+            time.sleep(0.01)
+    raise AssertionError(f"nobody listens at {address}")
+
+
+def probe(garbler: PairwiseMember, folder: Path) -> None:
+    reach(garbler).close()
+
+
+def garbage(garbler: PairwiseMember, folder: Path) -> None:
+    with reach(garbler) as stranger:
+        stranger.sendall(b"GET / HTTP/1.0\r\n\r\n")
+
+
+def forger(garbler: PairwiseMember, folder: Path) -> None:
+    """TLS with a certificate in the evaluator's name, but of another key."""
+    other = Identity.generate("evaluator")
+    path = folder / "other.pem"
+    path.write_bytes(other.private_key_pem() + ssl.DER_cert_to_PEM_cert(other.certificate).encode())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(path)
+    with reach(garbler) as stranger, contextlib.suppress(OSError), context.wrap_socket(stranger) as tls:
+        assert tls.recv(1) == b""
+
+
+@pytest.mark.parametrize("stranger", [probe, garbage, forger])
+def test_a_stranger_does_not_keep_the_peer_away(
+    tmp_path: Path, stranger: Callable[[PairwiseMember, Path], None]
+) -> None:
+    path = session(tmp_path)
+    garbler, evaluator = (PairwiseMember.load(path, name) for name in ("garbler", "evaluator"))
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(garbler.connect)
+        for _ in range(3):
+            stranger(garbler, tmp_path)
+        dialling = pool.submit(evaluator.connect)
+        ends = [*waiting.result().values(), *dialling.result().values()]
+        assert [end.peer for end in ends] == ["evaluator", "garbler"]
+        list(pool.map(BlockingChannel.close, ends))
+
+
+def test_a_silent_stranger_does_not_keep_the_peer_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocking, "HANDSHAKE_SECONDS", 0.3)
+    path = session(tmp_path)
+    garbler, evaluator = (PairwiseMember.load(path, name) for name in ("garbler", "evaluator"))
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(garbler.connect)
+        with reach(garbler):
+            dialling = pool.submit(evaluator.connect)
+            ends = [*waiting.result().values(), *dialling.result().values()]
+        assert [end.peer for end in ends] == ["evaluator", "garbler"]
+        list(pool.map(BlockingChannel.close, ends))
+
+
+def test_who_does_not_come_is_named_and_not_the_stranger_who_did(tmp_path: Path) -> None:
+    garbler = PairwiseMember.load(session(tmp_path), "garbler")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(garbler.connect)
+        garbage(garbler, tmp_path)
+        with pytest.raises(TimeoutFault, match="TLS failed") as absent:
+            waiting.result()
+    assert absent.value.missing == {"evaluator"}
