@@ -46,3 +46,142 @@ def shamir_combine(xs: Sequence[int], shares: Sequence[bytes]) -> bytes:
     for no shares, differing lengths, a length that is no multiple of 16, and points that repeat or are
     not 1 to 65535.
     """
+
+class OtPeerFault(Exception):
+    """The peer's message is wrong or a check failed; the setup is destroyed."""
+
+class OtSender:
+    """The extension sender of `smpc_dp.crypto.ot`, which documents the steps; rows come flattened.
+
+    Raises ValueError for an argument of ours (nothing has changed), RuntimeError for a step out of order
+    or on a destroyed setup, OtPeerFault for the peer's message. The interpreter lock is released meanwhile.
+    """
+
+    def __new__(cls, context: bytes, seed: bytes, k: int) -> OtSender: ...
+    @property
+    def next_index(self) -> int: ...
+    def respond(self, first: bytes) -> bytes: ...
+    def finish_setup(self, corrections: bytes) -> None: ...
+    def challenge(self, count: int, corrections: bytes) -> bytes: ...
+    def correlated(self, response: bytes) -> NDArray[np.uint8]: ...
+    def random(self, response: bytes) -> NDArray[np.uint8]: ...
+    def delta(self) -> bytes: ...
+
+class OtReceiver:
+    """The extension receiver of `smpc_dp.crypto.ot`; errors and lock as for `OtSender`."""
+
+    def __new__(cls, context: bytes, seed: bytes, k: int) -> OtReceiver: ...
+    @property
+    def next_index(self) -> int: ...
+    def first_message(self) -> bytes: ...
+    def finish_setup(self, response: bytes) -> bytes: ...
+    def extend(self, count: int, choices: bytes) -> bytes: ...
+    def correlated(self, challenge: bytes) -> tuple[bytes, NDArray[np.uint8]]: ...
+    def random(self, challenge: bytes) -> tuple[bytes, NDArray[np.uint8]]: ...
+
+class GarblingCircuit:
+    """A Boolean circuit, checked and compiled for garbling; immutable.
+
+    `op`, `a`, `b`, `out` have one element a gate: 0 XOR, 1 AND, 2 INV (of `a`), 3 EQ (`out` is the constant
+    `a`, 0 or 1), 4 EQW (copy of `a`); `b` is 0 where a gate has no second operand. Wires 0 to
+    `n_inputs - 1` are the inputs; every other wire is given by at most one gate before it is used.
+    `outputs` are wires, which may repeat. At most 2^31 gates and 2^32 - 1 wires.
+
+    Raises ValueError that names the gate and the bound; TypeError for another dtype or shape.
+    """
+
+    def __init__(
+        self,
+        op: NDArray[np.uint8],
+        a: NDArray[np.uint32],
+        b: NDArray[np.uint32],
+        out: NDArray[np.uint32],
+        n_wires: int,
+        n_inputs: int,
+        outputs: NDArray[np.uint32],
+    ) -> None: ...
+    @property
+    def n_inputs(self) -> int: ...
+    @property
+    def n_outputs(self) -> int: ...
+    @property
+    def n_and(self) -> int: ...
+    def table_bytes(self, n_instances: int) -> int:
+        """Bytes of the tables of so many instances: 32 for each AND gate of each."""
+
+    def suggest_tile(self, n_instances: int) -> int:
+        """The tile that keeps the labels of a tile in cache: 1, or a power of two from 16 to 2048."""
+
+class Garbler:
+    """Garbles a circuit for instances `first_instance` to `first_instance + n_instances - 1` of a run.
+
+    `seed`: 32 bytes, secret, fresh for each run (windows of one run share it). `start`: 16 bytes, public,
+    unique to the run. `mode`: "unique" or "tile". `tile`: 1 to 4096; divides `first_instance`. `threads`:
+    1 to 256. `kernel`: a name of `garbling_kernels`, for tests; None takes the fastest. Labels are arrays
+    (wires, instances, 16). The interpreter lock is released while tables are made. Raises ValueError.
+    """
+
+    def __init__(
+        self,
+        circuit: GarblingCircuit,
+        n_instances: int,
+        seed: bytes,
+        start: bytes,
+        *,
+        mode: str,
+        tile: int,
+        first_instance: int = 0,
+        threads: int = 1,
+        kernel: str | None = None,
+    ) -> None: ...
+    @property
+    def done(self) -> bool: ...
+    def fill(self, buffer: NDArray[np.uint8]) -> int:
+        """Write the next tables into the front of `buffer`; return how many bytes, 0 only when done.
+
+        ValueError if `buffer` cannot hold one gate of a tile, 32 * tile bytes.
+        """
+
+    def zero_labels(self, first: int, count: int) -> NDArray[np.uint8]: ...
+    def set_zero_labels(self, first: int, labels: NDArray[np.uint8]) -> None: ...
+    def deltas(self) -> NDArray[np.uint8]: ...
+    def encode(self, first: int, bits: NDArray[np.uint8]) -> NDArray[np.uint8]: ...
+    def output_zero_labels(self) -> NDArray[np.uint8]: ...
+    def output_colours(self) -> NDArray[np.uint8]: ...
+    def output_hashes(self) -> NDArray[np.uint8]: ...
+
+class Evaluator:
+    """Evaluates what a `Garbler` with the same circuit and parameters garbled."""
+
+    def __init__(
+        self,
+        circuit: GarblingCircuit,
+        n_instances: int,
+        start: bytes,
+        *,
+        mode: str,
+        tile: int,
+        first_instance: int = 0,
+        threads: int = 1,
+        kernel: str | None = None,
+    ) -> None: ...
+    @property
+    def remaining(self) -> int: ...
+    def set_input_labels(self, first: int, labels: NDArray[np.uint8]) -> None: ...
+    def feed(self, tables: NDArray[np.uint8]) -> None: ...
+    def output_labels(self) -> NDArray[np.uint8]: ...
+    def output_colours(self) -> NDArray[np.uint8]: ...
+
+def garbling_kernels() -> list[str]:
+    """The kernels of this machine, the fastest last: "portable", "aes-ni", "vaes-256", "vaes-512"."""
+
+def garbling_label_hashes(
+    labels: NDArray[np.uint8],
+    start: bytes,
+    *,
+    mode: str,
+    tile: int,
+    first_instance: int = 0,
+    kernel: str | None = None,
+) -> NDArray[np.uint8]:
+    """The hashes of labels (outputs, instances, 16) of a circuit's outputs, in the same shape."""

@@ -4,8 +4,10 @@
 
 #![deny(unsafe_code)]
 
+mod garble;
 mod gf128;
 mod keystream;
+mod ot;
 mod shamir;
 mod tuple_hash;
 
@@ -179,6 +181,8 @@ fn shamir_combine<'py>(
 /// The compiled kernels of `smpc_dp`.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    garble::register(module)?;
+    ot::register(module)?;
     module.add_function(wrap_pyfunction!(hash_tuple, module)?)?;
     module.add_function(wrap_pyfunction!(add_keystreams, module)?)?;
     module.add_function(wrap_pyfunction!(shamir_split, module)?)?;

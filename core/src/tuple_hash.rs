@@ -26,6 +26,7 @@ fn absorb_right_encoded(hasher: &mut CShake256, value: u64) {
 }
 
 /// A TupleHash256 computation that takes its parts one by one.
+#[derive(Clone)]
 pub struct TupleHash256(CShake256);
 
 impl TupleHash256 {

@@ -15,14 +15,14 @@ from statistics import median
 from typing import Literal
 
 Better = Literal["higher", "lower"]
-Ratio = Literal["ratio_to_peer", "ratio_to_limit"]
+Goal = Literal["ratio_to_peer", "ratio_to_limit", "median"]
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a figure is to reach: a ratio that is at least `at_least`."""
+    """What a figure is to reach: a ratio that is at least `at_least`, or a median at least as good."""
 
-    of: Ratio
+    of: Goal
     at_least: float
 
 
@@ -82,6 +82,9 @@ class Figure:
         """Whether the target is reached; None without a target or where its ratio could not be measured."""
         if self.target is None:
             return None
+        if self.target.of == "median":
+            higher = self.better == "higher"
+            return self.median >= self.target.at_least if higher else self.median <= self.target.at_least
         ratio = self.ratio_to_peer if self.target.of == "ratio_to_peer" else self.ratio_to_limit
         return None if ratio is None else ratio >= self.target.at_least
 

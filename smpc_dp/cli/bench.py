@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from smpc_dp.bench import Report, run_secagg_bench
+from smpc_dp.bench import (
+    Report,
+    run_compare_bench,
+    run_garbling_bench,
+    run_ot_bench,
+    run_secagg_bench,
+)
 from smpc_dp.cli.live import Bar
 from smpc_dp.cli.output import console, print_json
 
@@ -40,6 +47,47 @@ def secagg(
     """
     with Bar("rounds", quiet=as_json) as bar:
         report = run_secagg_bench(parties, length, runs, bar.show, dropout=dropout, peer_python=peer_python)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        _print(report)
+
+
+Runs = Annotated[int, typer.Option(help="Measurements of each figure.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Progressing = Callable[[str, int, int], None]
+
+
+@app.command()
+def garbling(runs: Runs = 7, as_json: Json = False) -> None:
+    """Measure garbling.
+
+    In memory, and end to end between two processes.
+    """
+    _measure(run_garbling_bench, runs, as_json)
+
+
+@app.command()
+def ot(runs: Runs = 7, as_json: Json = False) -> None:
+    """Measure oblivious transfer.
+
+    Its setup, in memory, and over the channel.
+    """
+    _measure(run_ot_bench, runs, as_json)
+
+
+@app.command()
+def compare(runs: Runs = 7, as_json: Json = False) -> None:
+    """Measure comparisons.
+
+    Of 16-bit integers between two fresh processes: 10,000, and one.
+    """
+    _measure(run_compare_bench, runs, as_json)
+
+
+def _measure(bench: Callable[[int, Progressing], Report], runs: int, as_json: bool) -> None:
+    with Bar("rounds", quiet=as_json) as bar:
+        report = bench(runs, bar.show)
     if as_json:
         print_json(report.to_json())
     else:

@@ -13,7 +13,7 @@ from smpc_dp.simulate import vectors
 
 app = typer.Typer(name="vectors", help="Make or check the published test vectors.", no_args_is_help=True)
 
-FOLDER = Path("protocols/secagg/vectors")
+FOLDER = Path("protocols")
 
 
 @app.callback()
@@ -23,29 +23,39 @@ def _group() -> None:
 
 @app.command()
 def check(
-    folder: Annotated[Path, typer.Argument(help="Where the published vectors are.")] = FOLDER,
+    folder: Annotated[Path, typer.Argument(help="Where NAME/vectors of each protocol is.")] = FOLDER,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check that the code produces the published vectors, byte for byte."""
     if not folder.is_dir():
         raise LocalError(f"{folder}: no such folder; run this in a checkout, or name the folder")
-    differences = vectors.check(folder)
+    places = {protocol: folder / protocol / "vectors" for protocol in vectors.PROTOCOLS}
+    differences = [
+        str(place.relative_to(folder) / line)
+        for protocol, place in places.items()
+        for line in vectors.check(place, protocol)
+    ]
     if as_json:
         print_json({"folder": str(folder), "ok": not differences, "differences": differences})
     else:
         for line in differences:
             typer.echo(f"smpc-dp: {folder / line}", err=True)
         if not differences:
-            typer.echo(f"{len(vectors.generate())} files in {folder} are what the code produces")
+            count = sum(len(vectors.generate(protocol)) for protocol in places)
+            typer.echo(f"{count} files in {folder} are what the code produces")
     if differences:
         raise typer.Exit(1)
 
 
 @app.command()
-def write(folder: Annotated[Path, typer.Argument(help="Where to write them.")] = FOLDER) -> None:
+def write(
+    folder: Annotated[Path, typer.Argument(help="Where to write NAME/vectors of each protocol.")] = FOLDER,
+) -> None:
     """Write the vectors, over what is there."""
     try:
-        names = vectors.write(folder)
+        count = sum(
+            len(vectors.write(folder / protocol / "vectors", protocol)) for protocol in vectors.PROTOCOLS
+        )
     except OSError as error:
         raise LocalError(f"{folder}: cannot write the vectors ({error.strerror})") from None
-    typer.echo(f"{len(names)} files written to {folder}")
+    typer.echo(f"{count} files written to {folder}")

@@ -10,13 +10,12 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import Callable, Mapping
-from typing import Literal, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
 from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError
 from smpc_dp.roster import Member
-from smpc_dp.transport.channel import Channel
 from smpc_dp.transport.difference import difference
 
 PROTOCOL = "smpc-dp"
@@ -37,6 +36,19 @@ _WORDS: dict[Reason, str] = {
 }
 
 T = TypeVar("T")
+
+
+class Line(Protocol):
+    """What the hello needs of a channel: messages of at most `max_message` bytes, one after the other."""
+
+    max_message: int
+
+    @property
+    def peer(self) -> str: ...
+
+    async def send(self, *buffers: bytes) -> None: ...
+
+    async def receive(self) -> bytes: ...
 
 
 class Greeting(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="greeting"):
@@ -74,7 +86,7 @@ _ANSWER: msgspec.msgpack.Decoder[Welcome | Refusal] = msgspec.msgpack.Decoder(We
 _OWN_SESSION = msgspec.msgpack.Decoder(OwnSession)
 
 
-async def greet(channel: Channel, name: str, session_digest: bytes, session: Mapping[str, object]) -> None:
+async def greet(channel: Line, name: str, session_digest: bytes, session: Mapping[str, object]) -> None:
     """Be the client of the hello on a channel to a member whose certificate has been checked.
 
     Raises ConfigError that says what differs when the sessions do, PeerFault when the peer refuses us
@@ -94,7 +106,7 @@ async def greet(channel: Channel, name: str, session_digest: bytes, session: Map
 
 
 async def answer_greeting(
-    channel: Channel,
+    channel: Line,
     own: Member,
     busy: Callable[[], bool],
     session_digest: bytes,
@@ -121,7 +133,7 @@ async def answer_greeting(
     return _differing(peer, session, theirs.session)
 
 
-async def welcome(channel: Channel, own: Member, session_digest: bytes) -> None:
+async def welcome(channel: Line, own: Member, session_digest: bytes) -> None:
     """Tell the client that the channel is open."""
     await _send(channel, Welcome(own.name, session_digest))
 
@@ -169,7 +181,7 @@ def _differing(peer: str, mine: Mapping[str, object], received: bytes) -> SmpcEr
     return ConfigError(Fault(f"session file differs from that of '{peer}'", line) for line in shown)
 
 
-async def _send(channel: Channel, message: msgspec.Struct) -> None:
+async def _send(channel: Line, message: msgspec.Struct) -> None:
     await channel.send(msgspec.msgpack.encode(message))
 
 

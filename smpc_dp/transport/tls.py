@@ -39,7 +39,7 @@ def contexts(identity: Identity, roster: Roster) -> Contexts:
     return Contexts(server, client)
 
 
-def authenticated(tls: ssl.SSLObject, roster: Roster, address: str) -> Member:
+def authenticated(tls: ssl.SSLObject | ssl.SSLSocket, roster: Roster, address: str) -> Member:
     """Return the member whose very certificate the other end has shown; `address` names it until then.
 
     Raises PeerFault when the certificate is in no entry of the roster or the session was resumed.

@@ -43,7 +43,14 @@ ONLY_FOR: dict[str, frozenset[str]] = {
 
 # Where a generator that is no cryptographic one may be used: schedules, simulated deaths, measurements.
 # `smpc-dp simulate` draws made-up inputs, which keep no secret.
-MAY_IMPORT_RANDOM = ("simulate/", "transport/memory.py", "bench/", "demo/", "cli/simulate.py")
+MAY_IMPORT_RANDOM = (
+    "simulate/",
+    "transport/memory.py",
+    "circuits/check.py",
+    "bench/",
+    "demo/",
+    "cli/simulate.py",
+)
 
 MAX_LINES = 420
 

@@ -1,32 +1,27 @@
-"""The test vectors of secure aggregation: made here, published in `protocols/secagg/vectors`.
+"""The test vectors of the protocols: made here, published in `protocols/NAME/vectors`.
 
-They are for other implementations and for auditors; that folder is only ever read to be compared.
+They are for other implementations and for auditors; those folders are only ever read to be compared.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
-from smpc_dp.simulate.vectors import derivations, negative, runs
+from smpc_dp.simulate.vectors import derivations, negative, pairwise_garbling, pairwise_ot, runs
 
 JsonObject = dict[str, object]
 
 
-def generate() -> dict[str, bytes]:
+def generate(protocol: str = "secagg") -> dict[str, bytes]:
     """Return the content of every published file by its name; the same bytes on every machine."""
-    files: dict[str, JsonObject] = {}
-    for scenario in runs.SCENARIOS:
-        files[f"run-{scenario.name}"] = runs.to_json(scenario)
-    files.update(derivations.all_to_json())
-    for fault in negative.all_faults():
-        files[f"negative-{fault.name}"] = fault.to_json()
-    return {f"{name}.json": _encode(content) for name, content in files.items()}
+    return PROTOCOLS[protocol]()
 
 
-def check(folder: Path) -> list[str]:
+def check(folder: Path, protocol: str = "secagg") -> list[str]:
     """Return in what `folder` differs from `generate()`, one line a file; empty if byte for byte the same."""
-    expected = generate()
+    expected = generate(protocol)
     present = {path.name: path.read_bytes() for path in sorted(folder.glob("*.json"))}
     differences = [f"{name}: is missing" for name in sorted(expected.keys() - present.keys())]
     differences += [f"{name}: is not one of the vectors" for name in sorted(present.keys() - expected.keys())]
@@ -38,13 +33,30 @@ def check(folder: Path) -> list[str]:
     return differences
 
 
-def write(folder: Path) -> list[str]:
+def write(folder: Path, protocol: str = "secagg") -> list[str]:
     """Write every file of `generate()` into `folder`, which is made if needed; return the names."""
     folder.mkdir(parents=True, exist_ok=True)
-    files = generate()
+    files = generate(protocol)
     for name, content in files.items():
         (folder / name).write_bytes(content)
     return sorted(files)
+
+
+def _secagg() -> dict[str, bytes]:
+    files: dict[str, JsonObject] = {}
+    for scenario in runs.SCENARIOS:
+        files[f"run-{scenario.name}"] = runs.to_json(scenario)
+    files.update(derivations.all_to_json())
+    for fault in negative.all_faults():
+        files[f"negative-{fault.name}"] = fault.to_json()
+    return {f"{name}.json": _encode(content) for name, content in files.items()}
+
+
+def _pairwise() -> dict[str, bytes]:
+    return {**pairwise_garbling.generate(), **pairwise_ot.generate()}
+
+
+PROTOCOLS: dict[str, Callable[[], dict[str, bytes]]] = {"secagg": _secagg, "pairwise": _pairwise}
 
 
 def _encode(content: JsonObject) -> bytes:

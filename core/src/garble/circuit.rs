@@ -1,0 +1,384 @@
+//! Circuits, checked and compiled into the order in which they are garbled.
+//!
+//! Two orders are made of each circuit. `tiled` keeps the order of the file and serves tiles of two or
+//! more instances. `single` serves tiles of one instance: gates are sorted by level (the greatest number
+//! of AND gates on a path to them), within a level AND gates first, then by their place in the file; so
+//! the AND gates of a level are independent of each other and adjacent. In both, wires live in as few
+//! slots as their lifetimes allow.
+
+use std::fmt;
+
+/// The gates of a circuit; the numbers are those of `Gate::kind`.
+pub const XOR: u8 = 0;
+pub const AND: u8 = 1;
+pub const INV: u8 = 2;
+pub const EQ: u8 = 3;
+pub const EQW: u8 = 4;
+
+/// More AND gates than this would let the indices of half-gates meet those of outputs.
+pub const MAX_GATES: usize = 1 << 31;
+/// Wires are numbered in 32 bits and one number is kept for "none".
+pub const MAX_WIRES: usize = u32::MAX as usize;
+
+const NONE: u32 = u32::MAX;
+
+/// Why a circuit, a parameter or a call was refused.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refused(pub String);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+pub fn refuse<T>(text: String) -> Result<T, Refused> {
+    Err(Refused(text))
+}
+
+/// One gate: `kind` of the wires `a` and `b` into `out`.
+#[derive(Clone, Copy)]
+pub struct Gate {
+    pub kind: u8,
+    pub a: u32,
+    pub b: u32,
+    pub out: u32,
+}
+
+/// One step of a compiled circuit; operands are slots unless said otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Load input `input` into `out`.
+    Input {
+        input: u32,
+        out: u32,
+    },
+    /// Load every input, in order, into the first slots.
+    Inputs,
+    Xor {
+        a: u32,
+        b: u32,
+        out: u32,
+    },
+    And {
+        a: u32,
+        b: u32,
+        out: u32,
+        index: u32,
+    },
+    /// The AND gates before and after may depend on each other.
+    Barrier,
+    Not {
+        a: u32,
+        out: u32,
+    },
+    Constant {
+        value: bool,
+        out: u32,
+    },
+    /// Store `a` as output `output`.
+    Output {
+        a: u32,
+        output: u32,
+    },
+}
+
+/// A circuit in the order in which it is garbled and evaluated.
+pub struct Program {
+    pub steps: Vec<Step>,
+    pub slots: usize,
+}
+
+/// A checked and compiled circuit.
+pub struct Circuit {
+    pub tiled: Program,
+    pub single: Program,
+    pub inputs: usize,
+    pub outputs: usize,
+    pub ands: usize,
+}
+
+impl Circuit {
+    /// Checks and compiles; the errors name the gate and the bound.
+    pub fn new(
+        mut gates: Vec<Gate>,
+        wires: usize,
+        inputs: usize,
+        mut outputs: Vec<u32>,
+    ) -> Result<Self, Refused> {
+        check(&gates, wires, inputs, &outputs)?;
+        resolve_copies(&mut gates, wires, &mut outputs);
+        let levels = levels(&gates, wires);
+        let mut order: Vec<u32> = (0..gates.len() as u32).collect();
+        // The index of a gate in the keys is its place among the AND gates of the file, in both orders.
+        let mut index = vec![0; gates.len()];
+        let mut ands = 0;
+        for (gate, index) in gates.iter().zip(&mut index) {
+            if gate.kind == AND {
+                *index = ands;
+                ands += 1;
+            }
+        }
+        let compiler = Compiler {
+            gates: &gates,
+            index: &index,
+            wires,
+            inputs,
+            outputs: &outputs,
+        };
+        let tiled = compiler.compile(&order, None);
+        order.sort_by_key(|&g| {
+            let gate = gates[g as usize];
+            (levels[gate.out as usize], gate.kind != AND, g)
+        });
+        let single = compiler.compile(&order, Some(&levels));
+        Ok(Self {
+            tiled,
+            single,
+            inputs,
+            outputs: outputs.len(),
+            ands: ands as usize,
+        })
+    }
+}
+
+fn check(gates: &[Gate], wires: usize, inputs: usize, outputs: &[u32]) -> Result<(), Refused> {
+    if wires > MAX_WIRES {
+        return refuse(format!("wires: {wires}, more than {MAX_WIRES}"));
+    }
+    if gates.len() > MAX_GATES {
+        return refuse(format!("gates: {}, more than {MAX_GATES}", gates.len()));
+    }
+    if inputs > wires {
+        return refuse(format!("inputs: {inputs} of {wires} wires"));
+    }
+    // A wire is given by an input or by one gate: so more wires than this cannot all be used.
+    if wires > inputs + gates.len() {
+        return refuse(format!(
+            "wires: {wires}, more than {inputs} inputs and {} gates give",
+            gates.len()
+        ));
+    }
+    let mut given = vec![false; wires];
+    given[..inputs].fill(true);
+    for (number, gate) in gates.iter().enumerate() {
+        let operands: &[u32] = match gate.kind {
+            XOR | AND => &[gate.a, gate.b],
+            INV | EQW => &[gate.a],
+            EQ if gate.a > 1 => {
+                return refuse(format!("gate {number}: constant {}, not 0 or 1", gate.a));
+            }
+            EQ => &[],
+            kind => return refuse(format!("gate {number}: kind {kind}, not between 0 and 4")),
+        };
+        if operands.len() < 2 && gate.b != 0 {
+            return refuse(format!(
+                "gate {number}: second operand {} of a gate that has none, not 0",
+                gate.b
+            ));
+        }
+        for &wire in operands {
+            if wire as usize >= wires {
+                return refuse(format!("gate {number}: wire {wire} of {wires}"));
+            }
+            if !given[wire as usize] {
+                return refuse(format!(
+                    "gate {number}: wire {wire} is used before it is given"
+                ));
+            }
+        }
+        if gate.out as usize >= wires {
+            return refuse(format!("gate {number}: wire {} of {wires}", gate.out));
+        }
+        if std::mem::replace(&mut given[gate.out as usize], true) {
+            return refuse(format!("gate {number}: wire {} is given twice", gate.out));
+        }
+    }
+    for (number, &wire) in outputs.iter().enumerate() {
+        if !given.get(wire as usize).is_some_and(|&given| given) {
+            return refuse(format!("output {number}: wire {wire} is not given"));
+        }
+    }
+    if outputs.len() > MAX_GATES {
+        return refuse(format!("outputs: {}, more than {MAX_GATES}", outputs.len()));
+    }
+    Ok(())
+}
+
+/// Makes every user of an EQW gate's output use its input.
+fn resolve_copies(gates: &mut Vec<Gate>, wires: usize, outputs: &mut [u32]) {
+    if gates.iter().all(|gate| gate.kind != EQW) {
+        return;
+    }
+    let mut origin: Vec<u32> = (0..wires as u32).collect();
+    for gate in gates.iter_mut() {
+        if gate.kind != EQ {
+            gate.a = origin[gate.a as usize];
+            gate.b = origin[gate.b as usize];
+        }
+        if gate.kind == EQW {
+            origin[gate.out as usize] = gate.a;
+        }
+    }
+    gates.retain(|gate| gate.kind != EQW);
+    for wire in outputs {
+        *wire = origin[*wire as usize];
+    }
+}
+
+/// The level of every wire.
+fn levels(gates: &[Gate], wires: usize) -> Vec<u32> {
+    let mut level = vec![0u32; wires];
+    for gate in gates {
+        level[gate.out as usize] = match gate.kind {
+            AND => level[gate.a as usize].max(level[gate.b as usize]) + 1,
+            XOR => level[gate.a as usize].max(level[gate.b as usize]),
+            INV => level[gate.a as usize],
+            _ => 0,
+        };
+    }
+    level
+}
+
+struct Compiler<'a> {
+    gates: &'a [Gate],
+    index: &'a [u32],
+    wires: usize,
+    inputs: usize,
+    outputs: &'a [u32],
+}
+
+/// Slots in use and the wires that are in them.
+struct Slots {
+    of: Vec<u32>,
+    uses: Vec<u32>,
+    free: Vec<u32>,
+    count: u32,
+}
+
+impl Slots {
+    fn take(&mut self, wire: u32) -> u32 {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.count += 1;
+            self.count - 1
+        });
+        self.of[wire as usize] = slot;
+        if self.uses[wire as usize] == 0 {
+            self.free.push(slot);
+        }
+        slot
+    }
+
+    /// The slot of `wire`, which is free again after its last use.
+    fn read(&mut self, wire: u32) -> u32 {
+        let slot = self.of[wire as usize];
+        self.uses[wire as usize] -= 1;
+        if self.uses[wire as usize] == 0 {
+            self.free.push(slot);
+        }
+        slot
+    }
+}
+
+impl Compiler<'_> {
+    /// Compiles in `order`. With `levels` all inputs are loaded first, and barriers divide the levels.
+    fn compile(&self, order: &[u32], levels: Option<&[u32]>) -> Program {
+        let mut slots = Slots {
+            of: vec![NONE; self.wires],
+            uses: vec![0; self.wires],
+            free: Vec::new(),
+            count: 0,
+        };
+        // The places of each output wire among the outputs, as chained lists.
+        let mut first = vec![NONE; self.wires];
+        let mut next = vec![NONE; self.outputs.len()];
+        for (output, &wire) in self.outputs.iter().enumerate().rev() {
+            next[output] = std::mem::replace(&mut first[wire as usize], output as u32);
+            slots.uses[wire as usize] += 1;
+        }
+        for gate in self.gates.iter().filter(|gate| gate.kind != EQ) {
+            slots.uses[gate.a as usize] += 1;
+            if gate.kind != INV {
+                slots.uses[gate.b as usize] += 1;
+            }
+        }
+        let mut steps = Vec::with_capacity(order.len() + self.inputs + self.outputs.len() + 1);
+        let store = |steps: &mut Vec<Step>, slots: &mut Slots, wire: u32| {
+            let mut output = first[wire as usize];
+            while output != NONE {
+                let a = slots.read(wire);
+                steps.push(Step::Output { a, output });
+                output = next[output as usize];
+            }
+        };
+        if levels.is_some() {
+            // Every input gets a slot of its own, used or not, so that the slots are in order.
+            slots.of[..self.inputs].copy_from_slice(&Vec::from_iter(0..self.inputs as u32));
+            slots.count = self.inputs as u32;
+            steps.push(Step::Inputs);
+            (0..self.inputs as u32).for_each(|wire| store(&mut steps, &mut slots, wire));
+        }
+        let mut level = 0;
+        for &number in order {
+            let gate = self.gates[number as usize];
+            if let Some(levels) = levels
+                && levels[gate.out as usize] != level
+            {
+                level = levels[gate.out as usize];
+                steps.push(Step::Barrier);
+            }
+            let operands: &[u32] = match gate.kind {
+                EQ => &[],
+                INV => &[gate.a],
+                _ => &[gate.a, gate.b],
+            };
+            for &wire in operands {
+                if slots.of[wire as usize] == NONE {
+                    let out = slots.take(wire);
+                    steps.push(Step::Input { input: wire, out });
+                    store(&mut steps, &mut slots, wire);
+                }
+            }
+            steps.push(match gate.kind {
+                EQ => Step::Constant {
+                    value: gate.a == 1,
+                    out: slots.take(gate.out),
+                },
+                INV => Step::Not {
+                    a: slots.read(gate.a),
+                    out: slots.take(gate.out),
+                },
+                kind => {
+                    let (a, b) = (slots.read(gate.a), slots.read(gate.b));
+                    let out = slots.take(gate.out);
+                    let index = self.index[number as usize];
+                    if kind == AND {
+                        Step::And { a, b, out, index }
+                    } else {
+                        Step::Xor { a, b, out }
+                    }
+                }
+            });
+            // Stored at once in a tile; but AND gates of a level stay adjacent.
+            if levels.is_none() {
+                store(&mut steps, &mut slots, gate.out);
+            }
+        }
+        for wire in 0..self.inputs as u32 {
+            if slots.of[wire as usize] == NONE && first[wire as usize] != NONE {
+                let out = slots.take(wire);
+                steps.push(Step::Input { input: wire, out });
+                store(&mut steps, &mut slots, wire);
+            }
+        }
+        if levels.is_some() {
+            for gate in self.gates {
+                store(&mut steps, &mut slots, gate.out);
+            }
+        }
+        Program {
+            steps,
+            slots: slots.count as usize,
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! What passes between Python and the core, checked: labels, ranges, parameters.
+
+use std::ops::Range;
+
+use numpy::{
+    Element, PyArray, PyArray1, PyArrayMethods, PyReadonlyArray, PyReadonlyArray3,
+    PyUntypedArrayMethods,
+};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::Block;
+use super::circuit::{Circuit, Refused};
+use super::kernel::Kernel;
+use super::tile::{Mode, Plan};
+
+/// Threads that one call may use.
+const THREADS: std::ops::RangeInclusive<usize> = 1..=256;
+pub const LABEL: usize = size_of::<Block>();
+
+pub fn refused(reason: Refused) -> PyErr {
+    PyValueError::new_err(reason.0)
+}
+
+pub fn value_error<T>(text: String) -> PyResult<T> {
+    Err(PyValueError::new_err(text))
+}
+
+pub fn contiguous<'a, T: Element, D: numpy::ndarray::Dimension>(
+    array: &'a PyReadonlyArray<'_, T, D>,
+    name: &str,
+) -> PyResult<&'a [T]> {
+    array
+        .as_slice()
+        .map_err(|error| PyValueError::new_err(format!("{name}: {error}")))
+}
+
+pub fn block(bytes: &[u8], name: &str) -> PyResult<Block> {
+    let bytes: [u8; LABEL] = bytes.try_into().map_err(|_| {
+        PyValueError::new_err(format!("{name}: {} bytes, not {LABEL}", bytes.len()))
+    })?;
+    Ok(Block::from_le_bytes(bytes))
+}
+
+pub fn read_labels(bytes: &[u8], to: &mut [Block]) {
+    let (labels, _) = bytes.as_chunks::<LABEL>();
+    for (to, label) in to.iter_mut().zip(labels) {
+        *to = Block::from_le_bytes(*label);
+    }
+}
+
+pub fn write_labels(labels: &[Block], to: &mut [u8]) {
+    let (to, _) = to.as_chunks_mut::<LABEL>();
+    for (to, label) in to.iter_mut().zip(labels) {
+        *to = label.to_le_bytes();
+    }
+}
+
+/// An array of `count` rows of `each` bytes, made without the interpreter.
+pub fn rows<'py, const N: usize>(
+    py: Python<'py>,
+    shape: [usize; N],
+    write: impl Fn(usize, &mut [u8]) -> Result<(), Refused> + Send + Sync,
+) -> PyResult<Bound<'py, PyArray<u8, numpy::ndarray::Dim<[usize; N]>>>>
+where
+    numpy::ndarray::Dim<[usize; N]>: numpy::ndarray::Dimension,
+    [usize; N]: numpy::ndarray::IntoDimension<Dim = numpy::ndarray::Dim<[usize; N]>>,
+{
+    let each: usize = shape[1..].iter().product();
+    let mut bytes = vec![0; shape[0] * each];
+    py.detach(|| {
+        let mut rows = bytes.chunks_exact_mut(each.max(1)).enumerate();
+        rows.try_for_each(|(row, to)| write(row, to))
+    })
+    .map_err(refused)?;
+    PyArray1::from_vec(py, bytes).reshape(shape)
+}
+
+/// The inputs `first..first + count` of a circuit.
+pub fn input_range(circuit: &Circuit, first: usize, count: usize) -> PyResult<Range<usize>> {
+    match first.checked_add(count) {
+        Some(end) if end <= circuit.inputs => Ok(first..end),
+        _ => value_error(format!(
+            "inputs: {count} from {first}, of {} inputs",
+            circuit.inputs
+        )),
+    }
+}
+
+/// The inputs from `first` on whose labels these are, and the labels.
+pub fn label_range<'a>(
+    circuit: &Circuit,
+    plan: &Plan,
+    first: usize,
+    labels: &'a PyReadonlyArray3<'_, u8>,
+) -> PyResult<(Range<usize>, &'a [u8])> {
+    let shape = labels.shape();
+    if shape[1..] != [plan.instances, LABEL] {
+        return value_error(format!(
+            "labels: shape {shape:?}, not (inputs, {}, {LABEL})",
+            plan.instances
+        ));
+    }
+    let inputs = input_range(circuit, first, shape[0])?;
+    Ok((inputs, contiguous(labels, "labels")?))
+}
+
+pub fn plan(
+    n_instances: usize,
+    start: &[u8],
+    (mode, tile): (&str, usize),
+    first_instance: u64,
+    threads: usize,
+    kernel: Option<&str>,
+) -> PyResult<Plan> {
+    if !THREADS.contains(&threads) {
+        return value_error(format!(
+            "threads: {threads}, not between {} and {}",
+            THREADS.start(),
+            THREADS.end()
+        ));
+    }
+    let mode = match mode {
+        "unique" => Mode::Unique,
+        "tile" => Mode::Tile,
+        _ => return value_error(format!("mode: {mode:?}, not 'unique' or 'tile'")),
+    };
+    let mut kernels = Kernel::available();
+    if let Some(name) = kernel {
+        kernels.retain(|kernel| kernel.name() == name);
+    }
+    let Some(&kernel) = kernels.last() else {
+        return value_error(format!("kernel: {kernel:?} is not one of this machine"));
+    };
+    let plan = Plan {
+        start: block(start, "start")?,
+        mode,
+        tile,
+        first: first_instance,
+        instances: n_instances,
+        threads,
+        kernel,
+    };
+    plan.check().map_err(refused)?;
+    Ok(plan)
+}
+
+pub fn colours(labels: &[Block], to: &mut [u8]) {
+    for (to, label) in to.iter_mut().zip(labels) {
+        *to = (label & 1) as u8;
+    }
+}

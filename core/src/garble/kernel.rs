@@ -1,0 +1,215 @@
+//! The kernels: half-gates and their hash over many lanes, on the best instructions that the machine has.
+//!
+//! A lane is one AND gate of one instance. All kernels give the same bytes; a test compares them.
+
+use zeroize::Zeroize;
+
+#[cfg(target_arch = "x86_64")]
+use super::x86;
+use super::{Block, portable};
+
+/// The AES keys of the two half-gates of every lane.
+#[derive(Clone, Copy)]
+pub enum Keys<'a> {
+    /// One pair of keys for all lanes.
+    Shared([Block; 2]),
+    /// Lane `i` has the keys `lanes[i] ^ pair[0]` and `lanes[i] ^ pair[1]`.
+    Unique {
+        lanes: &'a [Block],
+        pair: [Block; 2],
+    },
+}
+
+impl Keys<'_> {
+    /// The pair of keys of one lane.
+    pub fn of(&self, lane: usize) -> [Block; 2] {
+        match self {
+            Self::Shared(pair) => *pair,
+            Self::Unique { lanes, pair } => pair.map(|key| key ^ lanes[lane]),
+        }
+    }
+}
+
+/// Where the operands of `lanes` gates lie among the registers. Operands are equal or disjoint.
+#[derive(Clone, Copy)]
+pub struct Wires {
+    pub a: usize,
+    pub b: usize,
+    pub out: usize,
+    pub lanes: usize,
+}
+
+impl Wires {
+    /// Panics unless every operand lies within `length` registers and `keys` has a key for each lane.
+    fn check(&self, length: usize, keys: &Keys<'_>) {
+        let most = self.a.max(self.b).max(self.out);
+        assert!(most <= length && self.lanes <= length - most, "operands");
+        if let Keys::Unique { lanes, .. } = keys {
+            assert!(lanes.len() >= self.lanes, "keys");
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Path {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Aes,
+    #[cfg(target_arch = "x86_64")]
+    Vaes256,
+    #[cfg(target_arch = "x86_64")]
+    Vaes512,
+}
+
+/// A kernel that this machine can run: only `available` makes one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Kernel(Path);
+
+/// Runs a function of the module of the kernel's instructions.
+macro_rules! dispatch {
+    ($kernel:expr, $function:ident ( $($argument:expr),* )) => {
+        match $kernel.0 {
+            Path::Portable => portable::$function($($argument),*),
+            // SAFETY: `available` saw the features, and the caller's checks hold for the operands.
+            #[cfg(target_arch = "x86_64")]
+            #[allow(unsafe_code)]
+            Path::Aes => unsafe { x86::aes::$function($($argument),*) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            #[allow(unsafe_code)]
+            Path::Vaes256 => unsafe { x86::vaes256::$function($($argument),*) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            #[allow(unsafe_code)]
+            Path::Vaes512 => unsafe { x86::vaes512::$function($($argument),*) },
+        }
+    };
+}
+
+impl Kernel {
+    /// The kernels of this machine, the fastest last.
+    pub fn available() -> Vec<Self> {
+        let mut kernels = vec![Self(Path::Portable)];
+        #[cfg(target_arch = "x86_64")]
+        {
+            let aes = is_x86_feature_detected!("aes")
+                && is_x86_feature_detected!("ssse3")
+                && is_x86_feature_detected!("sse4.1");
+            let vaes = aes && is_x86_feature_detected!("vaes") && is_x86_feature_detected!("avx2");
+            if aes {
+                kernels.push(Self(Path::Aes));
+            }
+            if vaes {
+                kernels.push(Self(Path::Vaes256));
+            }
+            if vaes
+                && is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512vl")
+            {
+                kernels.push(Self(Path::Vaes512));
+            }
+        }
+        kernels
+    }
+
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            Path::Portable => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Path::Aes => "aes-ni",
+            #[cfg(target_arch = "x86_64")]
+            Path::Vaes256 => "vaes-256",
+            #[cfg(target_arch = "x86_64")]
+            Path::Vaes512 => "vaes-512",
+        }
+    }
+
+    /// Garbles: zero labels `a`, `b` to zero label `out`, and the rows T_G and T_E of each lane.
+    pub fn garble(
+        self,
+        registers: &mut [Block],
+        wires: Wires,
+        keys: Keys<'_>,
+        delta: &[Block],
+        rows: [&mut [u8]; 2],
+    ) {
+        wires.check(registers.len(), &keys);
+        assert!(delta.len() >= wires.lanes, "offsets");
+        assert!(rows.iter().all(|row| row.len() == 16 * wires.lanes), "rows");
+        dispatch!(self, garble(registers, wires, keys, delta, rows));
+    }
+
+    /// Evaluates: active labels `a`, `b` and the rows to the active label `out`.
+    pub fn evaluate(self, registers: &mut [Block], wires: Wires, keys: Keys<'_>, rows: [&[u8]; 2]) {
+        wires.check(registers.len(), &keys);
+        assert!(rows.iter().all(|row| row.len() == 16 * wires.lanes), "rows");
+        dispatch!(self, evaluate(registers, wires, keys, rows));
+    }
+
+    /// `out = a ^ b` in every lane.
+    pub fn xor(self, registers: &mut [Block], wires: Wires) {
+        wires.check(registers.len(), &Keys::Shared([0; 2]));
+        dispatch!(self, xor(registers, wires));
+    }
+
+    /// Replaces each label by its hash under the first key of its lane.
+    pub fn hash(self, keys: Keys<'_>, labels: &mut [Block]) {
+        let wires = Wires {
+            a: 0,
+            b: 0,
+            out: 0,
+            lanes: labels.len(),
+        };
+        wires.check(labels.len(), &keys);
+        dispatch!(self, hash(keys, labels));
+    }
+
+    /// AES-128 under a secret key.
+    pub fn cipher(self, key: Block) -> Cipher {
+        match self.0 {
+            Path::Portable => Cipher::Portable(Box::new(portable::expand(key))),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `available` saw the features.
+            #[allow(unsafe_code)]
+            _ => Cipher::Schedule(unsafe { x86::expand(key) }),
+        }
+    }
+
+    /// Encrypts block by block, under a cipher that this kernel made.
+    pub fn encrypt(self, cipher: &Cipher, blocks: &mut [Block]) {
+        match (self.0, cipher) {
+            (_, Cipher::Portable(cipher)) => portable::encrypt(cipher, blocks),
+            #[cfg(target_arch = "x86_64")]
+            (path, Cipher::Schedule(schedule)) => {
+                // SAFETY: only a kernel with AES instructions makes a schedule; `available` saw the rest.
+                #[allow(unsafe_code)]
+                unsafe {
+                    match path {
+                        Path::Vaes512 => x86::vaes512::encrypt(schedule, blocks),
+                        Path::Vaes256 => x86::vaes256::encrypt(schedule, blocks),
+                        _ => x86::aes::encrypt(schedule, blocks),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// AES-128 with its key schedule, which is overwritten when dropped.
+pub enum Cipher {
+    Portable(Box<aes::Aes128Enc>),
+    #[cfg(target_arch = "x86_64")]
+    Schedule([Block; 11]),
+}
+
+impl Drop for Cipher {
+    fn drop(&mut self) {
+        match self {
+            // It does so itself.
+            Self::Portable(_) => {}
+            #[cfg(target_arch = "x86_64")]
+            Self::Schedule(schedule) => schedule.zeroize(),
+        }
+    }
+}

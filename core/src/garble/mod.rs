@@ -1,0 +1,71 @@
+//! Half-gates garbling [Zahur, Rosulek, Evans 2015] with free XOR and point-and-permute.
+//!
+//! **Hash.** H(x, i) = E_i(sigma(x)) ^ sigma(x), E being AES-128 under the key i and
+//! sigma(L || R) = (L ^ R) || L on the halves of a label, a linear orthomorphism: both sigma and
+//! x -> sigma(x) ^ x are permutations. This is the construction, and the re-keying, of [Guo, Katz, Wang,
+//! Weng, Yu, "Better Concrete Security for Half-Gates Garbling (in the Multi-Instance Setting)", CRYPTO
+//! 2020]; sigma is that of [Guo, Katz, Wang, Yu, "Efficient and Secure Multiparty Computation from
+//! Fixed-Key Block Ciphers", S&P 2020]. The notion is the former's multi-instance tweakable circular
+//! correlation robustness (miTCCR): for independent offsets of min-entropy rho, (w, i, b) ->
+//! H(R ^ w, i) ^ b R is pseudorandom for whoever never asks for both values of b. Without sigma the
+//! equation of one garbled gate can be solved for the offset (`tests/reference/garble_twin.py` does it).
+//!
+//! **Keys.** Half-gate h of group g has the key start ^ (g << 64 | h): h is 2 j for the generator's half
+//! of AND gate j (its place among the AND gates of the circuit as written), 2 j + 1 for the evaluator's,
+//! 2^63 + k for the hash of output k. The group is the instance (`unique`) or the tile (`tile`). The
+//! caller makes `start` from the run's transcript, so that no two runs share it; keys are public.
+//!
+//! **Bound.** In the ideal cipher model an adversary with p cipher queries against q oracle queries (one
+//! for each half-gate and each hashed output of each instance: the label that it does not hold), of which
+//! at most mu have any one key, has advantage at most 2 mu p / 2^rho + (mu - 1) q / 2^rho with rho = 127
+//! (the lowest bit of an offset is 1). The proof is short: it can tell only if a cipher query meets the
+//! input or the output of an oracle's call under the same key (at most mu such calls, each met with
+//! probability at most 2^-rho, because w -> sigma(R ^ w) is a bijection of R and so is the sum
+//! sigma(R ^ w) ^ b R: here the orthomorphism is needed), or if two calls under one key meet (at most
+//! q (mu - 1) / 2 pairs, on either side). With one run per `start`: `unique` has mu = 1, so
+//! 2 p / 2^127; `tile` has mu <= T, T = 4096, so 2 T p / 2^127 + (T - 1) q / 2^127, about 12 bits less. A
+//! smaller tile costs less, and the tile is chosen by the cache. Random `start`s can make keys of
+//! two of N runs meet: groups are below 2^48 and half-gates use 33 bits, so m + 1 runs share a key
+//! with probability at most N^(m+1) 2^(-46 m), and then mu is m + 1 times as large, no worse. Labels and
+//! offsets come from AES-128 in counter mode: one term of s^2 / 2^129 more for s labels of one seed.
+//!
+//! **Order of the tables.** Tile by tile; in a tile, gate by gate: in a tile of two or more instances, in
+//! the order of the circuit, T_G of every instance and then T_E of every instance; in a tile of one
+//! instance, level by level (`circuit`), T_G and T_E of each gate. 32 bytes for each AND gate and instance.
+//!
+//! Nothing here branches on a secret or addresses memory by one: selections are masks.
+
+mod circuit;
+mod convert;
+mod evaluator;
+mod garbler;
+mod kernel;
+mod portable;
+mod python;
+mod simd;
+mod tile;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+#[cfg(test)]
+mod rates;
+#[cfg(test)]
+mod tests;
+
+pub use python::register;
+
+/// A label, an offset or an AES block: little-endian, so that bit 0 is the lowest bit of byte 0.
+pub type Block = u128;
+
+/// Instances that may share the keys of a gate.
+pub const MAX_TILE: usize = 4096;
+
+/// The orthomorphism; L is the upper half of the integer (bytes 8 to 15).
+fn sigma(label: Block) -> Block {
+    label.rotate_left(64) ^ (label & !Block::from(u64::MAX))
+}
+
+/// All ones if the lowest bit is 1, else zero.
+fn mask(label: Block) -> Block {
+    (label & 1).wrapping_neg()
+}

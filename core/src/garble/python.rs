@@ -1,0 +1,331 @@
+//! The face that Python sees; `smpc_dp/_core.pyi` documents it.
+
+use std::sync::Arc;
+
+use numpy::{
+    PyArray1, PyArray2, PyArray3, PyArray4, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
+    PyReadonlyArray3, PyUntypedArrayMethods,
+};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use zeroize::Zeroizing;
+
+use super::circuit::{self, Gate};
+use super::convert::{
+    LABEL, colours, contiguous, input_range, label_range, plan, read_labels, refused, rows,
+    value_error, write_labels,
+};
+use super::evaluator::Evaluator;
+use super::garbler::Garbler;
+use super::kernel::Kernel;
+use super::tile::{self, GATE};
+use super::{Block, mask};
+
+#[pyclass(frozen, module = "smpc_dp._core")]
+struct GarblingCircuit(Arc<circuit::Circuit>);
+
+#[pymethods]
+impl GarblingCircuit {
+    #[new]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        py: Python<'_>,
+        op: PyReadonlyArray1<'_, u8>,
+        a: PyReadonlyArray1<'_, u32>,
+        b: PyReadonlyArray1<'_, u32>,
+        out: PyReadonlyArray1<'_, u32>,
+        n_wires: usize,
+        n_inputs: usize,
+        outputs: PyReadonlyArray1<'_, u32>,
+    ) -> PyResult<Self> {
+        let (op, a) = (contiguous(&op, "op")?, contiguous(&a, "a")?);
+        let (b, out) = (contiguous(&b, "b")?, contiguous(&out, "out")?);
+        let outputs = contiguous(&outputs, "outputs")?.to_vec();
+        if [a.len(), b.len(), out.len()] != [op.len(); 3] {
+            return value_error(format!(
+                "gates: {} op, {} a, {} b, {} out",
+                op.len(),
+                a.len(),
+                b.len(),
+                out.len()
+            ));
+        }
+        let gates = op.iter().zip(a).zip(b.iter().zip(out));
+        let gates: Vec<Gate> = gates
+            .map(|((&kind, &a), (&b, &out))| Gate { kind, a, b, out })
+            .collect();
+        py.detach(|| circuit::Circuit::new(gates, n_wires, n_inputs, outputs))
+            .map(|circuit| Self(Arc::new(circuit)))
+            .map_err(refused)
+    }
+
+    #[getter]
+    fn n_inputs(&self) -> usize {
+        self.0.inputs
+    }
+
+    #[getter]
+    fn n_outputs(&self) -> usize {
+        self.0.outputs
+    }
+
+    #[getter]
+    fn n_and(&self) -> usize {
+        self.0.ands
+    }
+
+    fn table_bytes(&self, n_instances: u64) -> u128 {
+        (GATE * self.0.ands) as u128 * u128::from(n_instances)
+    }
+
+    fn suggest_tile(&self, n_instances: usize) -> usize {
+        tile::suggest_tile(&self.0, n_instances)
+    }
+}
+
+#[pyclass(name = "Garbler", module = "smpc_dp._core")]
+struct PyGarbler(Garbler);
+
+#[pymethods]
+impl PyGarbler {
+    #[new]
+    #[pyo3(signature = (circuit, n_instances, seed, start, *, mode, tile, first_instance = 0, threads = 1, kernel = None))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        circuit: &GarblingCircuit,
+        n_instances: usize,
+        seed: &[u8],
+        start: &[u8],
+        mode: &str,
+        tile: usize,
+        first_instance: u64,
+        threads: usize,
+        kernel: Option<&str>,
+    ) -> PyResult<Self> {
+        if seed.len() != 2 * LABEL {
+            return value_error(format!("seed: {} bytes, not {}", seed.len(), 2 * LABEL));
+        }
+        let plan = plan(
+            n_instances,
+            start,
+            (mode, tile),
+            first_instance,
+            threads,
+            kernel,
+        )?;
+        let mut halves = Zeroizing::new([0; 2]);
+        read_labels(seed, &mut *halves);
+        Garbler::new(circuit.0.clone(), plan, *halves)
+            .map(Self)
+            .map_err(refused)
+    }
+
+    #[getter]
+    fn done(&self) -> bool {
+        self.0.done()
+    }
+
+    fn fill(&mut self, py: Python<'_>, buffer: &Bound<'_, PyArray1<u8>>) -> PyResult<usize> {
+        let mut buffer = buffer
+            .try_readwrite()
+            .map_err(|error| PyValueError::new_err(format!("buffer: {error}")))?;
+        let bytes = buffer
+            .as_slice_mut()
+            .map_err(|error| PyValueError::new_err(format!("buffer: {error}")))?;
+        py.detach(|| self.0.fill(bytes)).map_err(refused)
+    }
+
+    fn zero_labels<'py>(
+        &self,
+        py: Python<'py>,
+        first: usize,
+        count: usize,
+    ) -> PyResult<Bound<'py, PyArray3<u8>>> {
+        let inputs = input_range(self.0.circuit(), first, count)?;
+        let instances = self.0.plan().instances;
+        rows(py, [count, instances, LABEL], |row, to| {
+            let mut zeros = Zeroizing::new(vec![0; instances]);
+            self.0.zeros(inputs.start + row, &mut zeros);
+            write_labels(&zeros, to);
+            Ok(())
+        })
+    }
+
+    fn set_zero_labels(&mut self, first: usize, labels: PyReadonlyArray3<'_, u8>) -> PyResult<()> {
+        let (inputs, bytes) = label_range(self.0.circuit(), self.0.plan(), first, &labels)?;
+        let mut zeros = Zeroizing::new(vec![0; bytes.len() / LABEL]);
+        read_labels(bytes, &mut zeros);
+        self.0.give(inputs, zeros).map_err(refused)
+    }
+
+    fn deltas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<u8>>> {
+        let deltas = py.detach(|| self.0.deltas());
+        rows(py, [deltas.len(), LABEL], |row, to| {
+            write_labels(&deltas[row..=row], to);
+            Ok(())
+        })
+    }
+
+    fn encode<'py>(
+        &self,
+        py: Python<'py>,
+        first: usize,
+        bits: PyReadonlyArray2<'_, u8>,
+    ) -> PyResult<Bound<'py, PyArray3<u8>>> {
+        let instances = self.0.plan().instances;
+        let shape = bits.shape();
+        if shape[1] != instances {
+            return value_error(format!("bits: shape {shape:?}, not (inputs, {instances})"));
+        }
+        let inputs = input_range(self.0.circuit(), first, shape[0])?;
+        let bits = contiguous(&bits, "bits")?;
+        // All at once, so that the time says nothing about where a wrong one is.
+        if bits.iter().fold(0, |all, bit| all | bit) > 1 {
+            return value_error("bits: an element that is not 0 or 1".into());
+        }
+        let deltas = py.detach(|| self.0.deltas());
+        rows(py, [inputs.len(), instances, LABEL], |row, to| {
+            let mut labels = Zeroizing::new(vec![0; instances]);
+            self.0.zeros(inputs.start + row, &mut labels);
+            let bits = &bits[row * instances..];
+            for ((label, &bit), delta) in labels.iter_mut().zip(bits).zip(deltas.iter()) {
+                *label ^= delta & mask(Block::from(bit));
+            }
+            write_labels(&labels, to);
+            Ok(())
+        })
+    }
+
+    fn output_zero_labels<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<u8>>> {
+        let shape = [self.0.circuit().outputs, self.0.plan().instances, LABEL];
+        rows(py, shape, |row, to| {
+            write_labels(&self.0.output_zeros(row)?, to);
+            Ok(())
+        })
+    }
+
+    fn output_colours<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<u8>>> {
+        let shape = [self.0.circuit().outputs, self.0.plan().instances];
+        rows(py, shape, |row, to| {
+            colours(&self.0.output_zeros(row)?, to);
+            Ok(())
+        })
+    }
+
+    fn output_hashes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray4<u8>>> {
+        let shape = [self.0.circuit().outputs, self.0.plan().instances, 2, LABEL];
+        rows(py, shape, |row, to| {
+            let [first, second] = self.0.output_hashes(row)?;
+            let both = first.iter().zip(&second);
+            let both: Vec<Block> = both.flat_map(|(&first, &second)| [first, second]).collect();
+            write_labels(&both, to);
+            Ok(())
+        })
+    }
+}
+
+#[pyclass(name = "Evaluator", module = "smpc_dp._core")]
+struct PyEvaluator(Evaluator);
+
+#[pymethods]
+impl PyEvaluator {
+    #[new]
+    #[pyo3(signature = (circuit, n_instances, start, *, mode, tile, first_instance = 0, threads = 1, kernel = None))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        circuit: &GarblingCircuit,
+        n_instances: usize,
+        start: &[u8],
+        mode: &str,
+        tile: usize,
+        first_instance: u64,
+        threads: usize,
+        kernel: Option<&str>,
+    ) -> PyResult<Self> {
+        let plan = plan(
+            n_instances,
+            start,
+            (mode, tile),
+            first_instance,
+            threads,
+            kernel,
+        )?;
+        Evaluator::new(circuit.0.clone(), plan)
+            .map(Self)
+            .map_err(refused)
+    }
+
+    #[getter]
+    fn remaining(&self) -> u64 {
+        self.0.remaining()
+    }
+
+    fn set_input_labels(&mut self, first: usize, labels: PyReadonlyArray3<'_, u8>) -> PyResult<()> {
+        let (inputs, bytes) = label_range(self.0.circuit(), self.0.plan(), first, &labels)?;
+        read_labels(bytes, self.0.set(inputs).map_err(refused)?);
+        Ok(())
+    }
+
+    fn feed(&mut self, py: Python<'_>, tables: PyReadonlyArray1<'_, u8>) -> PyResult<()> {
+        let bytes = contiguous(&tables, "tables")?;
+        py.detach(|| self.0.feed(bytes)).map_err(refused)
+    }
+
+    fn output_labels<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<u8>>> {
+        let shape = [self.0.circuit().outputs, self.0.plan().instances, LABEL];
+        rows(py, shape, |row, to| {
+            write_labels(&self.0.output(row)?, to);
+            Ok(())
+        })
+    }
+
+    fn output_colours<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<u8>>> {
+        let shape = [self.0.circuit().outputs, self.0.plan().instances];
+        rows(py, shape, |row, to| {
+            colours(&self.0.output(row)?, to);
+            Ok(())
+        })
+    }
+}
+
+#[pyfunction]
+fn garbling_kernels() -> Vec<&'static str> {
+    Kernel::available().into_iter().map(Kernel::name).collect()
+}
+
+#[pyfunction]
+#[pyo3(signature = (labels, start, *, mode, tile, first_instance = 0, kernel = None))]
+fn garbling_label_hashes<'py>(
+    py: Python<'py>,
+    labels: PyReadonlyArray3<'_, u8>,
+    start: &[u8],
+    mode: &str,
+    tile: usize,
+    first_instance: u64,
+    kernel: Option<&str>,
+) -> PyResult<Bound<'py, PyArray3<u8>>> {
+    let shape = labels.shape();
+    if shape[2] != LABEL {
+        return value_error(format!(
+            "labels: shape {shape:?}, not (outputs, instances, {LABEL})"
+        ));
+    }
+    let plan = plan(shape[1], start, (mode, tile), first_instance, 1, kernel)?;
+    let bytes = contiguous(&labels, "labels")?;
+    rows(py, [shape[0], shape[1], LABEL], |row, to| {
+        let mut hashed = Zeroizing::new(vec![0; plan.instances]);
+        read_labels(&bytes[row * to.len()..], &mut hashed);
+        tile::hash_output(&plan, row, &mut hashed);
+        write_labels(&hashed, to);
+        Ok(())
+    })
+}
+
+/// Adds everything here to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<GarblingCircuit>()?;
+    module.add_class::<PyGarbler>()?;
+    module.add_class::<PyEvaluator>()?;
+    module.add_function(wrap_pyfunction!(garbling_kernels, module)?)?;
+    module.add_function(wrap_pyfunction!(garbling_label_hashes, module)?)
+}

@@ -1,0 +1,208 @@
+//! Base transfers over ristretto255: endemic 1-out-of-2 transfers of 16-byte keys, 128 in a batch.
+//!
+//! Two-round Feistel POPF over a Diffie-Hellman key agreement whose first message serves the whole
+//! batch [McQuoid, Rosulek, Roy: Batching Base Oblivious Transfers, Asiacrypt 2021]. With
+//! F(x) = T + H(x, s xor H'(x, T)), the receiver sends (s, T) such that it knows the discrete
+//! logarithm of F(choice); its order of queries to H fixes the one x that it can know.
+//! H, H' and the key derivation are separated by context, first message and number of the transfer,
+//! which is what makes the shared first message sound.
+//!
+//! H is twice the ristretto map of 64 hashed bytes: doubling permutes the group, and lets every
+//! encoding be computed in a batch.
+
+use curve25519_dalek::constants::RISTRETTO_BASEPOINT_TABLE;
+use curve25519_dalek::ristretto::{CompressedRistretto, RistrettoPoint};
+use curve25519_dalek::scalar::Scalar;
+use curve25519_dalek::traits::Identity;
+use zeroize::Zeroizing;
+
+use super::{KAPPA, OtError, expect_length, hash, labels};
+use crate::tuple_hash::TupleHash256;
+
+/// Bytes of a group element.
+const POINT: usize = 32;
+/// Bytes of the Feistel string: three times the security parameter.
+const STRING: usize = 48;
+/// Bytes of the base receiver's message.
+pub const RESPONSE: usize = KAPPA * (STRING + POINT);
+
+/// The output of one base transfer.
+pub type Key = [u8; 16];
+/// Both keys of each transfer.
+pub type KeyPairs = Zeroizing<Vec<[Key; 2]>>;
+/// The chosen key of each transfer.
+pub type Keys = Zeroizing<Vec<Key>>;
+
+/// The hashes of one batch, with context and first message absorbed: what is common costs once.
+struct Hashes {
+    point: TupleHash256,
+    string: TupleHash256,
+    key: TupleHash256,
+}
+
+impl Hashes {
+    fn new(context: &[u8; 32], first: &[u8; POINT]) -> Self {
+        let start = |label: &str| {
+            let mut hasher = TupleHash256::new(label.as_bytes());
+            hasher.absorb(context);
+            hasher.absorb(first);
+            hasher
+        };
+        Self {
+            point: start(labels::BASE_POINT),
+            string: start(labels::BASE_STRING),
+            key: start(labels::BASE_KEY),
+        }
+    }
+
+    /// Half of H(number, x, string).
+    fn half_point(&self, number: usize, x: u8, string: &[u8; STRING]) -> RistrettoPoint {
+        RistrettoPoint::from_uniform_bytes(&finish(&self.point, number, x, &[string]))
+    }
+
+    /// `string` xor H'(number, x, point).
+    fn mix(
+        &self,
+        number: usize,
+        x: u8,
+        point: &[u8; POINT],
+        string: &[u8; STRING],
+    ) -> [u8; STRING] {
+        let mut mixed: [u8; STRING] = finish(&self.string, number, x, &[point]);
+        for (byte, other) in mixed.iter_mut().zip(string) {
+            *byte ^= other;
+        }
+        mixed
+    }
+
+    fn key(&self, number: usize, x: u8, entry: &[u8], shared: &CompressedRistretto) -> Key {
+        finish(&self.key, number, x, &[entry, shared.as_bytes()])
+    }
+}
+
+/// `N` bytes of the hash that has begun as `start` and goes on with transfer, choice and `parts`.
+fn finish<const N: usize>(start: &TupleHash256, number: usize, x: u8, parts: &[&[u8]]) -> [u8; N] {
+    let mut hasher = start.clone();
+    hasher.absorb(&(number as u64).to_be_bytes());
+    hasher.absorb(&[x]);
+    for part in parts {
+        hasher.absorb(part);
+    }
+    let mut output = [0; N];
+    hasher.finish(&mut output);
+    output
+}
+
+/// The group element that `bytes` canonically encode, if it is not the identity.
+fn decode(name: &str, bytes: &[u8; POINT]) -> Result<RistrettoPoint, OtError> {
+    let point = CompressedRistretto(*bytes)
+        .decompress()
+        .ok_or_else(|| OtError::Peer(format!("{name}: not the encoding of a group element")))?;
+    if point == RistrettoPoint::identity() {
+        return Err(OtError::Peer(format!("{name}: the identity")));
+    }
+    Ok(point)
+}
+
+/// The side that learns both keys.
+pub struct BaseSender {
+    context: [u8; 32],
+    scalar: Zeroizing<Scalar>,
+    first: [u8; POINT],
+}
+
+impl BaseSender {
+    /// Starts; the second value is the message to the base receiver, 32 bytes.
+    pub fn start(context: &[u8; 32], seed: &[u8; 32]) -> (Self, Vec<u8>) {
+        let wide = Zeroizing::new(hash(labels::BASE_SCALAR, &[context, seed]));
+        let scalar = Zeroizing::new(Scalar::from_bytes_mod_order_wide(&wide));
+        let first = (&*scalar * RISTRETTO_BASEPOINT_TABLE).compress().to_bytes();
+        let sender = Self {
+            context: *context,
+            scalar,
+            first,
+        };
+        (sender, first.to_vec())
+    }
+
+    /// Both keys of every transfer, from the base receiver's message.
+    pub fn finish(&self, message: &[u8]) -> Result<KeyPairs, OtError> {
+        expect_length("base response", message, RESPONSE)?;
+        let half = Zeroizing::new(*self.scalar * Scalar::from(2u8).invert());
+        let hashes = Hashes::new(&self.context, &self.first);
+        let (entries, _) = message.as_chunks::<{ STRING + POINT }>();
+        let mut halves = Zeroizing::new(Vec::with_capacity(2 * KAPPA));
+        for (number, entry) in entries.iter().enumerate() {
+            let (string, point) = split(entry);
+            let decoded = decode(&format!("base response: point {number}"), point)?;
+            for x in 0..2 {
+                let hashed = hashes.half_point(number, x, &hashes.mix(number, x, point, string));
+                halves.push((decoded + hashed + hashed) * *half);
+            }
+        }
+        let shared = Zeroizing::new(RistrettoPoint::double_and_compress_batch(halves.iter()));
+        let (shared_pairs, _) = shared.as_chunks::<2>();
+        Ok(Zeroizing::new(
+            entries
+                .iter()
+                .zip(shared_pairs)
+                .enumerate()
+                .map(|(number, (entry, [zero, one]))| {
+                    [
+                        hashes.key(number, 0, entry, zero),
+                        hashes.key(number, 1, entry, one),
+                    ]
+                })
+                .collect(),
+        ))
+    }
+}
+
+fn split(entry: &[u8; STRING + POINT]) -> (&[u8; STRING], &[u8; POINT]) {
+    let (string, rest) = entry.split_first_chunk().expect("48 of 80 bytes");
+    (string, rest.first_chunk().expect("the other 32 bytes"))
+}
+
+/// The base receiver's message and its keys, for choice bits `choices` (0 or 1 each).
+pub fn respond(
+    context: &[u8; 32],
+    seed: &[u8; 32],
+    choices: &[u8; KAPPA],
+    first: &[u8],
+) -> Result<(Vec<u8>, Keys), OtError> {
+    const COINS: usize = 64 + STRING;
+    expect_length("base message", first, POINT)?;
+    let first: &[u8; POINT] = first.first_chunk().expect("the length was checked");
+    let peer = decode("base message", first)?;
+    let hashes = Hashes::new(context, first);
+    let coins = Zeroizing::new(hash::<{ KAPPA * COINS }>(
+        labels::BASE_COINS,
+        &[context, seed],
+    ));
+    let (coins, _) = coins.as_chunks::<COINS>();
+    let mut half_points = Zeroizing::new(Vec::with_capacity(KAPPA));
+    let mut half_shared = Zeroizing::new(Vec::with_capacity(KAPPA));
+    for (number, (coin, &choice)) in coins.iter().zip(choices).enumerate() {
+        let (wide, string) = coin.split_first_chunk().expect("64 of 112 bytes");
+        let string = string.first_chunk().expect("the other 48 bytes");
+        let scalar = Zeroizing::new(Scalar::from_bytes_mod_order_wide(wide));
+        half_points
+            .push(&*scalar * RISTRETTO_BASEPOINT_TABLE - hashes.half_point(number, choice, string));
+        half_shared.push(peer * *scalar);
+    }
+    let points = RistrettoPoint::double_and_compress_batch(half_points.iter());
+    let shared = Zeroizing::new(RistrettoPoint::double_and_compress_batch(
+        half_shared.iter(),
+    ));
+    let mut message = Vec::with_capacity(RESPONSE);
+    let mut keys = Zeroizing::new(Vec::with_capacity(KAPPA));
+    for (number, (coin, &choice)) in coins.iter().zip(choices).enumerate() {
+        let string = coin.last_chunk().expect("48 of 112 bytes");
+        let point = points[number].as_bytes();
+        message.extend_from_slice(&hashes.mix(number, choice, point, string));
+        message.extend_from_slice(point);
+        let entry = &message[number * (STRING + POINT)..];
+        keys.push(hashes.key(number, choice, entry, &shared[number]));
+    }
+    Ok((message, keys))
+}

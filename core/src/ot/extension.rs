@@ -1,0 +1,130 @@
+//! What both sides of the extension share: sizes, limits, the layout of chunks.
+//!
+//! A chunk of n transfers takes B = ceil(n / 128) + 1 blocks of 128 rows; the last block hides the
+//! response to the check and is never used. The transfers' indices are 128 times the position of the
+//! chunk's first block onwards: position and index are one counter, and it only grows.
+
+use zeroize::Zeroize;
+
+use super::streams::{Column, TILE};
+use super::{KAPPA, OtError, hash, labels};
+
+/// Most transfers of one chunk.
+pub const MAX_CHUNK: usize = 1 << 22;
+/// Indices below this may be used in one setup; the bounds in `docs/ot.md` are for this many.
+pub const MAX_INDEX: u64 = 1 << 36;
+/// Bytes of the header of corrections: first index and number of transfers.
+pub const HEADER: usize = 16;
+/// Bytes of a challenge: first index and the point of evaluation.
+pub const CHALLENGE: usize = 8 + 16;
+/// Bytes of a response: first index, hash of the choices, hashes of the columns.
+pub const RESPONSE: usize = 8 + 16 + KAPPA * 16;
+
+/// What a destroyed setup answers.
+pub const DESTROYED: &str = "the setup was destroyed by an earlier failure";
+
+/// The context of a setup: the caller's and the field size.
+pub fn setup_context(context: &[u8; 32], k: usize) -> Result<[u8; 32], OtError> {
+    if k != 2 && k != 4 {
+        return Err(OtError::Argument(format!("k: {k}, not 2 or 4")));
+    }
+    Ok(hash(labels::SETUP, &[context, &[k as u8]]))
+}
+
+/// Where a chunk lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chunk {
+    /// The first transfer's index.
+    pub first: u64,
+    /// The number of transfers.
+    pub count: usize,
+}
+
+impl Chunk {
+    /// The chunk of `count` transfers from index `first`, if the limits allow it.
+    pub fn new(first: u64, count: usize) -> Result<Self, OtError> {
+        if !(1..=MAX_CHUNK).contains(&count) {
+            return Err(OtError::Argument(format!(
+                "count: {count}, not between 1 and {MAX_CHUNK}"
+            )));
+        }
+        let chunk = Self { first, count };
+        if chunk.next() > MAX_INDEX {
+            return Err(OtError::Argument(format!(
+                "count: {count} more transfers from index {first} exceed the {MAX_INDEX} of one setup"
+            )));
+        }
+        Ok(chunk)
+    }
+
+    /// Blocks of 128 rows, the hiding one included.
+    pub fn blocks(self) -> usize {
+        self.count.div_ceil(128) + 1
+    }
+
+    /// Position of the first block in the leaves' streams.
+    pub fn position(self) -> u64 {
+        self.first / 128
+    }
+
+    /// The index after the chunk.
+    pub fn next(self) -> u64 {
+        self.first + self.blocks() as u64 * 128
+    }
+
+    /// Tiles that the chunk covers.
+    pub fn tiles(self) -> usize {
+        self.blocks().div_ceil(TILE)
+    }
+
+    /// Blocks of the chunk in tile `tile`.
+    pub fn blocks_in(self, tile: usize) -> usize {
+        (self.blocks() - tile * TILE).min(TILE)
+    }
+
+    /// Bytes of the corrections.
+    pub fn corrections(self, k: usize) -> usize {
+        HEADER + KAPPA / k * self.blocks() * 16
+    }
+
+    /// The header of the corrections.
+    pub fn header(self) -> [u8; HEADER] {
+        let mut header = [0; HEADER];
+        header[..8].copy_from_slice(&self.first.to_be_bytes());
+        header[8..].copy_from_slice(&(self.count as u64).to_be_bytes());
+        header
+    }
+}
+
+/// A chunk's columns, tile after tile; the memory is kept for the next chunk.
+#[derive(Default)]
+pub struct Columns(Vec<Column>);
+
+impl Columns {
+    /// Room for `tiles` tiles, with whatever content.
+    pub fn resize(&mut self, tiles: usize) {
+        let length = tiles * KAPPA;
+        if length > self.0.len() {
+            // Grown in place of being copied: what is there is not needed, and must not be left behind.
+            self.zeroize();
+            self.0 = vec![Column::ZERO; length];
+        }
+    }
+
+    fn zeroize(&mut self) {
+        for column in &mut self.0 {
+            column.bytes_mut().zeroize();
+        }
+    }
+
+    /// The columns of each tile.
+    pub fn tiles(&mut self) -> &mut [[Column; KAPPA]] {
+        self.0.as_chunks_mut().0
+    }
+}
+
+impl Drop for Columns {
+    fn drop(&mut self) {
+        self.zeroize();
+    }
+}

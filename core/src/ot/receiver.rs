@@ -1,0 +1,206 @@
+//! The extension receiver: it chooses, is the base sender, and answers the challenges.
+
+use zeroize::Zeroizing;
+
+use super::base::BaseSender;
+use super::check::{ColumnHashes, hash_blocks};
+use super::extension::{self, CHALLENGE, Chunk, Columns, DESTROYED, HEADER};
+use super::pads::PadHash;
+use super::streams::{Row16, Streams, TILE, TILE_ROWS};
+use super::transpose::transpose;
+use super::{KAPPA, OtError, Row, expect_length, pprf};
+
+enum State {
+    /// The first message is out; the base response is awaited.
+    Base(BaseSender),
+    /// Ready for a chunk.
+    Ready(Streams),
+    /// Corrections are out; the challenge is awaited. The blocks are the choices, the hiding ones last.
+    Committed(Streams, Chunk, Zeroizing<Vec<Row16>>),
+    Destroyed,
+}
+
+/// The receiver of correlated, random and chosen transfers.
+pub struct ExtensionReceiver {
+    context: [u8; 32],
+    k: usize,
+    next: u64,
+    columns: Columns,
+    state: State,
+}
+
+impl ExtensionReceiver {
+    /// A fresh setup and its first message; `seed` is uniformly random and used for nothing else.
+    pub fn new(context: &[u8; 32], seed: &[u8; 32], k: usize) -> Result<(Self, Vec<u8>), OtError> {
+        let context = extension::setup_context(context, k)?;
+        let (base, message) = BaseSender::start(&context, seed);
+        let receiver = Self {
+            context,
+            k,
+            next: 0,
+            columns: Columns::default(),
+            state: State::Base(base),
+        };
+        Ok((receiver, message))
+    }
+
+    /// The index that the next chunk starts at.
+    pub fn next_index(&self) -> u64 {
+        self.next
+    }
+
+    fn destroy(&mut self) {
+        self.state = State::Destroyed;
+        self.columns = Columns::default();
+    }
+
+    /// Passes a step's outcome on, and ends the setup if the peer is at fault.
+    fn settle<T>(&mut self, outcome: Result<T, OtError>) -> Result<T, OtError> {
+        if matches!(outcome, Err(OtError::Peer(_))) {
+            self.destroy();
+        }
+        outcome
+    }
+
+    /// Refuses a step that the state does not allow.
+    fn refuse<T>(&self, reason: &'static str) -> Result<T, OtError> {
+        Err(OtError::State(match self.state {
+            State::Destroyed => DESTROYED,
+            _ => reason,
+        }))
+    }
+
+    /// Takes the base response and returns the trees' corrections; afterwards the setup is ready.
+    pub fn finish_setup(&mut self, response: &[u8]) -> Result<Vec<u8>, OtError> {
+        let State::Base(base) = &self.state else {
+            return self.refuse("the base response is not awaited");
+        };
+        let outcome = base.finish(response);
+        let keys = self.settle(outcome)?;
+        let (leaves, message) = pprf::plant(&self.context, self.k, &keys);
+        self.state = State::Ready(Streams::new(self.k, &leaves));
+        Ok(message)
+    }
+
+    /// Commits to the choices of a chunk: bit j of `choices` is that of the j-th of `count` transfers.
+    ///
+    /// `message` becomes the corrections. Bits after the last transfer's are refused unless they are 0.
+    pub fn extend(
+        &mut self,
+        count: usize,
+        choices: &[u8],
+        message: &mut Vec<u8>,
+    ) -> Result<(), OtError> {
+        if !matches!(self.state, State::Ready(_)) {
+            return self.refuse("the setup is not ready for a chunk");
+        }
+        let chunk = Chunk::new(self.next, count)?;
+        if choices.len() != count.div_ceil(8) {
+            return Err(OtError::Argument(format!(
+                "choices: {} bytes, not {} for {count} transfers",
+                choices.len(),
+                count.div_ceil(8)
+            )));
+        }
+        if !count.is_multiple_of(8) && choices[count / 8] >> (count % 8) != 0 {
+            return Err(OtError::Argument(format!(
+                "choices: a bit after the {count} transfers is set"
+            )));
+        }
+        let State::Ready(mut streams) = std::mem::replace(&mut self.state, State::Destroyed) else {
+            return self.refuse("the setup is not ready for a chunk");
+        };
+        let blocks = chunk.blocks();
+        let mut padded = Zeroizing::new(vec![[0; 16]; blocks]);
+        padded.as_flattened_mut()[..choices.len()].copy_from_slice(choices);
+        message.resize(chunk.corrections(self.k), 0);
+        let (header, corrections) = message.split_at_mut(HEADER);
+        header.copy_from_slice(&chunk.header());
+        let (corrections, _) = corrections.as_chunks_mut::<16>();
+        self.columns.resize(chunk.tiles());
+        let tiles = self.columns.tiles().iter_mut().take(chunk.tiles());
+        for (tile, columns) in tiles.enumerate() {
+            let position = chunk.position() + (tile * TILE) as u64;
+            let inside = chunk.blocks_in(tile);
+            for (digit, columns) in columns.chunks_mut(self.k).enumerate() {
+                let sum = streams.sums(digit, position, false, columns);
+                if digit == 0 && (tile + 1) * TILE >= blocks {
+                    // The hiding block's choices are the first digit's own sum: uniform to the sender.
+                    padded[blocks - 1] = sum.blocks[inside - 1];
+                }
+                let start = digit * blocks + tile * TILE;
+                let output = corrections[start..start + inside].as_flattened_mut();
+                let choices = padded[tile * TILE..tile * TILE + inside].as_flattened();
+                for ((byte, sum), choice) in output.iter_mut().zip(sum.bytes()).zip(choices) {
+                    *byte = sum ^ choice;
+                }
+            }
+        }
+        self.next = chunk.next();
+        self.state = State::Committed(streams, chunk, padded);
+        Ok(())
+    }
+
+    /// Answers the challenge with the response; `rows` becomes the rows t = q xor choice * Delta.
+    pub fn correlated(
+        &mut self,
+        challenge: &[u8],
+        rows: &mut Vec<Row>,
+    ) -> Result<Vec<u8>, OtError> {
+        self.answer(challenge, rows).map(|(_, response)| response)
+    }
+
+    /// Answers the challenge with the response; `pads` becomes the chosen pad of each transfer.
+    pub fn random(&mut self, challenge: &[u8], pads: &mut Vec<Row>) -> Result<Vec<u8>, OtError> {
+        let (chunk, response) = self.answer(challenge, pads)?;
+        PadHash::new(&self.context).apply(chunk.first, pads);
+        Ok(response)
+    }
+
+    fn answer(
+        &mut self,
+        challenge: &[u8],
+        rows: &mut Vec<Row>,
+    ) -> Result<(Chunk, Vec<u8>), OtError> {
+        let State::Committed(_, chunk, _) = self.state else {
+            return self.refuse("no challenge is awaited");
+        };
+        let outcome = check_challenge(chunk, challenge);
+        let point = self.settle(outcome)?;
+        let State::Committed(streams, _, choices) =
+            std::mem::replace(&mut self.state, State::Destroyed)
+        else {
+            return self.refuse("no challenge is awaited");
+        };
+        let mut hashes = ColumnHashes::new(&point, KAPPA);
+        rows.clear();
+        rows.resize(chunk.count, [0; 16]);
+        let mut parts = rows.chunks_mut(TILE_ROWS);
+        let tiles = self.columns.tiles().iter().take(chunk.tiles());
+        for (tile, columns) in tiles.enumerate() {
+            hashes.update(columns, chunk.blocks_in(tile));
+            if let Some(part) = parts.next() {
+                transpose(columns, part);
+            }
+        }
+        let mut response = Vec::with_capacity(extension::RESPONSE);
+        response.extend_from_slice(&chunk.first.to_be_bytes());
+        response.extend_from_slice(&hash_blocks(&point, &choices));
+        response.extend(hashes.finish().flatten());
+        self.state = State::Ready(streams);
+        Ok((chunk, response))
+    }
+}
+
+/// The challenge's point of evaluation.
+fn check_challenge(chunk: Chunk, challenge: &[u8]) -> Result<[u8; 16], OtError> {
+    expect_length("challenge", challenge, CHALLENGE)?;
+    let (first, point) = challenge.split_at(8);
+    if first != chunk.first.to_be_bytes() {
+        return Err(OtError::Peer(format!(
+            "challenge: not of the chunk from index {}",
+            chunk.first
+        )));
+    }
+    Ok(*point.first_chunk().expect("16 bytes after the index"))
+}

@@ -1,0 +1,181 @@
+//! The streams of the leaves, and their sums: small-field VOLE in bit slices [Roy: SoftSpokenOT, CRYPTO 2022].
+//!
+//! A stream is AES-128 of the block's number (128 bits, big-endian) under the leaf; block p covers
+//! rows 128 p to 128 p + 127. With leaf y's stream G_y, the receiver's columns are
+//! u = sum G_y and v_b = sum over y with bit b of G_y. The sender has leaves by distance from its digit
+//! d, so the same sums give w_b = v_b + d_b u; its slot 0 is missing and counts nowhere but in u.
+
+use aes::cipher::{BlockCipherEncrypt, KeyInit};
+use aes::{Aes128Enc, Block};
+use zeroize::Zeroize;
+
+use super::base::Key;
+
+/// Blocks of 128 rows that are worked on together: a column's part is 1 KiB, all columns 128 KiB.
+pub const TILE: usize = 64;
+/// Rows of a tile.
+pub const TILE_ROWS: usize = TILE * 128;
+
+/// A column's part in a tile.
+///
+/// Aligned to cache lines, and one line longer than a power of two: the same row of all columns would
+/// otherwise fall into a few sets of the cache.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub struct Column {
+    pub blocks: [Row16; TILE],
+    padding: [u8; 64],
+}
+
+impl Column {
+    pub const ZERO: Self = Self {
+        blocks: [[0; 16]; TILE],
+        padding: [0; 64],
+    };
+
+    /// The bytes of all blocks.
+    pub fn bytes(&self) -> &[u8] {
+        self.blocks.as_flattened()
+    }
+
+    /// The bytes of all blocks.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.blocks.as_flattened_mut()
+    }
+}
+
+/// 128 bits of a column.
+pub type Row16 = [u8; 16];
+
+/// The leaves' ciphers; 2^k for each digit.
+pub struct Streams {
+    k: usize,
+    ciphers: Vec<Aes128Enc>,
+    /// Scratch for one digit.
+    buffers: Vec<Column>,
+}
+
+impl Streams {
+    /// Expands the leaves' keys; round keys are zeroised when dropped.
+    pub fn new(k: usize, leaves: &[Key]) -> Self {
+        Self {
+            k,
+            ciphers: leaves
+                .iter()
+                .map(|leaf| Aes128Enc::new(leaf.into()))
+                .collect(),
+            buffers: vec![Column::ZERO; 1 << k],
+        }
+    }
+
+    /// Computes the sums of digit `digit` over `TILE` blocks from block `position`.
+    ///
+    /// `columns` are the digit's k columns. The sum of all streams is returned; with `punctured`
+    /// slot 0 is left out everywhere.
+    pub fn sums(
+        &mut self,
+        digit: usize,
+        position: u64,
+        punctured: bool,
+        columns: &mut [Column],
+    ) -> &Column {
+        let numbers: [Block; TILE] =
+            std::array::from_fn(|block| u128::from(position + block as u64).to_be_bytes().into());
+        let ciphers = &self.ciphers[digit << self.k..(digit + 1) << self.k];
+        for (cipher, buffer) in ciphers.iter().zip(&mut self.buffers).skip(punctured.into()) {
+            let blocks = aes::cipher::Array::cast_slice_from_core_mut(&mut buffer.blocks);
+            cipher
+                .encrypt_blocks_b2b(&numbers, blocks)
+                .expect("both have TILE blocks");
+        }
+        if punctured {
+            self.buffers[0].bytes_mut().fill(0);
+        }
+        fold(&mut self.buffers, columns);
+        &self.buffers[0]
+    }
+}
+
+impl Drop for Streams {
+    fn drop(&mut self) {
+        for buffer in &mut self.buffers {
+            buffer.bytes_mut().zeroize();
+        }
+    }
+}
+
+/// `left ^= right`.
+#[inline(always)]
+fn add(left: &mut Column, right: &Column) {
+    for (byte, other) in left.bytes_mut().iter_mut().zip(right.bytes()) {
+        *byte ^= other;
+    }
+}
+
+/// Column b becomes the sum of the buffers whose number has bit b; buffer 0 becomes the sum of all.
+#[inline(always)]
+fn fold_kernel(buffers: &mut [Column], columns: &mut [Column]) {
+    for (bit, column) in columns.iter_mut().enumerate().rev() {
+        let (low, high) = buffers.split_at_mut(1 << bit);
+        let high = &high[..1 << bit];
+        *column = high[0];
+        for other in &high[1..] {
+            add(column, other);
+        }
+        for (left, right) in low.iter_mut().zip(high) {
+            add(left, right);
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn fold_avx2(buffers: &mut [Column], columns: &mut [Column]) {
+    fold_kernel(buffers, columns);
+}
+
+#[allow(unsafe_code)]
+fn fold(buffers: &mut [Column], columns: &mut [Column]) {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the machine has AVX2, the only requirement of this safe code.
+        return unsafe { fold_avx2(buffers, columns) };
+    }
+    fold_kernel(buffers, columns);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both versions against the definition, on columns that are filled with the buffer's number.
+    #[test]
+    fn sums_by_bit_and_of_all() {
+        for k in [2, 4] {
+            let buffers: Vec<Column> = (0..1u8 << k)
+                .map(|y| {
+                    let mut column = Column::ZERO;
+                    for (i, byte) in column.bytes_mut().iter_mut().enumerate() {
+                        *byte = y.wrapping_mul(y).wrapping_add(i as u8).wrapping_mul(29);
+                    }
+                    column
+                })
+                .collect();
+            let sum = |chosen: &dyn Fn(usize) -> bool, i: usize| {
+                let terms = buffers.iter().enumerate().filter(|(y, _)| chosen(*y));
+                terms.fold(0, |sum, (_, column)| sum ^ column.bytes()[i])
+            };
+            for kernel in [fold, fold_kernel] {
+                let mut folded = buffers.clone();
+                let mut columns = vec![Column::ZERO; k];
+                kernel(&mut folded, &mut columns);
+                for i in 0..16 * TILE {
+                    assert_eq!(folded[0].bytes()[i], sum(&|_| true, i));
+                    for (bit, column) in columns.iter().enumerate() {
+                        assert_eq!(column.bytes()[i], sum(&|y| y >> bit & 1 == 1, i));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+"""The builder: gates go in one by one, a small circuit comes out.
+
+What it does to keep circuits small: NOT is a mark on a bit and never a gate until somebody needs the
+wire; constants are folded; a gate that was made before is used again; XOR cancels against a XOR that it
+undoes; gates that no output needs are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NewType
+
+import numpy as np
+
+from smpc_dp.circuits.circuit import Circuit, Op, check_value
+from smpc_dp.errors import ConfigError, Fault
+
+# A bit of a builder: twice the number of a node, plus 1 where it is the node's negation. Node 0 is 0.
+Bit = NewType("Bit", int)
+# A value: its bits, the least significant first.
+Bits = tuple[Bit, ...]
+
+ZERO = Bit(0)
+ONE = Bit(1)
+
+# An input's node has this in place of operands.
+_INPUT = (-1, 0, 0)
+
+
+class Builder:
+    """Collects the gates of one circuit; bits of one builder mean nothing to another."""
+
+    def __init__(self) -> None:
+        self._nodes: list[tuple[int, int, int]] = [_INPUT]
+        self._known: dict[tuple[int, int, int], Bit] = {}
+        self._inputs: list[int] = []
+        self._outputs: list[Bits] = []
+
+    def input(self, width: int) -> Bits:
+        """Add an input value of `width` bits.
+
+        Raises ConfigError for a width under 1 or after the first gate.
+        """
+        if width < 1:
+            raise ConfigError([Fault("width", f"{width}, not 1 or more")])
+        if self._known:
+            raise ConfigError([Fault("input", "comes before the first gate")])
+        first = len(self._nodes)
+        self._nodes.extend([_INPUT] * width)
+        self._inputs.append(width)
+        return tuple(Bit(2 * node) for node in range(first, first + width))
+
+    def constant(self, value: int, width: int) -> Bits:
+        """Return the bits of a public constant, 0 <= value < 2**width. Raises ConfigError otherwise."""
+        check_value(value, width, "constant")
+        return tuple(Bit(value >> bit & 1) for bit in range(width))
+
+    def output(self, value: Sequence[Bit]) -> None:
+        """Add an output value. Raises ConfigError for one without bits."""
+        if not value:
+            raise ConfigError([Fault("output", "no bits")])
+        self._outputs.append(tuple(value))
+
+    def not_(self, x: Bit) -> Bit:
+        """Negate: never a gate by itself."""
+        return Bit(x ^ 1)
+
+    def xor(self, x: Bit, y: Bit) -> Bit:
+        """Add a XOR: free when garbled."""
+        mark = (x ^ y) & 1
+        low, high = sorted((x & ~1, y & ~1))
+        if low == high:
+            return Bit(mark)
+        if low == ZERO:
+            return Bit(high | mark)
+        for whole, part in ((high, low), (low, high)):
+            op, a, b = self._nodes[whole >> 1]
+            if op == Op.XOR and part in (a, b):
+                return Bit(a ^ b ^ part ^ mark)
+        return Bit(self._gate(Op.XOR, low, high) ^ mark)
+
+    def and_(self, x: Bit, y: Bit) -> Bit:
+        """Add an AND: the gate that costs."""
+        low, high = sorted((x, y))
+        if low == ZERO:
+            return ZERO
+        if low == ONE:
+            return Bit(high)
+        if low == high:
+            return Bit(low)
+        if low ^ high == 1:
+            return ZERO
+        for whole, part in ((high, low), (low, high)):
+            op, a, b = self._nodes[whole >> 1]
+            if op == Op.AND and whole & 1 == 0:
+                if part in (a, b):
+                    return Bit(whole)
+                if part ^ 1 in (a, b):
+                    return ZERO
+        return self._gate(Op.AND, low, high)
+
+    def or_(self, x: Bit, y: Bit) -> Bit:
+        """Add an OR: one AND."""
+        return self.not_(self.and_(self.not_(x), self.not_(y)))
+
+    def _gate(self, op: Op, low: int, high: int) -> Bit:
+        key = (int(op), low, high)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = Bit(2 * len(self._nodes))
+            self._nodes.append(key)
+        return known
+
+    def build(self) -> Circuit:
+        """Return the circuit of the outputs so far, without gates that they do not need.
+
+        Raises ConfigError when there is no output or a limit of `Circuit` is passed.
+        """
+        gates = self._symbolic_gates()
+        results = [bit for value in self._outputs for bit in value]
+        n_inputs = sum(self._inputs)
+        n_wires = n_inputs + len(gates) + len(results)
+        wires: dict[int, int] = {2 * (wire + 1): wire for wire in range(n_inputs)}
+        # The last wires are the outputs. One that no other output is can be its gate's own wire.
+        made = {gate[3] for gate in gates}
+        claimed: dict[int, int] = {}
+        for place, bit in enumerate(results):
+            if bit in made and bit not in claimed:
+                claimed[bit] = place
+                n_wires -= 1
+        first_output = n_wires - len(results)
+        free = iter(range(n_inputs, first_output))
+        for _, _, _, out in gates:
+            wires[out] = first_output + claimed[out] if out in claimed else next(free)
+        rows = [
+            (op, wires[a], wires[b] if op in (Op.XOR, Op.AND) else 0, wires[out]) for op, a, b, out in gates
+        ]
+        for place, bit in enumerate(results):
+            if bit in (ZERO, ONE):
+                rows.append((Op.EQ, bit, 0, first_output + place))
+            elif claimed.get(bit) != place:
+                rows.append((Op.EQW, wires[bit], 0, first_output + place))
+        table = np.array(rows, dtype=np.uint32).reshape(len(rows), 4)
+        return Circuit(
+            tuple(self._inputs),
+            tuple(len(value) for value in self._outputs),
+            n_wires,
+            table[:, 0].astype(np.uint8),
+            *(table[:, column] for column in (1, 2, 3)),
+        )
+
+    def _symbolic_gates(self) -> list[tuple[Op, int, int, int]]:
+        """List the gates that the outputs need, in an order that works, with bits for wires."""
+        results = [bit for value in self._outputs for bit in value]
+        needed = {bit >> 1 for bit in results}
+        for node in range(len(self._nodes) - 1, 0, -1):
+            op, a, b = self._nodes[node]
+            if node in needed and op >= 0:
+                needed.update((a >> 1, b >> 1))
+        gates: list[tuple[Op, int, int, int]] = []
+        inverted: set[int] = set()
+
+        def invert(bit: int) -> None:
+            if bit & 1 and bit != ONE and bit not in inverted:
+                inverted.add(bit)
+                gates.append((Op.INV, bit ^ 1, 0, bit))
+
+        for node in sorted(needed):
+            op, a, b = self._nodes[node]
+            if op >= 0:
+                invert(a)
+                invert(b)
+                gates.append((Op(op), a, b, 2 * node))
+        for bit in results:
+            invert(bit)
+        return gates

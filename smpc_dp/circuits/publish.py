@@ -1,0 +1,155 @@
+"""The folder of published circuits: its files, its manifest, and the proof that the builder makes both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from smpc_dp.circuits.bristol import format_bristol, parse_bristol
+from smpc_dp.circuits.check import RANDOM_INPUTS, check_meaning
+from smpc_dp.circuits.circuit import Circuit, Op
+from smpc_dp.circuits.library import PUBLISHED, Published, Value
+from smpc_dp.errors import ConfigError, Fault, LocalError, VerificationError
+
+MANIFEST = "MANIFEST.json"
+BIT_ORDER = "least significant bit first"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found about one circuit, or about the folder: nothing in `faults` if all is right."""
+
+    name: str
+    inputs_tried: int
+    faults: tuple[str, ...]
+
+
+def describe(entry: Published, circuit: Circuit, text: bytes) -> dict[str, object]:
+    """Return the manifest's entry for a circuit and the bytes of its file."""
+    return {
+        "file": entry.file,
+        "sha256": sha256(text).hexdigest(),
+        "digest": circuit.digest.hex(),
+        "computes": entry.summary,
+        "inputs": [_describe_value(value) for value in entry.inputs],
+        "outputs": [_describe_value(value) for value in entry.outputs],
+        "gates": {op.name: circuit.count(op) for op in Op},
+        "wires": circuit.n_wires,
+        "and_depth": circuit.and_depth,
+    }
+
+
+def manifest() -> bytes:
+    """Return the manifest of all published circuits, as the bytes of its file."""
+    circuits = {}
+    for name, entry in PUBLISHED.items():
+        circuit = entry.build()
+        circuits[name] = describe(entry, circuit, format_bristol(circuit))
+    value = {"format": "Bristol Fashion", "bit_order": BIT_ORDER, "circuits": circuits}
+    return json.dumps(value, indent=2).encode() + b"\n"
+
+
+def export(entries: Iterable[Published], folder: Path, *, with_manifest: bool) -> list[Path]:
+    """Write the files of `entries`, and the manifest of all circuits if wanted; return what was written.
+
+    Raises LocalError when a file cannot be written.
+    """
+    texts = {entry.file: format_bristol(entry.build()) for entry in entries}
+    if with_manifest:
+        texts[MANIFEST] = manifest()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (folder / name).write_bytes(text)
+    except OSError as error:
+        raise LocalError(f"{folder}: {error.strerror}") from error
+    return [folder / name for name in texts]
+
+
+def check_folder(folder: Path) -> Finding:
+    """Check that the manifest is there, for exactly the published circuits, and that no file is unknown.
+
+    Raises LocalError when the folder cannot be read.
+    """
+    faults: list[str] = []
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+    except OSError as error:
+        raise LocalError(f"{folder}: {error.strerror}; `smpc-dp circuits export --all` makes it") from error
+    known = {entry.file for entry in PUBLISHED.values()} | {MANIFEST, "README.md"}
+    faults.extend(f"{name}: not a published file" for name in names if name not in known)
+    try:
+        entries = read_manifest(folder)
+        faults.extend(f"{MANIFEST}: no such circuit: {name}" for name in entries if name not in PUBLISHED)
+        if not faults and (folder / MANIFEST).read_bytes() != manifest():
+            faults.append(f"{MANIFEST}: differs from what the builder makes")
+    except (ConfigError, LocalError) as error:
+        faults.append(str(error))
+    return Finding("folder", 0, tuple(faults))
+
+
+def read_manifest(folder: Path) -> Mapping[str, object]:
+    """Return the manifest's entries by name. Raises LocalError (no file) or ConfigError (not a manifest)."""
+    path = folder / MANIFEST
+    try:
+        value = json.loads(path.read_bytes())
+    except OSError as error:
+        raise LocalError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError([Fault(str(path), f"not JSON: {error}")]) from error
+    circuits = value.get("circuits") if isinstance(value, dict) else None
+    if not isinstance(circuits, dict):
+        raise ConfigError([Fault(str(path), "no object 'circuits'")])
+    return circuits
+
+
+def check_published(
+    entry: Published,
+    folder: Path,
+    count: int = RANDOM_INPUTS,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Finding:
+    """Check one circuit: its file, its entry in the manifest, and what the file computes.
+
+    `count` and `progress` are those of `check_meaning`. Faults are returned, not raised.
+    """
+    faults: list[str] = []
+    tried = 0
+    circuit = None
+    built = entry.build()
+    path = folder / entry.file
+    try:
+        text = path.read_bytes()
+        if text != format_bristol(built):
+            faults.append(f"{entry.file}: not byte for byte what the builder makes")
+        circuit = parse_bristol(text, str(path))
+        faults.extend(_manifest_faults(entry, read_manifest(folder), describe(entry, circuit, text)))
+    except OSError as error:
+        faults.append(f"{path}: {error.strerror}")
+    except (ConfigError, LocalError) as error:
+        faults.append(str(error))
+    try:
+        tried = check_meaning(entry, built if circuit is None else circuit, count, progress)
+    except VerificationError as error:
+        faults.append(str(error))
+    return Finding(entry.name, tried, tuple(faults))
+
+
+def _manifest_faults(
+    entry: Published, entries: Mapping[str, object], found: Mapping[str, object]
+) -> list[str]:
+    said = entries.get(entry.name)
+    if not isinstance(said, dict):
+        return [f"{MANIFEST}: no entry {entry.name}"]
+    return [
+        f"{MANIFEST}: {entry.name}: {key} is {json.dumps(said.get(key))}, not {json.dumps(value)}"
+        for key, value in found.items()
+        if said.get(key) != value
+    ] + [f"{MANIFEST}: {entry.name}: unknown key {key}" for key in said if key not in found]
+
+
+def _describe_value(value: Value) -> dict[str, object]:
+    return {"name": value.name, "width": value.width, "meaning": value.meaning}

@@ -1,0 +1,226 @@
+"""`smpc-dp circuits run`: garble and evaluate a circuit between processes on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from smpc_dp.circuits.bristol import format_bristol, read_bristol
+from smpc_dp.circuits.circuit import Circuit, check_value, pack, unpack
+from smpc_dp.circuits.library import PUBLISHED
+from smpc_dp.cli.output import console, print_json, report_error
+from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
+from smpc_dp.protocols.pairwise.params import Mode, Output
+from smpc_dp.runtime.events import Event
+from smpc_dp.runtime.launcher import Ending, Launcher, member_command, print_event, run_child
+from smpc_dp.runtime.pairwise import AGGREGATOR, PairwiseMember, Report, create_pairwise_session, evaluate
+
+T = TypeVar("T")
+
+GARBLER, EVALUATOR = "garbler", "evaluator"
+_CIRCUIT = "circuit.txt"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
+    app.command()(run)
+    app.command(hidden=True)(join)
+
+
+def run(
+    file: Annotated[
+        Path, typer.Argument(help="A file in Bristol Fashion, or the name of a published circuit.")
+    ],
+    inputs: Annotated[str, typer.Option(help="HEX,HEX,...: one value for each input of the file's header.")],
+    evaluator_inputs: Annotated[
+        str | None, typer.Option(help="Places (from 0) of the evaluator's inputs; default all but the first.")
+    ] = None,
+    output: Annotated[Output, typer.Option(help="Who learns the output.")] = "both",
+    mode: Annotated[
+        Mode, typer.Option(help="Garbling keys: shared by a tile of instances, or unique.")
+    ] = "tile",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Garble and evaluate a circuit between two local processes, and print each output in hex."""
+    circuit = _load(file)
+    values = _values(circuit, inputs)
+    theirs = _places(circuit, evaluator_inputs)
+    with tempfile.TemporaryDirectory(prefix="smpc-dp-") as scratch:
+        folder = Path(scratch)
+        _write(folder / _CIRCUIT, format_bristol(circuit))
+        parameters = {
+            "circuit": _CIRCUIT,
+            "digest": circuit.digest.hex(),
+            "evaluator_inputs": theirs,
+            "output": output,
+            "mode": mode,
+        }
+        session = create_pairwise_session(folder, parameters)
+        given = {
+            GARBLER: [value for place, value in enumerate(values) if place not in theirs],
+            EVALUATOR: [values[place] for place in theirs],
+        } | ({AGGREGATOR: []} if output == "aggregator" else {})
+        commands = {}
+        for name, own in given.items():
+            _write(folder / f"{name}.json", json.dumps([f"{value:x}" for value in own]).encode())
+            arguments = ["circuits", "join", str(session), "--as", name]
+            arguments += ["--input", str(folder / f"{name}.json"), "--out", str(folder / f"{name}.out")]
+            commands[name] = member_command(*arguments)
+        endings = asyncio.run(Launcher().run(commands, hub=GARBLER))
+        _raise_failure(endings)
+        reports = {name: json.loads((folder / f"{name}.out").read_text("utf-8")) for name in given}
+    learned = {name: report["outputs"] for name, report in reports.items() if report["outputs"] is not None}
+    outputs = next(iter(learned.values()))
+    if any(other != outputs for other in learned.values()):
+        raise LocalError(f"{' and '.join(learned)} have learned different outputs")
+    if as_json:
+        print_json({"outputs": outputs, "circuit": circuit.digest.hex(), "members": reports})
+        return
+    for value in outputs:
+        console().print(value)
+
+
+def join(
+    session: Annotated[Path, typer.Argument(help="The session file.")],
+    name: Annotated[str, typer.Option("--as", help="Which member of the roster this process is.")],
+    input_: Annotated[Path, typer.Option("--input", help="JSON list of this member's values, in hex.")],
+    out: Annotated[Path, typer.Option(help="Write the result there as JSON.")],
+    events: Annotated[bool, typer.Option("--events", hidden=True)] = False,
+) -> None:
+    """Be one member of an evaluation of a single instance."""
+
+    def tell(step: str) -> None:
+        if events:
+            print_event(Event(name, "step", 1, step))
+
+    def work() -> Report:
+        member = PairwiseMember.load(session, name)
+        values = [int(value, 16) for value in json.loads(input_.read_text("utf-8"))]
+        widths = [member.plan.circuit.inputs[place] for place in member.input_values]
+        rows = [pack([value], width) for value, width in zip(values, widths, strict=True)]
+        report = evaluate(member, rows, tell)
+        _write(out, json.dumps(_to_json(member, report)).encode())
+        return report
+
+    async def act() -> int:
+        try:
+            await _in_thread(work)
+        except SmpcError as error:
+            if events:
+                print_event(Event(name, "failed", detail=str(error)))
+            report_error(error)
+            return 1
+        if events:
+            print_event(Event(name, "done", 1, "done"))
+        return 0
+
+    raise typer.Exit(run_child(act, supervised=events))
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    """Run `work` in a thread that does not keep the process from ending."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(value: T | None, error: BaseException | None) -> None:
+        if done.cancelled():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(value)  # type: ignore[arg-type]
+
+    def target() -> None:
+        try:
+            value = work()
+        except SmpcError as error:
+            loop.call_soon_threadsafe(settle, None, error)
+        except BaseException as error:
+            loop.call_soon_threadsafe(settle, None, error)
+            raise
+        else:
+            loop.call_soon_threadsafe(settle, value, None)
+
+    threading.Thread(target=target, daemon=True).start()
+    return await done
+
+
+def _to_json(member: PairwiseMember, report: Report) -> dict[str, object]:
+    evaluated, widths = report.evaluated, member.plan.circuit.outputs
+    rows = evaluated.outputs
+    return {
+        "outputs": None
+        if rows is None
+        else [_hex(unpack(row, 1)[0], width) for row, width in zip(rows, widths, strict=True)],
+        "run_id": evaluated.run_id.hex(),
+        "transcript": evaluated.transcript.hex(),
+        "privacy": evaluated.privacy.to_json(),
+        "seconds": dict(report.steps),
+        "bytes_sent": report.bytes_sent,
+        "bytes_received": report.bytes_received,
+    }
+
+
+def _load(file: Path) -> Circuit:
+    if not file.exists() and str(file) in PUBLISHED:
+        return PUBLISHED[str(file)].build()
+    return read_bristol(file)
+
+
+def _values(circuit: Circuit, text: str) -> list[int]:
+    words = text.split(",") if text else []
+    if len(words) != len(circuit.inputs):
+        what = f"{len(words)} values, the circuit has {len(circuit.inputs)} inputs"
+        raise ConfigError([Fault("--inputs", what)])
+    values = []
+    for place, (word, width) in enumerate(zip(words, circuit.inputs, strict=True)):
+        digits = word.strip().removeprefix("0x")
+        if not digits or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
+            raise ConfigError([Fault(f"--inputs[{place}]", f"{word!r} is not a number in hex")])
+        values.append(int(digits, 16))
+        check_value(values[-1], width, f"--inputs[{place}]")
+    return values
+
+
+def _places(circuit: Circuit, text: str | None) -> list[int]:
+    if text is None:
+        return list(range(1, len(circuit.inputs)))
+    words = [word.strip() for word in text.split(",")] if text else []
+    if not all(word.isascii() and word.isdigit() and int(word) < len(circuit.inputs) for word in words):
+        what = f"{text!r} are not places of inputs, 0 to {len(circuit.inputs) - 1}"
+        raise ConfigError([Fault("--evaluator-inputs", what)])
+    return sorted({int(word) for word in words})
+
+
+def _hex(value: int, width: int) -> str:
+    return f"{value:0{-(-width // 4)}x}"
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.touch(mode=0o600)
+        path.write_bytes(content)
+    except OSError as error:
+        raise LocalError(f"{path}: cannot write ({error.strerror})") from None
+
+
+def _raise_failure(endings: dict[str, Ending]) -> None:
+    """Raise what the first member that failed has said."""
+    for ending in _by_cause(list(endings.values())):
+        last = ending.last
+        said = last.detail if last is not None and last.kind == "failed" else ending.errors.strip()
+        what = said.splitlines()[-1] if said else f"exit code {ending.exit_code}"
+        raise LocalError(f"{ending.name}: {what}")
+
+
+def _by_cause(endings: Sequence[Ending]) -> list[Ending]:
+    """Return those that failed; last those that only say that another has stopped."""
+    failed = [ending for ending in endings if not ending.ok]
+    return sorted(failed, key=lambda ending: "stopped the run" in (ending.last.detail if ending.last else ""))

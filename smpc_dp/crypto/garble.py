@@ -1,0 +1,239 @@
+"""Half-gates garbling of one circuit for many instances: the core's, with names and shapes.
+
+[Zahur, Rosulek, Evans 2015] with the hash and the re-keying of [Guo, Katz, Wang, Weng, Yu 2020]. What the
+hash is, what is proved of it and in which order tables come is said in `core/src/garble/mod.rs`.
+
+**Security.** Against a semi-honest garbler and a malicious evaluator, who learns no more than the output: it
+holds one label of each wire. In the ideal cipher model, with p the adversary's AES calls and q the number of
+half-gates and hashed outputs over all instances, its advantage is at most
+
+- `Mode.UNIQUE`, a key for each half-gate of each instance: 2 p / 2^127;
+- `Mode.TILE`, a key for each half-gate shared by a tile of at most T = 4096 instances:
+  2 T p / 2^127 + (T - 1) q / 2^127, with the tile in use for T. That is 12 bits less, for speed.
+
+**A corrupted table.** Tables carry no authentication of their own; the channel has it. A flipped bit of T_G
+of a gate reaches the label of its output only where the colour of the gate's first input is 1, one of T_E
+where that of the second is 1: else nothing changes. Where it does, the same bit of the label is flipped and
+the label is neither of the two of its wire. A flip of bit 0 turns the colour and with it the bit that is
+decoded; any other passes XOR gates unseen and makes the label after the next AND gate garbage, of a
+random colour. So outputs decoded by colour can be wrong without a sign. Outputs checked by label hashes
+(`check_labels`) are refused unless the label is right: to pass as the other label, what was added would have
+to be the offset (2^-127 a guess). It never gives the evaluator another label. A *malicious* garbler can
+corrupt its own tables and learn a bit inside the circuit from whether the evaluator complains.
+
+**Oblivious transfer.** The offset is fresh for each instance, so a correlated OT with one offset of its own
+does not give labels as it is. Either send both labels (`zero_labels`, and these XOR `deltas`) by chosen OT;
+or let OT give random pairs (r0, r1), make r0 the zero label (`set_zero_labels`) and send the one
+block r0 ^ r1 ^ delta, which corrects the pair to the offset.
+
+Labels are uint8 arrays (wires, instances, 16); tables are uint8 arrays or bytes. The core overwrites its
+secrets when it drops them; the arrays that it returns are the caller's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp import _core
+from smpc_dp._core import GarblingCircuit as GarblingCircuit
+from smpc_dp.errors import VerificationError
+
+Bytes = NDArray[np.uint8]
+
+LABEL_BYTES = 16
+SEED_BYTES = 32
+START_BYTES = 16
+GATE_BYTES = 32
+MAX_TILE = 4096
+
+
+class Mode(StrEnum):
+    """Which half-gates share an AES key: none, or the instances of a tile."""
+
+    UNIQUE = "unique"
+    TILE = "tile"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What garbler and evaluator must have in common, and `threads` and `kernel`, which are each one's own.
+
+    `start`: 16 bytes, public, the hash of the run's transcript and of the purpose: no two garblings may have
+    the same. `tile`: 1 to 4096 instances (`GarblingCircuit.suggest_tile`). A large batch is done in windows:
+    runs with the same start and seed and other instances, `first_instance` being a multiple of the
+    tile; memory is that of a window's inputs and outputs. `kernel`: None for the fastest.
+    """
+
+    start: bytes
+    mode: Mode
+    tile: int
+    n_instances: int
+    first_instance: int = 0
+    threads: int = 1
+    kernel: str | None = None
+
+
+def compile_circuit(
+    op: NDArray[np.uint8],
+    a: NDArray[np.uint32],
+    b: NDArray[np.uint32],
+    out: NDArray[np.uint32],
+    *,
+    n_wires: int,
+    n_inputs: int,
+    outputs: NDArray[np.uint32],
+) -> GarblingCircuit:
+    """Check and compile a circuit, one element of `op`, `a`, `b` and `out` a gate.
+
+    `op`: 0 XOR, 1 AND, 2 INV, 3 EQ (`out` is the constant `a`), 4 EQW (copy); `b` is 0 for the last three.
+    Wires 0 to `n_inputs - 1` are the inputs. Raises ValueError that names the gate and the bound.
+    """
+    return GarblingCircuit(op, a, b, out, n_wires, n_inputs, outputs)
+
+
+class Garbler:
+    """Makes the labels, the tables and what decodes the outputs; every secret comes from `seed`.
+
+    `seed`: 32 bytes from the operating system, for this run alone. Raises ValueError for a wrong length or
+    parameter, with the bound.
+    """
+
+    def __init__(self, circuit: GarblingCircuit, run: Run, seed: bytes) -> None:
+        self._core = _core.Garbler(
+            circuit,
+            run.n_instances,
+            seed,
+            run.start,
+            mode=run.mode.value,
+            tile=run.tile,
+            first_instance=run.first_instance,
+            threads=run.threads,
+            kernel=run.kernel,
+        )
+
+    @property
+    def done(self) -> bool:
+        """Whether all tables have been made."""
+        return self._core.done
+
+    def encode(self, first: int, bits: Bytes) -> Bytes:
+        """Return the labels of `bits` (inputs, instances), 0 or 1, of the inputs from `first` on."""
+        return self._core.encode(first, bits)
+
+    def zero_labels(self, first: int, count: int) -> Bytes:
+        """Return the labels that mean 0 of `count` inputs from `first` on: secret, for OT."""
+        return self._core.zero_labels(first, count)
+
+    def set_zero_labels(self, first: int, labels: Bytes) -> None:
+        """Make `labels` the labels that mean 0 of the inputs from `first` on, before the first table.
+
+        They must be uniformly random to the evaluator, like messages of a random OT.
+        """
+        self._core.set_zero_labels(first, labels)
+
+    def deltas(self) -> Bytes:
+        """Return the offset (instances, 16) between the labels of each wire: secret, for OT."""
+        return self._core.deltas()
+
+    def fill(self, buffer: Bytes) -> int:
+        """Write the next tables into the front of `buffer` and return how many bytes; 0 only when done.
+
+        Reuse the buffer: fresh memory costs as much as the garbling. Raises ValueError if it cannot hold
+        a gate of a tile, 32 * tile bytes.
+        """
+        return self._core.fill(buffer)
+
+    def next_tables(self, max_bytes: int) -> bytes | None:
+        """Return the next tables, at most `max_bytes` (at least 32 * tile), or None when done."""
+        buffer = np.empty(max_bytes, dtype=np.uint8)
+        written = self.fill(buffer)
+        return buffer[:written].tobytes() if written else None
+
+    def output_colours(self) -> Bytes:
+        """Return the colours (outputs, instances) of the labels that mean 0, which decode the outputs.
+
+        Raises ValueError until all tables are made, like the two functions below.
+        """
+        return self._core.output_colours()
+
+    def output_zero_labels(self) -> Bytes:
+        """Return the labels that mean 0 of the outputs: secret."""
+        return self._core.output_zero_labels()
+
+    def output_hashes(self) -> Bytes:
+        """Return the hashes (outputs, instances, 2, 16) of both labels of the outputs, in order of colour."""
+        return self._core.output_hashes()
+
+
+class Evaluator:
+    """Takes the active labels of the inputs, then the tables; gives the active labels of the outputs."""
+
+    def __init__(self, circuit: GarblingCircuit, run: Run) -> None:
+        self._core = _core.Evaluator(
+            circuit,
+            run.n_instances,
+            run.start,
+            mode=run.mode.value,
+            tile=run.tile,
+            first_instance=run.first_instance,
+            threads=run.threads,
+            kernel=run.kernel,
+        )
+
+    @property
+    def remaining(self) -> int:
+        """Bytes of tables that are still to come."""
+        return self._core.remaining
+
+    def set_input_labels(self, first: int, labels: Bytes) -> None:
+        """Set the active labels of the inputs from `first` on; ValueError for an input that has some."""
+        self._core.set_input_labels(first, labels)
+
+    def feed(self, tables: Bytes | bytes | memoryview) -> None:
+        """Evaluate as far as the tables go; they may be cut anywhere.
+
+        Raises ValueError for more bytes than remain, and while an input has no labels.
+        """
+        self._core.feed(np.frombuffer(tables, dtype=np.uint8))
+
+    def output_labels(self) -> Bytes:
+        """Return the active labels of the outputs; ValueError until all tables were fed."""
+        return self._core.output_labels()
+
+    def output_colours(self) -> Bytes:
+        """Return the colours (outputs, instances) of the active labels: bits masked by the garbler's."""
+        return self._core.output_colours()
+
+
+def decode(active: Bytes, zero: Bytes) -> Bytes:
+    """Return the bits that the colours `active` mean, `zero` being those of the labels that mean 0."""
+    if active.shape != zero.shape:
+        raise ValueError(f"colours: shapes {active.shape} and {zero.shape} differ")
+    return np.bitwise_xor(active, zero)
+
+
+def check_labels(labels: Bytes, hashes: Bytes, run: Run) -> Bytes:
+    """Return the colours (outputs, instances) of output labels that the garbler's hashes confirm.
+
+    `labels` are the evaluator's, `hashes` the garbler's `output_hashes`. Raises VerificationError that names
+    the first output and instance whose label is neither of the two, ValueError for shapes that do not fit.
+    """
+    if hashes.shape != (*labels.shape[:2], 2, LABEL_BYTES):
+        raise ValueError(f"hashes: shape {hashes.shape} for labels of shape {labels.shape}")
+    if labels.shape[1:2] != (run.n_instances,):
+        raise ValueError(f"labels: shape {labels.shape}, not (outputs, {run.n_instances}, {LABEL_BYTES})")
+    seen = _core.garbling_label_hashes(
+        labels, run.start, mode=run.mode.value, tile=run.tile, first_instance=run.first_instance
+    )
+    colours = np.bitwise_and(labels[:, :, 0], np.uint8(1))
+    expected = np.where(colours[:, :, np.newaxis] == 1, hashes[:, :, 1], hashes[:, :, 0])
+    wrong = np.argwhere((seen != expected).any(axis=2))
+    if len(wrong):
+        output, instance = wrong[0]
+        number = run.first_instance + int(instance)
+        raise VerificationError(f"label of output {output} of instance {number} is neither of its two labels")
+    return colours

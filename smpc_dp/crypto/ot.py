@@ -1,0 +1,209 @@
+"""Oblivious transfer: correlated, random and chosen 1-out-of-2 transfers of 16-byte rows.
+
+One setup between two parties (128 base transfers on ristretto255, three messages), then any number of
+chunks (three messages each) by SoftSpoken extension [Roy 2022], secure against a malicious peer; what
+that covers is in `docs/ot.md`.
+
+    receiver                                   sender
+    first = receiver.first_message()     -->   response = sender.respond(first)
+    corrections = receiver.finish_setup  <--   response
+    corrections                          -->   sender.finish_setup(corrections)
+
+    corrections = receiver.extend(n, x)  -->   challenge = sender.challenge(n, corrections)
+    response, t = receiver.correlated    <--   challenge
+    response                             -->   q = sender.correlated(response)
+
+A setup lives in memory and in one run: it cannot be stored. Indices are assigned here, in order, and
+never repeat. A wrong message or a failed check destroys the setup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp import _core
+from smpc_dp.errors import LocalError, PeerFault
+
+ROW_BYTES = 16
+CONTEXT_BYTES = 32
+SEED_BYTES = 32
+MAX_CHUNK = 1 << 22
+"""Most transfers of one chunk."""
+FIELD_SIZES = (2, 4)
+"""Values of k: 16/k bytes a transfer on the wire, about 2**k / k cipher blocks a transfer and side."""
+
+Rows = NDArray[np.uint8]
+
+
+@contextmanager
+def _blaming(peer: str) -> Iterator[None]:
+    """Turn the core's verdict on a message into one on `peer`, and its refusal of a step into ours."""
+    try:
+        yield
+    except _core.OtPeerFault as error:
+        raise PeerFault(peer, f"oblivious transfer: {error}") from None
+    except RuntimeError as error:
+        raise LocalError(f"oblivious transfer with {peer}: {error}") from None
+
+
+class Sender:
+    """The sender: holds the correlation Delta and, of each transfer, both values."""
+
+    def __init__(self, peer: str, context: bytes, seed: bytes, k: int = 2) -> None:
+        """Start a setup with `peer` as receiver.
+
+        `context` (32 bytes) is a digest of the run, of both identities in their roles, and of the number
+        of this setup between them: it enters every hash, and differing contexts fail the check of the
+        setup. `seed` (32 bytes) is uniformly random, secret and for this setup alone. `k` is 2 or 4, the
+        same on both sides. Raises ValueError for anything else.
+        """
+        self.peer = peer
+        self._core = _core.OtSender(context, seed, k)
+
+    def __repr__(self) -> str:
+        return f"Sender(peer={self.peer!r}, next_index={self.next_index})"
+
+    @property
+    def next_index(self) -> int:
+        """The index of the next chunk's first transfer, the same on both sides."""
+        return self._core.next_index
+
+    @property
+    def delta(self) -> bytes:
+        """The correlation, 16 secret bytes. Raises LocalError after a failure."""
+        with _blaming(self.peer):
+            return self._core.delta()
+
+    def respond(self, first: bytes) -> bytes:
+        """Answer the receiver's first message: 10,240 bytes.
+
+        Raises PeerFault for a wrong length, an encoding that is not canonical or not of a group element,
+        and the identity; LocalError if out of order.
+        """
+        with _blaming(self.peer):
+            return self._core.respond(first)
+
+    def finish_setup(self, corrections: bytes) -> None:
+        """Check the trees; afterwards the setup is ready for chunks.
+
+        Raises PeerFault for a wrong length or a failed check, LocalError if out of order.
+        """
+        with _blaming(self.peer):
+            self._core.finish_setup(corrections)
+
+    def challenge(self, count: int, corrections: bytes) -> bytes:
+        """Take the corrections of the next `count` transfers; return the challenge, 24 bytes.
+
+        Raises ValueError for a count outside 1 to 2**22 or beyond 2**36 indices, PeerFault for a wrong
+        length or for corrections of other transfers, LocalError if out of order.
+        """
+        with _blaming(self.peer):
+            return self._core.challenge(count, corrections)
+
+    def correlated(self, response: bytes) -> Rows:
+        """Check the response; return the rows q, uint8 of shape (count, 16).
+
+        The receiver's row is q for choice 0 and q xor Delta for choice 1. Raises PeerFault for a wrong
+        length or a failed check, LocalError if out of order.
+        """
+        with _blaming(self.peer):
+            return self._core.correlated(response).reshape(-1, ROW_BYTES)
+
+    def random(self, response: bytes) -> Rows:
+        """Check the response; return both pads, uint8 of shape (count, 2, 16). Errors as `correlated`."""
+        with _blaming(self.peer):
+            return self._core.random(response).reshape(2, -1, ROW_BYTES).swapaxes(0, 1)
+
+
+class Receiver:
+    """The receiver: chooses one value of each transfer and learns that one."""
+
+    def __init__(self, peer: str, context: bytes, seed: bytes, k: int = 2) -> None:
+        """Start a setup with `peer` as sender; arguments and errors as for `Sender`."""
+        self.peer = peer
+        self._core = _core.OtReceiver(context, seed, k)
+
+    def __repr__(self) -> str:
+        return f"Receiver(peer={self.peer!r}, next_index={self.next_index})"
+
+    @property
+    def next_index(self) -> int:
+        """The index of the next chunk's first transfer, the same on both sides."""
+        return self._core.next_index
+
+    def first_message(self) -> bytes:
+        """Return the first message, 32 bytes; always the same."""
+        return self._core.first_message()
+
+    def finish_setup(self, response: bytes) -> bytes:
+        """Take the base response; return the trees' corrections. Errors as `Sender.respond`."""
+        with _blaming(self.peer):
+            return self._core.finish_setup(response)
+
+    def extend(self, count: int, choices: bytes) -> bytes:
+        """Commit to the choices of the next `count` transfers; return the corrections.
+
+        Bit j mod 8, from the least significant, of byte j // 8 of `choices` chooses in transfer j; bits
+        after the last are 0. Raises ValueError for another length, a stray bit, a count outside 1 to 2**22
+        or beyond 2**36 indices; LocalError if out of order.
+        """
+        with _blaming(self.peer):
+            return self._core.extend(count, choices)
+
+    def correlated(self, challenge: bytes) -> tuple[bytes, Rows]:
+        """Answer the challenge: the response (2,072 bytes) and the rows t, uint8 of shape (count, 16).
+
+        Raises PeerFault for a wrong length or for the challenge of another chunk, LocalError if out of order.
+        """
+        with _blaming(self.peer):
+            response, rows = self._core.correlated(challenge)
+        return response, rows.reshape(-1, ROW_BYTES)
+
+    def random(self, challenge: bytes) -> tuple[bytes, Rows]:
+        """Answer the challenge: the response and the chosen pads, uint8 of shape (count, 16).
+
+        Errors as `correlated`.
+        """
+        with _blaming(self.peer):
+            response, rows = self._core.random(challenge)
+        return response, rows.reshape(-1, ROW_BYTES)
+
+
+def seal_pairs(pads: Rows, messages: Rows) -> Rows:
+    """Chosen transfer, the sender's last message: both messages of each transfer under the sender's pads.
+
+    Both arrays, and the result, are uint8 of shape (count, 2, 16). Pads serve once. There is no integrity:
+    the channel must provide it. Raises ValueError for other shapes or dtypes.
+    """
+    _check(pads, "pads", 2)
+    _check(messages, "messages", 2)
+    if pads.shape != messages.shape:
+        raise ValueError(f"messages: shape {messages.shape}, not {pads.shape}")
+    return pads ^ messages
+
+
+def open_chosen(pads: Rows, choices: bytes, sealed: Rows) -> Rows:
+    """Chosen transfer, at the receiver: the chosen message of each transfer, uint8 of shape (count, 16).
+
+    `choices` as for `Receiver.extend`. Reads both sealed messages whatever the choice. Raises ValueError for
+    other shapes, dtypes or lengths.
+    """
+    _check(pads, "pads", 1)
+    _check(sealed, "sealed", 2)
+    count = len(pads)
+    if len(sealed) != count or len(choices) != -(-count // 8):
+        raise ValueError(f"sealed, choices: {len(sealed)} pairs, {len(choices)} bytes for {count} pads")
+    bits = np.unpackbits(np.frombuffer(choices, np.uint8), count=count, bitorder="little")
+    mask = np.negative(bits)[:, None]
+    return pads ^ sealed[:, 0] ^ ((sealed[:, 0] ^ sealed[:, 1]) & mask)
+
+
+def _check(rows: Rows, name: str, values: int) -> None:
+    """Raise ValueError unless `rows` holds `values` rows of 16 bytes a transfer."""
+    shape = (ROW_BYTES,) if values == 1 else (values, ROW_BYTES)
+    if rows.dtype != np.uint8 or rows.ndim != len(shape) + 1 or rows.shape[1:] != shape:
+        raise ValueError(f"{name}: {rows.dtype} of shape {rows.shape}, not uint8 of shape (count, {shape})")

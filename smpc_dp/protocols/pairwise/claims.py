@@ -1,0 +1,36 @@
+"""What a two-party evaluation claims, and what it does not."""
+
+from __future__ import annotations
+
+from smpc_dp.protocols.pairwise.params import PairwiseParameters
+from smpc_dp.protocols.result import Privacy
+
+_COST = {
+    "unique": "keys are unique to each gate and instance",
+    "tile": "a tile of at most 4096 instances shares the keys of each gate, which costs about 12 bits",
+}
+
+
+def privacy_of(parameters: PairwiseParameters) -> Privacy:
+    """Return the claim for a result of these parameters."""
+    garbler, evaluator = parameters.garbler, parameters.evaluator
+    not_protected = [
+        f"against a malicious garbler: '{garbler}' can garble another circuit, or learn a bit about the "
+        f"inputs of '{evaluator}' from whether the run fails; authenticated garbling would prevent both",
+        "what the outputs themselves tell about the inputs: they are exact, without differential privacy",
+        "either side can stop the run; with output to both the garbler learns the output first",
+    ]
+    assumptions = [
+        "AES-128 is an ideal cipher, TupleHash256 and SHA-256 are random oracles, "
+        "and computational Diffie-Hellman is hard in ristretto255",
+        _COST[parameters.mode],
+    ]
+    if parameters.output == "aggregator":
+        assumptions.append(f"the aggregator does not collude with '{garbler}' or '{evaluator}'")
+    return Privacy(
+        epsilon=None,
+        delta=None,
+        claim=f"secure against a malicious '{evaluator}' (evaluator) and a semi-honest '{garbler}' (garbler)",
+        assumptions=tuple(assumptions),
+        not_protected=tuple(not_protected),
+    )

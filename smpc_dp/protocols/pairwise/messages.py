@@ -1,0 +1,92 @@
+"""The messages of a two-party evaluation, and the form in which they travel.
+
+A message is a kind (one byte) and a content. CONTROL holds a signed envelope, BULK a piece of a long value:
+whose it is (0 garbler, 1 evaluator), a sequence number (counted for each sender from 0), its length, and so
+many bytes. Pieces are not signed one by one: both sides hash them in order, headers included, and sign that
+hash before an output is decoded.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+CONTROL, BULK = 1, 2
+PIECE_HEADER = struct.Struct(">BBQQ")
+MAX_CONTROL = 1 << 26
+"""Bytes of an envelope, at most."""
+TABLE_PIECE = 1 << 19
+"""Bytes of tables or labels in one piece, at most; at least one gate of the largest tile (128 KiB)."""
+MAX_PIECE = 1 << 24
+"""Bytes of a piece of an oblivious transfer, at most."""
+
+HELLO = "hello"
+CHECK = "check"
+CONFIRM = "confirm"
+DECODE = "decode"
+HASHES = "hashes"
+LABELS = "labels"
+RECEIPT = "receipt"
+
+NONCE_BYTES = 32
+LABEL_BYTES = 16
+
+Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
+
+
+class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The body of an envelope."""
+
+
+class Hello(_Body, frozen=True):
+    """Everyone to everyone: a fresh nonce, the digest of the circuit and that of the plan.
+
+    The aggregator's holds its fresh X25519 key too, and the others theirs when they talk to it; else empty.
+    """
+
+    nonce: Bytes32
+    circuit: Bytes32
+    plan: Bytes32
+    seal_key: Annotated[bytes, Meta(max_length=32)] = b""
+
+
+class Check(_Body, frozen=True):
+    """Garbler to evaluator after the tables of a block: how many pieces there were, and their hash."""
+
+    block: int
+    pieces: int
+    transcript: Bytes32
+
+
+class Confirm(_Body, frozen=True):
+    """Evaluator to garbler: the same hash. If the garbler learns the output: the colours of the active labels
+    (bits, packed, least significant first) and the digest of those labels, which only who has them knows."""
+
+    block: int
+    transcript: Bytes32
+    colours: bytes = b""
+    proof: bytes = b""
+
+
+class Decode(_Body, frozen=True):
+    """Garbler to evaluator: the colours of the labels that stand for 0 (bits, packed)."""
+
+    block: int
+    colours: bytes
+
+
+class Sealed(_Body, frozen=True):
+    """To the aggregator: what only it may see of a block, sealed, and the hash that the two have signed."""
+
+    block: int
+    transcript: Bytes32
+    sealed: bytes
+
+
+class Receipt(_Body, frozen=True):
+    """Aggregator to both: every label was one of the two; the result is there."""
+
+    transcript: Bytes32

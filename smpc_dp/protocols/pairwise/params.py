@@ -1,0 +1,104 @@
+"""The parameters of a two-party evaluation, as a session file gives them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from smpc_dp.circuits.bristol import read_bristol
+from smpc_dp.circuits.circuit import Circuit
+from smpc_dp.circuits.library import PUBLISHED, find
+from smpc_dp.errors import ConfigError, Fault
+
+PROTOCOL = "pairwise"
+VERSION = 1
+
+MAX_INSTANCES = 1 << 32
+
+Output = Literal["garbler", "evaluator", "both", "aggregator"]
+Mode = Literal["tile", "unique"]
+
+
+class PairwiseParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Checked parameters.
+
+    `circuit` is the name of a published circuit or, with `digest` (64 hex digits of the circuit's digest),
+    the path of a Bristol Fashion file beside the session file. `instances` evaluations are made. `garbler`
+    and `evaluator` are names of parties; of the circuit's input values those whose places (from 0) are in
+    `evaluator_inputs` are the evaluator's, by default all but the first. `output` says who learns the
+    result; `mode` whether garbling keys are shared by a tile of instances or unique to each.
+    """
+
+    circuit: str
+    garbler: str
+    evaluator: str
+    digest: str = ""
+    instances: int = 1
+    evaluator_inputs: list[int] | None = None
+    output: Output = "both"
+    mode: Mode = "tile"
+
+
+def check_parameters(
+    parameters: Mapping[str, object], parties: int
+) -> tuple[PairwiseParameters | None, list[Fault]]:
+    """Check a `[parameters]` table for a session of `parties` parties; return every fault found."""
+    faults: list[Fault] = []
+    known = {field.encode_name: field for field in msgspec.structs.fields(PairwiseParameters)}
+    for key in parameters:
+        if key not in known:
+            faults.append(Fault(key, f"unknown parameter of pairwise (known: {', '.join(sorted(known))})"))
+    good: dict[str, object] = {}
+    for key, field in known.items():
+        if key not in parameters:
+            if field.required:
+                faults.append(Fault(key, "is missing"))
+            continue
+        try:
+            good[key] = msgspec.convert(parameters[key], field.type, strict=True)
+        except msgspec.ValidationError as error:
+            faults.append(Fault(key, str(error)))
+    if parties != 2:
+        faults.append(Fault("roster", f"exactly 2 parties, has {parties}"))
+    if faults:
+        return None, faults
+    checked = msgspec.convert(good, PairwiseParameters)
+    if checked.garbler == checked.evaluator:
+        faults.append(Fault("evaluator", f"is the garbler too: {checked.garbler!r}"))
+    if not 1 <= checked.instances <= MAX_INSTANCES:
+        faults.append(Fault("instances", f"{checked.instances}, not between 1 and 2**32"))
+    if checked.digest and not re.fullmatch(r"[0-9a-f]{64}", checked.digest):
+        faults.append(Fault("digest", "not 64 lower-case hex digits"))
+    if not checked.digest and checked.circuit not in PUBLISHED:
+        faults.append(
+            Fault("circuit", f"{checked.circuit!r} is not a published circuit; a file needs its digest")
+        )
+    places = checked.evaluator_inputs
+    if places is not None and (sorted(set(places)) != places or any(place < 0 for place in places)):
+        faults.append(Fault("evaluator_inputs", "not places of input values, from 0, in increasing order"))
+    return (None, faults) if faults else (checked, [])
+
+
+def load_circuit(parameters: PairwiseParameters, folder: Path) -> Circuit:
+    """Return the circuit that checked parameters name; files are looked for in `folder`.
+
+    Raises:
+        ConfigError: the file is not a valid circuit, has another digest, or has not the input values named.
+        LocalError: it cannot be read.
+    """
+    if parameters.digest:
+        circuit = read_bristol(folder / parameters.circuit)
+        if circuit.digest.hex() != parameters.digest:
+            what = f"{parameters.circuit} has the digest {circuit.digest.hex()}, not {parameters.digest}"
+            raise ConfigError([Fault("parameters.digest", what)])
+    else:
+        circuit = find(parameters.circuit).build()
+    for place in parameters.evaluator_inputs or ():
+        if place >= len(circuit.inputs):
+            what = f"{place}, but the circuit has {len(circuit.inputs)} input values"
+            raise ConfigError([Fault("parameters.evaluator_inputs", what)])
+    return circuit

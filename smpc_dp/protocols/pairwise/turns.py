@@ -1,0 +1,44 @@
+"""How a role takes turns with the world: it yields what it sends or waits for, and does no I/O.
+
+A role is a generator that reads like the specification. Whoever drives it delivers each `Send` in order, and
+answers each `Receive` with the next message of that sender. No role waits for anything while it sends, so a
+driver may compute ahead of a slow link, and may read ahead as far as `Receive.ahead` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TypeVar
+
+KEPT = 6
+Buffer = bytes | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """One message to `to`: the bytes of all `parts` in order.
+
+    They stay as they are until KEPT more messages to the same receiver have been asked for.
+    """
+
+    to: str
+    parts: tuple[Buffer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """Wait for a message of `sender` of at most `limit` bytes.
+
+    After it at least `ahead` more come from the same sender, of at most `limit` bytes each, before it is our
+    turn to send it anything. A message is used before the next one is asked for.
+    """
+
+    sender: str
+    limit: int
+    ahead: int = 0
+
+
+Turn = Send | Receive
+T = TypeVar("T")
+Turns = Generator[Turn, Buffer, T]

@@ -1,0 +1,252 @@
+"""Runs one role of a two-party evaluation over blocking channels."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from smpc_dp.crypto.randomness import SystemRandomness
+from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
+from smpc_dp.identity import Identity
+from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.pairwise.aggregator import AggregatorRole
+from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
+from smpc_dp.protocols.pairwise.garbler import GarblerRole
+from smpc_dp.protocols.pairwise.params import PROTOCOL, VERSION, PairwiseParameters, load_circuit
+from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
+from smpc_dp.protocols.pairwise.plan import Plan, Rows
+from smpc_dp.protocols.pairwise.turns import Buffer, Send
+from smpc_dp.roster import Member
+from smpc_dp.runtime.local import free_port
+from smpc_dp.runtime.member import default_key
+from smpc_dp.runtime.session_file import SessionFile, Timeouts, load_session, write_session
+from smpc_dp.transport.blocking import BlockingChannel, accept_blocking, dial_blocking
+from smpc_dp.transport.endpoint import Endpoint
+
+AGGREGATOR = "aggregator"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a role ended with and what it cost.
+
+    `steps` holds the seconds since the channels were there at which each step was first reached, and "done".
+    Bytes are those of messages, without frames and TLS.
+    """
+
+    evaluated: Evaluated
+    steps: Mapping[str, float]
+    bytes_sent: int
+    bytes_received: int
+
+
+@dataclass(frozen=True, slots=True)
+class PairwiseMember:
+    """A checked session file, the identity that this process acts with, and the plan of the evaluation."""
+
+    session: SessionFile
+    identity: Identity
+    plan: Plan
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], name: str, key: str | os.PathLike[str] | None = None
+    ) -> PairwiseMember:
+        """Load session file, circuit and key; nothing is sent.
+
+        Args:
+            path: the session file; a circuit's file is looked for beside it.
+            name: the member; it must be in the roster.
+            key: its identity file; by default `keys/NAME.key` beside the session file.
+
+        Raises:
+            ConfigError, LocalError: what is wrong with the file, the circuit, the name or the key.
+        """
+        session = load_session(path)
+        parameters = session.checked_parameters
+        if not isinstance(parameters, PairwiseParameters):
+            raise ConfigError(
+                [Fault("protocol", f"{session.protocol!r} is not an evaluation by two parties")]
+            )
+        _check_roster(session, parameters)
+        member = session.roster.member(name)
+        identity = Identity.load(key if key is not None else default_key(path, name), name)
+        if identity.public_key != member.public_key:
+            raise ConfigError([Fault(f"roster[{name}].public_key", "is not the one of the key file")])
+        circuit = load_circuit(parameters, Path(path).parent)
+        return cls(session, identity, Plan(circuit, parameters))
+
+    @property
+    def input_values(self) -> tuple[int, ...]:
+        """Places of the circuit's input values that this member gives."""
+        parameters = self.plan.parameters
+        values = {
+            parameters.garbler: self.plan.garbler_values,
+            parameters.evaluator: self.plan.evaluator_values,
+        }
+        return values.get(self.identity.name, ())
+
+    def role(self, inputs: Sequence[Rows], request: int = 1) -> Participant:
+        """Return this member's role; `inputs`: what `circuits.circuit.pack` makes of each of its values.
+
+        Raises ConfigError for inputs that the circuit does not take.
+        """
+        name, plan, parameters = self.identity.name, self.plan, self.plan.parameters
+        aggregator = self.session.roster.aggregator
+        context = Context(
+            protocol=PROTOCOL,
+            version=VERSION,
+            session_digest=self.session.digest,
+            request=request,
+            names=(parameters.garbler, parameters.evaluator),
+            aggregator="" if aggregator is None else aggregator.name,
+            keys={member.name: member.public_key for member in self.session.roster},
+        )
+        randomness = SystemRandomness()
+        if name == parameters.garbler:
+            return GarblerRole(context, self.identity, plan, inputs, randomness)
+        if name == parameters.evaluator:
+            return EvaluatorRole(context, self.identity, plan, inputs, randomness)
+        plan.check_inputs((), inputs, name)
+        return AggregatorRole(context, self.identity, plan, randomness)
+
+    def connect(self) -> dict[str, BlockingChannel]:
+        """Return channels to everyone else: the aggregator and the garbler listen, the others call them.
+
+        Raises TimeoutFault, PeerFault, ConfigError or LocalError when somebody cannot be reached.
+        """
+        timeouts = self.session.timeouts
+        endpoint = Endpoint(
+            identity=self.identity,
+            roster=self.session.roster,
+            session_digest=self.session.digest,
+            session=self.session.canonical(),
+            connect_timeout=timeouts.connect,
+            frame_timeout=timeouts.step,
+        )
+        name, parameters = self.identity.name, self.plan.parameters
+        aggregator = self.session.roster.aggregator
+        channels: dict[str, BlockingChannel] = {}
+        if aggregator is not None and name == aggregator.name:
+            return accept_blocking(endpoint, (parameters.garbler, parameters.evaluator))
+        try:
+            if aggregator is not None:
+                channels[aggregator.name] = dial_blocking(endpoint, aggregator.name)
+            if name == parameters.garbler:
+                channels |= accept_blocking(endpoint, (parameters.evaluator,))
+            else:
+                channels[parameters.garbler] = dial_blocking(endpoint, parameters.garbler)
+        except SmpcError:
+            for channel in channels.values():
+                channel.close()
+            raise
+        return channels
+
+
+def evaluate(
+    member: PairwiseMember, inputs: Sequence[Rows], on_step: Callable[[str], None] = lambda _step: None
+) -> Report:
+    """Be one member of an evaluation, from connecting to the result; blocks.
+
+    Raises:
+        ConfigError: the inputs are not those of the circuit, or a peer has another session or circuit.
+        PeerFault, TimeoutFault, LocalError: who broke off, broke the protocol or is missing.
+    """
+    role = member.role(inputs)
+    channels = member.connect()
+    try:
+        return drive(role, channels, on_step)
+    finally:
+        for channel in channels.values():
+            channel.close()
+
+
+def drive(
+    role: Participant,
+    channels: Mapping[str, BlockingChannel],
+    on_step: Callable[[str], None] = lambda _step: None,
+) -> Report:
+    """Take turns with a role over open channels until it ends; its last words are sent when it fails."""
+    began = time.perf_counter()
+    steps: dict[str, float] = {}
+    turns = role.run()
+    answer: Buffer | None = None
+    try:
+        while True:
+            turn = next(turns) if answer is None else turns.send(answer)
+            answer = None
+            if role.step not in steps:
+                steps[role.step] = time.perf_counter() - began
+                on_step(role.step)
+            if isinstance(turn, Send):
+                channels[turn.to].send(turn.parts)
+            else:
+                answer = channels[turn.sender].receive(turn.limit, turn.ahead)
+    except StopIteration as stop:
+        evaluated: Evaluated = stop.value
+    except SmpcError as error:
+        turns.close()
+        for message in role.farewell(error):
+            channels[message.to].close(message.parts)
+        raise
+    steps["done"] = time.perf_counter() - began
+    sent = sum(channel.bytes_sent for channel in channels.values())
+    received = sum(channel.bytes_received for channel in channels.values())
+    return Report(evaluated, steps, sent, received)
+
+
+def create_pairwise_session(
+    folder: str | os.PathLike[str],
+    parameters: Mapping[str, object],
+    *,
+    garbler: str = "garbler",
+    evaluator: str = "evaluator",
+    timeouts: Timeouts | None = None,
+) -> Path:
+    """Write `session.toml` and `keys/NAME.key` for everyone into `folder`, and return the session file.
+
+    For trials and tests: all secret keys are on one machine. `parameters` are those of the protocol without
+    the names; an aggregator is there if it learns the output.
+
+    Raises:
+        ConfigError: a name or parameter is wrong; lists every fault.
+        LocalError: a file cannot be written, or no port is free.
+    """
+    path = Path(folder) / "session.toml"
+    try:
+        default_key(path, garbler).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise LocalError(f"{folder}: cannot make the folder ({error.strerror})") from None
+    identities: list[Identity] = []
+    entries: list[Member] = []
+    names = [garbler, evaluator] + [AGGREGATOR] * (parameters.get("output") == "aggregator")
+    for name in names:
+        identity = Identity.generate(name)
+        address = None if name == evaluator else f"127.0.0.1:{free_port()}"
+        identities.append(identity)
+        entries.append(identity.entry("aggregator" if name == AGGREGATOR else "party", address))
+    table = {**parameters, "garbler": garbler, "evaluator": evaluator}
+    write_session(path, PROTOCOL, VERSION, table, entries, timeouts)
+    for identity in identities:
+        identity.save(default_key(path, identity.name))
+    return path
+
+
+def _check_roster(session: SessionFile, parameters: PairwiseParameters) -> None:
+    parties = {member.name for member in session.roster.parties}
+    faults = [
+        Fault(f"parameters.{role}", f"{name!r} is no party of the roster ({', '.join(sorted(parties))})")
+        for role, name in (("garbler", parameters.garbler), ("evaluator", parameters.evaluator))
+        if name not in parties
+    ]
+    if not faults and session.roster.member(parameters.garbler).address is None:
+        faults.append(Fault("roster", f"the garbler '{parameters.garbler}' has no address"))
+    needed, there = parameters.output == "aggregator", session.roster.aggregator is not None
+    if needed != there:
+        what = "is needed for this output" if needed else "is not for this output"
+        faults.append(Fault("roster", f"an aggregator {what} ({parameters.output})"))
+    if faults:
+        raise ConfigError(faults)

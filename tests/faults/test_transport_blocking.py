@@ -1,0 +1,188 @@
+"""Blocking channels between two members of a real session, in two threads."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from smpc_dp.errors import ConfigError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.identity import Identity
+from smpc_dp.roster import split_address
+from smpc_dp.runtime.pairwise import PairwiseMember, create_pairwise_session
+from smpc_dp.runtime.session_file import Timeouts
+from smpc_dp.transport import blocking
+from smpc_dp.transport.blocking import BlockingChannel
+from smpc_dp.transport.channel import ChannelClosed
+from smpc_dp.transport.framing import MAX_FRAME
+
+TIMEOUTS = Timeouts(connect=3.0, step=1.0)
+
+
+def session(folder: Path, mode: str = "tile") -> Path:
+    return create_pairwise_session(folder, {"circuit": "add32", "mode": mode}, timeouts=TIMEOUTS)
+
+
+def connect(first: PairwiseMember, second: PairwiseMember) -> list[BlockingChannel | SmpcError]:
+    def one(member: PairwiseMember) -> BlockingChannel | SmpcError:
+        try:
+            return next(iter(member.connect().values()))
+        except SmpcError as error:
+            return error
+
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(one, (first, second)))
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[tuple[BlockingChannel, BlockingChannel]]:
+    path = session(tmp_path)
+    ends = connect(PairwiseMember.load(path, "garbler"), PairwiseMember.load(path, "evaluator"))
+    garbler, evaluator = (end for end in ends if isinstance(end, BlockingChannel))
+    yield garbler, evaluator
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(BlockingChannel.close, (garbler, evaluator)))
+
+
+def test_messages_of_every_size_arrive_whole_and_in_order(
+    pair: tuple[BlockingChannel, BlockingChannel],
+) -> None:
+    garbler, evaluator = pair
+    sizes = [0, 1, 5000, MAX_FRAME - 1, MAX_FRAME, MAX_FRAME + 1, 3 * MAX_FRAME + 7, 2, MAX_FRAME]
+    messages = [secrets.token_bytes(size) for size in sizes]
+
+    def send() -> None:
+        for part in messages:
+            garbler.send([part[:1], part[1:]])
+
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(send)
+        for left, message in zip(range(len(sizes) - 1, -1, -1), messages, strict=True):
+            assert bytes(evaluator.receive(4 * MAX_FRAME, left)) == message
+        sending.result()
+    evaluator.send([b"back"])
+    assert bytes(garbler.receive(4)) == b"back"
+    assert evaluator.bytes_received == garbler.bytes_sent == sum(sizes)
+
+
+def test_a_message_above_the_limit_names_its_sender(pair: tuple[BlockingChannel, BlockingChannel]) -> None:
+    garbler, evaluator = pair
+    garbler.send([bytes(101)])
+    with pytest.raises(PeerFault, match="garbler: announced a message of 101 bytes, the limit is 100"):
+        evaluator.receive(100)
+
+
+def test_last_words_arrive_while_the_other_still_sends(
+    pair: tuple[BlockingChannel, BlockingChannel],
+) -> None:
+    garbler, evaluator = pair
+    garbler.send([bytes(1000)])
+    evaluator.close([b"last words"])
+    assert bytes(garbler.receive(100)) == b"last words"
+    with pytest.raises(ChannelClosed) as closed:
+        garbler.receive(100)
+    assert closed.value.clean
+
+
+def test_a_silent_peer_is_named(pair: tuple[BlockingChannel, BlockingChannel]) -> None:
+    with pytest.raises(TimeoutFault, match="evaluator"):
+        pair[0].receive(100)
+    with pytest.raises(TimeoutFault, match="evaluator"):
+        pair[0].send([b"too late"])
+
+
+def test_an_absent_peer_is_named(tmp_path: Path) -> None:
+    path = session(tmp_path)
+    with pytest.raises(TimeoutFault) as absent:
+        PairwiseMember.load(path, "garbler").connect()
+    assert absent.value.missing == {"evaluator"}
+
+
+def test_differing_sessions_are_refused_and_the_difference_is_shown(tmp_path: Path) -> None:
+    path = session(tmp_path)
+    first = PairwiseMember.load(path, "garbler")
+    path.write_text(path.read_text("utf-8").replace('"tile"', '"unique"'), "utf-8")
+    for end in connect(first, PairwiseMember.load(path, "evaluator")):
+        assert isinstance(end, ConfigError)
+        assert "parameters.mode" in str(end)
+
+
+def reach(member: PairwiseMember) -> socket.socket:
+    """Connect to where `member` is about to listen."""
+    address = member.session.roster.member(member.identity.name).address
+    assert address is not None
+    for _ in range(200):
+        try:
+            return socket.create_connection(split_address(address), timeout=2)
+        except OSError:
+            time.sleep(0.01)
+    raise AssertionError(f"nobody listens at {address}")
+
+
+def probe(garbler: PairwiseMember, folder: Path) -> None:
+    reach(garbler).close()
+
+
+def garbage(garbler: PairwiseMember, folder: Path) -> None:
+    with reach(garbler) as stranger:
+        stranger.sendall(b"GET / HTTP/1.0\r\n\r\n")
+
+
+def forger(garbler: PairwiseMember, folder: Path) -> None:
+    """TLS with a certificate in the evaluator's name, but of another key."""
+    other = Identity.generate("evaluator")
+    path = folder / "other.pem"
+    path.write_bytes(other.private_key_pem() + ssl.DER_cert_to_PEM_cert(other.certificate).encode())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(path)
+    with reach(garbler) as stranger, contextlib.suppress(OSError), context.wrap_socket(stranger) as tls:
+        assert tls.recv(1) == b""
+
+
+@pytest.mark.parametrize("stranger", [probe, garbage, forger])
+def test_a_stranger_does_not_keep_the_peer_away(
+    tmp_path: Path, stranger: Callable[[PairwiseMember, Path], None]
+) -> None:
+    path = session(tmp_path)
+    garbler, evaluator = (PairwiseMember.load(path, name) for name in ("garbler", "evaluator"))
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(garbler.connect)
+        for _ in range(3):
+            stranger(garbler, tmp_path)
+        dialling = pool.submit(evaluator.connect)
+        ends = [*waiting.result().values(), *dialling.result().values()]
+        assert [end.peer for end in ends] == ["evaluator", "garbler"]
+        list(pool.map(BlockingChannel.close, ends))
+
+
+def test_a_silent_stranger_does_not_keep_the_peer_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocking, "HANDSHAKE_SECONDS", 0.3)
+    path = session(tmp_path)
+    garbler, evaluator = (PairwiseMember.load(path, name) for name in ("garbler", "evaluator"))
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(garbler.connect)
+        with reach(garbler):
+            dialling = pool.submit(evaluator.connect)
+            ends = [*waiting.result().values(), *dialling.result().values()]
+        assert [end.peer for end in ends] == ["evaluator", "garbler"]
+        list(pool.map(BlockingChannel.close, ends))
+
+
+def test_who_does_not_come_is_named_and_not_the_stranger_who_did(tmp_path: Path) -> None:
+    garbler = PairwiseMember.load(session(tmp_path), "garbler")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(garbler.connect)
+        garbage(garbler, tmp_path)
+        with pytest.raises(TimeoutFault, match="TLS failed") as absent:
+            waiting.result()
+    assert absent.value.missing == {"evaluator"}

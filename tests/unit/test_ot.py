@@ -1,0 +1,155 @@
+"""Oblivious transfer: what honest parties get, and what wrong arguments do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from smpc_dp.crypto import ot
+from smpc_dp.errors import LocalError
+
+CONTEXT, SENDER_SEED, RECEIVER_SEED = b"c" * 32, b"s" * 32, b"r" * 32
+
+
+def pair(k: int = 2) -> tuple[ot.Sender, ot.Receiver]:
+    sender = ot.Sender("bob", CONTEXT, SENDER_SEED, k)
+    receiver = ot.Receiver("alice", CONTEXT, RECEIVER_SEED, k)
+    sender.finish_setup(receiver.finish_setup(sender.respond(receiver.first_message())))
+    return sender, receiver
+
+
+def draw(count: int) -> tuple[bytes, np.ndarray]:
+    bits = np.random.default_rng(count).integers(0, 2, count, dtype=np.uint8)
+    return np.packbits(bits, bitorder="little").tobytes(), bits
+
+
+@pytest.mark.parametrize("k", [2, 4])
+@pytest.mark.parametrize("count", [1, 8, 127, 1000])
+def test_correlated(k: int, count: int) -> None:
+    sender, receiver = pair(k)
+    delta = np.frombuffer(sender.delta, np.uint8)
+    for _ in range(2):
+        choices, bits = draw(count)
+        challenge = sender.challenge(count, receiver.extend(count, choices))
+        response, received = receiver.correlated(challenge)
+        sent = sender.correlated(response)
+        assert sent.shape == received.shape == (count, 16)
+        assert (received == sent ^ bits[:, None] * delta).all()
+    assert sender.next_index == receiver.next_index == 2 * 128 * (-(-count // 128) + 1)
+
+
+def test_the_wire_costs_what_is_documented() -> None:
+    for k in ot.FIELD_SIZES:
+        _, receiver = pair(k)
+        count = 1 << 17
+        corrections = receiver.extend(count, bytes(count // 8))
+        assert len(corrections) == 16 + (16 * count + 16 * 128) // k
+
+
+@pytest.mark.parametrize("k", [2, 4])
+def test_chosen(k: int) -> None:
+    sender, receiver = pair(k)
+    count = 333
+    choices, bits = draw(count)
+    messages = np.random.default_rng(1).integers(0, 256, (count, 2, 16), dtype=np.uint8)
+    challenge = sender.challenge(count, receiver.extend(count, choices))
+    response, chosen_pads = receiver.random(challenge)
+    pads = sender.random(response)
+    assert pads.shape == (count, 2, 16)
+    opened = ot.open_chosen(chosen_pads, choices, ot.seal_pairs(pads, messages))
+    assert (opened == messages[np.arange(count), bits]).all()
+    assert len(np.unique(pads.reshape(-1, 16), axis=0)) == 2 * count
+
+
+def test_equal_rows_have_different_pads() -> None:
+    """The index is in the hash: even a sender's rows that repeat across setups give fresh pads."""
+    pads = []
+    for context in (CONTEXT, b"d" * 32):
+        sender = ot.Sender("bob", context, SENDER_SEED)
+        receiver = ot.Receiver("alice", context, RECEIVER_SEED)
+        sender.finish_setup(receiver.finish_setup(sender.respond(receiver.first_message())))
+        for _ in range(2):
+            response, chosen = receiver.random(sender.challenge(3, receiver.extend(3, b"\5")))
+            sender.random(response)
+            pads.append(chosen)
+    assert len(np.unique(np.concatenate(pads), axis=0)) == 12
+
+
+@pytest.mark.parametrize("role", [ot.Sender, ot.Receiver])
+def test_wrong_arguments_of_a_setup(role: type[ot.Sender] | type[ot.Receiver]) -> None:
+    for context, seed, k, reason in (
+        (b"c" * 31, SENDER_SEED, 2, "context: 31 bytes"),
+        (CONTEXT, b"s" * 33, 2, "seed: 33 bytes"),
+        (CONTEXT, SENDER_SEED, 3, "k: 3"),
+        (CONTEXT, SENDER_SEED, 1, "k: 1"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            role("peer", context, seed, k)
+
+
+def test_wrong_arguments_change_nothing() -> None:
+    sender, receiver = pair()
+    for count, choices, reason in (
+        (0, b"", "count: 0"),
+        ((1 << 22) + 1, bytes((1 << 19) + 1), "count: 4194305"),
+        (9, b"\0", "choices: 1 bytes, not 2"),
+        (9, b"\0\2", "a bit after the 9 transfers"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            receiver.extend(count, choices)
+    corrections = receiver.extend(9, b"\0\1")
+    with pytest.raises(ValueError, match="count: 0"):
+        sender.challenge(0, corrections)
+    response, _ = receiver.correlated(sender.challenge(9, corrections))
+    assert len(sender.correlated(response)) == 9
+
+
+def test_steps_out_of_order_change_nothing() -> None:
+    sender = ot.Sender("bob", CONTEXT, SENDER_SEED)
+    receiver = ot.Receiver("alice", CONTEXT, RECEIVER_SEED)
+    for step in (
+        lambda: sender.finish_setup(b""),
+        lambda: sender.challenge(1, b""),
+        lambda: sender.correlated(b""),
+        lambda: sender.random(b""),
+        lambda: receiver.extend(1, b"\0"),
+        lambda: receiver.correlated(b""),
+        lambda: receiver.random(b""),
+    ):
+        with pytest.raises(LocalError, match=r"await|ready"):
+            step()
+    response = sender.respond(receiver.first_message())
+    with pytest.raises(LocalError, match="already answered"):
+        sender.respond(receiver.first_message())
+    sender.finish_setup(receiver.finish_setup(response))
+    with pytest.raises(LocalError, match="not awaited"):
+        receiver.finish_setup(response)
+    challenge = sender.challenge(1, receiver.extend(1, b"\1"))
+    with pytest.raises(LocalError, match="not ready"):
+        receiver.extend(1, b"\1")
+    answer, _ = receiver.correlated(challenge)
+    with pytest.raises(LocalError, match="no challenge is awaited"):
+        receiver.correlated(challenge)
+    sender.correlated(answer)
+    with pytest.raises(LocalError, match="no response is awaited"):
+        sender.correlated(answer)
+
+
+def test_seal_and_open_refuse_other_shapes() -> None:
+    one, two = np.zeros((3, 16), np.uint8), np.zeros((3, 2, 16), np.uint8)
+    with pytest.raises(ValueError, match="pads"):
+        ot.seal_pairs(one, two)
+    with pytest.raises(ValueError, match="messages"):
+        ot.seal_pairs(two, two[:2])
+    with pytest.raises(ValueError, match="pads"):
+        ot.open_chosen(one.astype(np.int64), b"\0", two)
+    with pytest.raises(ValueError, match="sealed"):
+        ot.open_chosen(one, b"\0", two[:2])
+    with pytest.raises(ValueError, match="2 bytes"):
+        ot.open_chosen(one, b"\0\0", two)
+
+
+def test_repr_shows_no_secret() -> None:
+    sender, receiver = pair()
+    assert repr(sender) == "Sender(peer='bob', next_index=0)"
+    assert repr(receiver) == "Receiver(peer='alice', next_index=0)"

@@ -1,0 +1,198 @@
+"""A two-party evaluation in memory: who learns what, and that it is right."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from smpc_dp.circuits.builder import Builder
+from smpc_dp.circuits.circuit import Circuit, pack, unpack
+from smpc_dp.circuits.library import find
+from smpc_dp.crypto.randomness import SystemRandomness
+from smpc_dp.errors import ConfigError, SmpcError
+from smpc_dp.identity import Identity
+from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.pairwise import plan as planning
+from smpc_dp.protocols.pairwise.aggregator import AggregatorRole
+from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
+from smpc_dp.protocols.pairwise.garbler import GarblerRole
+from smpc_dp.protocols.pairwise.messages import BULK, PIECE_HEADER
+from smpc_dp.protocols.pairwise.params import PairwiseParameters, check_parameters
+from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
+from smpc_dp.protocols.pairwise.plan import Plan
+from smpc_dp.simulate.pairwise import evaluate_in_memory
+
+IDENTITIES = {name: Identity.generate(name) for name in ("alice", "bob", "hub")}
+OUTPUTS = {
+    "garbler": {"alice"},
+    "evaluator": {"bob"},
+    "both": {"alice", "bob"},
+    "aggregator": {"hub"},
+}
+
+
+def plan_of(circuit: Circuit, instances: int, **more: object) -> Plan:
+    fields = {"circuit": "add32", "garbler": "alice", "evaluator": "bob", "instances": instances} | more
+    return Plan(circuit, PairwiseParameters(**fields))  # type: ignore[arg-type]
+
+
+def roles_of(plan: Plan, values: Mapping[int, list[int]]) -> dict[str, Participant]:
+    """The roles for `values`: of each input value of the circuit one number an instance."""
+    rows = {place: pack(numbers, plan.circuit.inputs[place]) for place, numbers in values.items()}
+    third = plan.parameters.output == "aggregator"
+    keys = {name: identity.public_key for name, identity in IDENTITIES.items()}
+    context = Context("pairwise", 1, bytes(32), 1, ("alice", "bob"), "hub" if third else "", keys)
+    randomness = SystemRandomness()
+    roles: dict[str, Participant] = {
+        "alice": GarblerRole(
+            context, IDENTITIES["alice"], plan, [rows[i] for i in plan.garbler_values], randomness
+        ),
+        "bob": EvaluatorRole(
+            context, IDENTITIES["bob"], plan, [rows[i] for i in plan.evaluator_values], randomness
+        ),
+    }
+    if third:
+        roles["hub"] = AggregatorRole(context, IDENTITIES["hub"], plan, randomness)
+    return roles
+
+
+def evaluated(ended: Mapping[str, Evaluated | SmpcError]) -> dict[str, Evaluated]:
+    for end in ended.values():
+        if isinstance(end, SmpcError):
+            raise end
+    return {name: end for name, end in ended.items() if isinstance(end, Evaluated)}
+
+
+def draw(circuit: Circuit, instances: int) -> dict[int, list[int]]:
+    return {
+        place: [secrets.randbits(width) for _ in range(instances)]
+        for place, width in enumerate(circuit.inputs)
+    }
+
+
+def check(plan: Plan, values: Mapping[int, list[int]]) -> dict[str, Evaluated]:
+    ends = evaluated(evaluate_in_memory(roles_of(plan, values)))
+    instances = plan.parameters.instances
+    computed = [plan.circuit.evaluate(list(given)) for given in zip(*values.values(), strict=True)]
+    due = [list(numbers) for numbers in zip(*computed, strict=True)]
+    for name, end in ends.items():
+        if name not in OUTPUTS[plan.parameters.output]:
+            assert end.outputs is None
+            continue
+        assert end.outputs is not None
+        assert [unpack(rows, instances) for rows in end.outputs] == due
+    return ends
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("mode", ["tile", "unique"])
+@pytest.mark.parametrize("instances", [1, 70])
+def test_only_who_is_to_learn_the_output_learns_it_and_it_is_right(
+    output: str, mode: str, instances: int
+) -> None:
+    circuit = find("add32").build()
+    ends = check(plan_of(circuit, instances, output=output, mode=mode), draw(circuit, instances))
+    assert set(ends) == {"alice", "bob"} | OUTPUTS[output]
+    assert len({(end.run_id, end.transcript, end.circuit) for end in ends.values()}) == 1
+    assert all("semi-honest 'alice'" in end.privacy.claim for end in ends.values())
+
+
+@st.composite
+def circuits(draw: st.DrawFn) -> Circuit:
+    """Random circuits, with outputs that are inputs, constants, or used twice."""
+    builder = Builder()
+    widths = draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))
+    bits = [bit for width in widths for bit in builder.input(width)]
+    bits += builder.constant(2, 2)
+    for _ in range(draw(st.integers(0, 25))):
+        a, b = draw(st.sampled_from(bits)), draw(st.sampled_from(bits))
+        bits.append(draw(st.sampled_from([builder.and_(a, b), builder.xor(a, b), builder.not_(a)])))
+    for _ in range(draw(st.integers(1, 2))):
+        builder.output(draw(st.lists(st.sampled_from(bits), min_size=1, max_size=4)))
+    return builder.build()
+
+
+@settings(max_examples=15, deadline=None)
+@given(circuits(), st.data())
+def test_random_circuits(circuit: Circuit, data: st.DataObject) -> None:
+    instances = data.draw(st.sampled_from([1, 5, 33]))
+    theirs = sorted(data.draw(st.sets(st.sampled_from(range(len(circuit.inputs))))))
+    output = data.draw(st.sampled_from(sorted(OUTPUTS)))
+    plan = plan_of(circuit, instances, output=output, evaluator_inputs=theirs)
+    check(plan, draw(circuit, instances))
+
+
+def test_a_batch_is_cut_into_blocks_and_transfers_into_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "BLOCK_LABELS", 32 * 64)
+    for module in ("garbler", "evaluator"):
+        monkeypatch.setattr(f"smpc_dp.protocols.pairwise.{module}.TRANSFERS", 1000)
+    circuit = find("less_u32").build()
+    plan = plan_of(circuit, 5000, output="aggregator")
+    object.__setattr__(plan, "tile", 64)
+    blocks = list(plan.blocks())
+    assert len(blocks) == 79
+    assert sum(block.count for block in blocks) == 5000
+    assert all(block.first == 64 * block.number for block in blocks)
+    check(plan, draw(circuit, 5000))
+
+
+def test_two_runs_share_neither_run_id_nor_labels_nor_tables() -> None:
+    plan = plan_of(find("add32").build(), 1)
+    ids, seen = [], []
+    for _ in range(2):
+        blocks: list[bytes] = []
+
+        def listen(sender: str, to: str, data: bytes, blocks: list[bytes] = blocks) -> list[bytes]:
+            if sender == "alice" and data[0] == BULK:
+                content = data[PIECE_HEADER.size :]
+                blocks += [content[place : place + 16] for place in range(0, len(content), 16)]
+            return [data]
+
+        ends = evaluated(evaluate_in_memory(roles_of(plan, {0: [1], 1: [2]}), listen))
+        ids.append(ends["bob"].run_id)
+        seen.append(blocks)
+    assert ids[0] != ids[1]
+    # 32 labels, 31 tables of two rows, 32 corrections of transfers.
+    assert len(seen[0]) > 32 + 62 + 32
+    assert not set(seen[0]) & set(seen[1])
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"circuit": "no_such"}, "circuit"),
+        ({"evaluator": "alice"}, "evaluator"),
+        ({"instances": 0}, "instances"),
+        ({"instances": 1 << 33}, "instances"),
+        ({"digest": "xyz"}, "digest"),
+        ({"output": "everybody"}, "output"),
+        ({"mode": "fast"}, "mode"),
+        ({"evaluator_inputs": [1, 0]}, "evaluator_inputs"),
+        ({"evaluator_inputs": [-1]}, "evaluator_inputs"),
+        ({"surprise": 1}, "surprise"),
+    ],
+)
+def test_a_wrong_parameter_is_named(change: dict[str, object], where: str) -> None:
+    good: dict[str, object] = {"circuit": "add32", "garbler": "alice", "evaluator": "bob"}
+    assert check_parameters(good, 2)[1] == []
+    checked, faults = check_parameters(good | change, 2)
+    assert checked is None
+    assert [fault.where for fault in faults] == [where]
+
+
+def test_a_session_has_two_parties() -> None:
+    good: dict[str, object] = {"circuit": "add32", "garbler": "alice", "evaluator": "bob"}
+    assert [fault.where for fault in check_parameters(good, 3)[1]] == ["roster"]
+
+
+def test_wrong_widths_are_refused_before_anything_is_sent() -> None:
+    plan = plan_of(find("add32").build(), 1)
+    context = Context("pairwise", 1, bytes(32), 1, ("alice", "bob"), "", {})
+    for wrong in ([], [np.zeros((31, 1), np.uint64)], [np.zeros((32, 1), np.int64)]):
+        with pytest.raises(ConfigError, match="alice"):
+            GarblerRole(context, IDENTITIES["alice"], plan, wrong, SystemRandomness())  # type: ignore[arg-type]
