@@ -252,5 +252,5 @@ class Participant:
             self._run_id,
             self._plan.circuit.digest,
             transcript,
-            privacy_of(self._plan.parameters),
+            privacy_of(self._plan.parameters, self._plan.transfer_rows()),
         )
