@@ -33,6 +33,8 @@ CONTEXT_BYTES = 32
 SEED_BYTES = 32
 MAX_CHUNK = 1 << 22
 """Most transfers of one chunk."""
+MAX_INDEX = 1 << 36
+"""Indices of one setup; a chunk takes `rows_of_chunk` of them."""
 FIELD_SIZES = (2, 4)
 """Values of k: 16/k bytes a transfer on the wire, about 2**k / k cipher blocks a transfer and side."""
 
@@ -48,6 +50,17 @@ def _blaming(peer: str) -> Iterator[None]:
         raise PeerFault(peer, f"oblivious transfer: {error}") from None
     except RuntimeError as error:
         raise LocalError(f"oblivious transfer with {peer}: {error}") from None
+
+
+def rows_of_chunk(count: int) -> int:
+    """Return how many indices a chunk of `count` transfers takes: whole blocks of 128 and one that hides."""
+    return (-(-count // 128) + 1) * 128 if count else 0
+
+
+def _check_room(peer: str, first: int, count: int) -> None:
+    if first + rows_of_chunk(count) > MAX_INDEX:
+        what = f"{count} more transfers from index {first} exceed the {MAX_INDEX} indices of one setup"
+        raise LocalError(f"oblivious transfer with {peer}: {what}")
 
 
 class Sender:
@@ -98,9 +111,10 @@ class Sender:
     def challenge(self, count: int, corrections: bytes) -> bytes:
         """Take the corrections of the next `count` transfers; return the challenge, 24 bytes.
 
-        Raises ValueError for a count outside 1 to 2**22 or beyond 2**36 indices, PeerFault for a wrong
-        length or for corrections of other transfers, LocalError if out of order.
+        Raises ValueError for a count outside 1 to 2**22, PeerFault for a wrong length or for corrections of
+        other transfers, LocalError if out of order or beyond MAX_INDEX.
         """
+        _check_room(self.peer, self.next_index, count)
         with _blaming(self.peer):
             return self._core.challenge(count, corrections)
 
@@ -148,9 +162,10 @@ class Receiver:
         """Commit to the choices of the next `count` transfers; return the corrections.
 
         Bit j mod 8, from the least significant, of byte j // 8 of `choices` chooses in transfer j; bits
-        after the last are 0. Raises ValueError for another length, a stray bit, a count outside 1 to 2**22
-        or beyond 2**36 indices; LocalError if out of order.
+        after the last are 0. Raises ValueError for another length, a stray bit, a count outside 1 to 2**22;
+        LocalError if out of order or beyond MAX_INDEX.
         """
+        _check_room(self.peer, self.next_index, count)
         with _blaming(self.peer):
             return self._core.extend(count, choices)
 

@@ -117,7 +117,7 @@ class Context:
             self.verify(key, statement, envelope.signature)
         except VerificationError:
             raise PeerFault(
-                envelope.sender, f"message of step '{envelope.step}' has an invalid signature"
+                envelope.sender, f"message of step '{printable(envelope.step)}' has an invalid signature"
             ) from None
         return body_hash
 
@@ -129,6 +129,11 @@ class Context:
             ("signed", run_id, step, sender, receiver, body, signature),
             lambda: self.check(Envelope(run_id, step, sender, receiver, body, signature)),
         )
+
+
+def printable(text: str) -> str:
+    """Return text of a peer, cut to 500 characters, without what a terminal would obey."""
+    return "".join(char if char.isprintable() else "?" for char in text[:500])
 
 
 def encode(message: msgspec.Struct) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from smpc_dp.errors import SmpcError
+from smpc_dp.errors import PeerFault, SmpcError
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.turns import Receive, Send, Turns
 
@@ -20,6 +20,12 @@ class _Actor:
         self.waits: Receive | None = None
         self.answer: bytes | None = None
         self.end: Evaluated | SmpcError | None = None
+
+
+def _check_size(due: Receive, data: bytes) -> None:
+    """Refuse what a channel would."""
+    if len(data) > due.limit:
+        raise PeerFault(due.sender, f"announced a message of {len(data)} bytes, the limit is {due.limit}")
 
 
 def evaluate_in_memory(
@@ -50,11 +56,14 @@ def evaluate_in_memory(
                     actor.answer = inbox.popleft()
                 moved = True
                 try:
+                    if actor.waits is not None and actor.answer is not None:
+                        _check_size(actor.waits, actor.answer)
                     turn = next(actor.turns) if actor.answer is None else actor.turns.send(actor.answer)
                 except StopIteration as stop:
                     actor.end = stop.value
                     continue
                 except SmpcError as error:
+                    actor.turns.close()
                     actor.end = error
                     for message in actor.role.farewell(error):
                         deliver(name, message)

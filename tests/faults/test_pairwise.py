@@ -12,14 +12,16 @@ from smpc_dp.circuits.library import find
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import ConfigError, PeerFault, SmpcError
 from smpc_dp.identity import Identity
-from smpc_dp.protocols.envelope import Context, decode_envelope, encode_envelope
+from smpc_dp.protocols.abort import ABORT, Abort
+from smpc_dp.protocols.envelope import Context, decode, decode_envelope, encode_envelope
 from smpc_dp.protocols.pairwise.aggregator import AggregatorRole
 from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
 from smpc_dp.protocols.pairwise.garbler import GarblerRole
-from smpc_dp.protocols.pairwise.messages import BULK, CHECK, CONTROL, PIECE_HEADER, Confirm
+from smpc_dp.protocols.pairwise.messages import BULK, CHECK, CONTROL, PIECE_HEADER, Confirm, Receipt
 from smpc_dp.protocols.pairwise.params import PairwiseParameters
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.plan import Plan
+from smpc_dp.protocols.pairwise.turns import Send, Turns
 from smpc_dp.simulate.pairwise import Tamper, evaluate_in_memory
 
 IDENTITIES = {name: Identity.generate(name) for name in ("alice", "bob", "hub")}
@@ -154,11 +156,7 @@ def test_pieces_out_of_order_or_of_another_size_are_refused(
     ends = evaluate_in_memory(roles(), pieces("alice", swap if name == "swapped" else change))
     nobody_has_a_value(ends)
     assert fault_of(ends, "bob").culprit == "alice"
-    assert (
-        fault_of(ends, "alice").culprit == "bob"
-        or "stopped" in str(ends["alice"])
-        or "said by" in str(ends["alice"])
-    )
+    assert fault_of(ends, "alice").culprit == "bob"
 
 
 @pytest.mark.parametrize("replayed", ["alice", "bob"])
@@ -241,7 +239,54 @@ def test_a_label_that_matches_neither_hash_names_the_evaluator_and_gives_no_valu
     fault = fault_of(ends, "hub")
     assert fault.culprit == "bob"
     assert "output 5 of instance 17" in fault.reason
+    assert fault_of(ends, "alice").culprit == "hub"
+    assert "stopped the run and blames bob: " in fault_of(ends, "alice").reason
+
+
+@pytest.mark.parametrize("blamed", ["alice", "hub", "nobody\x1b[2J"])
+def test_whom_a_peer_blames_is_not_believed_and_not_passed_on(blamed: str) -> None:
+    taking = roles("aggregator")
+    bob = taking["bob"]
+    said: list[Abort] = []
+
+    def stop() -> Turns[Evaluated]:
+        yield from bob._greet()
+        raise PeerFault("bob", "is enough")
+
+    def farewell(error: SmpcError) -> list[Send]:
+        return [bob._control(peer, ABORT, Abort("peer", blamed, [], "lied\x07")) for peer in bob._others]
+
+    def listen(sender: str, to: str, data: bytes) -> list[bytes]:
+        if sender != "bob" and data[0] == CONTROL:
+            envelope = decode_envelope(data[1:], sender)
+            if envelope.step == ABORT:
+                said.append(decode(envelope.body, Abort, sender))
+        return [data]
+
+    bob.run, bob.farewell = stop, farewell  # type: ignore[method-assign]
+    ends = evaluate_in_memory(taking, listen)
+    blamed = blamed.replace("\x1b", "?")
     assert fault_of(ends, "alice").culprit == "bob"
+    assert fault_of(ends, "alice").reason == f"stopped the run and blames {blamed}: lied?"
+    assert {abort.kind for abort in said} == {"local"}
+    assert {abort.culprit for abort in said} == {""}
+    assert fault_of(ends, "hub").culprit in ("alice", "bob")
+    assert str(ends["hub"]).isprintable()
+
+
+def test_the_name_of_a_wrong_step_is_shown_without_what_a_terminal_obeys() -> None:
+    taking = roles()
+    bob = taking["bob"]
+
+    def wrong() -> Turns[Evaluated]:
+        yield from bob._greet()
+        yield bob._control("alice", "\x1b]0;step\x07\n", Receipt(bytes(32)))
+        raise PeerFault("bob", "is enough")
+
+    bob.run = wrong  # type: ignore[method-assign]
+    fault = fault_of(evaluate_in_memory(taking), "alice")
+    assert fault.culprit == "bob"
+    assert str(fault).isprintable()
 
 
 def test_sealed_outputs_open_for_the_aggregator_alone() -> None:

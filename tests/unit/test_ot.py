@@ -153,3 +153,16 @@ def test_repr_shows_no_secret() -> None:
     sender, receiver = pair()
     assert repr(sender) == "Sender(peer='bob', next_index=0)"
     assert repr(receiver) == "Receiver(peer='alice', next_index=0)"
+
+
+def test_the_end_of_a_setup_s_indices_is_this_machines_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    receiver = ot.Receiver("alice", bytes(32), b"r" * 32)
+    sender = ot.Sender("bob", bytes(32), b"s" * 32)
+    sender.finish_setup(receiver.finish_setup(sender.respond(receiver.first_message())))
+    monkeypatch.setattr("smpc_dp.crypto.ot.MAX_INDEX", 3 * 128)
+    with pytest.raises(LocalError, match="alice: 257 more transfers from index 0 exceed the 384 indices"):
+        receiver.extend(257, bytes(33))
+    with pytest.raises(LocalError, match="bob: 257 more transfers from index 0 exceed the 384 indices"):
+        sender.challenge(257, b"")
+    receiver.extend(256, bytes(32))
+    assert receiver.next_index == 384

@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 from smpc_dp.circuits.builder import Builder
 from smpc_dp.circuits.circuit import Circuit, pack, unpack
 from smpc_dp.circuits.library import find
+from smpc_dp.crypto.ot import Receiver
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import ConfigError, SmpcError
+from smpc_dp.errors import ConfigError, PeerFault, SmpcError
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.pairwise import plan as planning
 from smpc_dp.protocols.pairwise.aggregator import AggregatorRole
 from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
 from smpc_dp.protocols.pairwise.garbler import GarblerRole
-from smpc_dp.protocols.pairwise.messages import BULK, PIECE_HEADER
+from smpc_dp.protocols.pairwise.messages import BULK, MAX_CONTROL, PIECE_HEADER
 from smpc_dp.protocols.pairwise.params import PairwiseParameters, check_parameters
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.plan import Plan
@@ -100,6 +101,9 @@ def test_only_who_is_to_learn_the_output_learns_it_and_it_is_right(
     assert set(ends) == {"alice", "bob"} | OUTPUTS[output]
     assert len({(end.run_id, end.transcript, end.circuit) for end in ends.values()}) == 1
     assert all("semi-honest 'alice'" in end.privacy.claim for end in ends.values())
+    bits = {1: 8, 70: 12}[instances]
+    said = f"the proved level of up to 2^{bits} oblivious transfers is {128 - bits} bits"
+    assert all(any(said in line for line in end.privacy.assumptions) for end in ends.values())
 
 
 @st.composite
@@ -133,12 +137,68 @@ def test_a_batch_is_cut_into_blocks_and_transfers_into_chunks(monkeypatch: pytes
         monkeypatch.setattr(f"smpc_dp.protocols.pairwise.{module}.TRANSFERS", 1000)
     circuit = find("less_u32").build()
     plan = plan_of(circuit, 5000, output="aggregator")
-    object.__setattr__(plan, "tile", 64)
+    assert plan.tile == 64
     blocks = list(plan.blocks())
     assert len(blocks) == 79
     assert sum(block.count for block in blocks) == 5000
     assert all(block.first == 64 * block.number for block in blocks)
     check(plan, draw(circuit, 5000))
+
+
+def wide(outputs: int) -> Circuit:
+    """The AND of two bits, `outputs` times."""
+    places = np.arange(outputs, dtype=np.uint32)
+    zeros = np.zeros(outputs, np.uint32)
+    return Circuit((1, 1), (outputs,), outputs + 2, np.ones(outputs, np.uint8), zeros, zeros + 1, places + 2)
+
+
+def test_a_tile_is_not_larger_than_a_block_and_the_messages_of_a_wide_circuit_are_in_their_limits() -> None:
+    plan = plan_of(wide(1 << 18), 16, output="aggregator")
+    assert [block.count for block in plan.blocks()] == [4, 4, 4, 4]
+    hub = evaluated(evaluate_in_memory(roles_of(plan, {0: [1] * 16, 1: [1, 0] * 8})))["hub"]
+    assert hub.outputs is not None
+    assert hub.outputs[0].shape == (1 << 18, 1)
+    assert (hub.outputs[0] == 0b0101_0101_0101_0101).all()
+
+
+def test_a_circuit_of_which_one_instance_is_too_wide_is_refused() -> None:
+    assert list(plan_of(wide(1 << 20), 1).blocks())
+    with pytest.raises(ConfigError, match="circuit: more than 1048576 bits"):
+        plan_of(wide((1 << 20) + 1), 1)
+
+
+def test_more_transfers_than_one_setup_has_are_refused() -> None:
+    circuit = find("add64").build()
+    assert plan_of(circuit, 1 << 29).transfer_rows() > 1 << 35
+    with pytest.raises(ConfigError, match=r"instances: 4294967296 of 64 bits .* one setup has 68719476736"):
+        plan_of(circuit, 1 << 32)
+
+
+def test_the_transfers_of_a_run_take_as_many_indices_as_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("garbler", "evaluator", "plan"):
+        monkeypatch.setattr(f"smpc_dp.protocols.pairwise.{module}.TRANSFERS", 1000)
+    monkeypatch.setattr(planning, "BLOCK_LABELS", 32 * 64)
+    taken: list[int] = []
+
+    class Counted(Receiver):
+        def extend(self, count: int, choices: bytes) -> bytes:
+            corrections = super().extend(count, choices)
+            taken.append(self.next_index)
+            return corrections
+
+    monkeypatch.setattr("smpc_dp.protocols.pairwise.evaluator.Receiver", Counted)
+    plan = plan_of(find("less_u32").build(), 150)
+    check(plan, draw(plan.circuit, 150))
+    assert taken[-1] == plan.transfer_rows()
+
+
+def test_a_message_above_the_limit_of_a_channel_is_refused_in_memory_too() -> None:
+    def inflate(sender: str, to: str, data: bytes) -> list[bytes]:
+        return [data + bytes(MAX_CONTROL)] if sender == "alice" else [data]
+
+    ends = evaluate_in_memory(roles_of(plan_of(find("add32").build(), 1), {0: [1], 1: [2]}), inflate)
+    assert isinstance(ends["bob"], PeerFault)
+    assert "the limit is 67108864" in str(ends["bob"])
 
 
 def test_two_runs_share_neither_run_id_nor_labels_nor_tables() -> None:

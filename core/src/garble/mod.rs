@@ -13,7 +13,7 @@
 //! **Keys.** Half-gate h of group g has the key start ^ (g << 64 | h): h is 2 j for the generator's half
 //! of AND gate j (its place among the AND gates of the circuit as written), 2 j + 1 for the evaluator's,
 //! 2^63 + k for the hash of output k. The group is the instance (`unique`) or the tile (`tile`). The
-//! caller makes `start` from the run's transcript, so that no two runs share it; keys are public.
+//! caller makes `start` from the run's transcript; keys are public.
 //!
 //! **Bound.** In the ideal cipher model an adversary with p cipher queries against q oracle queries (one
 //! for each half-gate and each hashed output of each instance: the label that it does not hold), of which
@@ -24,10 +24,11 @@
 //! sigma(R ^ w) ^ b R: here the orthomorphism is needed), or if two calls under one key meet (at most
 //! q (mu - 1) / 2 pairs, on either side). With one run per `start`: `unique` has mu = 1, so
 //! 2 p / 2^127; `tile` has mu <= T, T = 4096, so 2 T p / 2^127 + (T - 1) q / 2^127, about 12 bits less. A
-//! smaller tile costs less, and the tile is chosen by the cache. Random `start`s can make keys of
-//! two of N runs meet: groups are below 2^48 and half-gates use 33 bits, so m + 1 runs share a key
-//! with probability at most N^(m+1) 2^(-46 m), and then mu is m + 1 times as large, no worse. Labels and
-//! offsets come from AES-128 in counter mode: one term of s^2 / 2^129 more for s labels of one seed.
+//! smaller tile costs less, and the tile is chosen by the cache. Keys of differing runs can meet: an
+//! evaluator that sends its nonce last steers `start`, and needs some 2^46 hashes, since groups are below
+//! 2^48 and half-gates use 33 bits. So over N runs of one garbler take mu = N (`unique`) or N T (`tile`), and
+//! q over all of them; offsets are fresh for each run, so it is no worse. Labels and offsets come from
+//! AES-128 in counter mode: one term of s^2 / 2^129 more for s labels of one seed.
 //!
 //! **Order of the tables.** Tile by tile; in a tile, gate by gate: in a tile of two or more instances, in
 //! the order of the circuit, T_G of every instance and then T_E of every instance; in a tile of one

@@ -6,13 +6,14 @@ from smpc_dp.protocols.pairwise.params import PairwiseParameters
 from smpc_dp.protocols.result import Privacy
 
 _COST = {
-    "unique": "keys are unique to each gate and instance",
-    "tile": "a tile of at most 4096 instances shares the keys of each gate, which costs about 12 bits",
+    "unique": "keys are unique to each gate and instance; N runs of one garbler cost log2 N bits",
+    "tile": "a tile of at most 4096 instances shares the keys of each gate, which costs about 12 bits; "
+    "N runs of one garbler cost log2 N more",
 }
 
 
-def privacy_of(parameters: PairwiseParameters) -> Privacy:
-    """Return the claim for a result of these parameters."""
+def privacy_of(parameters: PairwiseParameters, transfers: int) -> Privacy:
+    """Return the claim for a result of these parameters that took so many oblivious transfers."""
     garbler, evaluator = parameters.garbler, parameters.evaluator
     not_protected = [
         f"against a malicious garbler: '{garbler}' can garble another circuit, or learn a bit about the "
@@ -25,6 +26,12 @@ def privacy_of(parameters: PairwiseParameters) -> Privacy:
         "and computational Diffie-Hellman is hard in ristretto255",
         _COST[parameters.mode],
     ]
+    if transfers:
+        bits = (transfers - 1).bit_length()
+        assumptions.append(
+            f"the proved level of up to 2^{bits} oblivious transfers is {128 - bits} bits of work, "
+            f"and 2^-{128 - 2 * bits} without any"
+        )
     if parameters.output == "aggregator":
         assumptions.append(f"the aggregator does not collude with '{garbler}' or '{evaluator}'")
     return Privacy(

@@ -15,8 +15,15 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError, VerificationError
-from smpc_dp.protocols.abort import ABORT, Abort, abort_of
-from smpc_dp.protocols.envelope import Context, Signer, decode, decode_envelope, encode_envelope
+from smpc_dp.protocols.abort import ABORT, REASON_LIMIT, Abort, abort_of
+from smpc_dp.protocols.envelope import (
+    Context,
+    Signer,
+    decode,
+    decode_envelope,
+    encode_envelope,
+    printable,
+)
 from smpc_dp.protocols.pairwise.claims import privacy_of
 from smpc_dp.protocols.pairwise.messages import (
     BULK,
@@ -95,7 +102,11 @@ class Participant:
 
     def farewell(self, error: SmpcError) -> list[Send]:
         """Return what tells the others that `error` has ended the run for us."""
-        return [self._control(peer, ABORT, abort_of(error)) for peer in self._others]
+        abort = abort_of(error)
+        if isinstance(error, PeerFault) and error.said_by:
+            # Hearsay: the others must not take it for what we saw.
+            abort = Abort("local", "", [], str(error)[:REASON_LIMIT])
+        return [self._control(peer, ABORT, abort) for peer in self._others]
 
     @property
     def _others(self) -> list[str]:
@@ -121,16 +132,15 @@ class Participant:
         if envelope.step == ABORT:
             raise self._stopped(sender, decode(envelope.body, Abort, sender))
         if envelope.step != step:
-            raise PeerFault(sender, f"sent '{envelope.step}' where '{step}' is due")
+            raise PeerFault(sender, f"sent '{printable(envelope.step)}' where '{step}' is due")
         if envelope.run_id != (self._run_id or self._context.session_digest):
             raise PeerFault(sender, f"sent '{step}' of another run")
         return decode(envelope.body, kind, sender)
 
     def _stopped(self, sender: str, abort: Abort) -> PeerFault:
-        reason = "".join(char if char.isprintable() else "?" for char in abort.reason)
-        if abort.kind == "peer" and abort.culprit in self._everyone:
-            return PeerFault(abort.culprit, f"{reason} (said by {sender})")
-        return PeerFault(sender, f"stopped the run: {reason}")
+        """Return the fault of `sender`, who stopped; whom it blames is its word alone."""
+        blamed = f" and blames {printable(abort.culprit)}" if abort.kind == "peer" else ""
+        return PeerFault(sender, f"stopped the run{blamed}: {printable(abort.reason)}", said_by=sender)
 
     def _greet(self) -> Turns[None]:
         """Exchange hellos, compare circuits and plans, and derive the run id."""
@@ -242,5 +252,5 @@ class Participant:
             self._run_id,
             self._plan.circuit.digest,
             transcript,
-            privacy_of(self._plan.parameters),
+            privacy_of(self._plan.parameters, self._plan.transfer_rows()),
         )

@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from smpc_dp.circuits.circuit import WORD_BITS, Circuit
 from smpc_dp.crypto.garble import GarblingCircuit, Mode, Run, compile_circuit
 from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.ot import MAX_INDEX, rows_of_chunk
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.protocols.pairwise.params import PairwiseParameters
 
-# Labels of one kind (inputs of one party, outputs) that a block holds at most: 16 MiB.
+# Labels of one kind (inputs of one party, outputs) that a block holds at most: 16 MiB. Sealed hashes of so
+# many outputs are 32 MiB, which a message holds.
 BLOCK_LABELS = 1 << 20
 # k of the extension of oblivious transfers.
 FIELD = 2
@@ -38,7 +40,11 @@ class Block:
 
 @dataclass(frozen=True)
 class Plan:
-    """A circuit and its parameters, with what follows from them."""
+    """A circuit and its parameters, with what follows from them.
+
+    Raises ConfigError for a circuit of which one instance has more labels of one kind than a block may hold,
+    and for more transfers than one setup has.
+    """
 
     circuit: Circuit
     parameters: PairwiseParameters
@@ -63,11 +69,21 @@ class Plan:
         )
         for name, value in (
             ("compiled", compiled),
-            ("tile", compiled.suggest_tile(self.parameters.instances)),
             ("evaluator_values", theirs),
             ("garbler_values", tuple(place for place in places if place not in theirs)),
         ):
             object.__setattr__(self, name, value)
+        if not (most := self._most()):
+            what = f"more than {BLOCK_LABELS} bits of one party's inputs, or of outputs, in one instance"
+            raise ConfigError([Fault("circuit", what)])
+        # A tile is not cut, so it must not hold more than a block.
+        tile = min(compiled.suggest_tile(self.parameters.instances), 1 << most.bit_length() - 1)
+        object.__setattr__(self, "tile", tile)
+        if (rows := self.transfer_rows()) > MAX_INDEX:
+            bits = self.width(self.evaluator_values)
+            asked = f"{self.parameters.instances} of {bits} bits of the evaluator"
+            what = f"{asked} need {rows} indices of transfers, one setup has {MAX_INDEX}"
+            raise ConfigError([Fault("instances", what)])
 
     def spans(self, values: Sequence[int]) -> list[range]:
         """Return the input wires of each of these input values."""
@@ -80,12 +96,28 @@ class Plan:
 
     def blocks(self) -> Iterator[Block]:
         """Yield the blocks in order; each but the last is a multiple of the tile."""
-        widths = (self.width(values) for values in (self.garbler_values, self.evaluator_values))
-        most = BLOCK_LABELS // max(1, self.circuit.n_outputs, *widths)
-        size = max(self.tile, most // self.tile * self.tile)
-        instances = self.parameters.instances
+        size, instances = self._block_size(), self.parameters.instances
         for number, first in enumerate(range(0, instances, size)):
             yield Block(number, first, min(size, instances - first))
+
+    def transfer_rows(self) -> int:
+        """Return how many indices of one setup the transfers of all blocks take, padding included."""
+        full, rest = divmod(self.parameters.instances, self._block_size())
+        spans = self.spans(self.evaluator_values)
+
+        def rows(count: int) -> int:
+            chunks = [divmod(len(span) * count, TRANSFERS) for span in spans]
+            return sum(whole * rows_of_chunk(TRANSFERS) + rows_of_chunk(left) for whole, left in chunks)
+
+        return full * rows(self._block_size()) + rows(rest)
+
+    def _most(self) -> int:
+        """Return how many instances a block may have."""
+        widths = (self.width(values) for values in (self.garbler_values, self.evaluator_values))
+        return BLOCK_LABELS // max(1, self.circuit.n_outputs, *widths)
+
+    def _block_size(self) -> int:
+        return self._most() // self.tile * self.tile
 
     def garbling(self, block: Block, start: bytes) -> Run:
         """Return what both sides of the garbling of a block have in common."""
