@@ -17,7 +17,7 @@ from smpc_dp.errors import (
     VerificationError,
 )
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.envelope import Context, printable
 
 # The step of a hub's last message to a party, and of a party's to the hub.
 ABORT = "abort"
@@ -83,7 +83,7 @@ def error_of(abort: Abort, context: Context) -> SmpcError:
     """Return the error that an aggregator's `Abort` stands for; names must be in the roster."""
     teller = context.aggregator
     known = set(context.names) | {teller}
-    reason = _printable(abort.reason)
+    reason = printable(abort.reason)
     if abort.kind == "peer" and abort.culprit in known:
         return PeerFault(abort.culprit, f"{reason} (said by {teller})", said_by=teller)
     if abort.kind == "timeout" and set(abort.missing) <= known:
@@ -99,9 +99,4 @@ def reason_of(abort: Abort, sender: str, context: Context) -> str:
     """Return in one line why a party leaves; raise PeerFault if it names anyone outside of the roster."""
     if not {abort.culprit, *abort.missing} <= {"", context.aggregator, *context.names}:
         raise PeerFault(sender, "left and named somebody who is not in the roster")
-    return f"left: {abort.culprit + ': ' if abort.culprit else ''}{_printable(abort.reason)}"
-
-
-def _printable(text: str) -> str:
-    """Return text of a peer without what a terminal would obey."""
-    return "".join(character if character.isprintable() else "?" for character in text)
+    return f"left: {abort.culprit + ': ' if abort.culprit else ''}{printable(abort.reason)}"
