@@ -41,7 +41,7 @@ def check(
         for line in differences:
             typer.echo(f"smpc-dp: {folder / line}", err=True)
         if not differences:
-            count = sum(len(vectors.generate(protocol)) for protocol in places)
+            count = sum(len(list(place.glob("*.json"))) for place in places.values())
             typer.echo(f"{count} files in {folder} are what the code produces")
     if differences:
         raise typer.Exit(1)

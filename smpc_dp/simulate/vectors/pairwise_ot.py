@@ -10,7 +10,6 @@ import json
 
 from smpc_dp.crypto import ot
 
-PATTERN = "ot-*.json"
 CONTEXT = bytes(range(32))
 SENDER_SEED = bytes(range(32, 64))
 RECEIVER_SEED = bytes(range(64, 96))
