@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # The compiled core names no folder of the machine that it was built on.
 REMAP := --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=cargo --remap-path-prefix=$(CURDIR)=.
-CORE := Cargo.toml Cargo.lock pyproject.toml core/Cargo.toml $(wildcard core/src/*.rs)
+CORE := Cargo.toml Cargo.lock pyproject.toml core/Cargo.toml $(wildcard core/src/*.rs core/src/*/*.rs)
 
 .PHONY: demo test check lint types setup lock clean tools
 
