@@ -1,9 +1,9 @@
 """The exact trade-off of a Gaussian mechanism, and its calibration [Balle and Wang, ICML 2018].
 
-`mu` is the L2 distance of the two means over the standard deviation. A mechanism is (epsilon, delta)-DP if and
-only if delta is at least `gaussian_delta(epsilon, mu)` for the largest mu over neighbouring inputs (their Theorem
-8), for every epsilon >= 0. Floating point: delta is rounded up, epsilon up and mu down, by more than the error of
-the evaluation, so each stated guarantee holds.
+`mu` is the L2 distance of the two means over the standard deviation. A mechanism is (epsilon, delta)-DP if
+and only if delta is at least `gaussian_delta(epsilon, mu)` for the largest mu over neighbouring inputs
+(their Theorem 8), for every epsilon >= 0. Floating point: delta is rounded up, epsilon up and mu down, by
+more than the error of the evaluation, so each stated guarantee holds.
 """
 
 from __future__ import annotations
