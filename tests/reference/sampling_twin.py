@@ -275,9 +275,14 @@ def samples(key: bytes, count: int, one: Callable[[Words], int]) -> list[int]:
     """`count` samples of the call whose key is `key`: BLOCK_SAMPLES from each block."""
     drawn: list[int] = []
     for block in range(-(-count // BLOCK_SAMPLES)):
-        words = Words(key, block)
-        drawn += [one(words) for _ in range(min(BLOCK_SAMPLES, count - len(drawn)))]
+        drawn += block_samples(key, block, min(BLOCK_SAMPLES, count - len(drawn)), one)
     return drawn
+
+
+def block_samples(key: bytes, block: int, count: int, one: Callable[[Words], int]) -> list[int]:
+    """The first `count` samples of one block."""
+    words = Words(key, block)
+    return [one(words) for _ in range(count)]
 
 
 def source_key(key: bytes, *context: bytes) -> bytes:

@@ -251,3 +251,35 @@ def test_long_draws_equal_the_twin(name: str, parameters: tuple[Fraction, ...]) 
     key = b"long draws".ljust(32)
     drawn = NoiseSource.keyed(key).draw(name, 4500, parameters, 2).tolist()
     assert drawn == twin.draw_law(twin.source_key(key), 0, 4500, name, *parameters)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "law"),
+    [
+        ("discrete-gaussian", (Fraction(10_000),), twin.gaussian),
+        ("discrete-gaussian", (Fraction(1 << 75),), twin.gaussian),
+        ("discrete-laplace", (Fraction(100),), twin.laplace),
+        ("geometric", (Fraction(1, 1000),), twin.geometric),
+        ("binomial", (Fraction(1 << 20), Fraction(1, 3)), lambda n, p: twin.binomial(int(n), p)),
+    ],
+)
+def test_values_in_the_tails_equal_the_twin(
+    name: str, parameters: tuple[Fraction, ...], law: Callable[..., twin.Law]
+) -> None:
+    """Values from a tail are about one in a million or ten: one is looked for, and its block compared."""
+    t = twin.table(law(*parameters))
+    right, left = (
+        next(s.first for s in t.segments if s.tail_bits is not None and s.step == step) for step in (1, -1)
+    )
+    for attempt in range(100):
+        key = attempt.to_bytes(32, "big")
+        drawn = NoiseSource.keyed(key).draw(name, COUNT, parameters, 1)
+        found = np.flatnonzero((drawn >= right) | (drawn <= left))
+        if len(found):
+            break
+    block = int(found[0]) // twin.BLOCK_SAMPLES
+    call_key = twin.call_key(twin.source_key(key), 0, name, *parameters)
+    expected = drawn[block * twin.BLOCK_SAMPLES :][: twin.BLOCK_SAMPLES].tolist()
+    count = int(found[0]) % twin.BLOCK_SAMPLES + 20
+    made = twin.block_samples(call_key, block, min(count, len(expected)), lambda words: twin.draw(words, t))
+    assert made == expected[: len(made)]

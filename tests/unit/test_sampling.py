@@ -135,9 +135,10 @@ def test_a_key_of_another_length_is_refused(key: bytes) -> None:
         NoiseSource.keyed(key)
 
 
-def test_context_is_bytes() -> None:
+@pytest.mark.parametrize("part", ["run", [1, 2], bytearray(2), 7])
+def test_context_is_bytes(part: Any) -> None:
     with pytest.raises(TypeError):
-        NoiseSource.keyed(KEY, "run")  # type: ignore[arg-type]
+        NoiseSource.keyed(KEY, part)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ use num_bigint::BigUint;
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use zeroize::Zeroizing;
 
 use super::draw::Sampler;
@@ -157,7 +158,7 @@ impl PyNoiseKey {
     }
 
     #[staticmethod]
-    fn keyed(key: &[u8], context: Vec<Vec<u8>>) -> PyResult<Self> {
+    fn keyed(key: &[u8], context: Vec<Bound<'_, PyBytes>>) -> PyResult<Self> {
         if key.len() != 32 {
             let length = key.len();
             return Err(PyValueError::new_err(format!(
@@ -166,7 +167,9 @@ impl PyNoiseKey {
         }
         let mut hasher = TupleHash256::new(SOURCE_KEY.as_bytes());
         hasher.absorb(key);
-        context.iter().for_each(|part| hasher.absorb(part));
+        context
+            .iter()
+            .for_each(|part| hasher.absorb(part.as_bytes()));
         let mut derived = Key::default();
         hasher.finish(&mut *derived);
         Ok(Self(Mutex::new(State {

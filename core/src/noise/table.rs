@@ -346,7 +346,9 @@ pub fn below(
                 if mark(&number) >= high {
                     return Ok(false);
                 }
-                if mark(&number) < low && high < mark(&reach) {
+                // The mass is not 0 here, however small: its bound from above is not.
+                let above = number == BigUint::ZERO || mark(&number) < low;
+                if above && high < mark(&reach) {
                     number = (number << 64u8) + next();
                     read += 64;
                     precision = precision.max(read + extra + 64);

@@ -166,6 +166,20 @@ fn undecided_words_are_followed_by_others() {
     assert!(decide(threshold, &[0]));
     assert!(!decide(threshold, &[u64::MAX]));
 
+    // Masses far below what a word resolves: exp(-100) is about 2^-144, exp(-10^9) is nothing.
+    for (x, more, kept) in [
+        (100, [0, 1 << 47].as_slice(), true),
+        (100, &[0, 1 << 49], false),
+        (100, &[1], false),
+        (1_000_000_000, &[0, 0, 0, 1], false),
+    ] {
+        let law = Law::geometric(rational(x, 1));
+        let mut words = more.iter().copied();
+        let decided = below(&law, 1, (&one, &one), 0, || words.next().unwrap()).unwrap();
+        assert_eq!(decided, kept, "{x}, {more:?}");
+        assert!(words.next().is_none(), "words are left");
+    }
+
     // Binomial of 2 halves: the mass beside the mode is exactly 1/2.
     let law = Law::binomial(2u8.into(), rational(1, 2));
     let half = 1u64 << 63;
