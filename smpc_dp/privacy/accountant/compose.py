@@ -65,7 +65,9 @@ class Composition:
             raise ConfigError(f"delta = {delta:g}: the accountant resolves {LEAST_DELTA:g} at least, or exactly 0")
         candidates = [self._simple()]
         if delta > 0:
-            candidates += [self._single_epsilon(delta), self._renyi_epsilon(delta), self._split_epsilon(delta)]
+            candidates += [self._single_epsilon(delta), self._renyi_epsilon(delta)]
+            if not self._closed_form():
+                candidates.append(self._split_epsilon(delta))
         return min(candidates)
 
     def delta(self, epsilon: float) -> float:
@@ -77,21 +79,30 @@ class Composition:
             return 1.0
         candidates = [1.0, self._single_delta(epsilon), self._renyi_delta(epsilon)]
         distributed, rest, slack = self._distributions()
-        if not rest:
+        if not rest and not self._closed_form():
             candidates.append(distributed.delta(epsilon) + slack)
         return min(candidates)
 
     def _simple(self) -> float:
-        """Pure epsilons add up to a pure epsilon, for any sequence."""
+        """Pure epsilons add up to a pure epsilon, for any sequence; to the last digit of a float."""
         if self._exact or any(event.slack for event in self._events):
             return math.inf
-        total = math.fsum(self._pure[event] * count for event, count in self._events.items())
-        return total * (1 + 1e-12)
+        return math.fsum(self._pure[event] for event in self._events.elements())
 
     def _only(self) -> Event | None:
         if len(self._events) == 1 and self._events.total() == 1:
             return next(iter(self._events))
         return None
+
+    def _closed_form(self) -> bool:
+        """Whether it is one release all of whose descriptions have exact formulas."""
+        event = self._only()
+        return event is not None and all(
+            isinstance(known, Gaussian | Pure | Renyi)
+            or (isinstance(known, Shift) and known.coordinates == 1)
+            or (isinstance(known, RandomisedResponse) and known.values == 1)
+            for known in event.descriptions
+        )
 
     def _single_delta(self, epsilon: float) -> float:
         event = self._only()
@@ -176,6 +187,7 @@ class _Losses:
         elif isinstance(description, Shift):
             single = Shift(description.law, description.shares, description.shift)
             self._counts[single] += count * description.coordinates
+            self._closeness += count * description.closeness
         elif isinstance(description, RandomisedResponse):
             single_answer = RandomisedResponse(description.categories, description.ratio)
             self._counts[single_answer] += count * description.values
@@ -268,8 +280,8 @@ def _delta_of(description: AnyDescription, epsilon: float) -> float:
             return _pure_delta(whole, delta, epsilon) if whole > epsilon else delta
         case Gaussian(mu, closeness) if mu <= GREATEST_MU and epsilon >= closeness:
             return min(1.0, math.exp(closeness) * gaussian_delta(epsilon - closeness, mu))
-        case Shift(law, shares, shift, 1):
-            return hockey_stick(law, shares, shift, epsilon)
+        case Shift(law, shares, shift, 1, _, closeness) if epsilon >= closeness:
+            return min(1.0, math.exp(closeness) * hockey_stick(law, shares, shift, epsilon - closeness))
         case RandomisedResponse(categories, ratio, 1):
             r = float(ratio)
             return max(0.0, (r - math.exp(epsilon)) / (r + categories - 1)) * (1 + 1e-9)

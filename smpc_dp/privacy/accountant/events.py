@@ -58,13 +58,14 @@ class Gaussian(Description, frozen=True, tag="gaussian"):
     closeness: NonNegative = 0.0
 
     def doubled(self) -> Gaussian:
-        return Gaussian(2 * self.mu, self.closeness)
+        # a discrete law is close in every coordinate that moves: twice as many may
+        return Gaussian(2 * self.mu, 2 * self.closeness)
 
 
 class Shift(Description, frozen=True, tag="shift"):
     """A sum of `shares` draws of one law in each of `dimension` coordinates.
 
-    Between neighbours at most `coordinates` of them move, each by `shift` at most.
+    Between neighbours at most `coordinates` of them move, each by `shift` at most. `closeness`: as of `Gaussian`.
     """
 
     law: AnyLaw
@@ -72,11 +73,12 @@ class Shift(Description, frozen=True, tag="shift"):
     shift: Count
     coordinates: Count = 1
     dimension: Count = 1
+    closeness: NonNegative = 0.0
 
     def doubled(self) -> Shift:
         # two steps move at most twice as many coordinates, each at most twice as far
         moved = min(2 * self.coordinates, self.dimension)
-        return Shift(self.law, self.shares, 2 * self.shift, moved, self.dimension)
+        return Shift(self.law, self.shares, 2 * self.shift, moved, self.dimension, 2 * self.closeness)
 
 
 class RandomisedResponse(Description, frozen=True, tag="randomised-response"):
