@@ -44,7 +44,7 @@ class PrivacyGuarantee(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def delta_warnings(delta: float, units: int | None) -> tuple[str, ...]:
-    """Return what is to be said about delta among `units` people (None: not known): it should be below 1/n."""
+    """Return what is to be said about a delta above 1/n, n being `units` (None: not known)."""
     if units is not None and units >= 1 and delta > 1 / units:
         return (
             f"delta = {delta:g} is above 1/n = {1 / units:g}: publishing one of {units} inputs at random "

@@ -37,7 +37,7 @@ class Law(msgspec.Struct, frozen=True, tag_field="law", forbid_unknown_fields=Tr
 
     @property
     def variance_of_one(self) -> Fraction:
-        """The variance, in squared grid steps (of the discrete Gaussian: its parameter, which is above it)."""
+        """The variance in squared grid steps; of the discrete Gaussian its parameter, which is no less."""
         raise NotImplementedError
 
 
@@ -88,10 +88,10 @@ AnyLaw = DiscreteGaussianLaw | DiscreteLaplaceLaw | SkellamLaw | BinomialLaw
 
 @functools.lru_cache(maxsize=64)
 def log_masses(law: AnyLaw, shares: int = 1, more: int = 0) -> Floats:
-    """Return the log masses of a sum of `shares` independent draws on -W..W, W at least `more` beyond the tail.
+    """Return the log masses of a sum of `shares` draws on -W..W, `more` wider than the tail asks for.
 
-    The binomial stands on 0..trials, or what of it is not in the tails. Raises ConfigError where the range would be too wide to sum, and for a sum of discrete Gaussians, which has no
-    simple form.
+    The binomial stands on 0..trials, or what of it is not in the tails. Raises ConfigError where the range
+    would be too wide to sum, and for a sum of discrete Gaussians, which has no simple form.
     """
     match law:
         case DiscreteGaussianLaw():

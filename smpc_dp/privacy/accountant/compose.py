@@ -1,7 +1,7 @@
 """Several releases together: privacy loss distributions (dp-accounting), Rényi divergences, or both.
 
-Everything is rounded to the safe side: losses up to a grid of `INTERVAL`, masses that are left out counted as lost,
-and `FFT_ERROR` taken off delta for the floating point of the convolutions.
+Everything is rounded to the safe side: losses up to a grid of `INTERVAL`, masses that are left out counted
+as lost, and `FFT_ERROR` taken off delta for the floating point of the convolutions.
 """
 
 from __future__ import annotations
@@ -42,27 +42,31 @@ _SPLITS = (0.5, 0.1, 0.9, 0.01, 0.99, 1e-3, 0.999)
 class Composition:
     """Releases on one party's data, of one neighbouring relation, and what they cost together.
 
-    Holds for a sequence of mechanisms that is fixed in advance; each query may depend on earlier results. Where
-    the mechanisms' parameters themselves depend on results, use a ledger of adaptive composition.
+    Holds for a sequence of mechanisms that is fixed in advance; each query may depend on earlier results.
+    Where the mechanisms' parameters themselves depend on results, use a ledger of adaptive composition.
     """
 
     def __init__(self, events: Iterable[Event]) -> None:
         self._events = Counter(events)
         relations = {event.relation for event in self._events}
         if len(relations) > 1:
-            raise ConfigError("releases of different neighbouring relations do not add up: convert them first")
+            raise ConfigError(
+                "releases of different neighbouring relations do not add up: convert them first"
+            )
         self._exact = any(event.exact for event in self._events)
         self._pure = {event: _pure_epsilon(event) for event in self._events}
 
     def epsilon(self, delta: float) -> float:
-        """Return the least known epsilon for delta (0, or 1e-11 to 1), rounded up; infinity if there is none."""
+        """Return the least known epsilon for delta (0, or 1e-11 to 1), rounded up; may be infinite."""
         check_budget(None, delta)
         if not self._events:
             return 0.0
         if self._exact:
             return math.inf
         if 0 < delta < LEAST_DELTA:
-            raise ConfigError(f"delta = {delta:g}: the accountant resolves {LEAST_DELTA:g} at least, or exactly 0")
+            raise ConfigError(
+                f"delta = {delta:g}: the accountant resolves {LEAST_DELTA:g} at least, or exactly 0"
+            )
         candidates = [self._simple()]
         if delta > 0:
             candidates += [self._single_epsilon(delta), self._renyi_epsilon(delta)]
@@ -206,7 +210,9 @@ class _Losses:
         if not self._counts:
             return min(1.0, factor * gaussian_delta(inner, self._mu))
         whole = self._composed()
-        return 1.0 if whole is None else min(1.0, factor * (float(whole.get_delta_for_epsilon(inner)) + FFT_ERROR))
+        if whole is None:
+            return 1.0
+        return min(1.0, factor * (float(whole.get_delta_for_epsilon(inner)) + FFT_ERROR))
 
     def epsilon(self, delta: float) -> float:
         inner = delta * math.exp(-self._closeness)

@@ -50,8 +50,8 @@ class Pure(Description, frozen=True, tag="pure"):
 class Gaussian(Description, frozen=True, tag="gaussian"):
     """The Gaussian mechanism with means at most `mu` standard deviations apart.
 
-    `closeness` bounds the range of log(true density / density of a post-processed Gaussian mechanism) over all
-    outputs: 0 for the Gaussian itself; see docs/accounting.md for the discrete one.
+    `closeness` bounds the range of log(true density / density of a post-processed Gaussian mechanism) over
+    all outputs: 0 for the Gaussian itself; see docs/accounting.md for the discrete one.
     """
 
     mu: NonNegative
@@ -65,7 +65,8 @@ class Gaussian(Description, frozen=True, tag="gaussian"):
 class Shift(Description, frozen=True, tag="shift"):
     """A sum of `shares` draws of one law in each of `dimension` coordinates.
 
-    Between neighbours at most `coordinates` of them move, each by `shift` at most. `closeness`: as of `Gaussian`.
+    Between neighbours at most `coordinates` of them move, each by `shift` at most. `closeness` is that of
+    `Gaussian`.
     """
 
     law: AnyLaw
@@ -153,8 +154,8 @@ class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def under(self, relation: Relation) -> Event:
         """Return the event under another relation; raise PrivacyError where no conversion is proven.
 
-        A substitution is a removal and an addition, so a bound for add-remove gives one for two steps. Nothing
-        follows the other way.
+        A substitution is a removal and an addition, so a bound for add-remove gives one for two steps.
+        Nothing follows the other way.
         """
         if relation == self.relation or self.exact:
             return msgspec.structs.replace(self, relation=relation)
@@ -163,7 +164,9 @@ class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 f"{self.mechanism}: its guarantee is for substitution and says nothing about add-remove"
             )
         if self.slack:
-            raise PrivacyError(f"{self.mechanism}: a release that may fail has no conversion between relations")
+            raise PrivacyError(
+                f"{self.mechanism}: a release that may fail has no conversion between relations"
+            )
         doubled = []
         for description in self.descriptions:
             try:

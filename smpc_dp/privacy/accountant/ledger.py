@@ -1,7 +1,8 @@
-"""One party's privacy ledger: a file outside of any run, charged before the first message that depends on data.
+"""One party's privacy ledger: a file outside of any run, charged before data leave the machine.
 
-Every charge is on disk before `charge` returns, is checked against the budget under a lock that all processes of
-the machine respect, and is never taken back. What it cannot see: another copy of the file, restored from a backup.
+Every charge is on disk before `charge` returns, is checked against the budget under a lock that all
+processes of the machine respect, and is never taken back. What it cannot see: another copy of the file,
+restored from a backup.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         party: whose ledger; dataset: for which data, by a name of the party's own.
         relation: the neighbouring relation of the budget.
-        epsilon, delta: the budget for everything released from these data; epsilon None: no limit, only a record.
-        composition: "fixed": holds if the mechanisms and their parameters were chosen without looking at earlier
-            results (queries may depend on them). "adaptive": holds for any choice, and costs more.
-        exact: "refused": exact releases are, where there is a budget; "outside": they are recorded, and the budget
-            says nothing about them.
+        epsilon, delta: the budget for everything released from these data; epsilon None: only a record.
+        composition: "fixed": holds if the mechanisms and their parameters were chosen without looking at
+            earlier results (queries may depend on them). "adaptive": holds for any choice, and costs more.
+        exact: "refused": exact releases are, where there is a budget; "outside": they are recorded, and
+            the budget says nothing about them.
         identifier: random, 16 bytes in hex.
     """
 
@@ -77,7 +78,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Spending(msgspec.Struct, frozen=True):
-    """What is spent of a budget: at its delta, this epsilon (None: infinite), and how many exact releases beside."""
+    """What is spent at the budget's delta (epsilon None: infinite), and how many releases were exact."""
 
     epsilon: float | None
     delta: float
@@ -187,8 +188,8 @@ class Ledger:
             event: what will be released; under add-remove it is converted for a ledger of substitution.
 
         Raises:
-            PrivacyError: the budget does not suffice, the relation does not fit and has no proven conversion, an
-                exact release is not permitted, or the run was charged for something else.
+            PrivacyError: the budget does not suffice, the relation does not fit and has no proven
+            conversion, an exact release is not permitted, or the run was charged for something else.
             LocalError: the ledger cannot be read or written; then nothing may be sent.
         """
         event = event.under(self.terms.relation)
@@ -240,8 +241,8 @@ class Ledger:
         if spending.epsilon is None or spending.epsilon > terms.epsilon:
             alone, spent = self._spending([event]), self._spending(before)
             raise PrivacyError(
-                f"{head}: of epsilon = {terms.epsilon:g} at delta = {terms.delta:g}, {_shown(spent)} is spent, "
-                f"and this release, {_shown(alone)} by itself, would make it {_shown(spending)}"
+                f"{head}: of epsilon = {terms.epsilon:g} at delta = {terms.delta:g}, {_shown(spent)} is "
+                f"spent, and this release, {_shown(alone)} by itself, would make it {_shown(spending)}"
             )
         return spending
 
@@ -254,9 +255,7 @@ class Ledger:
             epsilon = Composition(private).epsilon(terms.delta)
         if terms.epsilon is None and terms.exact == "refused" and len(private) < len(events):
             epsilon = math.inf
-        return Spending(
-            None if math.isinf(epsilon) else epsilon, terms.delta, len(events) - len(private)
-        )
+        return Spending(None if math.isinf(epsilon) else epsilon, terms.delta, len(events) - len(private))
 
     def _read(self) -> tuple[Entry, ...]:
         found = _decode(self.path, read_private(self.path))

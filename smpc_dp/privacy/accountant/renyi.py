@@ -25,7 +25,9 @@ Floats = NDArray[np.float64]
 
 _WHOLE = np.concatenate((np.arange(2, 257), np.unique(np.geomspace(257, 1 << 20, 120).astype(np.int64))))
 INTEGER_ORDERS: Floats = _WHOLE.astype(np.float64)
-ALL_ORDERS: Floats = np.concatenate((1 + np.geomspace(0.01, 0.99, 60), INTEGER_ORDERS, INTEGER_ORDERS[:60] + 0.5))
+ALL_ORDERS: Floats = np.concatenate(
+    (1 + np.geomspace(0.01, 0.99, 60), INTEGER_ORDERS, INTEGER_ORDERS[:60] + 0.5)
+)
 # The formulas below are good to this, relatively.
 _MARGIN = 1 + 1e-9
 
@@ -50,7 +52,7 @@ def curve(description: AnyDescription, orders: Floats) -> Floats | None:
 
 
 def _two_points(orders: Floats, epsilon: float, categories: float = 2.0) -> Floats:
-    """Randomised response at `epsilon`; with two categories it has the worst divergence of any pure mechanism."""
+    """Randomised response at `epsilon`; with two categories nothing that is epsilon-DP is worse."""
     terms = [orders * epsilon, (1 - orders) * epsilon]
     if categories > 2:
         terms.append(np.full_like(orders, math.log(categories - 2)))
@@ -105,8 +107,8 @@ def total_curve(events: Sequence[tuple[Event, int]]) -> tuple[Floats, Floats, fl
 class FilterPlan:
     """A Rényi filter: one order, fixed before the first release, and the divergence that may be spent at it.
 
-    Chosen so that Gaussian releases get the most. Holds for mechanisms whose parameters depend on earlier results
-    [Feldman and Zrnic 2021; Lécuyer 2021]. Half of delta is kept for releases that may fail.
+    Chosen so that Gaussian releases get the most. Holds for mechanisms whose parameters depend on earlier
+    results [Feldman and Zrnic 2021; Lécuyer 2021]. Half of delta is kept for releases that may fail.
     """
 
     __slots__ = ("delta", "order", "radius", "slack")

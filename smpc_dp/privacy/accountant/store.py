@@ -1,4 +1,4 @@
-"""A small private file that survives crashes: one writer at a time, and a write is there whole or not at all."""
+"""A small private file that survives crashes: one writer at a time, each write whole or not there."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ def read_private(path: Path) -> bytes:
 def write_durably(path: Path, content: bytes, *, new: bool = False) -> None:
     """Write the file, mode 0600, and return when disk and folder have it; call with the lock held.
 
-    A crash leaves the old content or the new one. With `new` an existing file is never replaced. Raises LocalError.
+    A crash leaves the old content or the new one. With `new` an existing file is never replaced. Raises
+    LocalError.
     """
     draft = path.with_name(path.name + ".new")
     try:

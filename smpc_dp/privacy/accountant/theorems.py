@@ -13,13 +13,16 @@ from smpc_dp.privacy.guarantee import check_budget
 
 
 def simple_composition(parameters: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return (sum of epsilons, sum of deltas) [Dwork and Roth 2014, Theorem 3.16; Bellet 2021, Theorem A.2]."""
+    """Return (sum of epsilons, sum of deltas).
+
+    [Dwork and Roth 2014, Theorem 3.16; Bellet 2021, Theorem A.2]
+    """
     _check(parameters)
     return math.fsum(e for e, _ in parameters), min(1.0, math.fsum(d for _, d in parameters))
 
 
 def advanced_composition(epsilon: float, delta: float, count: int, slack: float) -> tuple[float, float]:
-    """Return (epsilon', count delta + slack) for `count` mechanisms of the same (epsilon, delta), 0 < slack < 1.
+    """Return (epsilon', count delta + slack) for `count` mechanisms of one (epsilon, delta), 0 < slack < 1.
 
     [Dwork, Rothblum, Vadhan 2010; Dwork and Roth 2014, Theorem 3.20; Bellet 2021, Theorem A.3]
     """

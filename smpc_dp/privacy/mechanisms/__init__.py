@@ -1,4 +1,4 @@
-"""Mechanisms: exactly sampled noise with its sensitivity, its neighbouring relation and its proven guarantee."""
+"""Mechanisms: exactly sampled noise, its sensitivity, its neighbouring relation and what it guarantees."""
 
 from smpc_dp.privacy.mechanisms.additive import (
     AdditiveNoise,

@@ -1,4 +1,4 @@
-"""Integer values with integer noise: discrete Laplace, discrete Gaussian, Skellam, binomial, and sums of shares.
+"""Integer values with integer noise: discrete Laplace, discrete Gaussian, Skellam, binomial.
 
 Each class is one law of noise, added to every coordinate independently, for one sensitivity.
 """
@@ -110,12 +110,12 @@ class AdditiveNoise(Mechanism):
     def event(self) -> Event:
         return self._event
 
-    def release(self, values: ArrayLike, source: NoiseSource) -> Integers:
+    def release_many(self, values: ArrayLike, source: NoiseSource, count: int) -> Integers:
         exact = checked_integers(values, self.sensitivity.dimension)
-        return added(exact, self.noise(source, len(exact)))
+        return added(exact, self.noise(source, count * len(exact)).reshape(count, -1))
 
     def _shift(self, law: AnyLaw, shares: int, closeness: float = 0.0) -> tuple[Shift, ...]:
-        """Return the description by masses, or nothing where it is too wide to be summed or too loose to help.
+        """Return the description by masses, or nothing where it is too wide to sum or too loose to help.
 
         It takes every coordinate that moves to move by linf, which may be much more than l2 allows.
         """
@@ -306,7 +306,7 @@ class Binomial(AdditiveNoise):
         known = self._shift(BinomialLaw(self.trials * shares), 1)
         if not known:
             raise ConfigError(
-                [Fault("sensitivity", f"nothing is known of {self.name} in {self.sensitivity.coordinates} coordinates")]
+                [Fault("sensitivity", f"{self.name}: too wide, or too many coordinates, to sum its masses")]
             )
         return known
 

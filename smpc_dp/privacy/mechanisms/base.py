@@ -67,15 +67,20 @@ class Mechanism(ABC):
         """Return what the ledger is charged for one release."""
 
     @abstractmethod
+    def release_many(self, values: ArrayLike, source: NoiseSource, count: int) -> NDArray[Any]:
+        """Return `count` independent releases of the same values, one a row: for the empirical audit."""
+
     def release(self, values: ArrayLike, source: NoiseSource) -> NDArray[Any]:
         """Return the values with noise drawn from `source`.
 
         That neighbouring inputs are no further apart than the sensitivity is the caller's to ensure. Raises
         PrivacyError for values out of range, ConfigError for a wrong shape or dtype.
         """
+        row: NDArray[Any] = self.release_many(values, source, 1)[0]
+        return row
 
     def epsilon(self, delta: float) -> float:
-        """Return the least known epsilon for delta (0, or at least 1e-11), rounded up; infinity if there is none."""
+        """Return the least known epsilon for delta (0, or 1e-11 to 1), rounded up; may be infinite."""
         return Composition([self.event()]).epsilon(delta)
 
     def delta(self, epsilon: float) -> float:
@@ -106,8 +111,8 @@ class Mechanism(ABC):
 def least(make: Callable[[Fraction], M], start: Fraction, epsilon: float, delta: float) -> M:
     """Return the mechanism with the least noise parameter that is (epsilon, delta)-DP, `make` giving one.
 
-    The parameter is a multiple of 2^-20 times a power of two near it. What is returned has been checked itself.
-    Raises ConfigError for a budget that is none, PrivacyError if no parameter suffices.
+    The parameter is a multiple of 2^-20 times a power of two near it. What is returned has been checked
+    itself. Raises ConfigError for a budget that is none, PrivacyError if no parameter suffices.
     """
     check_budget(epsilon, delta)
     if epsilon == 0:
@@ -153,8 +158,8 @@ def checked_integers(values: ArrayLike, dimension: int) -> Integers:
 
 
 def added(values: Integers, noise: Integers) -> Integers:
-    """Return the sums; raise PrivacyError if one might not fit into int64."""
-    if len(noise) and (int(noise.max()) > MAX_VALUE or int(noise.min()) < -MAX_VALUE):
+    """Return the sums, `noise` having a row for each; raise PrivacyError if one might not fit into int64."""
+    if noise.size and (int(noise.max()) > MAX_VALUE or int(noise.min()) < -MAX_VALUE):
         raise PrivacyError("the noise is outside [-2^62, 2^62]: the sum might not fit")
     return values + noise
 
@@ -169,5 +174,7 @@ def checked_parameter(name: str, value: object) -> Fraction:
 def on_integers(sensitivity: Sensitivity) -> Sensitivity:
     """Return the sensitivity; raise ConfigError unless it is one of integers."""
     if not isinstance(sensitivity, Sensitivity) or not sensitivity.integer:
-        raise ConfigError([Fault("sensitivity", "must be one of integers: see Sensitivity.on_integers, on_grid")])
+        raise ConfigError(
+            [Fault("sensitivity", "must be one of integers: see Sensitivity.on_integers, on_grid")]
+        )
     return sensitivity

@@ -6,6 +6,7 @@ import functools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -73,16 +74,16 @@ class DistributedSum(Mechanism):
     @property
     def assumption(self) -> str:
         return (
-            f"of {self.parties} parties {self.missing} may vanish and {self.corrupt} collude with whoever sees "
-            f"the sum; the other {self.honest} add their noise honestly, and only the sum is seen"
+            f"of {self.parties} parties {self.missing} may vanish and {self.corrupt} collude with whoever "
+            f"sees the sum; the other {self.honest} add their noise honestly, and only the sum is seen"
         )
 
     @property
     def proof(self) -> str:
         if isinstance(self.share, DiscreteGaussian) and self.honest > 1:
             return (
-                "near a discrete Gaussian of the summed variance, with an explicit error (docs/accounting.md), "
-                "or [Kairouz, Liu, Steinke 2021, Proposition 14]"
+                "near a discrete Gaussian of the summed variance, with an explicit error "
+                "(docs/accounting.md), or [Kairouz, Liu, Steinke 2021, Proposition 14]"
             )
         return self.share.proof
 
@@ -100,12 +101,12 @@ class DistributedSum(Mechanism):
     def event(self) -> Event:
         return self._event
 
-    def release(self, values: ArrayLike, source: NoiseSource) -> Integers:
-        """Return the exact sum with the honest shares of noise: what the others see once they take off theirs."""
+    def release_many(self, values: ArrayLike, source: NoiseSource, count: int) -> Integers:
+        """Return rows of the exact sum with the honest shares: what the others see without their own."""
         exact = checked_integers(values, self.share.sensitivity.dimension)
-        total = np.zeros(len(exact), dtype=np.int64)
+        total = np.zeros((count, len(exact)), dtype=np.int64)
         for _ in range(self.honest):
-            total = added(total, self.share.noise(source, len(exact)))
+            total = added(total, self.share.noise(source, total.size).reshape(total.shape))
         return added(exact, total)
 
     @classmethod

@@ -22,10 +22,10 @@ MAX_CATEGORIES = 1 << 40
 
 @dataclass(frozen=True)
 class KaryRandomisedResponse(Mechanism):
-    """Keep an answer in 0..categories-1 with probability ratio / (ratio + categories - 1), else a uniform other one.
+    """Keep an answer in 0..categories-1 with probability ratio / (ratio + categories - 1), or lie uniformly.
 
-    Local: the neighbours of an input are all inputs (substitution) of the one who answers. `changed` answers of a
-    vector may be the same person's. epsilon = changed log(ratio) [Kairouz, Oh, Viswanath 2014].
+    Local: the neighbours of an input are all inputs (substitution) of the one who answers. `changed` answers
+    of a vector may be the same person's. epsilon = changed log(ratio) [Kairouz, Oh, Viswanath 2014].
     """
 
     categories: int
@@ -71,18 +71,20 @@ class KaryRandomisedResponse(Mechanism):
         known = RandomisedResponse(self.categories, self.ratio, self.changed)
         return Event(self.name, self.relation, (known,))
 
-    def release(self, values: ArrayLike, source: NoiseSource) -> Integers:
-        """Return the answers, int64, of any shape (n,); raise PrivacyError for one that is no category."""
+    def release_many(self, values: ArrayLike, source: NoiseSource, count: int) -> Integers:
+        """Return rows of answers, int64, for values of any shape (n,); raise PrivacyError if one is none."""
         array = np.asarray(values)
         if array.ndim != 1 or array.dtype.kind not in "iu":
-            raise ConfigError([Fault("values", f"must be integers in one row, are {array.dtype} {array.shape}")])
+            raise ConfigError(
+                [Fault("values", f"must be integers in one row, are {array.dtype} {array.shape}")]
+            )
         if len(array) and not (array.min() >= 0 and array.max() < self.categories):
             raise PrivacyError(f"an answer is outside [0, {self.categories})")
-        true = array.astype(np.int64)
+        true = np.tile(array.astype(np.int64), count)
         keep = sampling.binomial(source, len(true), 1, self.ratio / (self.ratio + self.categories - 1)) == 1
         other = _uniform(source, len(true), self.categories - 1)
         other += other >= true
-        return np.where(keep, true, other)
+        return np.where(keep, true, other).reshape(count, -1)
 
     @classmethod
     def calibrate(cls, epsilon: float, delta: float, categories: int, changed: int = 1) -> Self:

@@ -1,7 +1,7 @@
 """Laplace and Gaussian mechanisms for real vectors: through a fixed-point grid, with integer noise.
 
-Continuous noise cannot be sampled, and floating-point imitations of it leak. So values are rounded to the grid of an
-`Encoding`, the noise is discrete, and every guarantee is that of what is really released, rounding included.
+Continuous noise cannot be sampled, and floating-point imitations of it leak. So values are rounded to the
+grid of an `Encoding`, the noise is discrete, and every guarantee is that of what is really released, rounding included.
 """
 
 from __future__ import annotations
@@ -68,11 +68,12 @@ class RealMechanism(Mechanism):
     def event(self) -> Event:
         return self.discrete.event()
 
-    def release(self, values: ArrayLike, source: NoiseSource) -> NDArray[np.float64]:
-        """Return float64 grid points, shape (length,); raise PrivacyError for values out of bounds."""
+    def release_many(self, values: ArrayLike, source: NoiseSource, count: int) -> NDArray[np.float64]:
+        """Return rows of float64 grid points; raise PrivacyError for values out of bounds."""
         lanes, _ = self.encoding.encode(values, party="values")
         grid = lanes.astype(np.int64) + np.int64(self.encoding.lowest)
-        return self.encoding.real(added(grid, self.discrete.noise(source, len(grid))))
+        noise = self.discrete.noise(source, count * len(grid)).reshape(count, -1)
+        return self.encoding.real(added(grid, noise))
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Gaussian(RealMechanism):
 
     @property
     def sigma(self) -> float:
-        """The standard deviation of the noise in the caller's unit (of the continuous law of this parameter)."""
+        """The root of the variance parameter, in the caller's unit."""
         return math.sqrt(self.discrete.variance) * self.encoding.step
 
     @classmethod
@@ -122,6 +123,8 @@ def _check(encoding: Encoding, sensitivity: Sensitivity) -> None:
     if sensitivity.integer:
         faults.append(Fault("sensitivity", "must be one of reals: see Sensitivity.on_reals"))
     if sensitivity.dimension != encoding.length:
-        faults.append(Fault("sensitivity", f"is of {sensitivity.dimension} coordinates, not {encoding.length}"))
+        faults.append(
+            Fault("sensitivity", f"is of {sensitivity.dimension} coordinates, not {encoding.length}")
+        )
     if faults:
         raise ConfigError(faults)

@@ -17,7 +17,8 @@ _UP = 1 + 1e-12
 class Sensitivity:
     """Bounds on v - w, the difference of the exact values of two neighbouring inputs, each a vector.
 
-    Made by `on_integers` or `on_reals`, which derive from the norms given whatever else follows for the other norms.
+    Made by `on_integers` or `on_reals`, which derive from the norms given whatever else follows for the
+    other norms.
 
     Attributes:
         relation: which inputs are neighbours.
@@ -43,7 +44,8 @@ class Sensitivity:
         l2: float | None = None,
         linf: float | None = None,
     ) -> Self:
-        """Derive the bounds for integer vectors from at least one norm; raise ConfigError for what cannot be."""
+        """Derive the bounds for integer vectors from at least one norm; raise ConfigError for what cannot
+        be."""
         return cls._derived(relation, dimension, l1, l2, linf, integer=True)
 
     @classmethod
@@ -71,7 +73,11 @@ class Sensitivity:
         integer: bool,
     ) -> Self:
         faults = []
-        if not isinstance(dimension, int) or isinstance(dimension, bool) or not 1 <= dimension <= MAX_DIMENSION:
+        if (
+            not isinstance(dimension, int)
+            or isinstance(dimension, bool)
+            or not 1 <= dimension <= MAX_DIMENSION
+        ):
             faults.append(Fault("dimension", f"must be between 1 and {MAX_DIMENSION}, is {dimension}"))
         if relation not in ("substitution", "add-remove"):
             faults.append(Fault("relation", f"must be 'substitution' or 'add-remove', is {relation!r}"))
@@ -119,7 +125,8 @@ class Sensitivity:
     def on_grid(self, step: float) -> Sensitivity:
         """Return the bounds, in steps, for values that are each rounded to the nearest multiple of `step`.
 
-        Rounding moves each of two neighbours by at most half a step a coordinate, so their difference by one step.
+        Rounding moves each of two neighbours by at most half a step a coordinate, so their difference by one
+        step.
         """
         d = self.dimension
         return Sensitivity.on_integers(

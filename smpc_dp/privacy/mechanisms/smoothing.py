@@ -1,9 +1,10 @@
 """How near discrete Gaussians and their sums are to Gaussian ones: the constants, with their derivation.
 
 Write g_v(x) = exp(-x^2 / 2v). For any real a and s > 0, Poisson summation gives
-    sum over integers y of g_s(y - a) = sqrt(2 pi s) (1 + 2 sum_{j>=1} q^(j^2) cos(2 pi j a)),  q = exp(-2 pi^2 s),
-which lies between theta_4(q) and theta_3(q) times sqrt(2 pi s). `ripple(s)` is log(theta_3 / theta_4), the range
-of the logarithm of that sum over all a. The docs (docs/accounting.md) derive from it both uses below.
+    sum over integers y of g_s(y - a) = sqrt(2 pi s) (1 + 2 sum_{j>=1} q^(j^2) cos(2 pi j a)),  q = exp(-2
+    pi^2 s),
+which lies between theta_4(q) and theta_3(q) times sqrt(2 pi s). `ripple(s)` is log(theta_3 / theta_4), the
+range of the logarithm of that sum over all a. The docs (docs/accounting.md) derive from it both uses below.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ def ripple(s: float) -> float:
 
 
 def sum_ripple(variance: float, shares: int) -> float:
-    """Return the range of log(mass of the sum of `shares` discrete Gaussians / mass of one of the summed variance).
+    """Return the range of log(mass of the sum of `shares` discrete Gaussians / mass of one of the summed
+    variance).
 
-    Adding one share to k of them folds g_(k variance) with g_variance: one ripple of s = variance k / (k + 1).
+    Adding one share to k of them folds g_(k variance) with g_variance: one ripple of s = variance k / (k +
+    1).
     """
     # s grows with k: bound the long tail of equal terms by the term where we stop
     exact = min(shares - 1, 1000)
@@ -39,9 +42,7 @@ def smoothing_variance(coordinates: int) -> float:
     return math.log(4 * coordinates / 1e-9) / (2 * math.pi**2)
 
 
-def kairouz_liu_steinke_zcdp(
-    *, variance: float, shares: int, dimension: int, l1: float, l2: float
-) -> float:
+def kairouz_liu_steinke_zcdp(*, variance: float, shares: int, dimension: int, l1: float, l2: float) -> float:
     """Return rho of a sum of `shares` discrete Gaussians of `variance` >= 1/4 each, in every coordinate.
 
     [Kairouz, Liu, Steinke 2021, Proposition 14: the two bounds that are zCDP]
