@@ -122,4 +122,5 @@ class FilterPlan:
         best = int(np.argmax(radii / orders))
         if radii[best] <= 0:
             raise PrivacyError(f"epsilon = {epsilon:g} is too small for adaptive composition at this delta")
-        self.order, self.radius = float(orders[best]), float(radii[best]) * (1 - 1e-9)
+        # so much less that the conversion, which rounds up, gives no more than epsilon
+        self.order, self.radius = float(orders[best]), float(radii[best]) - 2e-9 * epsilon

@@ -1,7 +1,8 @@
 """Laplace and Gaussian mechanisms for real vectors: through a fixed-point grid, with integer noise.
 
 Continuous noise cannot be sampled, and floating-point imitations of it leak. So values are rounded to the
-grid of an `Encoding`, the noise is discrete, and every guarantee is that of what is really released, rounding included.
+grid of an `Encoding`, the noise is discrete, and every guarantee is that of what is really released,
+rounding included.
 """
 
 from __future__ import annotations
