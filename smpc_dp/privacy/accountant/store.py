@@ -51,7 +51,7 @@ def read_private(path: Path) -> bytes:
         descriptor = os.open(path, flags)
     except OSError as error:
         raise LocalError(f"{path}: cannot read the ledger ({error.strerror})") from None
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         # The open file is checked, not its path: the two cannot be exchanged in between.
         status = os.fstat(descriptor)
         mode = stat.S_IMODE(status.st_mode)
@@ -59,7 +59,12 @@ def read_private(path: Path) -> bytes:
             raise LocalError(f"{path}: not a regular file")
         if mode & 0o077:
             raise LocalError(f"{path}: mode {mode:04o} lets others at this ledger: run chmod 600 on it")
-        content = file.read(MAX_BYTES + 1)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise LocalError(f"{path}: cannot read the ledger ({error.strerror})") from None
+    finally:
+        os.close(descriptor)
     if len(content) > MAX_BYTES:
         raise LocalError(f"{path}: not a ledger (longer than {MAX_BYTES} bytes)")
     return content
