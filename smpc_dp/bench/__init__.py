@@ -2,6 +2,14 @@
 
 from smpc_dp.bench.figures import Report
 from smpc_dp.bench.pairwise import run_compare_bench, run_garbling_bench, run_ot_bench
+from smpc_dp.bench.sampling import run_sampling_bench
 from smpc_dp.bench.secagg import run_secagg_bench
 
-__all__ = ["Report", "run_compare_bench", "run_garbling_bench", "run_ot_bench", "run_secagg_bench"]
+__all__ = [
+    "Report",
+    "run_compare_bench",
+    "run_garbling_bench",
+    "run_ot_bench",
+    "run_sampling_bench",
+    "run_secagg_bench",
+]

@@ -1,7 +1,7 @@
-"""The peer of the secure-aggregation benchmark: Flower, in a process of its own.
+"""The peers of benchmarks, each in a process of its own.
 
-Flower pins other versions of our dependencies, so it may live in another environment: `python` is any
-interpreter that can import `flwr`.
+A peer may pin other versions of our dependencies, so it may live in another environment: `python` is any
+interpreter that can import it.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ import subprocess
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
 from smpc_dp.errors import LocalError
 
-NAME = "flwr secaggplus functions"
-_WORKER = Path(__file__).with_name("flower_worker.py")
 
+class PeerProcess:
+    """Asks a worker for CPU times; a context manager. `version` is None where the peer is absent."""
 
-class FlowerPeer:
-    """Asks the worker for CPU times; a context manager. `version` is None where Flower is absent."""
+    name: ClassVar[str]
+    worker: ClassVar[str]
+    """The script beside this file that the peer's interpreter runs."""
 
     def __init__(self, python: str | None = None) -> None:
         """Start the worker under `python`, or under the interpreter that runs us.
@@ -32,7 +33,7 @@ class FlowerPeer:
         try:
             # -P: the worker's folder is ours and must not be where Flower's imports are looked up.
             self._process = subprocess.Popen(
-                [self._python, "-P", str(_WORKER)],
+                [self._python, "-P", str(Path(__file__).with_name(self.worker))],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -45,14 +46,14 @@ class FlowerPeer:
         self.version: str | None = version if isinstance(version, str) else None
 
     def seconds(self, task: str, **request: int | bool) -> float | None:
-        """Return the CPU seconds of one task of the worker, or None where Flower is absent."""
+        """Return the CPU seconds of one task of the worker, or None where the peer is absent."""
         if self.version is None or self._process.stdin is None:
             return None
         self._process.stdin.write(json.dumps({"task": task, **request}) + "\n")
         self._process.stdin.flush()
         seconds = self._read().get("seconds")
         if not isinstance(seconds, float):
-            raise LocalError(f"{self._python}: the worker of {NAME} gave no time for '{task}'")
+            raise LocalError(f"{self._python}: the worker of {self.name} gave no time for '{task}'")
         return seconds
 
     def _read(self) -> dict[str, object]:
@@ -63,7 +64,7 @@ class FlowerPeer:
             answer = None
         if not isinstance(answer, dict):
             self.close()
-            raise LocalError(f"{self._python}: the worker of {NAME} ended without an answer")
+            raise LocalError(f"{self._python}: the worker of {self.name} ended without an answer")
         return answer
 
     def close(self) -> None:
@@ -87,3 +88,17 @@ class FlowerPeer:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class FlowerPeer(PeerProcess):
+    """Flower's SecAgg+ functions; needs `flwr`."""
+
+    name = "flwr secaggplus functions"
+    worker = "flower_worker.py"
+
+
+class OpenDpPeer(PeerProcess):
+    """OpenDP's samplers of integer vectors; needs `opendp`."""
+
+    name = "opendp vector sampler"
+    worker = "opendp_worker.py"

@@ -14,7 +14,6 @@ from cryptography.hazmat.backends.openssl import backend
 
 from smpc_dp.bench import kernels, memory
 from smpc_dp.bench.figures import Figure, Limit, Measure, Peer, Report, Target, alternate
-from smpc_dp.bench.peer import NAME as PEER
 from smpc_dp.bench.peer import FlowerPeer
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigError, Fault, LocalError
@@ -69,7 +68,7 @@ class _Bench:
         """Return the peer with the measurements of its turns, each put into the figure's unit by `scale`."""
         if self.peer.version is None or not taken["peer"]:
             return None
-        return Peer(PEER, self.peer.version, float(median(map(scale, taken["peer"]))))
+        return Peer(self.peer.name, self.peer.version, float(median(map(scale, taken["peer"]))))
 
 
 def run_secagg_bench(

@@ -13,6 +13,7 @@ from smpc_dp.bench import (
     run_compare_bench,
     run_garbling_bench,
     run_ot_bench,
+    run_sampling_bench,
     run_secagg_bench,
 )
 from smpc_dp.cli.live import Bar
@@ -85,6 +86,26 @@ def compare(runs: Runs = 7, as_json: Json = False) -> None:
     _measure(run_compare_bench, runs, as_json)
 
 
+@app.command()
+def sampling(
+    runs: Runs = 7,
+    peer_python: Annotated[
+        str | None, typer.Option(help="An interpreter with opendp, if this one has none.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure the exact samplers.
+
+    Beside OpenDP's exact ones, and numpy's, which are neither exact nor cryptographic.
+    """
+    with Bar("rounds", quiet=as_json) as bar:
+        report = run_sampling_bench(runs, bar.show, peer_python=peer_python)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        _print(report)
+
+
 def _measure(bench: Callable[[int, Progressing], Report], runs: int, as_json: bool) -> None:
     with Bar("rounds", quiet=as_json) as bar:
         report = bench(runs, bar.show)
@@ -113,7 +134,8 @@ def _print(report: Report) -> None:
         )
     out.print(table)
     out.print()
-    out.print(f"Targets count at the standard size: {STANDARD}.")
+    if report.bench == "secagg":
+        out.print(f"Targets count at the standard size: {STANDARD}.")
     for figure in report.figures:
         beside = [
             f"peer: {figure.peer.name} {figure.peer.version}" if figure.peer is not None else "",

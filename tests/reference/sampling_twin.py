@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
+from Crypto.Hash import TupleHash256
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import ECB
@@ -271,7 +272,7 @@ def draw(words: Words, t: Table) -> int:
 
 
 def samples(key: bytes, count: int, one: Callable[[Words], int]) -> list[int]:
-    """`count` samples of one call, whose key is `key`: BLOCK_SAMPLES from each block."""
+    """`count` samples of the call whose key is `key`: BLOCK_SAMPLES from each block."""
     drawn: list[int] = []
     for block in range(-(-count // BLOCK_SAMPLES)):
         words = Words(key, block)
@@ -279,16 +280,50 @@ def samples(key: bytes, count: int, one: Callable[[Words], int]) -> list[int]:
     return drawn
 
 
-def bernoulli_exp(key: bytes, count: int, x: Fraction) -> list[int]:
-    law = _exponential(lambda k: k * x, 1)
-    return samples(key, count, lambda words: int(below(words, law, 1 if x else 0, Fraction(1))))
+def source_key(key: bytes, *context: bytes) -> bytes:
+    """[docs/sampling.md, "Keys"]"""
+    return _tuple_hash("smpc-dp/1/noise-source", key, *context)
 
 
-def from_law(key: bytes, count: int, law: Law) -> list[int]:
-    t = table(law)
+def call_key(source: bytes, call: int, law: str, *parameters: Fraction) -> bytes:
+    """[docs/sampling.md, "Keys"]"""
+    terms = [term for value in parameters for term in (value.numerator, value.denominator)]
+    encoded = [term.to_bytes((term.bit_length() + 7) // 8, "big") for term in terms]
+    return _tuple_hash("smpc-dp/1/noise-call", source, call.to_bytes(8, "big"), law.encode(), *encoded)
+
+
+def _tuple_hash(label: str, *parts: bytes) -> bytes:
+    hasher = TupleHash256.new(digest_bytes=32, custom=label.encode())
+    for part in parts:
+        hasher.update(part)
+    return hasher.digest()
+
+
+LAWS: dict[str, Callable[[Fraction], Law]] = {
+    "geometric": geometric,
+    "discrete-laplace": laplace,
+    "discrete-gaussian": gaussian,
+}
+
+
+def draw_law(source: bytes, call: int, count: int, name: str, *parameters: Fraction | int) -> list[int]:
+    """What call number `call` of the source with key `source` returns."""
+    values = [Fraction(value) for value in parameters]
+    key = call_key(source, call, name, *values)
+    if name == "bernoulli-exp":
+        (x,) = values
+        if not x:
+            return [1] * count
+        law = _exponential(lambda k: k * x, 1)
+        return samples(key, count, lambda words: int(below(words, law, 1, Fraction(1))))
+    if name == "skellam":
+        of_poisson = table(poisson(values[0] / 2))
+        return samples(key, count, lambda words: draw(words, of_poisson) - draw(words, of_poisson))
+    if name == "binomial":
+        trials, p = int(values[0]), values[1]
+        if not trials or p in (0, 1):
+            return [int(trials * p)] * count
+        t = table(binomial(trials, p))
+    else:
+        t = table(LAWS[name](*values))
     return samples(key, count, lambda words: draw(words, t))
-
-
-def skellam(key: bytes, count: int, variance: Fraction) -> list[int]:
-    t = table(poisson(variance / 2))
-    return samples(key, count, lambda words: draw(words, t) - draw(words, t))

@@ -131,28 +131,19 @@ fn draw(table: &Table, words: &mut Words<'_>) -> Result<i64, NoiseError> {
         let mut word = words.next();
         let place = table.choose(word >> 32);
         let segment = &table.segments[place];
-        let left = match segment.kind {
-            Kind::Right => false,
-            Kind::Left => true,
+        match segment.kind {
+            Kind::Strip => {}
             Kind::Nothing => continue,
-            Kind::RightTail(bits) => match tail(table, place, bits, false, words)? {
+            Kind::Tail(bits) => match tail(table, place, bits, words)? {
                 Some(offset) => return Ok(offset),
                 None => continue,
             },
-            Kind::LeftTail(bits) => match tail(table, place, bits, true, words)? {
-                Some(offset) => return Ok(offset),
-                None => continue,
-            },
-        };
+        }
         if table.bits > 32 {
             word = words.next();
         }
         let steps = word & ((1 << table.bits) - 1);
-        let offset = if left {
-            segment.first - steps as i64
-        } else {
-            segment.first + steps as i64
-        };
+        let offset = segment.at(steps);
         let word = words.next();
         if word < segment.sure || close(table, place, steps, offset, word, words)? {
             return Ok(offset);
@@ -194,7 +185,6 @@ fn tail(
     table: &Table,
     place: usize,
     bits: u32,
-    left: bool,
     words: &mut Words<'_>,
 ) -> Result<Option<i64>, NoiseError> {
     let mut piece = 0u64;
@@ -210,12 +200,9 @@ fn tail(
     }
     let steps = words.next() & ((1 << bits) - 1);
     let distance = (i128::from(piece) << bits) + i128::from(steps);
-    let first = i128::from(table.segments[place].first);
-    let offset = if left {
-        first - distance
-    } else {
-        first + distance
-    };
+    let segment = &table.segments[place];
+    let sign = i128::from(segment.sign);
+    let offset = i128::from(segment.first) + ((distance ^ sign) - sign);
     let up = &table.room << (32 + piece);
     let down = &table.total * table.details[place].height;
     let word = words.next();

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use num_bigint::BigUint;
 use numpy::{IntoPyArray, PyArray1};
-use pyo3::exceptions::{PyOSError, PyOverflowError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyOSError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use zeroize::Zeroizing;
 
@@ -201,8 +201,12 @@ impl PyNoiseKey {
         }
         let samples = py.detach(|| {
             let sampler = sampler(law, &terms)?;
+            let mut samples = Vec::new();
+            samples
+                .try_reserve_exact(count as usize)
+                .map_err(|_| PyMemoryError::new_err(format!("no memory for {count} values")))?;
+            samples.resize(count as usize, 0);
             let streams = self.next_call(law, &terms)?;
-            let mut samples = vec![0; count as usize];
             sampler.fill(&streams, &mut samples, threads)?;
             Ok::<_, PyErr>(samples)
         })?;

@@ -9,7 +9,7 @@ use super::law::Law;
 /// Strips end, and the tail begins, where 2^32 f is below this.
 const TAIL_HEIGHT: u64 = 1 << 12;
 /// Cells of the guide are these many high bits of a 32-bit choice.
-const GUIDE_BITS: u32 = 11;
+const GUIDE_BITS: u32 = 12;
 /// Fractional bits of the exponents that are kept.
 const POINT: u64 = 48;
 /// Spreads from 2^this on are refused: strips then need more than 46 bits.
@@ -18,11 +18,9 @@ const SPREAD_BITS: u64 = 101;
 /// What a choice leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    Right,
-    Left,
+    Strip,
     /// The tail of a side: pieces of 2^bits values.
-    RightTail(u32),
-    LeftTail(u32),
+    Tail(u32),
     /// Nothing: choose again.
     Nothing,
 }
@@ -36,7 +34,19 @@ pub struct Segment {
     pub sure: u64,
     /// The offset of the value nearest to the mode.
     pub first: i64,
+    /// 0 where offsets rise from there, -1 where they fall.
+    pub sign: i32,
     pub kind: Kind,
+}
+
+impl Segment {
+    /// The offset so many steps away from the mode.
+    #[inline(always)]
+    pub fn at(&self, steps: u64) -> i64 {
+        // Without a branch: the side is a coin that no processor predicts.
+        let sign = i64::from(self.sign);
+        self.first + ((steps as i64 ^ sign) - sign)
+    }
 }
 
 /// What is needed of a segment when a decision is close.
@@ -170,6 +180,7 @@ impl Table {
             end: u64::MAX,
             sure: 0,
             first: 0,
+            sign: 0,
             kind: Kind::Nothing,
         });
         table.guide = (0..1u64 << GUIDE_BITS)
@@ -208,11 +219,10 @@ impl Table {
         exponents: &[Option<u64>],
     ) {
         let last = place + 1 == side.heights.len();
-        let kind = match (side.left, last) {
-            (false, false) => Kind::Right,
-            (true, false) => Kind::Left,
-            (false, true) => Kind::RightTail(side.tail_bits),
-            (true, true) => Kind::LeftTail(side.tail_bits),
+        let kind = if last {
+            Kind::Tail(side.tail_bits)
+        } else {
+            Kind::Strip
         };
         let first = offset(side.left, place, self.bits);
         let top = self.kept(first, height);
@@ -227,6 +237,7 @@ impl Table {
             end,
             sure,
             first: first as i64,
+            sign: if side.left { -1 } else { 0 },
             kind,
         });
         self.details.push(Detail {

@@ -86,14 +86,12 @@ fn heights_cover_the_masses() {
         let table = Table::new(law).unwrap();
         let mut end = 0;
         for (segment, detail) in table.segments.iter().zip(&table.details) {
-            let tail = matches!(segment.kind, Kind::RightTail(_) | Kind::LeftTail(_));
-            let pieces = if tail { 6 } else { 1 };
+            let (pieces, step) = match segment.kind {
+                Kind::Tail(bits) => (6, 1i128 << bits),
+                _ => (1, 0),
+            };
+            let step = if segment.sign < 0 { -step } else { step };
             for piece in 0..pieces {
-                let step = match segment.kind {
-                    Kind::RightTail(bits) => 1i128 << bits,
-                    Kind::LeftTail(bits) => -(1i128 << bits),
-                    _ => 0,
-                };
                 let offset = i128::from(segment.first) + piece * step;
                 let high = match table.law.mass(offset, 256) {
                     Some(bounds) => bounds.high,
@@ -121,16 +119,13 @@ fn thresholds_agree_with_the_exact_decision() {
         let table = Table::new(law).unwrap();
         let up = &table.room << 32u8;
         for (segment, detail) in table.segments.iter().zip(&table.details).step_by(7) {
-            let left = match segment.kind {
-                Kind::Right => false,
-                Kind::Left => true,
-                _ => continue,
-            };
+            if segment.kind != Kind::Strip {
+                continue;
+            }
             let down = &table.total * detail.height;
             let last = (1u64 << table.bits) - 1;
             for steps in [0, last / 3, last / 2, last] {
-                let steps_signed = if left { -(steps as i64) } else { steps as i64 };
-                let offset = i128::from(segment.first + steps_signed);
+                let offset = i128::from(segment.at(steps));
                 let exact = |word: u64| {
                     below(&table.law, offset, (&up, &down), word, || {
                         panic!("not undecided")

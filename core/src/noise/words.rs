@@ -1,11 +1,14 @@
 //! The random words of one call: AES-256 in counter mode, a stream for each block of samples.
 
+use aes::cipher::array::Array;
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use aes::{Aes256Enc, Block};
 use zeroize::Zeroize;
 
 /// Cipher blocks that are made at once, at most.
 const BATCH: usize = 64;
+/// Bytes of a word.
+const WORD: usize = 8;
 
 /// The streams of one call.
 pub struct Streams(Aes256Enc);
@@ -22,21 +25,23 @@ impl Streams {
             cipher: &self.0,
             number: u128::from(number) << 64,
             counter: 0,
-            expected,
-            words: [0; 2 * BATCH],
+            // Short calls pay for few cipher blocks; how many are made at once does not change the stream.
+            size: expected.div_ceil(2).clamp(4, BATCH),
+            batch: [Block::default(); BATCH],
             next: 0,
             end: 0,
         }
     }
 }
 
-/// One stream, read from its beginning; the words that it still holds are overwritten when it is dropped.
+/// One stream, read from its beginning; the words that it holds are overwritten when it is dropped.
 pub struct Words<'a> {
     cipher: &'a Aes256Enc,
     number: u128,
     counter: u64,
-    expected: usize,
-    words: [u64; 2 * BATCH],
+    size: usize,
+    batch: [Block; BATCH],
+    /// The place in `batch`, in bytes, of the next word, and where the words end.
     next: usize,
     end: usize,
 }
@@ -48,40 +53,31 @@ impl Words<'_> {
         if self.next == self.end {
             self.refill();
         }
-        let word = self.words[self.next];
-        self.next += 1;
-        word
+        let bytes = Array::cast_slice_to_core(&self.batch).as_flattened();
+        let mut word = [0; WORD];
+        word.copy_from_slice(&bytes[self.next..self.next + WORD]);
+        self.next += WORD;
+        u64::from_le_bytes(word)
     }
 
     #[inline(never)]
     fn refill(&mut self) {
-        // Short calls pay for few cipher blocks; which are made does not change the stream.
-        let blocks = self.expected.div_ceil(2).clamp(4, BATCH);
-        self.expected = self.expected.saturating_sub(2 * blocks);
-        let mut batch = [Block::default(); BATCH];
-        for (block, counter) in batch[..blocks].iter_mut().zip(self.counter..) {
+        let batch = &mut self.batch[..self.size];
+        for (block, counter) in batch.iter_mut().zip(self.counter..) {
             *block = Block::from((self.number | u128::from(counter)).to_be_bytes());
         }
-        self.counter += blocks as u64;
-        self.cipher.encrypt_blocks(&mut batch[..blocks]);
-        for (pair, block) in self
-            .words
-            .as_chunks_mut::<2>()
-            .0
-            .iter_mut()
-            .zip(&batch[..blocks])
-        {
-            let both = u128::from_le_bytes((*block).into());
-            *pair = [both as u64, (both >> 64) as u64];
-        }
-        batch.iter_mut().for_each(|block| block.zeroize());
+        self.cipher.encrypt_blocks(batch);
+        self.counter += self.size as u64;
         self.next = 0;
-        self.end = 2 * blocks;
+        self.end = self.size * 2 * WORD;
+        self.size = (2 * self.size).min(BATCH);
     }
 }
 
 impl Drop for Words<'_> {
     fn drop(&mut self) {
-        self.words.zeroize();
+        Array::cast_slice_to_core_mut(&mut self.batch)
+            .as_flattened_mut()
+            .zeroize();
     }
 }

@@ -9,7 +9,14 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from smpc_dp.simulate.vectors import derivations, negative, pairwise_garbling, pairwise_ot, runs
+from smpc_dp.simulate.vectors import (
+    derivations,
+    negative,
+    pairwise_garbling,
+    pairwise_ot,
+    runs,
+    sampling,
+)
 
 JsonObject = dict[str, object]
 
@@ -56,7 +63,11 @@ def _pairwise() -> dict[str, bytes]:
     return {**pairwise_garbling.generate(), **pairwise_ot.generate()}
 
 
-PROTOCOLS: dict[str, Callable[[], dict[str, bytes]]] = {"secagg": _secagg, "pairwise": _pairwise}
+PROTOCOLS: dict[str, Callable[[], dict[str, bytes]]] = {
+    "secagg": _secagg,
+    "pairwise": _pairwise,
+    "sampling": sampling.generate,
+}
 
 
 def _encode(content: JsonObject) -> bytes:

@@ -1,0 +1,67 @@
+"""The test vectors of the samplers: made here, published in `protocols/sampling/vectors`, one file a law.
+
+Each case is the beginning and the digest of a long call on a keyed source. `docs/sampling.md` says how the
+values follow from the key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from fractions import Fraction
+
+from smpc_dp.crypto.noise import NoiseSource
+
+KEY = bytes(range(32))
+CONTEXT = (b"vectors", b"")
+SHOWN = 12
+LENGTH = 9000
+"""Values that the digest covers: more than two blocks."""
+
+JsonObject = dict[str, object]
+
+LAWS: dict[str, tuple[tuple[Fraction, ...], ...]] = {
+    "bernoulli-exp": tuple((Fraction(x),) for x in ("0", "1/2", "1", "7/100", "40")),
+    "geometric": tuple((Fraction(x),) for x in ("3", "1/2", "1/100", f"1/{1 << 50}")),
+    "discrete-laplace": tuple((Fraction(s),) for s in ("1/3", "1", "70/3", f"{1 << 30}", f"{1 << 50}")),
+    "discrete-gaussian": tuple(
+        (Fraction(v),) for v in ("1/100", "1/3", "10000", f"{1 << 60}", f"{(1 << 80) + 1}/3", f"{1 << 100}")
+    ),
+    "skellam": tuple((Fraction(v),) for v in ("1/2", "400", "4999/3", f"{1 << 40}", f"{1 << 100}")),
+    "binomial": tuple(
+        (Fraction(n), Fraction(p))
+        for n, p in (("0", "1/2"), ("9", "1"), ("9", "1/3"), ("100000", "1/2"), (f"{1 << 62}", "2/7"))
+    ),
+}
+
+
+def generate() -> dict[str, bytes]:
+    """Return the content of every published file by its name; the same bytes on every machine."""
+    return {f"{law}.json": _encode(_of_law(law, cases)) for law, cases in LAWS.items()}
+
+
+def _of_law(law: str, cases: Sequence[tuple[Fraction, ...]]) -> JsonObject:
+    source = NoiseSource.keyed(KEY, *CONTEXT)
+    return {
+        "law": law,
+        "key": KEY.hex(),
+        "context": [part.hex() for part in CONTEXT],
+        "cases": [_case(source, law, parameters) for parameters in cases],
+    }
+
+
+def _case(source: NoiseSource, law: str, parameters: tuple[Fraction, ...]) -> JsonObject:
+    call = source.calls
+    drawn = source.draw(law, LENGTH, parameters, 1)
+    return {
+        "call": call,
+        "parameters": [f"{value.numerator}/{value.denominator}" for value in parameters],
+        "count": LENGTH,
+        "first": [str(value) for value in drawn[:SHOWN].tolist()],
+        "sha256": hashlib.sha256(drawn.astype("<i8").tobytes()).hexdigest(),
+    }
+
+
+def _encode(content: JsonObject) -> bytes:
+    return (json.dumps(content, indent=1, ensure_ascii=True) + "\n").encode()
