@@ -225,17 +225,12 @@ def audit(sample: Sampler, claims: Sequence[Claim], samples: int, tests: int = 1
     candidates = _candidates(first[0], first[1])
     # every finding has two one-sided bounds
     alarm = FALSE_ALARM / (tests * len(claims) * 2 * 2)
+    low, high = _bounds(np.array([counts for _, counts in candidates]), half, alarm)
     chosen: list[tuple[Claim, int, _Event]] = []
     for claim in claims:
         for this in (0, 1):
-            event, _ = max(
-                (
-                    (event, _lower(counts[this], counts[1 - this], half, claim.delta, alarm))
-                    for event, counts in candidates
-                ),
-                key=lambda pair: pair[1],
-            )
-            chosen.append((claim, this, event))
+            gain = (low[:, this] - claim.delta) / high[:, 1 - this]
+            chosen.append((claim, this, candidates[int(np.argmax(gain))][0]))
     rest = samples - half
     fresh = [sample(which, rest) for which in (0, 1)]
     findings = []
@@ -248,8 +243,14 @@ def audit(sample: Sampler, claims: Sequence[Claim], samples: int, tests: int = 1
 
 def clopper_pearson(hits: int, samples: int, alarm: float) -> tuple[float, float]:
     """Return a lower and an upper bound on a probability, each wrong with probability `alarm` at most."""
-    low = 0.0 if hits == 0 else float(betaincinv(hits, samples - hits + 1, alarm))
-    high = 1.0 if hits == samples else float(betaincinv(hits + 1, samples - hits, 1 - alarm))
+    low, high = _bounds(np.array([hits]), samples, alarm)
+    return float(low[0]), float(high[0])
+
+
+def _bounds(hits: NDArray[np.int64], samples: int, alarm: float) -> tuple[Floats, Floats]:
+    misses = samples - hits
+    low = np.where(hits == 0, 0.0, betaincinv(np.maximum(hits, 1), misses + 1, alarm))
+    high = np.where(misses == 0, 1.0, betaincinv(hits + 1, np.maximum(misses, 1), 1 - alarm))
     return low, high
 
 
@@ -265,8 +266,9 @@ def _candidates(first: Outputs, second: Outputs) -> list[tuple[_Event, tuple[int
     found: list[tuple[_Event, tuple[int, int]]] = []
     for direction in _directions(first, second):
         scores = _scores(first, direction), _scores(second, direction)
-        both = np.sort(np.concatenate(scores))
         ordered = np.sort(scores[0]), np.sort(scores[1])
+        # a stable sort merges two rows that are in order
+        both = np.sort(np.concatenate(ordered), kind="stable")
         # tails count most: thresholds at quantiles that are close together there
         part = 0.5 ** np.linspace(1, math.log2(len(both)), _THRESHOLDS // 2)
         ranks = np.unique(np.concatenate((part, 1 - part)) * (len(both) - 1)).astype(np.int64)

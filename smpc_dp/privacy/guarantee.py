@@ -10,7 +10,6 @@ from smpc_dp.errors import ConfigError, Fault
 
 # substitution: one unit's data is exchanged for other data; add-remove: one unit's data is there or is not.
 Relation = Literal["substitution", "add-remove"]
-Norm = Literal["l1", "l2", "linf"]
 
 
 class PrivacyGuarantee(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -109,9 +109,9 @@ def log_masses(law: AnyLaw, shares: int = 1, more: int = 0) -> Floats:
             logs = _skellam(float(law.variance * shares), more)
         case BinomialLaw():
             logs = _binomial(law.trials * shares, more)
-    logs = logs - logsumexp(logs)
-    logs.setflags(write=False)
-    return logs
+    normal: Floats = logs - logsumexp(logs)
+    normal.setflags(write=False)
+    return normal
 
 
 def _symmetric(width: float) -> Floats:

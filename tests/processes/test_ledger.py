@@ -88,7 +88,7 @@ def test_killed_at_any_step_it_loses_nothing(
     book.charge(b"first run", TENTH)
 
     def charge_and_die() -> None:
-        store.os = DyingSystem(step, moment)  # type: ignore[attr-defined]
+        monkeypatch.setattr(store, "os", DyingSystem(step, moment))
         book.charge(b"second run", TENTH)
 
     assert os.WTERMSIG(in_child(charge_and_die)) == signal.SIGKILL
@@ -100,7 +100,9 @@ def test_killed_at_any_step_it_loses_nothing(
         ("fsync folder", "before"),
         ("fsync folder", "after"),
     }
-    assert [entry.run for entry in entries] == [b"first run".hex(), b"second run".hex()][: 2 if written else 1]
+    assert [entry.run for entry in entries] == [b"first run".hex(), b"second run".hex()][
+        : 2 if written else 1
+    ]
     # the lock went with the process; the same run charged again is charged once in all
     receipt = book.charge(b"second run", TENTH)
     assert receipt.repeated == written
@@ -166,7 +168,7 @@ def test_a_full_disk_charges_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def full(_descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(LocalError, match="No space left"):
         book.charge(b"some run", TENTH)
     monkeypatch.undo()

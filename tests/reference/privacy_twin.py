@@ -1,4 +1,5 @@
-"""Privacy by brute force: mass functions to 50 digits, every outcome summed, nothing shared with the library."""
+"""Privacy by brute force: mass functions to 50 digits, every outcome summed, nothing shared with the
+library."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ def summed(one: Masses, shares: int) -> Masses:
 
 
 def delta(masses: Masses, shift: int, epsilon: float) -> mpmath.mpf:
-    """The hockey-stick divergence of the masses from themselves moved by `shift`, the worse of both orders."""
+    """The hockey-stick divergence of the masses from themselves moved by `shift`, the worse of both
+    orders."""
     power = mpmath.exp(mpmath.mpf(epsilon))
     moved = {x + shift: mass for x, mass in masses.items()}
     zero = mpmath.mpf(0)

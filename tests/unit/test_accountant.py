@@ -42,7 +42,8 @@ def event(*descriptions: AnyDescription, slack: float = 0.0) -> Event:
 
 
 def pure_composition_delta(epsilon_0: float, count: int, epsilon: float) -> float:
-    """The optimal composition of pure mechanisms [Kairouz, Oh, Viswanath 2015, Theorem 3.3], by its binomial sum."""
+    """The optimal composition of pure mechanisms [Kairouz, Oh, Viswanath 2015, Theorem 3.3], by its binomial
+    sum."""
     heads = np.arange(count + 1)
     loss = (2 * heads - count) * epsilon_0
     mass = binom.pmf(heads, count, 1 / (1 + math.exp(-epsilon_0)))
@@ -74,7 +75,9 @@ def test_pure_releases_compose_optimally(epsilon_0: float, count: int) -> None:
         epsilon = together.epsilon(delta)
         assert pure_composition_delta(epsilon_0, count, epsilon) <= delta
         tight = max(0.0, epsilon - 2e-4 * count)
-        assert pure_composition_delta(epsilon_0, count, tight) >= delta * 0.999 or epsilon == count * epsilon_0
+        assert (
+            pure_composition_delta(epsilon_0, count, tight) >= delta * 0.999 or epsilon == count * epsilon_0
+        )
 
 
 def test_approximate_releases_add_their_deltas() -> None:
@@ -229,7 +232,7 @@ def test_the_filter_leaves_no_more_than_its_budget() -> None:
 
 
 def test_simple_composition() -> None:
-    assert simple_composition([(0.1, 0.0), (0.2, 0.01)]) == (pytest.approx(0.3), pytest.approx(0.01))
+    assert simple_composition([(0.1, 0.0), (0.2, 0.01)]) == pytest.approx((0.3, 0.01))
 
 
 @pytest.mark.parametrize("count", [1, 10, 100, 1000])
@@ -260,7 +263,7 @@ def test_kairouz_oh_viswanath_term_by_term() -> None:
     epsilon, delta = kairouz_oh_viswanath(budgets, 0.3)
     assert epsilon == pytest.approx(min(0.7, second, third))
     assert delta == pytest.approx(1 - 0.7 * (1 - 1e-6))
-    assert kairouz_oh_viswanath(budgets, 0.0) == (pytest.approx(0.7), pytest.approx(1e-6))
+    assert kairouz_oh_viswanath(budgets, 0.0) == pytest.approx((0.7, 1e-6))
 
 
 @pytest.mark.parametrize("bad", [-0.1, math.nan, math.inf, 2000.0])

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import stat
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -198,19 +199,21 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         ledger(tmp_path / "missing folder")
 
 
-DAMAGE = {
-    "empty": lambda text: b"",
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda _text: b"",
     "truncated": lambda text: text[: len(text) // 2],
     "last byte": lambda text: text[:-1],
     "more": lambda text: text + b" ",
     "cheaper": lambda text: text.replace(b'"epsilon": 0.25', b'"epsilon": 0.05'),
     "greater budget": lambda text: text.replace(b'"epsilon": 1.0', b'"epsilon": 9.0'),
-    "other relation": lambda text: text.replace(b'"relation": "substitution"', b'"relation": "add-remove"', 1),
+    "other relation": lambda text: text.replace(
+        b'"relation": "substitution"', b'"relation": "add-remove"', 1
+    ),
     "other label": lambda text: text.replace(b'"label": "first"', b'"label": "fjrst"'),
     "unknown field": lambda text: text.replace(b'"version": 1,', b'"version": 1, "x": 0,'),
     "other version": lambda text: text.replace(b'"version": 1,', b'"version": 2,'),
     "binary": lambda text: text[:40] + b"\xff\x00" + text[42:],
-    "deep": lambda text: b"[" * 100_000,
+    "deep": lambda _text: b"[" * 100_000,
 }
 
 

@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import mpmath
 import numpy as np
@@ -56,7 +56,9 @@ def source(name: str) -> NoiseSource:
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.integers(-6, 6), min_size=1, max_size=6).filter(any), st.sampled_from(("l1", "l2", "linf")))
+@given(
+    st.lists(st.integers(-6, 6), min_size=1, max_size=6).filter(any), st.sampled_from(("l1", "l2", "linf"))
+)
 def test_the_other_norms_follow_for_every_integer_difference(difference: list[int], norm: str) -> None:
     norms = {
         "l1": float(sum(map(abs, difference))),
@@ -76,7 +78,9 @@ def test_the_other_norms_follow_for_every_integer_difference(difference: list[in
     st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=1, max_size=5),
     st.sampled_from((2.0**-3, 0.5, 1.0)),
 )
-def test_rounding_stays_within_the_sensitivity_on_the_grid(pairs: list[tuple[float, float]], step: float) -> None:
+def test_rounding_stays_within_the_sensitivity_on_the_grid(
+    pairs: list[tuple[float, float]], step: float
+) -> None:
     one, two = np.array(pairs).T
     apart = one - two
     if np.abs(apart).max() == 0:
@@ -256,7 +260,9 @@ def test_skellam_and_binomial_shares_are_as_good_as_one_noise() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-6), (2.0, 1e-3)])
-def test_calibration_is_enough_and_hardly_more(kind: type[AdditiveNoise], epsilon: float, delta: float) -> None:
+def test_calibration_is_enough_and_hardly_more(
+    kind: type[AdditiveNoise], epsilon: float, delta: float
+) -> None:
     bounds = Sensitivity.on_integers("substitution", l1=3)
     made = kind.calibrate(epsilon, delta, bounds)
     assert made.delta(epsilon) <= delta
@@ -314,9 +320,9 @@ def test_randomised_response(categories: int) -> None:
     ("make", "where"),
     [
         (lambda: DiscreteGaussian(ONE, Fraction(0)), "variance"),
-        (lambda: DiscreteGaussian(ONE, 2.5), "variance"),
+        (lambda: DiscreteGaussian(ONE, cast(Fraction, 2.5)), "variance"),
         (lambda: DiscreteLaplace(ONE, Fraction(-1)), "scale"),
-        (lambda: Skellam(ONE, True), "variance"),
+        (lambda: Skellam(ONE, cast(Fraction, True)), "variance"),
         (lambda: Binomial(ONE, 7), "trials"),
         (lambda: Binomial(ONE, 0), "trials"),
         (lambda: KaryRandomisedResponse(1, Fraction(2)), "categories"),

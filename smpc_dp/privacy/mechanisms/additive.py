@@ -317,11 +317,9 @@ class Binomial(AdditiveNoise):
     def calibrate(cls, epsilon: float, delta: float, sensitivity: Sensitivity) -> Self:
         _need_delta(delta, "binomial")
         start = Fraction(2 * math.ceil(on_integers(sensitivity).l2 ** 2))
-
-        def make(trials: Fraction) -> Self:
-            return cls(sensitivity, 2 * max(1, math.ceil(trials / 2)))
-
-        return least(make, start, epsilon, delta)
+        return least(
+            lambda trials: cls(sensitivity, 2 * max(1, math.ceil(trials / 2))), start, epsilon, delta
+        )
 
 
 def _need_delta(delta: float, name: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.privacy.guarantee import Norm, Relation
+from smpc_dp.privacy.guarantee import Relation
 
 MAX_DIMENSION = 1 << 26
 _UP = 1 + 1e-12
@@ -139,8 +139,7 @@ class Sensitivity:
 
     def norms(self) -> dict[str, float]:
         """Return the three bounds by name."""
-        bounds: dict[Norm, float] = {"l1": self.l1, "l2": self.l2, "linf": self.linf}
-        return dict(bounds)
+        return {"l1": self.l1, "l2": self.l2, "linf": self.linf}
 
 
 def _whole(value: float) -> float:
