@@ -15,12 +15,15 @@ import pytest
 from typer.testing import CliRunner
 
 from smpc_dp.cli import app
+from smpc_dp.cli.output import result_text
 from smpc_dp.errors import ConfigError, LocalError, PrivacyError
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.events import Event, Gaussian, Pure, Shift, exact_release
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.laws import BinomialLaw
 from smpc_dp.privacy.mechanisms import DiscreteGaussian, Sensitivity, Skellam
+
+from smpc_dp.protocols.result import Privacy
 
 
 def run(number: int) -> bytes:
@@ -288,3 +291,19 @@ def test_the_command_shows_what_the_ledger_holds(tmp_path: Path) -> None:
     assert told["spent_epsilon"] == pytest.approx(0.25, rel=1e-6)
     (charge,) = told["charges"]
     assert (charge["label"], charge["run"]) == ("average", run(7).hex())
+
+
+def test_a_result_carries_guarantee_and_receipt(tmp_path: Path) -> None:
+    noise = DiscreteGaussian.calibrate(0.5, 1e-6, Sensitivity.on_integers("substitution", l1=1))
+    receipt = ledger(tmp_path).charge(run(1), noise.event())
+    privacy = Privacy.private(noise.guarantee(1e-6, units=100), claim="a noisy count", receipt=receipt)
+    told = privacy.to_json()
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    assert told["epsilon"] == privacy.guarantee.epsilon  # type: ignore[union-attr]
+    assert told["receipt"]["digest"] == receipt.digest  # type: ignore[index]
+    assert told["assumptions"] == [noise.assumption]
+    result: dict[str, Any] = {"kind": "sum", "value": [1], "step": 1.0, "weight": 3, "survivors": ["a"]}
+    result |= {"absent": [], "faults": []}
+    shown = result_text({**result, "privacy": told})
+    assert "ledger of alice: epsilon = 0.5" in shown
+    assert "of 1 spent at delta = 1e-06" in shown

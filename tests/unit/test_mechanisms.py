@@ -230,6 +230,30 @@ def test_the_smoothed_description_covers_two_coordinates_by_brute_force() -> Non
         assert truth <= made.delta(epsilon) <= 1.7 * truth
 
 
+# errata: the second tests, with the code
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(10.0, 1e-5), (10.0, 1e-8)])
+def test_calibrated_noise_holds_where_the_classical_formula_fails(epsilon: float, delta: float) -> None:
+    """Bellet 2021, Theorem A.5, beyond its range; sensitivity 100, so that the grid hardly matters."""
+    bounds = Sensitivity.on_integers("substitution", dimension=2, l2=100)
+    classical = Fraction(2 * math.log(1.25 / delta) * (100 / epsilon) ** 2)
+    assert DiscreteGaussian(bounds, classical).delta(epsilon) > delta
+    made = DiscreteGaussian.calibrate(epsilon, delta, bounds)
+    assert made.delta(epsilon) <= delta
+    assert made.variance > classical
+
+
+def test_an_l2_bound_costs_laplace_noise_the_root_of_the_dimension() -> None:
+    """Vlaski and Sayed 2020, (27): noise for an l2 bound in each of 25 coordinates is too little by 5."""
+    bounds = Sensitivity.on_integers("substitution", dimension=25, l2=40)
+    assert bounds.l1 == pytest.approx(200)
+    assert DiscreteLaplace(bounds, Fraction(40)).epsilon(0.0) == pytest.approx(5.0)
+    # and no bound is loose: a difference of 8 in each coordinate has these norms, and loses 25 * 8/40
+    x = np.full(25, 1000)
+    assert (np.abs(x) - np.abs(x - 8)).sum() / 40 == 5.0
+
+
 # Skellam
 
 

@@ -20,6 +20,7 @@ from msgspec import Meta
 from smpc_dp.errors import ConfigError, Fault, LocalError, PrivacyError
 from smpc_dp.privacy.accountant.compose import LEAST_DELTA, Composition
 from smpc_dp.privacy.accountant.events import Event, decode_hook, encode_hook
+from smpc_dp.privacy.accountant.receipt import Receipt, Spending
 from smpc_dp.privacy.accountant.renyi import FilterPlan, event_curve, renyi_epsilon
 from smpc_dp.privacy.accountant.store import locked, read_private, write_durably
 from smpc_dp.privacy.guarantee import Relation, check_budget
@@ -75,39 +76,6 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     terms: Terms
     entries: tuple[Entry, ...]
     digest: Digest
-
-
-class Spending(msgspec.Struct, frozen=True):
-    """What is spent at the budget's delta (epsilon None: infinite), and how many releases were exact."""
-
-    epsilon: float | None
-    delta: float
-    exact_releases: int
-
-    def to_json(self) -> dict[str, object]:
-        """Return plain JSON data."""
-        built: dict[str, object] = msgspec.to_builtins(self)
-        return built
-
-
-class Receipt(msgspec.Struct, frozen=True):
-    """That a release was charged: goes into its result. `repeated`: the run had been charged already."""
-
-    ledger: str
-    party: str
-    dataset: str
-    number: int
-    run: str
-    digest: str
-    spent: Spending
-    budget_epsilon: float | None
-    budget_delta: float
-    repeated: bool
-
-    def to_json(self) -> dict[str, object]:
-        """Return plain JSON data."""
-        built: dict[str, object] = msgspec.to_builtins(self)
-        return built
 
 
 class Ledger:
