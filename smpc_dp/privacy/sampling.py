@@ -6,8 +6,9 @@ specified in `docs/sampling.md`; two parties with equal `NoiseSource.keyed` sour
 in the same order get the same values. Running times depend on the values: see there what that gives away.
 
 Parameters are integers or fractions. Each is refused with a ConfigError that names it unless it is in the
-range stated, and numerators and denominators stay below 2**256. Values are offsets in int64: within the
-ranges, one beyond int64 has a probability below 2**-1000, and raises OverflowError.
+range stated; numerators and denominators are below 2**256. `count` is 0 to 2**32, `threads` 1 to 256, which
+does not change the values. Within the ranges a value beyond int64 has a probability below 2**-500, and
+raises OverflowError; MemoryError if so many values do not fit into memory.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ const CALL_KEY: &str = "smpc-dp/1/noise-call";
 pub enum NoiseError {
     /// An argument that is out of range.
     Argument(&'static str),
-    /// A value beyond 64 bits or beyond what bounds are kept for; its probability is below 2^-1000.
+    /// A value beyond 64 bits or beyond what bounds are kept for; its probability is below 2^-500.
     Beyond,
 }
 
