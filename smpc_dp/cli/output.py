@@ -60,9 +60,19 @@ def result_text(result: Mapping[str, Any]) -> str:
         f"without: {', '.join(absent)}" if absent else "nobody was missing",
         *(f"fault: {line}" for line in result["faults"]),
         f"privacy: {result['privacy']['claim']}",
+        *_spent(result["privacy"].get("receipt")),
         *(f"not protected: {line}" for line in result["privacy"]["not_protected"]),
     ]
     return "\n".join(lines)
+
+
+def _spent(receipt: Mapping[str, Any] | None) -> list[str]:
+    if receipt is None:
+        return []
+    spent, budget = receipt["spent"]["epsilon"], receipt["budget_epsilon"]
+    amount = "no bound" if spent is None else f"epsilon = {spent:.6g}"
+    limit = "no limit" if budget is None else f"{budget:.6g}"
+    return [f"ledger of {receipt['party']}: {amount} of {limit} spent at delta = {receipt['budget_delta']:g}"]
 
 
 def report_error(error: SmpcError) -> None:

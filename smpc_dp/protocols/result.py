@@ -9,13 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.encoding import Encoding
+from smpc_dp.privacy.accountant.receipt import Receipt
+from smpc_dp.privacy.guarantee import PrivacyGuarantee
 
 
 @dataclass(frozen=True, slots=True)
 class Privacy:
     """What the release gives away and what it does not.
 
-    `epsilon` and `delta` are None for an exact release: it has no differential privacy.
+    `epsilon` and `delta` are None for an exact release: it has no differential privacy. `guarantee` says all
+    that they depend on, `receipt` what the release cost this party's ledger, where there is one.
     """
 
     epsilon: float | None
@@ -23,6 +26,29 @@ class Privacy:
     claim: str
     assumptions: tuple[str, ...]
     not_protected: tuple[str, ...]
+    guarantee: PrivacyGuarantee | None = None
+    receipt: Receipt | None = None
+
+    @classmethod
+    def private(
+        cls,
+        guarantee: PrivacyGuarantee,
+        *,
+        claim: str,
+        assumptions: tuple[str, ...] = (),
+        not_protected: tuple[str, ...] = (),
+        receipt: Receipt | None = None,
+    ) -> Privacy:
+        """Return the privacy of a release with noise, with the guarantee's numbers and assumption."""
+        return cls(
+            epsilon=guarantee.epsilon,
+            delta=guarantee.delta,
+            claim=claim,
+            assumptions=(guarantee.assumption, *assumptions),
+            not_protected=(*guarantee.warnings, *not_protected),
+            guarantee=guarantee,
+            receipt=receipt,
+        )
 
     def to_json(self) -> dict[str, object]:
         """Return plain JSON data."""
@@ -32,6 +58,8 @@ class Privacy:
             "claim": self.claim,
             "assumptions": list(self.assumptions),
             "not_protected": list(self.not_protected),
+            "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
+            "receipt": None if self.receipt is None else self.receipt.to_json(),
         }
 
 

@@ -1,0 +1,329 @@
+"""The empirical audit: right mechanisms pass, planted bugs are found.
+
+Seeds are fixed, so a test passes always or never. Over the choice of the seed a right mechanism is refuted
+with probability 1e-3 at most (`FALSE_ALARM`), 14 of them with 1.4e-2.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import binom
+from typer.testing import CliRunner
+
+from smpc_dp.cli import app
+from smpc_dp.encoding import Encoding
+from smpc_dp.errors import ConfigError
+from smpc_dp.privacy import empirical, sampling
+from smpc_dp.privacy.empirical import Audit, Claim, audit, audit_mechanism, clopper_pearson
+from smpc_dp.privacy.mechanisms import (
+    AdditiveNoise,
+    Binomial,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    DistributedSum,
+    Gaussian,
+    KaryRandomisedResponse,
+    Laplace,
+    Mechanism,
+    Sensitivity,
+    Skellam,
+)
+from smpc_dp.privacy.sampling import NoiseSource
+
+Integers = NDArray[np.int64]
+
+SAMPLES = 1_000_000
+ONE = Sensitivity.on_integers("substitution", l1=1)
+TWO = Sensitivity.on_integers("substitution", dimension=2, l2=2)
+CLAIM = Claim(1.0, 1e-5)
+PURE = Claim(1.0, 0.0)
+
+
+def source(name: str) -> NoiseSource:
+    return NoiseSource.keyed(hashlib.sha256(name.encode()).digest())
+
+
+def look(mechanism: Mechanism, claim: Claim, name: str) -> Audit:
+    return audit_mechanism(mechanism, claim, SAMPLES, source(name))
+
+
+def real(kind: type[Laplace] | type[Gaussian], claim: Claim, dimension: int = 1) -> Laplace | Gaussian:
+    encoding = Encoding.plan(length=dimension, lower=0.0, upper=10.0, precision=0.01, parties=1)
+    bounds = Sensitivity.on_reals("substitution", dimension=dimension, linf=10.0)
+    return kind.calibrate(claim.epsilon, claim.delta, bounds, encoding)
+
+
+def ten_wide() -> Laplace:
+    made = real(Laplace, PURE)
+    assert isinstance(made, Laplace)
+    return made
+
+
+def shared(kind: type[AdditiveNoise], claim: Claim, bounds: Sensitivity = ONE) -> DistributedSum:
+    return DistributedSum.calibrate(kind, claim.epsilon, claim.delta, bounds, parties=6, missing=1, corrupt=2)
+
+
+RIGHT: dict[str, tuple[Mechanism, Claim]] = {
+    "discrete Laplace": (DiscreteLaplace.calibrate(1.0, 0.0, ONE), PURE),
+    "discrete Laplace in two": (
+        DiscreteLaplace.calibrate(1.0, 0.0, Sensitivity.on_integers("substitution", dimension=2, l1=4)),
+        PURE,
+    ),
+    "discrete Gaussian": (DiscreteGaussian.calibrate(1.0, 1e-5, ONE), CLAIM),
+    "discrete Gaussian in two": (DiscreteGaussian.calibrate(1.0, 1e-5, TWO), CLAIM),
+    "Skellam": (Skellam.calibrate(1.0, 1e-5, ONE), CLAIM),
+    "Skellam in two": (Skellam.calibrate(1.0, 1e-5, TWO), CLAIM),
+    "binomial": (Binomial.calibrate(1.0, 1e-5, ONE), CLAIM),
+    "randomised response": (KaryRandomisedResponse.calibrate(1.0, 0.0, 5), PURE),
+    "Laplace": (real(Laplace, PURE), PURE),
+    "Gaussian in two": (real(Gaussian, CLAIM, 2), CLAIM),
+    "sum of discrete Gaussians": (shared(DiscreteGaussian, CLAIM), CLAIM),
+    "sum of Skellam": (shared(Skellam, CLAIM), CLAIM),
+    "sum of binomials": (shared(Binomial, CLAIM), CLAIM),
+    "sum of discrete Laplace": (shared(DiscreteLaplace, CLAIM), CLAIM),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_mechanisms_are_not_refuted_and_nearly_reached(name: str) -> None:
+    mechanism, claim = RIGHT[name]
+    assert mechanism.delta(claim.epsilon) <= claim.delta
+    found = look(mechanism, claim, name)
+    assert not found.refuted
+    # the audit sees most of what is spent: it would be no test if it saw nothing
+    assert found.lower > (0.8 if claim.delta == 0 else 0.4) * claim.epsilon
+
+
+# planted bugs: each claims what the right mechanism does, and does something else
+
+
+class HalfTheNoise(DiscreteGaussian):
+    def noise(self, source: NoiseSource, count: int) -> Integers:
+        return sampling.discrete_gaussian(source, count, self.variance / 4)
+
+
+class WrongScale(DiscreteGaussian):
+    """A standard deviation that is too small by the root of 2: a variance per share, or a forgotten 2."""
+
+    def noise(self, source: NoiseSource, count: int) -> Integers:
+        return sampling.discrete_gaussian(source, count, self.variance / 2)
+
+
+class WrongLaplaceScale(DiscreteLaplace):
+    def noise(self, source: NoiseSource, count: int) -> Integers:
+        return sampling.discrete_laplace(source, count, self.scale * Fraction(70711, 100000))
+
+
+class OneSided(DiscreteLaplace):
+    def noise(self, source: NoiseSource, count: int) -> Integers:
+        return np.abs(sampling.discrete_laplace(source, count, self.scale))
+
+
+class NoNoise(DiscreteGaussian):
+    def noise(self, _source: NoiseSource, count: int) -> Integers:
+        return np.zeros(count, dtype=np.int64)
+
+
+class LastCoordinateBare(DiscreteGaussian):
+    def noise(self, source: NoiseSource, count: int) -> Integers:
+        noise = sampling.discrete_gaussian(source, count, self.variance)
+        noise[:: self.sensitivity.dimension] = 0
+        return noise
+
+
+class SeedReused(DiscreteGaussian):
+    """Every call starts the same generator again."""
+
+    def noise(self, _source: NoiseSource, count: int) -> Integers:
+        return sampling.discrete_gaussian(NoiseSource.keyed(bytes(32)), count, self.variance)
+
+
+class NoiseSharedByCoordinates(DiscreteGaussian):
+    def noise(self, source: NoiseSource, count: int) -> Integers:
+        dimension = self.sensitivity.dimension
+        drawn = sampling.discrete_gaussian(source, count // dimension, self.variance)
+        return np.repeat(drawn, dimension)
+
+
+class TruthTooOften(KaryRandomisedResponse):
+    """Keeps the truth with the chance that is meant for not drawing anew among all categories."""
+
+    def release_many(self, values: Any, source: NoiseSource, count: int) -> Integers:
+        first = super().release_many(values, source, count)
+        again = sampling.binomial(source, first.size, 1, Fraction(1, 10)).reshape(first.shape)
+        return np.where(again == 1, np.tile(np.asarray(values), (count, 1)), first)
+
+
+class AllSharesCounted(DistributedSum):
+    """Calibrated as if missing and corrupt parties' noise protected as well."""
+
+    def release_many(self, values: Any, source: NoiseSource, count: int) -> Integers:
+        return DistributedSum(self.share, parties=2).release_many(values, source, count)
+
+
+class RangeForgotten(Laplace):
+    """Noise for values in [0, 1] on values in [0, hi - lo]."""
+
+    def release_many(self, values: Any, source: NoiseSource, count: int) -> NDArray[np.float64]:
+        unit = DiscreteLaplace(self.discrete.sensitivity, self.discrete.scale / 10)
+        right = Laplace(self.encoding, self.sensitivity, unit)
+        return right.release_many(values, source, count)
+
+
+def planted(kind: Any, bounds: Sensitivity = ONE) -> Mechanism:
+    pure = issubclass(kind, DiscreteLaplace)
+    made: Mechanism = kind.calibrate(1.0, 0.0 if pure else 1e-5, bounds)
+    return made
+
+
+BUGS: dict[str, tuple[Mechanism, Claim]] = {
+    "half the noise": (planted(HalfTheNoise), CLAIM),
+    "half the noise in two": (planted(HalfTheNoise, TWO), CLAIM),
+    "wrong scale": (planted(WrongScale), CLAIM),
+    "wrong scale in two": (planted(WrongScale, TWO), CLAIM),
+    "wrong Laplace scale": (planted(WrongLaplaceScale), PURE),
+    "one-sided": (planted(OneSided), PURE),
+    "no noise": (planted(NoNoise), CLAIM),
+    "a bare coordinate": (planted(LastCoordinateBare, TWO), CLAIM),
+    "noise shared by coordinates": (planted(NoiseSharedByCoordinates, TWO), CLAIM),
+    "truth too often": (TruthTooOften.calibrate(1.0, 0.0, 5), PURE),
+    "all shares counted": (
+        AllSharesCounted(shared(Skellam, Claim(1.0, 1e-5)).share, parties=4, missing=1),
+        CLAIM,
+    ),
+    "range forgotten": (
+        RangeForgotten.calibrate(1.0, 0.0, ten_wide().sensitivity, ten_wide().encoding),
+        PURE,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_planted_bugs_are_found(name: str) -> None:
+    mechanism, claim = BUGS[name]
+    assert mechanism.delta(claim.epsilon) <= claim.delta * 1.001
+    found = look(mechanism, claim, name)
+    assert found.refuted
+    strongest = found.findings[0]
+    assert strongest.lower > strongest.claim.epsilon
+
+
+def test_a_seed_that_is_used_again_is_found() -> None:
+    """Two releases of one run: each is right by itself, and their difference has no noise."""
+    buggy, right = planted(SeedReused), DiscreteGaussian.calibrate(1.0, 1e-5, ONE)
+    claim = Claim(2.0, 2e-5)
+    for mechanism, refuted in ((buggy, True), (right, False)):
+        drawn = source("reuse")
+
+        def twice(
+            which: int, count: int, made: Mechanism = mechanism, drawn: NoiseSource = drawn
+        ) -> Integers:
+            first = made.release_many([which], drawn, count)
+            second = made.release_many([0], drawn, count)
+            return np.concatenate((first, second), axis=1)
+
+        findings = audit(twice, [claim], 100_000)
+        assert findings[0].refuted is refuted
+
+
+def test_a_constant_seed_over_all_runs_is_found() -> None:
+    constant = int(sampling.discrete_gaussian(source("constant"), 1, Fraction(14))[0])
+    findings = audit(lambda which, count: np.full((count, 1), which + constant), [CLAIM], 10_000)
+    assert findings[0].refuted
+
+
+# the statistics
+
+
+@pytest.mark.parametrize(("hits", "samples"), [(0, 50), (1, 50), (25, 50), (50, 50), (300, 100_000)])
+def test_clopper_pearson_inverts_the_binomial_tails(hits: int, samples: int) -> None:
+    low, high = clopper_pearson(hits, samples, 1e-3)
+    if hits:
+        assert binom.sf(hits - 1, samples, low) == pytest.approx(1e-3, rel=1e-6)
+    else:
+        assert low == 0
+    if hits < samples:
+        assert binom.cdf(hits, samples, high) == pytest.approx(1e-3, rel=1e-6)
+    else:
+        assert high == 1
+
+
+def test_false_alarms_are_as_rare_as_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a rate of 0.2, 200 audits of a tight claim: 60 or more false alarms come up with probability
+    4e-4."""
+    monkeypatch.setattr(empirical, "FALSE_ALARM", 0.2)
+    response = KaryRandomisedResponse(2, Fraction(3))
+    drawn = source("alarms")
+
+    def sample(which: int, count: int) -> Integers:
+        return response.release_many([which], drawn, count)
+
+    alarms = sum(audit(sample, [Claim(math.log(3), 0.0)], 10_000)[0].refuted for _ in range(200))
+    assert alarms < 60
+    # and the bounds are not so wide that there could be none
+    monkeypatch.setattr(empirical, "FALSE_ALARM", 0.999)
+    alarms = sum(audit(sample, [Claim(math.log(3), 0.0)], 10_000)[0].refuted for _ in range(50))
+    assert alarms > 5
+
+
+def test_the_event_is_fixed_before_it_is_counted() -> None:
+    """Outputs that are new in every draw: an event chosen on what it is counted on would look telling."""
+    calls = 0
+
+    def sample(which: int, count: int) -> Integers:
+        nonlocal calls
+        calls += 1
+        drawn = sampling.discrete_laplace(source(f"fresh {calls}"), count, Fraction(10**9))
+        return drawn[:, None]
+
+    findings = audit(sample, [Claim(0.0, 0.0)], 10_000)
+    assert calls == 4
+    assert not findings[0].refuted
+
+
+@pytest.mark.parametrize("samples", [0, 9_999, 1 << 40])
+def test_absurd_numbers_of_samples_are_named(samples: int) -> None:
+    with pytest.raises(ConfigError, match="samples"):
+        audit(lambda _which, count: np.zeros((count, 1)), [CLAIM], samples)
+    with pytest.raises(ConfigError, match="claim"):
+        audit(lambda _which, count: np.zeros((count, 1)), [], 10_000)
+
+
+# the command
+
+NAMES = [
+    *("laplace", "gaussian", "discrete-laplace", "discrete-gaussian", "skellam", "binomial"),
+    *("randomised-response", "distributed-discrete-laplace", "distributed-discrete-gaussian"),
+    *("distributed-skellam", "distributed-binomial"),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_command_knows_every_mechanism(name: str) -> None:
+    # the source is the system's here: a false alarm has probability 1e-3 at most over all, so runs are short
+    told = json.loads(CliRunner().invoke(app, ["plan", "check", name, "--samples", "10000", "--json"]).stdout)
+    assert told["samples"] == 10_000
+    assert told["false_alarm"] == 1e-3
+
+
+def test_the_command_ends_with_1_when_it_finds_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        sampling, "discrete_laplace", lambda _source, count, _scale: np.zeros(count, np.int64)
+    )
+    done = CliRunner().invoke(app, ["plan", "check", "discrete-laplace", "--samples", "10000"])
+    assert done.exit_code == 1
+    assert "VIOLATION" in done.stdout
+
+
+def test_the_command_names_what_cannot_be() -> None:
+    for options in (["--epsilon", "0"], ["--delta", "1"], ["--samples", "5"], ["--dimension", "0"]):
+        done = CliRunner().invoke(app, ["plan", "check", "discrete-gaussian", *options])
+        assert isinstance(done.exception, ConfigError)

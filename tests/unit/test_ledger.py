@@ -1,0 +1,308 @@
+"""The privacy ledger: what it permits, what it refuses, and what it says of a damaged file."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from smpc_dp.cli import app
+from smpc_dp.cli.output import result_text
+from smpc_dp.errors import ConfigError, LocalError, PrivacyError
+from smpc_dp.privacy.accountant.compose import Composition
+from smpc_dp.privacy.accountant.events import Event, Gaussian, Pure, Shift, exact_release
+from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.privacy.laws import BinomialLaw
+from smpc_dp.privacy.mechanisms import DiscreteGaussian, Sensitivity, Skellam
+from smpc_dp.protocols.result import Privacy
+
+
+def run(number: int) -> bytes:
+    return number.to_bytes(16, "big")
+
+
+def pure(epsilon: float, delta: float = 0.0) -> Event:
+    return Event("pure", "substitution", (Pure(epsilon, delta),))
+
+
+def ledger(path: Path, **changes: Any) -> Ledger:
+    terms: dict[str, Any] = {
+        "party": "alice",
+        "dataset": "loans 2026",
+        "relation": "substitution",
+        "epsilon": 1.0,
+        "delta": 1e-6,
+    }
+    return Ledger.create(path / "alice.ledger", **{**terms, **changes})
+
+
+def test_charges_add_up_until_the_budget_is_spent(tmp_path: Path) -> None:
+    book = ledger(tmp_path, delta=0.0)
+    for number in range(10):
+        receipt = book.charge(run(number), pure(0.1), "average")
+        assert receipt.number == number + 1
+        assert receipt.spent.epsilon == pytest.approx(0.1 * (number + 1))
+    with pytest.raises(PrivacyError) as refused:
+        book.charge(run(10), pure(0.1))
+    text = str(refused.value)
+    for part in ("alice", "loans 2026", "epsilon = 1 ", "1 is spent", "0.1 by itself", "1.1"):
+        assert part in text
+    # nothing was charged for what was refused, and the file can be opened again
+    again = Ledger.open(book.path, party="alice", dataset="loans 2026")
+    assert len(again.entries()) == 10
+    assert again.spent().epsilon == pytest.approx(1.0)
+
+
+def test_composition_is_that_of_the_accountant(tmp_path: Path) -> None:
+    book = ledger(tmp_path)
+    event = DiscreteGaussian.calibrate(0.3, 1e-7, Sensitivity.on_integers("substitution", l1=1)).event()
+    for number in range(4):
+        receipt = book.charge(run(number), event)
+    assert receipt.spent.epsilon == Composition([event] * 4).epsilon(1e-6)
+    assert receipt.spent.epsilon < 4 * 0.3 * 0.75
+    assert book.would_spend(event).epsilon == Composition([event] * 5).epsilon(1e-6)
+    assert len(book.entries()) == 4
+
+
+def test_a_run_is_charged_once(tmp_path: Path) -> None:
+    book = ledger(tmp_path)
+    first = book.charge(run(1), pure(0.4), "average")
+    book.charge(run(2), pure(0.4), "average")
+    again = book.charge(run(1), pure(0.4), "average")
+    assert again.repeated
+    assert not first.repeated
+    assert (again.number, again.digest, again.spent) == (first.number, first.digest, first.spent)
+    assert len(book.entries()) == 2
+    for event, label in ((pure(0.1), "average"), (pure(0.4), "sum")):
+        with pytest.raises(PrivacyError, match="used once"):
+            book.charge(run(1), event, label)
+
+
+def test_relations(tmp_path: Path) -> None:
+    book = ledger(tmp_path, delta=0.0)
+    added = Event("count", "add-remove", (Pure(0.3),))
+    assert book.charge(run(1), added).spent.epsilon == 0.6
+    # the same event again is the same charge, converted or not
+    assert book.charge(run(1), added).repeated
+    other = Ledger.create(
+        tmp_path / "b", party="b", dataset="d", relation="add-remove", epsilon=1.0, delta=0.0
+    )
+    with pytest.raises(PrivacyError, match="nothing about add-remove"):
+        other.charge(run(1), pure(0.1))
+
+
+def test_exact_releases(tmp_path: Path) -> None:
+    plain = exact_release("secure sum", "substitution")
+    with pytest.raises(PrivacyError, match="exact release"):
+        ledger(tmp_path).charge(run(1), plain)
+    (tmp_path / "outside").mkdir()
+    outside = ledger(tmp_path / "outside", exact="outside")
+    assert outside.charge(run(1), plain).spent.exact_releases == 1
+    assert outside.charge(run(2), pure(0.5)).spent.epsilon == pytest.approx(0.5, rel=1e-4)
+    (tmp_path / "record").mkdir()
+    record = ledger(tmp_path / "record", epsilon=None)
+    assert record.charge(run(1), pure(50.0)).spent.epsilon == pytest.approx(50.0, rel=1e-4)
+    assert record.charge(run(2), plain).spent.epsilon is None
+
+
+def test_adaptive_composition_costs_more_and_uses_one_order(tmp_path: Path) -> None:
+    event = Event("gaussian", "substitution", (Gaussian(0.05),))
+    counts = {}
+    for kind in ("fixed", "adaptive"):
+        (tmp_path / kind).mkdir()
+        book = ledger(tmp_path / kind, composition=kind)
+        number = 0
+        while True:
+            try:
+                spent = book.charge(run(number), event).spent.epsilon
+            except PrivacyError:
+                break
+            number += 1
+            assert spent is not None
+            assert spent <= 1.0
+        counts[kind] = number
+    assert counts["fixed"] > counts["adaptive"] > counts["fixed"] / 2
+    nothing_known = Event("binomial", "substitution", (Shift(BinomialLaw(400), 1, 1),))
+    with pytest.raises(PrivacyError, match="no Rényi bound"):
+        book.charge(run(99), nothing_known)
+    # what may fail has half of delta
+    for slack, permitted in ((4e-7, True), (6e-7, False)):
+        (tmp_path / str(slack)).mkdir()
+        shaky = ledger(tmp_path / str(slack), composition="adaptive")
+        risky = Event("graph", "substitution", (Gaussian(0.05),), slack)
+        if permitted:
+            shaky.charge(run(1), risky)
+        else:
+            with pytest.raises(PrivacyError, match="refused"):
+                shaky.charge(run(1), risky)
+
+
+def test_skellam_is_charged_by_its_renyi_bound_in_an_adaptive_ledger(tmp_path: Path) -> None:
+    book = ledger(tmp_path, composition="adaptive")
+    noise = Skellam(Sensitivity.on_integers("substitution", dimension=50, l2=5), Fraction(20_000))
+    spent = book.charge(run(1), noise.event()).spent.epsilon
+    assert spent is not None
+    assert 0 < spent < 1
+
+
+def test_mode_lock_and_no_leftovers(tmp_path: Path) -> None:
+    book = ledger(tmp_path)
+    book.charge(run(1), pure(0.1))
+    assert stat.S_IMODE(book.path.stat().st_mode) == 0o600
+    assert {item.name for item in tmp_path.iterdir()} == {"alice.ledger", "alice.ledger.lock"}
+    book.path.chmod(0o640)
+    with pytest.raises(LocalError, match="chmod 600"):
+        book.charge(run(2), pure(0.1))
+
+
+def test_a_ledger_is_never_overwritten(tmp_path: Path) -> None:
+    ledger(tmp_path).charge(run(1), pure(0.5))
+    with pytest.raises(LocalError, match="never overwritten"):
+        ledger(tmp_path)
+    assert len(Ledger.open(tmp_path / "alice.ledger").entries()) == 1
+
+
+def test_another_ledger_in_its_place_is_noticed(tmp_path: Path) -> None:
+    book = ledger(tmp_path)
+    book.charge(run(1), pure(0.9))
+    (tmp_path / "other").mkdir()
+    other = ledger(tmp_path / "other")
+    os.replace(other.path, book.path)
+    with pytest.raises(LocalError, match="taken the place"):
+        book.charge(run(2), pure(0.9))
+
+
+def test_whose_ledger_it_is_is_checked(tmp_path: Path) -> None:
+    book = ledger(tmp_path)
+    for expected in ({"party": "bob"}, {"dataset": "loans 2025"}):
+        with pytest.raises(ConfigError, match="not of"):
+            Ledger.open(book.path, **expected)
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LocalError, match="No such file"):
+        Ledger.open(tmp_path / "none")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(LocalError):
+        Ledger.open(tmp_path / "folder")
+    book = ledger(tmp_path)
+    (tmp_path / "link").symlink_to(book.path)
+    with pytest.raises(LocalError):
+        Ledger.open(tmp_path / "link")
+    with pytest.raises(LocalError, match="cannot"):
+        ledger(tmp_path / "missing folder")
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda _text: b"",
+    "truncated": lambda text: text[: len(text) // 2],
+    "last byte": lambda text: text[:-1],
+    "more": lambda text: text + b" ",
+    "cheaper": lambda text: text.replace(b'"epsilon": 0.25', b'"epsilon": 0.05'),
+    "greater budget": lambda text: text.replace(b'"epsilon": 1.0', b'"epsilon": 9.0'),
+    "other relation": lambda text: text.replace(
+        b'"relation": "substitution"', b'"relation": "add-remove"', 1
+    ),
+    "other label": lambda text: text.replace(b'"label": "first"', b'"label": "fjrst"'),
+    "unknown field": lambda text: text.replace(b'"version": 1,', b'"version": 1, "x": 0,'),
+    "other version": lambda text: text.replace(b'"version": 1,', b'"version": 2,'),
+    "binary": lambda text: text[:40] + b"\xff\x00" + text[42:],
+    "deep": lambda _text: b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_ledger_is_refused_and_left_as_it_is(damage: str, tmp_path: Path) -> None:
+    book = ledger(tmp_path)
+    book.charge(run(1), pure(0.25), "first")
+    book.charge(run(2), pure(0.25), "second")
+    broken = DAMAGE[damage](book.path.read_bytes())
+    assert broken != book.path.read_bytes()
+    book.path.write_bytes(broken)
+    for attempt in (book.entries, lambda: book.charge(run(3), pure(0.1)), lambda: Ledger.open(book.path)):
+        with pytest.raises(LocalError, match="damaged"):
+            attempt()
+    assert book.path.read_bytes() == broken
+
+
+def test_an_entry_taken_out_is_noticed(tmp_path: Path) -> None:
+    book = ledger(tmp_path)
+    for number in range(3):
+        book.charge(run(number), pure(0.25))
+    whole = json.loads(book.path.read_bytes())
+    del whole["entries"][1]
+    whole["entries"][1]["number"] = 2
+    book.path.write_text(json.dumps(whole, indent=1))
+    with pytest.raises(LocalError, match="entry 2"):
+        book.spent()
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"epsilon": math.nan}, "epsilon"),
+        ({"delta": 1.0}, "delta"),
+        ({"delta": 1e-14}, "delta"),
+        ({"party": ""}, "party"),
+        ({"party": "a\nb"}, "party"),
+        ({"dataset": "x" * 300}, "dataset"),
+        ({"relation": "swap"}, "relation"),
+        ({"composition": "free"}, "composition"),
+        ({"composition": "adaptive", "delta": 0.0}, "composition"),
+        ({"exact": "yes"}, "exact"),
+    ],
+)
+def test_terms_that_cannot_be_are_named(changes: dict[str, Any], where: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=where):
+        ledger(tmp_path, **changes)
+    assert not (tmp_path / "alice.ledger").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "label"), [(b"", ""), (b"1234567", ""), (b"x" * 65, ""), (run(1), "a\nb"), (run(1), "x" * 600)]
+)
+def test_a_charge_that_could_not_be_read_again_is_refused(name: bytes, label: str, tmp_path: Path) -> None:
+    book = ledger(tmp_path)
+    with pytest.raises(ConfigError, match="entry"):
+        book.charge(name, pure(0.1), label)
+    assert book.entries() == ()
+
+
+def test_the_command_shows_what_the_ledger_holds(tmp_path: Path) -> None:
+    path = tmp_path / "alice.ledger"
+    terms = ["--party", "alice", "--dataset", "loans 2026", "--epsilon", "1"]
+    made = CliRunner().invoke(app, ["ledger", "create", str(path), *terms])
+    assert made.exit_code == 0
+    assert "budget epsilon = 1 at delta = 0; spent epsilon = 0" in made.stdout
+    Ledger.open(path).charge(run(7), pure(0.25), "average")
+    shown = CliRunner().invoke(app, ["ledger", "show", str(path)])
+    assert "spent epsilon = 0.25" in shown.stdout
+    told = json.loads(CliRunner().invoke(app, ["ledger", "show", str(path), "--json"]).stdout)
+    assert told["spent_epsilon"] == pytest.approx(0.25, rel=1e-6)
+    (charge,) = told["charges"]
+    assert (charge["label"], charge["run"]) == ("average", run(7).hex())
+
+
+def test_a_result_carries_guarantee_and_receipt(tmp_path: Path) -> None:
+    noise = DiscreteGaussian.calibrate(0.5, 1e-6, Sensitivity.on_integers("substitution", l1=1))
+    receipt = ledger(tmp_path).charge(run(1), noise.event())
+    privacy = Privacy.private(noise.guarantee(1e-6, units=100), claim="a noisy count", receipt=receipt)
+    told = privacy.to_json()
+    json.dumps(told, allow_nan=False)
+    assert told["epsilon"] == privacy.guarantee.epsilon  # type: ignore[union-attr]
+    assert told["receipt"]["digest"] == receipt.digest  # type: ignore[index]
+    assert told["assumptions"] == [noise.assumption]
+    result: dict[str, Any] = {"kind": "sum", "value": [1], "step": 1.0, "weight": 3, "survivors": ["a"]}
+    result |= {"absent": [], "faults": []}
+    shown = result_text({**result, "privacy": told})
+    assert "ledger of alice: epsilon = 0.5" in shown
+    assert "of 1 spent at delta = 1e-06" in shown
