@@ -43,8 +43,8 @@ def gopa(
 ) -> None:
     """Plan private averaging (GOPA): what is given is checked, what is left out is planned.
 
-    Without noise or neighbours given: the least independent noise for curator-delta, the least k for which the
-    whole process is proven, and the least pairwise noise for delta.
+    Planned are the least independent noise for curator-delta, the least k for which the whole process is
+    proven, and the least pairwise noise for delta.
     """
     # scipy takes half a second to load.
     from smpc_dp.privacy.gopa import GopaRequest, plan_gopa

@@ -116,7 +116,7 @@ def _unique(pairs: Ints, size: int) -> Ints:
 
 
 def randomness_of(seed: int | None) -> Randomness:
-    """The operating system's randomness, or for planning again on the same graph bytes that follow from a seed.
+    """The operating system's randomness; or bytes that follow from a seed, to plan on the same graph again.
 
     A seed is never for a run.
     """

@@ -116,7 +116,8 @@ class _Chebyshev:
         self._note_size()
 
     def _note_size(self) -> None:
-        size = float(np.linalg.norm(self.now))
+        # Not by BLAS, whose threads wait for each other on a busy machine.
+        size = math.sqrt(float(np.square(self.now).sum()))
         if size > 1e100 and self.before is not None:
             self.before, self.now = self.before / size, self.now / size
             self.log_scale, size = self.log_scale + math.log(size), 1.0

@@ -46,10 +46,15 @@ CONTINUOUS = Smoothing(0.0, 0.0, 0.0, 0.0)
 
 
 def theta_excess(width: float) -> float:
-    """sum over k != 0 of exp(-2 pi^2 width^2 k^2), rounded up: |rho(Z - c)/rho(R) - 1| is at most this."""
+    """sum over k != 0 of exp(-2 pi^2 width^2 k^2), rounded up, infinite below 0.1.
+
+    |rho(Z - c)/rho(R) - 1| is at most this, for the Gaussian rho of standard deviation `width`.
+    """
     power = 2 * math.pi**2 * width**2
     if power > 700:
         return 1e-300
+    if width < 0.1:
+        return math.inf
     total, k = 0.0, 1
     while True:
         term = 2 * math.exp(-power * k * k)
@@ -89,8 +94,8 @@ def smoothing_for(
         s = step * math.sqrt((math.log(2 * users * length) - math.log(_TINY)) / (2 * math.pi**2))
     # Least eigenvalue of the covariance of the edges' noise given the view, in steps squared.
     kept = 1 / (1 / sigma_delta**2 + greatest / sigma_eta**2) / step**2
-    first = math.expm1(edges * length * math.log1p(theta_excess(math.sqrt(kept)))) if edges else 0.0
-    second = math.expm1(users * length * math.log1p(theta_excess(s / step))) if s > 0 else math.inf
+    first = _power_excess(theta_excess(math.sqrt(kept)), edges * length)
+    second = _power_excess(theta_excess(s / step), users * length)
     if not (s < sigma_eta and first < 0.2 and second < 0.2):
         raise ConfigError(
             [
@@ -103,6 +108,11 @@ def smoothing_for(
         )
     one, two = (math.log1p(e) - math.log1p(-e) for e in (first, second))
     return Smoothing(step, s, (one + two) * (1 + 1e-9), one * (1 + 1e-9))
+
+
+def _power_excess(excess: float, dimension: int) -> float:
+    """(1 + excess)^dimension - 1."""
+    return math.expm1(min(dimension * math.log1p(excess), 700.0)) if dimension else 0.0
 
 
 def zcdp_delta(epsilon: float, mu: float, log_ratio: float = 0.0) -> float:

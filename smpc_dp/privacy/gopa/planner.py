@@ -242,13 +242,15 @@ class _Exact:
                 ]
             )
         # Entries fall as s = sigma_eta^2/sigma_delta^2 grows: what a larger sigma_delta estimates is enough.
+        # Where delta is so large that users need no pairwise noise, there is still a little.
+        least = 0.01 * sigma_eta
         entry = (1 + 1 / max(certified.connectivity.lower, 0.1)) / certified.min_degree
-        sigma_delta = 2 * math.sqrt(entry / room)
+        sigma_delta = max(2 * math.sqrt(entry / room), least)
         for _ in range(_ROUNDS):
             result = self._exact(certified, sigma_eta, sigma_delta)
             variance = sigma_eta**2 - result.smoothing.s**2
             entry = (result.worst_upper - 1 / (left * variance)) * sigma_delta**2
-            before, sigma_delta = sigma_delta, math.sqrt(entry / room) * (1 + 1e-6)
+            before, sigma_delta = sigma_delta, max(math.sqrt(entry / room) * (1 + 1e-6), least)
             if 0.9 * before < sigma_delta <= before:
                 break
         for _ in range(_ROUNDS):
