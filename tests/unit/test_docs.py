@@ -237,6 +237,7 @@ def test_errata_name_tests_that_exist() -> None:
         ("keygen", ["keygen", "alice", "--out", "."]),
         ("roster", ["roster", "session.toml"]),
         ("plan secagg", ["plan", "secagg", "--parties", "5"]),
+        ("plan gopa", ["plan", "gopa", "--parties", "5", "--epsilon", "1"]),
         ("simulate average", ["simulate", "average", "--parties", "3", "--length", "1"]),
         ("vectors check", ["vectors", "check", "empty"]),
     ],
