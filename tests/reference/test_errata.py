@@ -173,6 +173,16 @@ def test_gopa_table_follows_its_caption_for_all_honest_and_not_for_half() -> Non
     assert gopa_sigma(half, 0.5, 203, delta_prime, 10 * delta_prime, n) == pytest.approx(34.4, abs=0.05)
 
 
+def test_gopa_corollary_does_not_follow_near_epsilon_one() -> None:
+    """theta is eps^2 (1 + 1/kappa) / c^2 by the corollary, whatever k and n; (4.3) has delta/3."""
+    for curator, delta in ((1e-8, 1e-7), (1e-6, 1e-5), (1e-12, 5e-11)):
+        share = math.log(delta / 3.75) / math.log(curator / 1.25)  # kappa/(kappa + 1)
+        for epsilon, holds in ((0.1, True), (0.5, True), (0.85, True), (0.99, False)):
+            theta = epsilon**2 / (2 * math.log(1.25 / curator) * share)
+            needed = 2 * math.log(2 / (delta / 3 * math.sqrt(2 * math.pi))) * theta
+            assert ((epsilon - theta / 2) ** 2 >= needed) is holds
+
+
 # Bellet et al. 2018, Theorem 1
 
 

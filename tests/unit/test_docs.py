@@ -248,6 +248,7 @@ def test_errata_name_tests_that_exist() -> None:
             "ledger create, ledger show",
             ["ledger", "create", "a.ledger", "--party", "ann", "--dataset", "d", "--epsilon", "1"],
         ),
+        ("plan gopa", ["plan", "gopa", "--parties", "5", "--epsilon", "1"]),
         ("simulate average", ["simulate", "average", "--parties", "3", "--length", "1"]),
         ("vectors check", ["vectors", "check", "empty"]),
     ],
