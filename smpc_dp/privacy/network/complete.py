@@ -148,12 +148,15 @@ def _curve(
     if paths == "neighbours":
         visits = int(binom.isf(tail, steps, colluding / parties)) + 1
         beyond = float(binom.sf(visits, steps, colluding / parties))
-        return lambda mu: beyond + composed_delta(
-            epsilon,
-            [
-                (sampled_gaussian(1 / others, mu), steps),
-                (spotted_gaussians(2 * visits, 1 / others, mu), 1),
-            ],
+        return lambda mu: (
+            beyond
+            + composed_delta(
+                epsilon,
+                [
+                    (sampled_gaussian(1 / others, mu), steps),
+                    (spotted_gaussians(2 * visits, 1 / others, mu), 1),
+                ],
+            )
         )
     beyond = 0.0
     if contributions is None:
@@ -171,7 +174,9 @@ _SEEN = {
 }
 
 
-def _assumption(task: str, colluding: int, seen: str, max_contributions: int | None, edge_cap: int | None) -> str:
+def _assumption(
+    task: str, colluding: int, seen: str, max_contributions: int | None, edge_cap: int | None
+) -> str:
     text = (
         "all users follow the protocol, and draw noise and next users honestly; channels are private; "
         f"{colluding} colluding of them {_SEEN[seen]}; everybody sees the final token"

@@ -92,7 +92,8 @@ def composed_delta(epsilon: float, parts: list[tuple[Curve, int]]) -> float:
         if times == 0:
             continue
         single, interval = loss_distribution(curve, interval)
-        several = single.self_compose(times) if times > 1 else single
+        with np.errstate(over="ignore"):  # in the search for a Chernoff bound
+            several = single.self_compose(times) if times > 1 else single
         total = several if total is None else total.compose(several)
     if total is None:
         return 0.0

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+from scipy.special import gammaln
 from scipy.stats import binom
 
 from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings, least_sufficient
@@ -48,7 +49,9 @@ def blanket_losses(blanket: int, beta: float, categories: int) -> tuple[Any, Any
     inside = (first >= 0) & (first <= both[:, None])
     total, first = np.broadcast_to(both[:, None], first.shape)[inside], first[inside]
     second = total - first
-    base = (binom.pmf(total, m, pairs) if d > 2 else 1.0) * binom.pmf(first, total, 0.5)
+    halves = gammaln(total + 1) - gammaln(first + 1) - gammaln(second + 1) - total * math.log(2)
+    row = binom.pmf(both, m, pairs) if d > 2 else np.ones(1)
+    base = row[total - low] * np.exp(halves)
     floor = beta * m
     above, below = floor + (1 - beta) * d * first, floor + (1 - beta) * d * second
     chances = base * above / m
@@ -56,21 +59,19 @@ def blanket_losses(blanket: int, beta: float, categories: int) -> tuple[Any, Any
     return np.log(above) - np.log(below), chances, left_out
 
 
-class _Segment:
-    """The loss of one contribution among `blankets`, a list of (size, chance), the chances adding up to 1."""
-
-    def __init__(self, blankets: list[tuple[int, float]], beta: float, categories: int, lost: float) -> None:
-        rounded: dict[int, float] = {}
-        infinite = lost
-        for size, weight in blankets:
-            losses, chances, left_out = blanket_losses(size, beta, categories)
-            index = np.ceil(losses / _INTERVAL - 1e-9).astype(np.int64)
-            start = int(index.min())
-            for offset, mass in enumerate(np.bincount(index - start, weights=weight * chances)):
-                if mass > 0:
-                    rounded[start + offset] = rounded.get(start + offset, 0.0) + float(mass)
-            infinite += weight * left_out
-        self.pmf = pld_pmf.create_pmf(rounded, _INTERVAL, min(1.0, infinite), True)
+def _segment(blankets: list[tuple[int, float]], beta: float, categories: int, lost: float) -> Any:
+    """The loss of one contribution among blankets of (size, chance); `lost` chance has an infinite loss."""
+    parts = []
+    for size, weight in blankets:
+        losses, chances, left_out = blanket_losses(size, beta, categories)
+        index = np.ceil(losses / _INTERVAL - 1e-9).astype(np.int64)
+        parts.append((int(index.min()), np.bincount(index - index.min(), weights=weight * chances)))
+        lost += weight * left_out
+    start = min(low for low, _ in parts)
+    masses = np.zeros(max(low + len(mass) for low, mass in parts) - start)
+    for low, mass in parts:
+        masses[low - start : low - start + len(mass)] += mass
+    return pld_pmf.DensePLDPmf(_INTERVAL, start, masses, min(1.0, lost), True)
 
 
 def _blankets(others: int, beta: float) -> tuple[list[tuple[int, float]], float]:
@@ -91,16 +92,16 @@ def histogram_delta(epsilon: float, beta: float, parties: int, rounds: int, cate
     All contributions but one are hidden among n - 2 answers of others. The other one, in the first or in the last
     segment of what the observer sees, is hidden among ceil(beta n) random elements at least.
     """
-    total: Any = _Segment([(math.ceil(beta * parties), 1.0)], beta, categories, 0.0).pmf
+    total: Any = _segment([(math.ceil(beta * parties), 1.0)], beta, categories, 0.0)
     if rounds > 1:
         inner, lost = _blankets(parties - 2, beta)
-        total = total.compose(_several(_Segment(inner, beta, categories, lost).pmf, rounds - 1))
+        total = total.compose(_several(_segment(inner, beta, categories, lost), rounds - 1))
     return _delta(total, epsilon)
 
 
 def local_delta(epsilon: float, beta: float, rounds: int, categories: int) -> float:
     """Delta at epsilon of `rounds` answers of a user that everybody sees one by one, rounded up."""
-    return _delta(_several(_Segment([(0, 1.0)], beta, categories, 0.0).pmf, rounds), epsilon)
+    return _delta(_several(_segment([(0, 1.0)], beta, categories, 0.0), rounds), epsilon)
 
 
 def _several(pmf: Any, times: int) -> Any:
@@ -108,9 +109,9 @@ def _several(pmf: Any, times: int) -> Any:
 
 
 def _delta(pmf: Any, epsilon: float) -> float:
-    # The convolutions are in floating point; their error is far below this.
+    # The convolutions and the binomial chances are in floating point; their error is far below this.
     delta = float(PrivacyLossDistribution(pmf).get_delta_for_epsilon(epsilon))
-    return min(1.0, delta * (1 + 1e-9) + 1e-12)
+    return min(1.0, delta * (1 + 1e-6) + 1e-12)
 
 
 def count_std(beta: float, parties: int, rounds: int, random: int, categories: int) -> float:
