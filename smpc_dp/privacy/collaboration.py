@@ -1,9 +1,9 @@
 """Does it pay for data owners to learn together under differential privacy?
 
-[Farokhi, Wu, Smith, Kaafar: The Cost of Privacy in Asynchronous Differentially-Private Machine Learning] bounds the
-error of its Algorithm 1 by (8) to (11). They are evaluated here as published, not claimed: their proof
-drops the distance from the start, which Algorithm 1's step size keeps (docs/errata.md). What is exact is the
-noise, and the forecast for a mean, which is what one gradient is.
+[Farokhi, Wu, Smith, Kaafar: The Cost of Privacy in Asynchronous Differentially-Private Machine Learning]
+bounds the error of its Algorithm 1 by (8) to (11). They are evaluated here as published, not claimed: their
+proof drops the distance from the start, which Algorithm 1's step size keeps (docs/errata.md). What is exact
+is the noise, and the forecast for a mean, which is what one gradient is.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class CollaborationPlan(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     """T, queries to each owner at most; its budget is split evenly."""
     width: float
-    """How far a record's entry moves by substitution: hi - lo, or 2 Xi for gradients of l1 norm at most Xi."""
+    """How far a record's entry moves by substitution; 2 Xi for gradients of l1 norm at most Xi."""
     variance: float
     """v, of one record's entry."""
     total: int
@@ -64,17 +64,17 @@ class CollaborationPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def laplace_scale(width: float, steps: int, size: int, epsilon: float) -> float:
-    """Scale width T / (n_i epsilon_i), for an l1 sensitivity width / n_i and simple composition [Theorem 1]."""
+    """width T / (n_i epsilon_i): l1 sensitivity width / n_i and simple composition [Theorem 1]."""
     return width * steps / (size * epsilon)
 
 
 def pooled_noise(width: float, steps: int, total: int, epsilons: Sequence[float]) -> float:
-    """Variance of sum_j (n_j / n) w_j for Laplace w_j: 2 (width T / n)^2 sum_j 1/epsilon_j^2, whatever the n_j."""
+    """2 (width T / n)^2 sum_j 1/epsilon_j^2, the variance of sum_j (n_j / n) w_j for Laplace w_j."""
     return 2 * (width * steps / total) ** 2 * sum(1 / e**2 for e in epsilons)
 
 
 def bound_8(steps: int, total: int, epsilons: Sequence[float], c_1: float, c_2: float) -> float:
-    """c_1 sqrt(B) + c_2 B, B = 1/T^2 + N sum_i (1/T + 2 sqrt(2) / (n epsilon_i))^2, as published [(8), (9)]."""
+    """c_1 sqrt(B) + c_2 B, B = 1/T^2 + N sum_i (1/T + 2 sqrt(2) / (n epsilon_i))^2 [(8), (9)]."""
     noises = sum((1 / steps + 2 * math.sqrt(2) / (total * e)) ** 2 for e in epsilons)
     inner = 1 / steps**2 + len(epsilons) * noises
     return c_1 * math.sqrt(inner) + c_2 * inner
@@ -89,9 +89,9 @@ def bound_10(total: int, epsilons: Sequence[float], c_1: float, c_2: float) -> f
 def proof_constants(owners: int, gradient_bound: float, convexity: float, rho: float) -> tuple[float, float]:
     """c_1 and c_2 of (8) as its proof has them, for |gradients| <= C and sigma-strong convexity.
 
-    The proof names them the other way round. Its lambda is taken in expectation, 1 - 1/(2N), the second eigenvalue
-    of the mean of its averaging matrices; for a single matrix it is 1 and the bound infinite. Its root has
-    another 1/T, which (8) drops.
+    The proof names them the other way round. Its lambda is taken in expectation, 1 - 1/(2N), the second
+    eigenvalue of the mean of its averaging matrices; for a single matrix it is 1 and the bound
+    infinite. Its root has another 1/T, which (8) drops.
     """
     second = 1 - 1 / (2 * owners)
     common = rho * owners * (gradient_bound / convexity) ** 2
@@ -158,8 +158,10 @@ def plan_collaboration(
         bounds_proven=False,
         relation="substitution of one record of one owner",
         assumption=(
-            "the learner and the other owners may all be curious and collude; an owner adds its own Laplace noise "
-            "and answers at most `steps` queries; records of all owners are independent and of one distribution "
+            "the learner and the other owners may all be curious and collude; an owner adds its own "
+            "Laplace noise "
+            "and answers at most `steps` queries; records of all owners are independent and of one "
+            "distribution "
             "for the forecast"
         ),
     )

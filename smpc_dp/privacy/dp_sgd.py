@@ -1,8 +1,9 @@
 """Noise of local, central and network DP-SGD, side by side [Bellet 2021, 4.2.5].
 
-`published_sigmas` follows the formulas of the paper's own script (totilas/privacy-amplification-by-decentralization,
-file fig2/findSigma.py, read for its formulas): three analyses with different neighbours and different care.
-`fair_plan` has all three under one relation and one kind of accounting; only it may be compared.
+`published_sigmas` follows the formulas of the paper's own script
+(totilas/privacy-amplification-by-decentralization, file fig2/findSigma.py, read for its formulas): three
+analyses with different neighbours and different care. `plan_sgd` has all three as well under one relation
+and one kind of accounting; only it may be compared.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from smpc_dp.privacy.network.complete import MAX_STEPS, hidden_delta, local_sigm
 from smpc_dp.privacy.network.plan import SUBSTITUTE_USER
 from smpc_dp.privacy.network.published import advanced_composition
 
-# How the script searches: by how much it scales its candidate and its split, and when the two parts are alike.
+# How the script searches: by how much it scales its candidate and its split, and when the two parts are
+# alike.
 _STEP, _SPLIT, _ALIKE = 1.15, 0.01, 1.05
 
 
@@ -72,9 +74,9 @@ def published_sigmas(
 ) -> Sigmas:
     """Sigmas by the formulas of the published script; it takes L, not 2 L, for the sensitivity.
 
-    Local: advanced composition of K = contributions and the classical Gaussian. Central: the bound of Bassily et
-    al. 2014. Network: Theorem 4.6's numerical form for contributions that are not seen directly, and
-    composition for those that are, epsilon split so that both need about the same noise.
+    Local: advanced composition of K = contributions and the classical Gaussian. Central: the bound of
+    Bassily et al. 2014. Network: Theorem 4.6's numerical form for contributions that are not seen
+    directly, and composition for those that are, epsilon split so that both need about the same noise.
     Raises ConfigError where that search does not end.
     """
     n, k, part = parties, contributions, delta / contributions
@@ -185,12 +187,17 @@ def plan_sgd(
         Row(
             setting="local",
             sigma=local,
-            assumption=f"nobody is trusted; every message is public; a user contributes {contributions} times at most",
+            assumption=(
+                f"nobody is trusted; every message is public; a user contributes "
+                f"{contributions} times at most"
+            ),
         ),
         Row(
             setting="central",
             sigma=min(central, local),
-            assumption="the curator is trusted; every iterate is public, who was drawn is not; draws are not limited",
+            assumption=(
+                "the curator is trusted; every iterate is public, who was drawn is not; draws are not limited"
+            ),
         ),
         *(
             Row(setting=f"network, path {walk.paths}", sigma=sigma, assumption=walk.assumption)
@@ -206,7 +213,8 @@ def plan_sgd(
         delta=delta,
         published=published,
         published_relation=(
-            "a gradient moves by L (one user's gradient set to 0) for local and network; record of one user out of n "
+            "a gradient moves by L (one user's gradient set to 0) for local and network; record of "
+            "one user out of n "
             "for central; different accounting in each, so not to be compared"
         ),
         fair=Sigmas(local=local, central=min(central, local), network=sigmas[0]),

@@ -19,7 +19,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def response_scale(epsilon: float, levels: int) -> float:
-    """c = (e^e + 1) / (e^e - 1) for e = epsilon / levels: an answer's sign is kept with chance (1 + 1/c) / 2."""
+    """c = (e^e + 1) / (e^e - 1), e = epsilon / levels: an answer keeps its sign with chance (1 + 1/c) / 2."""
     return 1 / math.tanh(epsilon / levels / 2)
 
 
@@ -27,9 +27,9 @@ def published_error_bound(positives: int, negatives: int, levels: int, epsilon: 
     """Theorem 3.5's bound on the mean squared error of the AUC, for this oracle and the best a > 1.
 
     C n- n+ alpha^2 (2 n + (4 a + 1) min(n-, n+) + 21 sqrt(2 n C alpha) / (sqrt(a) - 1)) / (n+ n-)^2 with
-    C = c^2 / alpha. The paper proves it elsewhere, for a threshold that the thesis does not print; we have not
-    derived it, and independence within a level is replaced by lack of correlation. Raises ConfigError,
-    also unless alpha <= sqrt(n).
+    C = c^2 / alpha. The paper proves it elsewhere, for a threshold that the thesis does not print; we
+    have not derived it, and independence within a level is replaced by lack of correlation. Raises
+    ConfigError, also unless alpha <= sqrt(n).
     """
     found = Arguments()
     found.integer("positives", positives, 1, 1_000_000_000)

@@ -45,8 +45,8 @@ def variance_bound(parties: int, bins: int, epsilon: float) -> float:
 def exact_variance(kernel: Floats, distribution: Floats, parties: int, epsilon: float) -> float:
     """Variance of the estimate for independent records of `distribution` (k,) and a kernel matrix (k, k).
 
-    Covers both the sampling of records and the randomised response. Raises ConfigError for shapes, an asymmetric
-    kernel, or chances that are negative or do not add up to 1.
+    Covers both the sampling of records and the randomised response. Raises ConfigError for shapes, an
+    asymmetric kernel, or chances that are negative or do not add up to 1.
     """
     k = len(distribution)
     if kernel.shape != (k, k) or not np.allclose(kernel, kernel.T):
@@ -70,14 +70,15 @@ def quantisation_error(
     """A bound on the squared bias from rounding [0, 1] to k cells.
 
     `lipschitz`: the kernel is L-Lipschitz in each argument and taken at the cells' centres: L^2 / k^2.
-    `density_lipschitz`: the records' density on [0, 1] is L-Lipschitz and the kernel is averaged over pairs of
-    cells: L^2 / (9 k^2). Theorem 3.4 prints other constants, see docs/errata.md. Exactly one is given.
+    `density_lipschitz`: the records' density on [0, 1] is L-Lipschitz and the kernel is averaged over
+    pairs of cells: L^2 / (9 k^2). Theorem 3.4 prints other constants, see docs/errata.md. Exactly one
+    is given.
     """
-    if (lipschitz is None) == (density_lipschitz is None):
+    if lipschitz is not None and density_lipschitz is None:
+        return float((lipschitz / bins) ** 2)
+    if density_lipschitz is None or lipschitz is not None:
         raise ConfigError([Fault("lipschitz", "give either lipschitz or density_lipschitz")])
-    if lipschitz is not None:
-        return (lipschitz / bins) ** 2
-    return (float(density_lipschitz or 0.0) / (3 * bins)) ** 2
+    return float((density_lipschitz / (3 * bins)) ** 2)
 
 
 def corollary_bins(parties: int, epsilon: float, constant: float) -> float:

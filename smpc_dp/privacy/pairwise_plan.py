@@ -51,7 +51,7 @@ def sampling_error(parties: int, partners: int, zeta_1: float, zeta_2: float) ->
 
 
 def noise_error(parties: int, partners: int, epsilon: float, width: float = 1.0) -> float:
-    """Variance of the mean of Pn/2 Laplace variables of scale P width / epsilon: 4 P width^2 / (n epsilon^2)."""
+    """4 P width^2 / (n epsilon^2), the variance of the mean of Pn/2 Laplace(P width / epsilon) variables."""
     return 4 * partners * (width / epsilon) ** 2 / parties
 
 
@@ -63,8 +63,8 @@ def complete_error(parties: int, zeta_1: float, zeta_2: float) -> float:
 def best_partners(parties: int, epsilon: float, zeta_1: float, zeta_2: float, width: float = 1.0) -> int:
     """The integer P >= 1 of least error.
 
-    The error is a + b/P + c P with b = 2 (1 - 1/(n-1)) (zeta_2 - 2 zeta_1) / n and c = 4 width^2 / (n epsilon^2):
-    one of the two integers around sqrt(b / c).
+    The error is a + b/P + c P with b = 2 (1 - 1/(n-1)) (zeta_2 - 2 zeta_1) / n and c = 4 width^2 / (n
+    epsilon^2): one of the two integers around sqrt(b / c).
     """
     spread = max(0.0, zeta_2 - 2 * zeta_1)
     ideal = epsilon / width * math.sqrt((1 - 1 / (parties - 1)) * spread / 2)
@@ -124,9 +124,12 @@ def plan_pairwise(
         complete_error=complete_error(parties, zeta_1, zeta_2),
         relation="substitution of one user's record",
         assumption=(
-            "pairs are drawn independently of the data; each noisy kernel value comes from a two-party computation "
-            "that shows nothing else, so epsilon holds against computationally bounded observers alone, against "
-            "the aggregator with any other users as far as that computation does; the noise is continuous Laplace "
+            "pairs are drawn independently of the data; each noisy kernel value comes from a "
+            "two-party computation "
+            "that shows nothing else, so epsilon holds against computationally bounded observers "
+            "alone, against "
+            "the aggregator with any other users as far as that computation does; the noise is "
+            "continuous Laplace "
             "noise that nobody knows; records are independent and of one distribution for the error"
         ),
     )

@@ -17,7 +17,7 @@ from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_wa
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.network.curves import composed_delta, sampled_gaussian, spotted_gaussians
 from smpc_dp.privacy.network.mixture import Law, grid_end, summed, tabulate, with_direct
-from smpc_dp.privacy.network.plan import SUBSTITUTE_USER, NetworkPlan
+from smpc_dp.privacy.network.plan import SUBSTITUTE_USER, NetworkPlan, observers
 from smpc_dp.privacy.network.published import sgd_sigma
 
 MAX_STEPS = 10_000_000
@@ -43,12 +43,12 @@ def plan_walk(
     """The least sigma for a walk of `steps` over `parties` users, with noise at every step.
 
     task `sum` [Algorithm 4.4] or `sgd` [Algorithm 4.5]; `sensitivity` is how far one contribution moves, the
-    interval's width for a sum and 2 L for gradients of norm at most L. `max_contributions` and `edge_cap` need
-    `paths="known"`, see docs/planners.md. For sgd `known` needs convex, s-smooth losses and one constant step
-    size of at most 2/s; the others need nothing of the kind. Raises ConfigError.
+    interval's width for a sum and 2 L for gradients of norm at most L. `max_contributions` and
+    `edge_cap` need `paths="known"`, see docs/planners.md. For sgd `known` needs convex, s-smooth losses
+    and one constant step size of at most 2/s; the others need nothing of the kind. Raises ConfigError.
     """
     _check(task, parties, steps, epsilon, delta, sensitivity, colluding, paths, method)
-    _check_caps(parties, steps, paths, method, max_contributions, edge_cap)
+    _check_caps(steps, paths, method, max_contributions, edge_cap)
     local = local_sigma(parties, steps, epsilon, delta, sensitivity, max_contributions)
     if method == "theorem":
         sigma = sgd_sigma(epsilon, delta, steps, parties // colluding, sensitivity / 2)
@@ -76,6 +76,7 @@ def plan_walk(
         beta=None,
         error_std=sigma * math.sqrt(steps) if task == "sum" else sigma,
         local=local,
+        local_error_std=local * math.sqrt(steps) if task == "sum" else local,
         relation=SUBSTITUTE_USER,
         assumption=_assumption(
             task, colluding, "theorem" if method == "theorem" else paths, max_contributions, edge_cap
@@ -109,8 +110,9 @@ def hidden_delta(epsilon: float, mu: float, steps: int, others: int) -> float:
 def gaps_law(parties: int, colluding: int, contributions: int, edge_cap: int | None, tail: float) -> Law:
     """A law above that of S on a known path: the sum of 1/g over a user's contributions.
 
-    g counts the noisy steps from a contribution to the next visit to the same user or to a colluder. `tail` is
-    what each cut of the law may leave out; with `edge_cap` a colluder is next after that many contributions only.
+    g counts the noisy steps from a contribution to the next visit to the same user or to a colluder.
+    `tail` is what each cut of the law may leave out; with `edge_cap` a colluder is next after that many
+    contributions only.
     """
     stop = (colluding + 1) / parties
     longest = min(50_000_000, math.ceil(math.log(tail) / math.log1p(-stop)))
@@ -167,10 +169,10 @@ def _curve(
 
 
 _SEEN = {
-    "hidden": "see the tokens that they receive and when, and neither their senders nor their receivers",
-    "neighbours": "see the tokens that they receive, when, and from whom and to whom they go (Definition 4.1)",
-    "known": "know the whole path of the token and see the tokens that they receive",
-    "theorem": "see the tokens that they receive, and neither their senders nor their receivers (Remark 4.5)",
+    "hidden": "see the tokens received and when, and neither senders nor receivers (Remark 4.5)",
+    "neighbours": "see the tokens received, when, and from whom and to whom they go (Definition 4.1)",
+    "known": "know the whole path of the token and see the tokens received",
+    "theorem": "see the tokens received, and neither senders nor receivers (Remark 4.5)",
 }
 
 
@@ -179,7 +181,7 @@ def _assumption(
 ) -> str:
     text = (
         "all users follow the protocol, and draw noise and next users honestly; channels are private; "
-        f"{colluding} colluding of them {_SEEN[seen]}; everybody sees the final token"
+        f"against {observers(colluding)}, who {_SEEN[seen]}; everybody sees the final token"
     )
     if max_contributions is not None:
         text += f"; a user contributes {max_contributions} times at most and then only noise"
@@ -220,7 +222,7 @@ def _check(
 
 
 def _check_caps(
-    parties: int, steps: int, paths: str, method: str, max_contributions: int | None, edge_cap: int | None
+    steps: int, paths: str, method: str, max_contributions: int | None, edge_cap: int | None
 ) -> None:
     found = Arguments()
     for name, value in (("max_contributions", max_contributions), ("edge_cap", edge_cap)):

@@ -26,19 +26,20 @@ _POINTS = 3_000
 _CUT = 1e-15
 
 
-def hockey_stick(epsilon: Floats, mu: Floats) -> Floats:
+def hockey_stick(epsilon: npt.ArrayLike, mu: npt.ArrayLike) -> Floats:
     """Delta of the Gaussian mechanism for epsilon >= 0 and mean shift mu >= 0, broadcast, rounded up.
 
     [Balle and Wang 2018, Theorem 8], as `gaussian.gaussian_delta` for arrays.
     """
-    epsilon, mu = np.broadcast_arrays(np.asarray(epsilon, np.float64), np.asarray(mu, np.float64))
-    safe = np.maximum(mu, 1e-150)
-    ratio = np.minimum(epsilon / safe, 1e7)  # beyond, delta is 0 in floating point
+    e, shift = np.broadcast_arrays(np.asarray(epsilon, np.float64), np.asarray(mu, np.float64))
+    safe = np.maximum(shift, 1e-150)
+    ratio = np.minimum(e / safe, 1e7)  # beyond, delta is 0 in floating point
     high = log_ndtr(safe / 2 - ratio)
-    low = epsilon + log_ndtr(-safe / 2 - ratio)
+    low = e + log_ndtr(-safe / 2 - ratio)
     error = 1e-14 * (1 + np.abs(low) + np.abs(high) + ratio**2)
     delta = np.exp(high) * -np.expm1(np.minimum(low - high, 0.0) - error) * (1 + 1e-9)
-    return np.where(mu > 0, np.clip(delta, 0.0, 1.0), 0.0)
+    bounded: Floats = np.where(shift > 0, np.clip(delta, 0.0, 1.0), 0.0)
+    return bounded
 
 
 def sampled_gaussian(rate: float, mu: float) -> Curve:
@@ -49,7 +50,9 @@ def sampled_gaussian(rate: float, mu: float) -> Curve:
     """
 
     def curve(epsilon: Floats) -> Floats:
-        return rate * hockey_stick(np.log1p(np.expm1(epsilon) / rate), np.asarray(mu))
+        other: Floats = np.log1p(np.expm1(epsilon) / rate)
+        bound: Floats = rate * hockey_stick(other, np.float64(mu))
+        return bound
 
     return curve
 
@@ -63,7 +66,8 @@ def spotted_gaussians(chances: int, rate: float, mu: float) -> Curve:
 
     def curve(epsilon: Floats) -> Floats:
         each = hockey_stick(np.asarray(epsilon)[:, None], mu * np.sqrt(counts)[None, :])
-        return np.minimum(1.0, each @ weights * (1 + 1e-12) + beyond)
+        bound: Floats = np.minimum(1.0, each @ weights * (1 + 1e-12) + beyond)
+        return bound
 
     return curve
 

@@ -34,9 +34,9 @@ _MOST_PAIRS = 4_000_000
 def blanket_losses(blanket: int, beta: float, categories: int) -> tuple[Any, Any, float]:
     """Privacy losses and their chances among `blanket` uniform answers of others, and the chance left out.
 
-    Answers of the user: the truth i with chance 1 - beta, uniform otherwise. Given h_i and h_j counts of i and
-    of j among the blanket and the user's answer, i is likelier than j by the ratio
-    (beta m + (1 - beta) d h_i) / (beta m + (1 - beta) d h_j), m = blanket + 1.
+    Answers of the user: the truth i with chance 1 - beta, uniform otherwise. Given h_i and h_j counts
+    of i and of j among the blanket and the user's answer, i is likelier than j by the ratio (beta m +
+    (1 - beta) d h_i) / (beta m + (1 - beta) d h_j), m = blanket + 1.
     """
     d, m = categories, blanket + 1
     pairs = 2 / d
@@ -89,8 +89,9 @@ def _blankets(others: int, beta: float) -> tuple[list[tuple[int, float]], float]
 def histogram_delta(epsilon: float, beta: float, parties: int, rounds: int, categories: int) -> float:
     """Delta at epsilon of all `rounds` contributions of a user towards another user, rounded up.
 
-    All contributions but one are hidden among n - 2 answers of others. The other one, in the first or in the last
-    segment of what the observer sees, is hidden among ceil(beta n) random elements at least.
+    All contributions but one are hidden among n - 2 answers of others. The other one, in the first or
+    in the last segment of what the observer sees, is hidden among ceil(beta n) random elements at
+    least.
     """
     total: Any = _segment([(math.ceil(beta * parties), 1.0)], beta, categories, 0.0)
     if rounds > 1:
@@ -130,9 +131,9 @@ def plan_ring_histogram(
 ) -> NetworkPlan:
     """The least chance beta of a random answer, for K turns of the ring and d categories.
 
-    method `exact` computes the composed privacy; `theorem` is Theorem 4.4 as corrected in docs/errata.md, `clones`
-    the closed form of Feldman et al. in its place (Remark 4.3), both with advanced composition over the
-    rounds and half of delta for its slack. Raises ConfigError.
+    method `exact` computes the composed privacy; `theorem` is Theorem 4.4 as corrected in
+    docs/errata.md, `clones` the closed form of Feldman et al. in its place (Remark 4.3), both with
+    advanced composition over the rounds and half of delta for its slack. Raises ConfigError.
     """
     found = Arguments()
     found.integer("parties", parties, 3, 10_000_000)
@@ -190,11 +191,14 @@ def plan_ring_histogram(
         beta=beta,
         error_std=count_std(beta, parties, rounds, ends, categories),
         local=min(local, 1.0),
+        local_error_std=count_std(local, parties, rounds, 0, categories) if local < 1 else None,
         relation=SUBSTITUTE_USER,
         assumption=(
             "all users follow the protocol and draw their answers honestly; the order on the ring is public; "
-            "channels are private; one curious user sees the tokens that it receives, everybody the final one; "
-            f"{ends // 2} random elements are added by the first user at the start and as many by the last at the end"
+            "channels are private; one curious user sees the tokens that it receives, everybody the "
+            "final one; "
+            f"{ends // 2} random elements are added by the first user at the start and as many by the "
+            f"last at the end"
         ),
         proven=method == "exact",
         warnings=delta_warnings(delta, parties),

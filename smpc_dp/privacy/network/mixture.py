@@ -1,8 +1,8 @@
-"""Gaussian releases whose shift is random and known to the observer: delta = E[delta_G(epsilon; mu sqrt(S))].
+"""Gaussian releases with a random shift that the observer knows: delta = E[delta_G(epsilon; mu sqrt(S))].
 
-Given the path of a token, what an observer sees is a Gaussian mechanism of squared shift mu^2 S. Its delta is the
-mean over the law of S, which is computed here on a grid: every value is rounded up to the grid, and what
-lies beyond its end counts as delta = 1.
+Given the path of a token, what an observer sees is a Gaussian mechanism of squared shift mu^2 S. Its delta
+is the mean over the law of S, which is computed here on a grid: every value is rounded up to the grid, and
+what lies beyond its end counts as delta = 1.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Law(NamedTuple):
     def delta(self, epsilon: float, mu: float) -> float:
         """Delta at epsilon when a unit of S is a squared shift of mu^2, rounded up."""
         held = np.flatnonzero(self.mass > 0)
-        deltas = hockey_stick(np.asarray(epsilon), mu * np.sqrt(held * self.step))
+        deltas = hockey_stick(epsilon, mu * np.sqrt(held * self.step))
         return min(1.0, float(self.mass[held] @ deltas) * (1 + 1e-9) + self.beyond)
 
     def mean(self) -> float:

@@ -41,7 +41,9 @@ class NetworkPlan(msgspec.Struct, frozen=True, kw_only=True):
     error_std: float
     """Standard deviation of the published sum or count due to noise; for sgd that of one gradient."""
     local: float
-    """The same noise (sigma, or beta) when every message is public: local DP at the same epsilon and delta."""
+    """The same noise (sigma, or beta) with every message public: local DP at this epsilon and delta."""
+    local_error_std: float | None
+    """`error_std` with the local noise; null if only random answers would do."""
     relation: str
     """Which inputs count as neighbours."""
     assumption: str
@@ -49,6 +51,11 @@ class NetworkPlan(msgspec.Struct, frozen=True, kw_only=True):
     proven: bool
     """Whether docs/planners.md proves the claim; if not it is the paper's alone."""
     warnings: list[str]
+
+
+def observers(colluding: int) -> str:
+    """Who observes, in words that "who see" can follow."""
+    return "any one of them" if colluding == 1 else f"any {colluding} of them together"
 
 
 SUBSTITUTE_USER = "substitution of all data of one user"

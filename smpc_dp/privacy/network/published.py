@@ -89,7 +89,7 @@ def clones_local_epsilon(epsilon: float, delta: float, parties: int) -> float:
 
 
 def contributions_bound(steps: int, parties: int, slack: float) -> float:
-    """N_u = T/n + sqrt(3 T ln(1/slack) / n), exceeded with chance at most slack [Bellet 2021, Theorem 4.5]."""
+    """N_u = T/n + sqrt(3 T ln(1/slack) / n), exceeded with chance at most slack [T, Theorem 4.5]."""
     return steps / parties + math.sqrt(3 * steps * math.log(1 / slack) / parties)
 
 

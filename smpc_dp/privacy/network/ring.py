@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.arguments import Arguments, delta_warnings
 from smpc_dp.privacy.gaussian import gaussian_mu
-from smpc_dp.privacy.network.plan import SUBSTITUTE_USER, NetworkPlan
+from smpc_dp.privacy.network.plan import SUBSTITUTE_USER, NetworkPlan, observers
 from smpc_dp.privacy.network.published import ring_sum_sigma
 
 MAX_ROUNDS = 1_000_000
@@ -43,9 +42,9 @@ def plan_ring_sum(
 ) -> NetworkPlan:
     """The least sigma for K turns of the ring; `sensitivity` is the width of a contribution's interval.
 
-    Exact: sigma = sensitivity sqrt(K) / mu for the greatest mu of (epsilon, delta). From two colluding users on,
-    both neighbours of a user may be among them: `single` is refused, and `distributed` noise must then protect
-    each hop for itself, as local DP does. Raises ConfigError.
+    Exact: sigma = sensitivity sqrt(K) / mu for the greatest mu of (epsilon, delta). From two colluding
+    users on, both neighbours of a user may be among them: `single` is refused, and `distributed` noise
+    must then protect each hop for itself, as local DP does. Raises ConfigError.
     """
     found = Arguments()
     found.integer("parties", parties, 3, 100_000_000)
@@ -94,10 +93,12 @@ def plan_ring_sum(
         beta=None,
         error_std=sigma * math.sqrt(variance),
         local=local,
+        local_error_std=local * math.sqrt(parties * rounds),
         relation=SUBSTITUTE_USER,
         assumption=(
-            "all users follow the protocol and draw their noise honestly; the order on the ring is public; channels "
-            f"are private; {colluding} colluding see the tokens that they receive, everybody the final one"
+            "all users follow the protocol and draw their noise honestly; the order on the ring is public; "
+            f"channels are private; against {observers(colluding)}, who see the tokens received; everybody "
+            "sees the final token"
         ),
         proven=True,
         warnings=delta_warnings(delta, parties),
