@@ -18,10 +18,10 @@ def pairwise(
     parties: Annotated[int, typer.Option(help="Users n, an even number.")],
     epsilon: Annotated[float, typer.Option(help="Budget for one user's record.")],
     zeta_1: Annotated[
-        float | None, typer.Option("--zeta-1", help="Var(E[h given X_1]); default (hi - lo)^2 / 12.")
+        float | None, typer.Option("--zeta-1", help="Var(E[h given X_1]); default the largest, width^2 / 8.")
     ] = None,
     zeta_2: Annotated[
-        float | None, typer.Option("--zeta-2", help="Var(h(X_1, X_2)); default (hi - lo)^2 / 4.")
+        float | None, typer.Option("--zeta-2", help="Var(h(X_1, X_2)); default the largest, width^2 / 4.")
     ] = None,
     partners: Annotated[int | None, typer.Option(help="Pairs of each user, P; default the best.")] = None,
     width: Annotated[float, typer.Option(help="Largest minus smallest value of the kernel.")] = 1.0,
@@ -58,7 +58,7 @@ def pairwise(
         density_lipschitz=density_lipschitz,
         auc=auc,
     )
-    first, second = zetas(*read) if read else (width**2 / 12, width**2 / 4)
+    first, second = zetas(*read) if read else (width**2 / 8, width**2 / 4)
     plan = plan_pairwise(
         parties,
         epsilon,

@@ -85,7 +85,7 @@ def corollary_bins(parties: int, epsilon: float, constant: float) -> float:
     """k = n^(1/4) sqrt(L epsilon), which balances the two errors in order [Corollary 3.1, epsilon <= 1]."""
     if epsilon > 1:
         raise ConfigError([Fault("epsilon", f"Corollary 3.1 needs epsilon <= 1, not {epsilon:g}")])
-    return parties**0.25 * math.sqrt(constant * epsilon)
+    return math.sqrt(math.sqrt(parties) * constant * epsilon)
 
 
 def plan_quantisation(

@@ -169,10 +169,10 @@ def _curve(
 
 
 _SEEN = {
-    "hidden": "see the tokens received and when, and neither senders nor receivers (Remark 4.5)",
-    "neighbours": "see the tokens received, when, and from whom and to whom they go (Definition 4.1)",
-    "known": "know the whole path of the token and see the tokens received",
-    "theorem": "see the tokens received, and neither senders nor receivers (Remark 4.5)",
+    "hidden": "the tokens received and when, not senders or receivers (Remark 4.5)",
+    "neighbours": "the tokens received, when, from whom and to whom they go (Definition 4.1)",
+    "known": "the tokens received and the whole path",
+    "theorem": "the tokens received, not senders or receivers (Remark 4.5)",
 }
 
 
@@ -181,7 +181,7 @@ def _assumption(
 ) -> str:
     text = (
         "all users follow the protocol, and draw noise and next users honestly; channels are private; "
-        f"against {observers(colluding)}, who {_SEEN[seen]}; everybody sees the final token"
+        f"{observers(colluding)} {_SEEN[seen]}; everybody sees the final token"
     )
     if max_contributions is not None:
         text += f"; a user contributes {max_contributions} times at most and then only noise"

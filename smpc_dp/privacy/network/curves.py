@@ -79,7 +79,7 @@ def loss_distribution(curve: Curve, interval: float | None = None) -> tuple[Any,
         end *= 1.25
     interval = end / _POINTS if interval is None else interval
     steps = max(1, math.ceil(end / interval))
-    above = np.minimum.accumulate(curve(np.arange(steps + 1) * interval))
+    above = np.minimum.accumulate(curve(interval * np.arange(steps + 1, dtype=np.float64)))
     below = np.exp(-np.arange(steps, 0, -1) * interval)
     deltas = np.concatenate((1 - below + below * above[:0:-1], above))
     pmf = pld_pmf.create_pmf_pessimistic_connect_dots(

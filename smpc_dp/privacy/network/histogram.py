@@ -195,10 +195,10 @@ def plan_ring_histogram(
         relation=SUBSTITUTE_USER,
         assumption=(
             "all users follow the protocol and draw their answers honestly; the order on the ring is public; "
-            "channels are private; one curious user sees the tokens that it receives, everybody the "
-            "final one; "
-            f"{ends // 2} random elements are added by the first user at the start and as many by the "
-            f"last at the end"
+            "channels are private; any one of them may observe the tokens received; everybody sees the "
+            f"final token; {ends // 2} random elements are added by the first user at the start and "
+            f"as many by "
+            "the last at the end"
         ),
         proven=method == "exact",
         warnings=delta_warnings(delta, parties),

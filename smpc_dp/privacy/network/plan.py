@@ -54,8 +54,8 @@ class NetworkPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def observers(colluding: int) -> str:
-    """Who observes, in words that "who see" can follow."""
-    return "any one of them" if colluding == 1 else f"any {colluding} of them together"
+    """Who observes, in words that what they see can follow."""
+    return "any one of them may observe" if colluding == 1 else f"any {colluding} of them may pool"
 
 
 SUBSTITUTE_USER = "substitution of all data of one user"

@@ -97,7 +97,7 @@ def plan_ring_sum(
         relation=SUBSTITUTE_USER,
         assumption=(
             "all users follow the protocol and draw their noise honestly; the order on the ring is public; "
-            f"channels are private; against {observers(colluding)}, who see the tokens received; everybody "
+            f"channels are private; {observers(colluding)} the tokens received; everybody "
             "sees the final token"
         ),
         proven=True,
