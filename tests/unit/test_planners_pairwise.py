@@ -31,7 +31,7 @@ def kendall(values: int) -> Floats:
     """A kernel of width 2, sign(i - i') sign(j - j') on pairs of scores, as a matrix over the pairs."""
     pairs = np.array(list(itertools.product(range(values), repeat=2)))
     signs = np.sign(pairs[:, None, :] - pairs[None, :, :])
-    return (signs[..., 0] * signs[..., 1]).astype(np.float64)
+    return np.asarray(signs[..., 0] * signs[..., 1], dtype=np.float64)
 
 
 def test_theorem_3_7_by_simulation() -> None:
@@ -194,10 +194,10 @@ def test_auc_variance_by_simulation() -> None:
             estimates[label] = np.einsum("ruj,ru->rj", table[drawn], answer) * scale
         total += (estimates[1][:, 1::2] * estimates[-1][:, 0::2]).sum(axis=1)
     auc = total / 20
-    counts = [np.bincount(values, minlength=4).astype(np.float64) for values in (scores[1], scores[-1])]
+    up, down = (np.bincount(scores[label], minlength=4).astype(np.float64) for label in (1, -1))
     truth = np.mean([[i > j for j in scores[-1]] for i in scores[1]])
     assert agrees(auc, float(truth))
-    assert agrees((auc - truth) ** 2, local_auc.exact_variance(*counts, epsilon))
+    assert agrees((auc - truth) ** 2, local_auc.exact_variance(up, down, epsilon))
 
 
 def test_auc_bound_has_its_condition() -> None:
