@@ -11,6 +11,10 @@ from rich.table import Table
 from smpc_dp.cli import plan_check
 from smpc_dp.cli.output import console, print_json
 from smpc_dp.cli.plan_gopa import gopa
+from smpc_dp.cli.plan_collaboration import collaboration
+from smpc_dp.cli.plan_network import network
+from smpc_dp.cli.plan_pairwise import pairwise
+from smpc_dp.cli.plan_sgd import sgd
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.secagg_plan import communication
 from smpc_dp.protocols.secagg.params import check_parameters
@@ -25,6 +29,12 @@ app.command()(gopa)
 @app.callback()
 def _group() -> None:
     pass
+
+
+app.command()(pairwise)
+app.command()(network)
+app.command()(sgd)
+app.command()(collaboration)
 
 
 @app.command()

@@ -1,0 +1,60 @@
+"""`smpc-dp plan collaboration`: does it pay to learn together under differential privacy?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.table import Table
+
+from smpc_dp.cli.output import console, print_json
+from smpc_dp.errors import ConfigError, Fault
+
+
+def collaboration(
+    sizes: Annotated[str, typer.Option(help="Records of each owner, e.g. 1000,2000,500.")],
+    epsilons: Annotated[str, typer.Option(help="Budget of each owner, e.g. 1,0.5,2; or one for all.")],
+    steps: Annotated[int, typer.Option(help="Queries to each owner at most, T.")] = 1,
+    width: Annotated[float, typer.Option(help="How far a record's entry moves by substitution.")] = 1.0,
+    variance: Annotated[float | None, typer.Option(help="Of a record's entry; default width^2 / 12.")] = None,
+    c_1: Annotated[float, typer.Option("--c-1", help="Constant of the published bounds.")] = 1.0,
+    c_2: Annotated[float, typer.Option("--c-2", help="Constant of the published bounds.")] = 1.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Forecast whether collaboration pays: each owner alone, and all together under differential privacy."""
+    from smpc_dp.privacy.collaboration import plan_collaboration
+
+    counts = [int(number) for number in _numbers("sizes", sizes, int)]
+    budgets = _numbers("epsilons", epsilons, float)
+    if len(budgets) == 1:
+        budgets = budgets * len(counts)
+    plan = plan_collaboration(
+        counts, budgets, steps=steps, width=width, variance=variance, constants=(c_1, c_2)
+    )
+    if as_json:
+        print_json(msgspec.to_builtins(plan))
+        return
+    title = f"{len(counts)} owners, {plan.total} records, {steps} queries each"
+    table = Table("records", "epsilon", "alone", "alone, private", "together", "pays", title=title)
+    for owner in plan.owners:
+        table.add_row(
+            str(owner.size),
+            f"{owner.epsilon:g}",
+            f"{owner.alone:.4g}",
+            f"{owner.alone_private:.4g}",
+            f"{owner.together:.4g}",
+            "yes" if owner.pays else "if private alone" if owner.pays_if_private else "no",
+        )
+    console().print(table)
+    console().print(
+        f"published bounds, not proven: (8), (9) {plan.bound_8:.4g}; (10), (11) {plan.bound_10:.4g}\n"
+        f"neighbours: {plan.relation}\nassumes: {plan.assumption}"
+    )
+
+
+def _numbers(name: str, text: str, kind: type[int] | type[float]) -> list[float]:
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigError([Fault(name, f"{text!r} is not a list of numbers separated by commas")]) from None

@@ -1,0 +1,98 @@
+"""`smpc-dp plan network`: noise for a token that walks from user to user."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+import typer
+from rich.table import Table
+
+from smpc_dp.cli.output import console, print_json
+from smpc_dp.errors import ConfigError, Fault
+
+
+def network(
+    parties: Annotated[int, typer.Option(help="Users n.")],
+    epsilon: Annotated[float, typer.Option(help="Budget for all data of one user.")],
+    delta: Annotated[float, typer.Option(help="Budget for all data of one user.")],
+    topology: Annotated[Literal["ring", "complete"], typer.Option(help="Who may send to whom.")] = "ring",
+    task: Annotated[Literal["sum", "histogram", "sgd"], typer.Option(help="What the token carries.")] = "sum",
+    method: Annotated[
+        Literal["exact", "theorem", "clones"], typer.Option(help="Computed, or a published bound.")
+    ] = "exact",
+    rounds: Annotated[int, typer.Option(help="Ring: turns K.")] = 1,
+    steps: Annotated[int | None, typer.Option(help="Complete graph: steps T.")] = None,
+    width: Annotated[float, typer.Option(help="Sums: width of a contribution's interval.")] = 1.0,
+    lipschitz: Annotated[float, typer.Option(help="Gradient descent: bound L on a gradient's norm.")] = 1.0,
+    categories: Annotated[int, typer.Option(help="Histograms: categories d.")] = 2,
+    noise: Annotated[
+        Literal["single", "distributed"], typer.Option(help="Ring sums: who adds noise.")
+    ] = "single",
+    colluding: Annotated[int, typer.Option(help="Users who pool what they see.")] = 1,
+    paths: Annotated[
+        Literal["hidden", "neighbours", "known"], typer.Option(help="What they know of a random walk.")
+    ] = "neighbours",
+    max_contributions: Annotated[
+        int | None, typer.Option(help="Known paths: contributions of a user at most.")
+    ] = None,
+    edge_cap: Annotated[int | None, typer.Option(help="Known paths: uses of an edge at most.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Plan a computation by a token that walks among the users: the least noise for network DP.
+
+    A ring (sums, histograms) or a random walk on the complete graph (sums, gradient descent).
+    """
+    from smpc_dp.privacy.network.complete import plan_walk
+    from smpc_dp.privacy.network.histogram import plan_ring_histogram
+    from smpc_dp.privacy.network.ring import plan_ring_sum
+
+    if topology == "complete":
+        if steps is None:
+            raise ConfigError([Fault("steps", "the complete graph needs --steps")])
+        plan = plan_walk(
+            task,
+            parties,
+            steps,
+            epsilon,
+            delta,
+            sensitivity=2 * lipschitz if task == "sgd" else width,
+            colluding=colluding,
+            paths=paths,
+            method=method,
+            max_contributions=max_contributions,
+            edge_cap=edge_cap,
+        )
+    elif task == "sgd":
+        raise ConfigError([Fault("task", "gradient descent is planned on the complete graph alone")])
+    elif task == "histogram":
+        if colluding != 1:
+            raise ConfigError([Fault("colluding", "histograms on the ring are planned for 1 curious user")])
+        plan = plan_ring_histogram(parties, rounds, categories, epsilon, delta, method=method)
+    else:
+        plan = plan_ring_sum(
+            parties,
+            rounds,
+            epsilon,
+            delta,
+            sensitivity=width,
+            noise=noise,
+            colluding=colluding,
+            method=method,
+        )
+    if as_json:
+        print_json(msgspec.to_builtins(plan))
+        return
+    table = Table("what", "value", "meaning", title=f"{plan.task} on the {plan.topology} of {parties} users")
+    if plan.sigma is not None:
+        table.add_row("sigma", f"{plan.sigma:.6g}", "standard deviation of one noise, each coordinate")
+    if plan.beta is not None:
+        table.add_row("beta", f"{plan.beta:.6g}", "chance of a random answer")
+    table.add_row("local", f"{plan.local:.6g}", "the same with every message public (local DP)")
+    what = "of one noisy gradient" if plan.task == "sgd" else "of the published result, due to noise"
+    table.add_row("error", f"{plan.error_std:.6g}", f"standard deviation {what}")
+    table.add_row("proven", "yes" if plan.proven else "no", "whether docs/planners.md proves it")
+    console().print(table)
+    console().print(f"neighbours: {plan.relation}\nassumes: {plan.assumption}")
+    for line in plan.warnings:
+        console().print(f"warning: {line}")

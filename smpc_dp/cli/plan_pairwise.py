@@ -1,0 +1,97 @@
+"""`smpc-dp plan pairwise`: partners, noise and error of a private pairwise statistic."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.table import Table
+
+from smpc_dp.cli.output import console, print_json
+from smpc_dp.errors import ConfigError, Fault
+
+
+def pairwise(
+    parties: Annotated[int, typer.Option(help="Users n, an even number.")],
+    epsilon: Annotated[float, typer.Option(help="Budget for one user's record.")],
+    zeta_1: Annotated[
+        float | None, typer.Option("--zeta-1", help="Var(E[h given X_1]); default the largest, width^2 / 8.")
+    ] = None,
+    zeta_2: Annotated[
+        float | None, typer.Option("--zeta-2", help="Var(h(X_1, X_2)); default the largest, width^2 / 4.")
+    ] = None,
+    partners: Annotated[int | None, typer.Option(help="Pairs of each user, P; default the best.")] = None,
+    width: Annotated[float, typer.Option(help="Largest minus smallest value of the kernel.")] = 1.0,
+    model: Annotated[
+        Path | None, typer.Option(help='JSON {"kernel": [[..]], "distribution": [..]} for the zetas.')
+    ] = None,
+    categories: Annotated[int | None, typer.Option(help="Local rival: values of a record.")] = None,
+    lipschitz: Annotated[float | None, typer.Option(help="Local rival: constant of the kernel.")] = None,
+    density_lipschitz: Annotated[
+        float | None, typer.Option(help="Local rival: constant of the records' density.")
+    ] = None,
+    positives: Annotated[int | None, typer.Option(help="Local AUC: records of label 1.")] = None,
+    levels: Annotated[int | None, typer.Option(help="Local AUC: log2 of the number of scores.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Plan a private pairwise statistic: how many partners, what error.
+
+    The two-party protocol, and the local-DP protocols that the options describe.
+    """
+    from smpc_dp.privacy.local_rivals import local_rivals, read_model, zetas
+    from smpc_dp.privacy.pairwise_plan import plan_pairwise
+
+    read = None if model is None else read_model(_load(model))
+    if (positives is None) != (levels is None):
+        raise ConfigError([Fault("positives", "give positives and levels together")])
+    auc = None if positives is None or levels is None else (positives, levels)
+    rivals = local_rivals(
+        parties,
+        epsilon,
+        width=width,
+        model=read,
+        categories=categories,
+        lipschitz=lipschitz,
+        density_lipschitz=density_lipschitz,
+        auc=auc,
+    )
+    first, second = zetas(*read) if read else (width**2 / 8, width**2 / 4)
+    plan = plan_pairwise(
+        parties,
+        epsilon,
+        first if zeta_1 is None else zeta_1,
+        second if zeta_2 is None else zeta_2,
+        width=width,
+        partners=partners,
+    )
+    if as_json:
+        print_json({**msgspec.to_builtins(plan), "rivals": msgspec.to_builtins(rivals)})
+        return
+    table = Table("what", "value", "meaning", title=f"pairwise statistic of {parties} users")
+    rows: list[tuple[str, Any, str]] = [
+        ("partners P", plan.partners, f"pairs of each user; best: {plan.best_partners}"),
+        ("noise scale", f"{plan.noise_scale:.4g}", "of the Laplace noise on each kernel value"),
+        ("sampling error", f"{plan.sampling_error:.4g}", "variance from the data and the drawn pairs"),
+        ("noise error", f"{plan.noise_error:.4g}", "variance from the noise"),
+        ("error", f"{plan.mean_squared_error:.4g}", f"mean squared; best: {plan.best_error:.4g}"),
+        ("no privacy", f"{plan.complete_error:.4g}", "mean squared error of all pairs without noise"),
+    ]
+    for rival in rivals:
+        exact = "" if rival.exact is None else f"; exactly {rival.exact:.4g}"
+        note = "" if rival.proven else "; published, not proven here"
+        bins = "" if rival.bins is None else f", {rival.bins} values"
+        rows.append((f"local: {rival.protocol}", f"{rival.bound:.4g}", f"bound{bins}{exact}{note}"))
+    for what, value, meaning in rows:
+        table.add_row(what, str(value), meaning)
+    console().print(table)
+    console().print(f"neighbours: {plan.relation}\nassumes: {plan.assumption}")
+
+
+def _load(path: Path) -> object:
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError([Fault("model", f"{path}: cannot be read as JSON ({error})")]) from None

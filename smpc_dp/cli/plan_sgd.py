@@ -1,0 +1,42 @@
+"""`smpc-dp plan sgd`: noise of local, central and network DP-SGD, side by side."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.table import Table
+
+from smpc_dp.cli.output import console, print_json
+
+
+def sgd(
+    parties: Annotated[int, typer.Option(help="Users n.")] = 2000,
+    steps: Annotated[int, typer.Option(help="Gradient steps T.")] = 20_000,
+    epsilon: Annotated[float, typer.Option(help="Budget for all data of one user.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="Budget for all data of one user.")] = 1e-6,
+    lipschitz: Annotated[float, typer.Option(help="Bound L on a gradient's L2 norm.")] = 1.0,
+    slack: Annotated[float, typer.Option(help="A user contributes slack T/n times at most.")] = 1.2,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Plan DP-SGD in three settings: local, central, network.
+
+    Once by the formulas of the paper's script, once under one relation and one kind of accounting.
+    """
+    from smpc_dp.privacy.dp_sgd import plan_sgd
+
+    plan = plan_sgd(parties, steps, epsilon, delta, lipschitz=lipschitz, slack=slack)
+    if as_json:
+        print_json(msgspec.to_builtins(plan))
+        return
+    table = Table("setting", "sigma", "assumes", title=f"DP-SGD, {parties} users, {steps} steps")
+    for row in plan.rows:
+        table.add_row(row.setting, f"{row.sigma:.4g}", row.assumption)
+    if plan.published is not None:
+        for name, sigma in msgspec.to_builtins(plan.published).items():
+            table.add_row(f"published script, {name}", f"{sigma:.4g}", "not comparable, see below")
+    console().print(table)
+    console().print(f"neighbours: {plan.relation}\npublished script: {plan.published_relation}")
+    for line in plan.warnings:
+        console().print(f"warning: {line}")

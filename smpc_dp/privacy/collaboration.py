@@ -1,0 +1,167 @@
+"""Does it pay for data owners to learn together under differential privacy?
+
+[Farokhi, Wu, Smith, Kaafar: The Cost of Privacy in Asynchronous Differentially-Private Machine Learning]
+bounds the error of its Algorithm 1 by (8) to (11). They are evaluated here as published, not claimed: their
+proof drops the distance from the start, which Algorithm 1's step size keeps (docs/errata.md). What is exact
+is the noise, and the forecast for a mean, which is what one gradient is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from smpc_dp.privacy.arguments import Arguments
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
+    """One data owner's view: variances of a mean over records, one coordinate, after `steps` queries."""
+
+    size: int
+    """n_i."""
+    epsilon: float
+    """epsilon_i, for the substitution of one record in all its answers."""
+    laplace_scale: float
+    """Of the noise on each answer: width T / (n_i epsilon_i)."""
+    alone: float
+    """Its own records without noise: v / n_i."""
+    alone_private: float
+    """Its own records with its noise."""
+    together: float
+    """All records, every owner's answers noisy: v / n + 2 (width T / n)^2 sum of 1/epsilon_j^2."""
+    pays: bool
+    """Whether `together` is less than `alone`."""
+    pays_if_private: bool
+    """Whether `together` is less than `alone_private`."""
+
+
+class CollaborationPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The forecast for each owner, and the published bounds."""
+
+    steps: int
+    """T, queries to each owner at most; its budget is split evenly."""
+    width: float
+    """How far a record's entry moves by substitution; 2 Xi for gradients of l1 norm at most Xi."""
+    variance: float
+    """v, of one record's entry."""
+    total: int
+    """n, records of all owners."""
+    noise: float
+    """Variance of the noise in the mean over all records of one query."""
+    owners: list[Owner]
+    constants: list[float]
+    """c_1, c_2 of the bounds below."""
+    bound_8: float
+    """(8), and (9) with its own constants: c_1 sqrt(B) + c_2 B."""
+    bound_10: float
+    """(10), and (11) with its own constants: the same for T to infinity."""
+    bounds_proven: bool
+    """False: see docs/errata.md."""
+    relation: str
+    assumption: str
+
+
+def laplace_scale(width: float, steps: int, size: int, epsilon: float) -> float:
+    """width T / (n_i epsilon_i): l1 sensitivity width / n_i and simple composition [Theorem 1]."""
+    return width * steps / (size * epsilon)
+
+
+def pooled_noise(width: float, steps: int, total: int, epsilons: Sequence[float]) -> float:
+    """2 (width T / n)^2 sum_j 1/epsilon_j^2, the variance of sum_j (n_j / n) w_j for Laplace w_j."""
+    return 2 * (width * steps / total) ** 2 * sum(1 / e**2 for e in epsilons)
+
+
+def bound_8(steps: int, total: int, epsilons: Sequence[float], c_1: float, c_2: float) -> float:
+    """c_1 sqrt(B) + c_2 B, B = 1/T^2 + N sum_i (1/T + 2 sqrt(2) / (n epsilon_i))^2 [(8), (9)]."""
+    noises = sum((1 / steps + 2 * math.sqrt(2) / (total * e)) ** 2 for e in epsilons)
+    inner = 1 / steps**2 + len(epsilons) * noises
+    return c_1 * math.sqrt(inner) + c_2 * inner
+
+
+def bound_10(total: int, epsilons: Sequence[float], c_1: float, c_2: float) -> float:
+    """The limit of `bound_8` for T to infinity, with c_1 sqrt(8 N) / n and c_2 8 N / n^2 [(10), (11)]."""
+    squares, owners = sum(1 / e**2 for e in epsilons), len(epsilons)
+    return math.sqrt(8 * owners) * c_1 / total * math.sqrt(squares) + 8 * owners * c_2 / total**2 * squares
+
+
+def proof_constants(owners: int, gradient_bound: float, convexity: float, rho: float) -> tuple[float, float]:
+    """c_1 and c_2 of (8) as its proof has them, for |gradients| <= C and sigma-strong convexity.
+
+    The proof names them the other way round. Its lambda is taken in expectation, 1 - 1/(2N), the second
+    eigenvalue of the mean of its averaging matrices; for a single matrix it is 1 and the bound
+    infinite. Its root has another 1/T, which (8) drops.
+    """
+    second = 1 - 1 / (2 * owners)
+    common = rho * owners * (gradient_bound / convexity) ** 2
+    return common * 2 * owners * math.sqrt(owners + 1) / (1 - math.sqrt(second)), common
+
+
+def plan_collaboration(
+    sizes: Sequence[int],
+    epsilons: Sequence[float],
+    *,
+    steps: int = 1,
+    width: float = 1.0,
+    variance: float | None = None,
+    constants: tuple[float, float] = (1.0, 1.0),
+) -> CollaborationPlan:
+    """Forecast for owners of n_i records with budgets epsilon_i who estimate a mean together.
+
+    `variance` of a record is (width^2)/12 unless given, at most width^2 / 4. Raises ConfigError.
+    """
+    found = Arguments()
+    if len(sizes) != len(epsilons) or not 1 <= len(sizes) <= 10_000:
+        found.fault("sizes", f"{len(sizes)} sizes and {len(epsilons)} epsilons: as many of both, 1 to 10,000")
+    for size in sizes:
+        found.integer("sizes", size, 1, 10**12)
+    for epsilon in epsilons:
+        found.positive("epsilons", epsilon, 100.0)
+    found.integer("steps", steps, 1, 10**9)
+    found.positive("width", width, 1e9)
+    for constant in constants:
+        found.positive("constants", constant)
+    if not found.faults and variance is not None:
+        found.within("variance", variance, 0, width**2 / 4)
+    found.done()
+    spread = width**2 / 12 if variance is None else variance
+    total = sum(sizes)
+    noise = pooled_noise(width, steps, total, epsilons)
+    together = spread / total + noise
+    owners = []
+    for size, epsilon in zip(sizes, epsilons, strict=True):
+        scale = laplace_scale(width, steps, size, epsilon)
+        alone, private = spread / size, spread / size + 2 * scale**2
+        owners.append(
+            Owner(
+                size=size,
+                epsilon=epsilon,
+                laplace_scale=scale,
+                alone=alone,
+                alone_private=private,
+                together=together,
+                pays=together < alone,
+                pays_if_private=together < private,
+            )
+        )
+    return CollaborationPlan(
+        steps=steps,
+        width=width,
+        variance=spread,
+        total=total,
+        noise=noise,
+        owners=owners,
+        constants=list(constants),
+        bound_8=bound_8(steps, total, epsilons, *constants),
+        bound_10=bound_10(total, epsilons, *constants),
+        bounds_proven=False,
+        relation="substitution of one record of one owner",
+        assumption=(
+            "the learner and the other owners may all be curious and collude; an owner adds its own "
+            "Laplace noise "
+            "and answers at most `steps` queries; records of all owners are independent and of one "
+            "distribution "
+            "for the forecast"
+        ),
+    )

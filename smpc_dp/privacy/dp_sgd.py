@@ -1,0 +1,224 @@
+"""Noise of local, central and network DP-SGD, side by side [Bellet 2021, 4.2.5].
+
+`published_sigmas` follows the formulas of the paper's own script
+(totilas/privacy-amplification-by-decentralization, file fig2/findSigma.py, read for its formulas): three
+analyses with different neighbours and different care. `plan_sgd` has all three as well under one relation
+and one kind of accounting; only it may be compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import msgspec
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.arguments import (
+    LEAST_NUMERICAL_DELTA,
+    Arguments,
+    delta_warnings,
+    least_sufficient,
+)
+from smpc_dp.privacy.network.complete import MAX_STEPS, hidden_delta, local_sigma, plan_walk
+from smpc_dp.privacy.network.plan import SUBSTITUTE_USER
+from smpc_dp.privacy.network.published import advanced_composition
+
+# How the script searches: by how much it scales its candidate and its split, and when the two parts are
+# alike.
+_STEP, _SPLIT, _ALIKE = 1.15, 0.01, 1.05
+
+
+class Sigmas(msgspec.Struct, frozen=True, kw_only=True):
+    """Standard deviations of the Gaussian noise on one gradient, in each coordinate."""
+
+    local: float
+    central: float
+    network: float
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting of the fair table."""
+
+    setting: str
+    sigma: float
+    assumption: str
+
+
+class SgdPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Local, central and network DP-SGD at one budget."""
+
+    parties: int
+    """n."""
+    steps: int
+    """T."""
+    max_contributions: int
+    """K = ceil(slack T / n)."""
+    lipschitz: float
+    """L, the bound on a gradient's L2 norm."""
+    epsilon: float
+    delta: float
+    published: Sigmas | None
+    """By the script's formulas; null where its conditions fail."""
+    published_relation: str
+    fair: Sigmas
+    """All three under `relation`: local with K contributions, central and network as drawn."""
+    relation: str
+    rows: list[Row]
+    """The fair sigmas and variants, each with what it assumes."""
+    warnings: list[str]
+
+
+def published_sigmas(
+    parties: int, steps: int, epsilon: float, delta: float, lipschitz: float, contributions: int
+) -> Sigmas:
+    """Sigmas by the formulas of the published script; it takes L, not 2 L, for the sensitivity.
+
+    Local: advanced composition of K = contributions and the classical Gaussian. Central: the bound of
+    Bassily et al. 2014. Network: Theorem 4.6's numerical form for contributions that are not seen
+    directly, and composition for those that are, epsilon split so that both need about the same noise.
+    Raises ConfigError where that search does not end.
+    """
+    n, k, part = parties, contributions, delta / contributions
+    each = _solve(lambda e: advanced_composition(e, k, part), epsilon, epsilon / math.sqrt(k))
+    central = (
+        16
+        * lipschitz
+        * math.sqrt(steps * math.log(2 / delta) * math.log(1.25 * steps / (delta * n)))
+        / (n * epsilon)
+    )
+    return Sigmas(
+        local=math.sqrt(2 * math.log(1.25 / part)) * lipschitz / each,
+        central=central,
+        network=_published_network(n, epsilon, delta, lipschitz, k),
+    )
+
+
+def _published_network(n: int, epsilon: float, delta: float, lipschitz: float, k: int) -> float:
+    part = delta / k
+    spotted = math.ceil(2 * k / n + math.sqrt(6 * k * math.log(1 / delta) / n))
+    share = 0.5
+    for _ in range(2_000):
+        direct = share * epsilon
+        each = _solve(
+            lambda e: min(spotted * e, advanced_composition(e, spotted, part)),
+            direct,
+            direct / math.sqrt(spotted),
+        )
+        seen = math.sqrt(2 * math.log(1.25 / part)) * lipschitz / each
+        unseen = _published_unseen(n, epsilon - direct, delta, lipschitz, k)
+        if seen > _ALIKE * unseen:
+            share *= 1 + _SPLIT
+        elif unseen > _ALIKE * seen:
+            share *= 1 - _SPLIT
+        else:
+            return max(seen, unseen)
+        if not 1e-6 < share < 1:
+            break
+    raise ConfigError([Fault("epsilon", "the published script finds no split of it between its two parts")])
+
+
+def _published_unseen(n: int, epsilon: float, delta: float, lipschitz: float, k: int) -> float:
+    """Noise for the contributions that are not seen directly: Renyi DP at the largest order allowed."""
+    if k >= n * math.log(1 / delta) / (2 * math.log(n)):
+        return 4 * lipschitz * math.sqrt(2 * k * math.log(n) * math.log(1 / delta) / n) / epsilon
+    sigma = math.sqrt(2 * math.log(1.25 / delta)) * lipschitz / epsilon
+    while True:
+        # sigma = L sqrt(2 a (a - 1)) is the condition of weak convexity, for the order a
+        order = (1 + math.sqrt(1 + 2 * (sigma / lipschitz) ** 2)) / 2
+        renyi = 2 * k * lipschitz**2 * order * math.log(n) / (sigma**2 * n)
+        if renyi + math.log(1 / delta) / (order - 1) < epsilon:
+            return sigma
+        sigma *= _STEP
+
+
+def _solve(rising: Callable[[float], float], target: float, most: float) -> float:
+    """The point up to `most` where a rising function reaches the target."""
+    low, high = 0.0, most
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rising(middle) <= target else (low, middle)
+    return low
+
+
+def plan_sgd(
+    parties: int, steps: int, epsilon: float, delta: float, *, lipschitz: float = 1.0, slack: float = 1.2
+) -> SgdPlan:
+    """Both tables. A contribution moves by 2 L when its user's data is substituted, in all three settings.
+
+    Local: K = ceil(slack T/n) contributions, everybody sees all. Central: a trusted curator publishes every
+    iterate and not who was drawn. Network: Definition 4.1, one curious user (`plan_walk` with `neighbours`).
+    Raises ConfigError.
+    """
+    found = Arguments()
+    found.integer("parties", parties, 3, 10_000_000)
+    found.integer("steps", steps, 1, MAX_STEPS)
+    found.positive("lipschitz", lipschitz)
+    found.within("slack", slack, 1, 1000)
+    found.budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
+    found.done()
+    contributions = math.ceil(slack * steps / parties * (1 - 1e-12))
+    width = 2 * lipschitz
+    warnings = delta_warnings(delta, parties)
+    try:
+        published = published_sigmas(parties, steps, epsilon, delta, lipschitz, contributions)
+    except ConfigError as error:
+        published, warnings = None, [*warnings, str(error)]
+    local = local_sigma(parties, steps, epsilon, delta, width, contributions)
+    central = least_sufficient(
+        lambda s: hidden_delta(epsilon, width / s, steps, parties) <= delta, local, tolerance=1e-3
+    )
+    walks = [
+        plan_walk("sgd", parties, steps, epsilon, delta, sensitivity=width, paths="neighbours"),
+        plan_walk("sgd", parties, steps, epsilon, delta, sensitivity=width, paths="hidden"),
+        plan_walk(
+            "sgd",
+            parties,
+            steps,
+            epsilon,
+            delta,
+            sensitivity=width,
+            paths="known",
+            max_contributions=contributions,
+        ),
+    ]
+    sigmas = [walk.sigma for walk in walks if walk.sigma is not None]
+    rows = [
+        Row(
+            setting="local",
+            sigma=local,
+            assumption=(
+                f"nobody is trusted; every message is public; a user contributes "
+                f"{contributions} times at most"
+            ),
+        ),
+        Row(
+            setting="central",
+            sigma=min(central, local),
+            assumption=(
+                "the curator is trusted; every iterate is public, who was drawn is not; draws are not limited"
+            ),
+        ),
+        *(
+            Row(setting=f"network, path {walk.paths}", sigma=sigma, assumption=walk.assumption)
+            for walk, sigma in zip(walks, sigmas, strict=True)
+        ),
+    ]
+    return SgdPlan(
+        parties=parties,
+        steps=steps,
+        max_contributions=contributions,
+        lipschitz=lipschitz,
+        epsilon=epsilon,
+        delta=delta,
+        published=published,
+        published_relation=(
+            "a gradient moves by L (one user's gradient set to 0) for local and network; record of "
+            "one user out of n "
+            "for central; different accounting in each, so not to be compared"
+        ),
+        fair=Sigmas(local=local, central=min(central, local), network=sigmas[0]),
+        relation=SUBSTITUTE_USER,
+        rows=rows,
+        warnings=warnings,
+    )

@@ -1,0 +1,116 @@
+"""Pairwise statistics under local differential privacy: the rival of the two-party protocol.
+
+Algorithm 3.3 of [Bellet 2021]: each user quantises its record to k values and sends it by k-ary randomised
+response; the aggregator averages the unbiased kernel (3.10) over all pairs. Variance and bounds for kernels
+with values in [0, 1]; proofs in docs/planners.md, misprints in docs/errata.md.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.arguments import Arguments
+
+Floats = npt.NDArray[np.float64]
+
+MAX_BINS = 100_000
+
+
+def response_beta(bins: int, epsilon: float) -> float:
+    """beta = k / (k + e^epsilon - 1), the chance of a uniform answer, the truth among its values."""
+    return bins / (bins + math.expm1(epsilon))
+
+
+def kept(bins: int, epsilon: float) -> float:
+    """1 - beta, without cancellation."""
+    return math.expm1(epsilon) / (bins + math.expm1(epsilon))
+
+
+def published_variance_bound(parties: int, bins: int, epsilon: float) -> float:
+    """The bound of Theorem 3.3: 1/(n (1-b)^2) + (1+b)^2 / (2 n (n-1) (1-b)^4)."""
+    n, rest = parties, kept(bins, epsilon)
+    return 1 / (n * rest**2) + (2 - rest) ** 2 / (2 * n * (n - 1) * rest**4)
+
+
+def variance_bound(parties: int, bins: int, epsilon: float) -> float:
+    """A smaller bound that docs/planners.md proves: 1/(n (1-b)^2) + 1 / (2 n (n-1) (1-b)^4)."""
+    n, rest = parties, kept(bins, epsilon)
+    return 1 / (n * rest**2) + 1 / (2 * n * (n - 1) * rest**4)
+
+
+def exact_variance(kernel: Floats, distribution: Floats, parties: int, epsilon: float) -> float:
+    """Variance of the estimate for independent records of `distribution` (k,) and a kernel matrix (k, k).
+
+    Covers both the sampling of records and the randomised response. Raises ConfigError for shapes, an
+    asymmetric kernel, or chances that are negative or do not add up to 1.
+    """
+    k = len(distribution)
+    if kernel.shape != (k, k) or not np.allclose(kernel, kernel.T):
+        raise ConfigError([Fault("kernel", f"shape {kernel.shape} is not a symmetric ({k}, {k}) matrix")])
+    if np.any(distribution < 0) or not math.isclose(float(distribution.sum()), 1.0, rel_tol=1e-9):
+        raise ConfigError([Fault("distribution", "not chances that add up to 1")])
+    rest = kept(k, epsilon)
+    shifted = np.eye(k) - (1 - rest) / k  # rows e_i - b
+    values = shifted @ kernel @ shifted.T / rest**2
+    answers = rest * distribution + (1 - rest) / k
+    conditional = values @ answers
+    mean = float(answers @ conditional)
+    zeta_1 = float(answers @ conditional**2) - mean**2
+    zeta_2 = float(answers @ values**2 @ answers) - mean**2
+    return 2 * (2 * (parties - 2) * zeta_1 + zeta_2) / (parties * (parties - 1))
+
+
+def quantisation_error(
+    bins: int, *, lipschitz: float | None = None, density_lipschitz: float | None = None
+) -> float:
+    """A bound on the squared bias from rounding [0, 1] to k cells.
+
+    `lipschitz`: the kernel is L-Lipschitz in each argument and taken at the cells' centres: L^2 / k^2.
+    `density_lipschitz`: the records' density on [0, 1] is L-Lipschitz and the kernel is averaged over
+    pairs of cells: L^2 / (9 k^2). Theorem 3.4 prints other constants, see docs/errata.md. Exactly one
+    is given.
+    """
+    if lipschitz is not None and density_lipschitz is None:
+        return float((lipschitz / bins) ** 2)
+    if density_lipschitz is None or lipschitz is not None:
+        raise ConfigError([Fault("lipschitz", "give either lipschitz or density_lipschitz")])
+    return float((density_lipschitz / (3 * bins)) ** 2)
+
+
+def corollary_bins(parties: int, epsilon: float, constant: float) -> float:
+    """k = n^(1/4) sqrt(L epsilon), which balances the two errors in order [Corollary 3.1, epsilon <= 1]."""
+    if epsilon > 1:
+        raise ConfigError([Fault("epsilon", f"Corollary 3.1 needs epsilon <= 1, not {epsilon:g}")])
+    return math.sqrt(math.sqrt(parties) * constant * epsilon)
+
+
+def plan_quantisation(
+    parties: int,
+    epsilon: float,
+    *,
+    lipschitz: float | None = None,
+    density_lipschitz: float | None = None,
+) -> tuple[int, float]:
+    """The number of cells of least bound on the mean squared error, and that bound. Raises ConfigError."""
+    found = Arguments()
+    found.integer("parties", parties, 2, 1_000_000_000)
+    found.budget(epsilon)
+    for name, value in (("lipschitz", lipschitz), ("density_lipschitz", density_lipschitz)):
+        if value is not None:
+            found.positive(name, value, 1e6)
+    found.done()
+
+    def error(bins: int) -> float:
+        bias = quantisation_error(bins, lipschitz=lipschitz, density_lipschitz=density_lipschitz)
+        return variance_bound(parties, bins, epsilon) + bias
+
+    # The variance rises and is convex in k, the bias falls and is convex: the sum has one minimum.
+    low, high = 1, MAX_BINS
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if error(middle) <= error(middle + 1) else (middle + 1, high)
+    return low, error(low)

@@ -1,0 +1,118 @@
+"""Mean squared errors of the local-DP protocols that a pairwise statistic can be estimated with instead."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.local_auc import published_error_bound
+from smpc_dp.privacy.local_pairwise import (
+    MAX_BINS,
+    Floats,
+    exact_variance,
+    plan_quantisation,
+    variance_bound,
+)
+
+
+class Rival(msgspec.Struct, frozen=True, kw_only=True):
+    """One local protocol at the same epsilon; nobody is trusted and nothing is computational."""
+
+    protocol: str
+    bins: int | None
+    """Cells or categories, where the protocol has them."""
+    bound: float
+    """On the mean squared error."""
+    exact: float | None
+    """The mean squared error itself, where the distribution is given."""
+    proven: bool
+    """Whether docs/planners.md proves the bound."""
+
+
+def zetas(kernel: Floats, distribution: Floats) -> tuple[float, float]:
+    """zeta_1 and zeta_2 of a kernel matrix (k, k) for independent records of a distribution (k,)."""
+    conditional = kernel @ distribution
+    mean = float(distribution @ conditional)
+    return (
+        max(0.0, float(distribution @ conditional**2) - mean**2),
+        max(0.0, float(distribution @ kernel**2 @ distribution) - mean**2),
+    )
+
+
+def local_rivals(
+    parties: int,
+    epsilon: float,
+    *,
+    width: float = 1.0,
+    categories: int | None = None,
+    model: tuple[Floats, Floats] | None = None,
+    lipschitz: float | None = None,
+    density_lipschitz: float | None = None,
+    auc: tuple[int, int] | None = None,
+) -> list[Rival]:
+    """The rivals that the arguments describe, for a kernel of the given width.
+
+    categories: discrete records (Theorem 3.3); model: kernel matrix and distribution, which give the exact
+    variance; lipschitz, density_lipschitz: records in [0, 1], cells chosen best (Theorem 3.4, Corollary
+    3.1); auc: (positives, levels) for Theorem 3.5, kernel of width 1. Raises ConfigError.
+    """
+    found = Arguments()
+    found.integer("parties", parties, 2, 1_000_000_000)
+    found.budget(epsilon)
+    if categories is not None:
+        found.integer("categories", categories, 1, MAX_BINS)
+    found.positive("width", width, 1e9)
+    if auc is not None and not found.faults:
+        found.integer("positives", auc[0], 1, parties - 1)
+    found.done()
+    square = width**2
+    rivals = []
+    if model is not None:
+        kernel, distribution = model
+        k = len(distribution)
+        exact = exact_variance(kernel, distribution, parties, epsilon)
+        bound = square * variance_bound(parties, k, epsilon)
+        rivals.append(Rival(protocol="randomised response", bins=k, bound=bound, exact=exact, proven=True))
+    if categories is not None:
+        bound = square * variance_bound(parties, categories, epsilon)
+        rivals.append(
+            Rival(protocol="randomised response", bins=categories, bound=bound, exact=None, proven=True)
+        )
+    if lipschitz is not None:
+        bins, error = plan_quantisation(parties, epsilon, lipschitz=lipschitz / width)
+        rivals.append(_rounded("rounded, Lipschitz kernel", bins, square * error))
+    if density_lipschitz is not None:
+        bins, error = plan_quantisation(parties, epsilon, density_lipschitz=density_lipschitz)
+        rivals.append(_rounded("rounded, Lipschitz density", bins, square * error))
+    if auc is not None:
+        positives, levels = auc
+        bound = published_error_bound(positives, parties - positives, levels, epsilon)
+        rivals.append(
+            Rival(protocol="hierarchical histogram, AUC", bins=None, bound=bound, exact=None, proven=False)
+        )
+    return rivals
+
+
+def _rounded(protocol: str, bins: int, bound: float) -> Rival:
+    return Rival(protocol=protocol, bins=bins, bound=bound, exact=None, proven=True)
+
+
+def read_model(value: object) -> tuple[Floats, Floats]:
+    """The kernel matrix and the distribution of `{"kernel": [[..]], "distribution": [..]}`.
+
+    Raises ConfigError.
+    """
+    if not isinstance(value, dict) or set(value) != {"kernel", "distribution"}:
+        raise ConfigError([Fault("model", 'not an object with the keys "kernel" and "distribution"')])
+    try:
+        kernel = np.asarray(value["kernel"], dtype=np.float64)
+        distribution = np.asarray(value["distribution"], dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError([Fault("model", "kernel and distribution are not arrays of numbers")]) from None
+    if distribution.ndim != 1 or not 1 <= len(distribution) <= 2_000:
+        raise ConfigError([Fault("model", "distribution is not a list of 1 to 2,000 numbers")])
+    if not np.isfinite(kernel).all() or not np.isfinite(distribution).all():
+        raise ConfigError([Fault("model", "numbers that are not finite")])
+    return kernel, distribution

@@ -1,0 +1,238 @@
+"""A token on a random walk over the complete graph: sums and gradient descent [Bellet 2021, 4.2.4].
+
+Three observers, by what colluders know of the path: `hidden`, when and what they receive themselves;
+`neighbours`, from whom and to whom as well, which is Definition 4.1; `known`, the whole path. Proofs of what
+is computed for each: docs/planners.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from scipy.stats import binom
+
+from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings, least_sufficient
+from smpc_dp.privacy.gaussian import gaussian_mu
+from smpc_dp.privacy.network.curves import composed_delta, sampled_gaussian, spotted_gaussians
+from smpc_dp.privacy.network.mixture import Law, grid_end, summed, tabulate, with_direct
+from smpc_dp.privacy.network.plan import SUBSTITUTE_USER, NetworkPlan, observers
+from smpc_dp.privacy.network.published import sgd_sigma
+
+MAX_STEPS = 10_000_000
+# Of delta, for events that are bounded apart from the noise.
+_SIDE = 1e-3
+_SIZE = 1 << 18
+
+
+def plan_walk(
+    task: str,
+    parties: int,
+    steps: int,
+    epsilon: float,
+    delta: float,
+    *,
+    sensitivity: float,
+    colluding: int = 1,
+    paths: str = "neighbours",
+    method: str = "exact",
+    max_contributions: int | None = None,
+    edge_cap: int | None = None,
+) -> NetworkPlan:
+    """The least sigma for a walk of `steps` over `parties` users, with noise at every step.
+
+    task `sum` [Algorithm 4.4] or `sgd` [Algorithm 4.5]; `sensitivity` is how far one contribution moves, the
+    interval's width for a sum and 2 L for gradients of norm at most L. `max_contributions` and
+    `edge_cap` need `paths="known"`, see docs/planners.md. For sgd `known` needs convex, s-smooth losses
+    and one constant step size of at most 2/s; the others need nothing of the kind. Raises ConfigError.
+    """
+    _check(task, parties, steps, epsilon, delta, sensitivity, colluding, paths, method)
+    _check_caps(steps, paths, method, max_contributions, edge_cap)
+    local = local_sigma(parties, steps, epsilon, delta, sensitivity, max_contributions)
+    if method == "theorem":
+        sigma = sgd_sigma(epsilon, delta, steps, parties // colluding, sensitivity / 2)
+    else:
+        of = _curve(parties, steps, epsilon, delta, colluding, paths, max_contributions, edge_cap)
+        tolerance = 1e-4 if paths == "known" else 1e-3
+        sigma = least_sufficient(lambda s: of(sensitivity / s) <= delta, local, tolerance=tolerance)
+        sigma = min(sigma, local)
+    return NetworkPlan(
+        topology="complete",
+        task=task,
+        method=method,
+        noise=None,
+        paths="hidden" if method == "theorem" else paths,
+        parties=parties,
+        rounds=None,
+        steps=steps,
+        colluding=colluding,
+        max_contributions=max_contributions,
+        edge_cap=edge_cap,
+        epsilon=epsilon,
+        delta=delta,
+        sensitivity=sensitivity,
+        sigma=sigma,
+        beta=None,
+        error_std=sigma * math.sqrt(steps) if task == "sum" else sigma,
+        local=local,
+        local_error_std=local * math.sqrt(steps) if task == "sum" else local,
+        relation=SUBSTITUTE_USER,
+        assumption=_assumption(
+            task, colluding, "theorem" if method == "theorem" else paths, max_contributions, edge_cap
+        ),
+        proven=method == "exact",
+        warnings=delta_warnings(delta, parties),
+    )
+
+
+def local_sigma(
+    parties: int, steps: int, epsilon: float, delta: float, sensitivity: float, contributions: int | None
+) -> float:
+    """Sigma when every message is public: local DP for all contributions of a user together.
+
+    Exact for `contributions` of them; without a limit for Bin(steps, 1/parties), known to the observer.
+    """
+    if contributions is not None:
+        return sensitivity * math.sqrt(contributions) / gaussian_mu(epsilon, delta)
+    most = int(binom.isf(delta * _SIDE, steps, 1 / parties)) + 1
+    counts = np.arange(most + 1)
+    law = Law(binom.pmf(counts, steps, 1 / parties), 1.0, float(binom.sf(most, steps, 1 / parties)))
+    start = sensitivity / gaussian_mu(epsilon, delta)
+    return least_sufficient(lambda s: law.delta(epsilon, sensitivity / s) <= delta, start)
+
+
+def hidden_delta(epsilon: float, mu: float, steps: int, others: int) -> float:
+    """Delta when all tokens are seen but not where they were: `others` users take each step alike."""
+    return composed_delta(epsilon, [(sampled_gaussian(1 / others, mu), steps)])
+
+
+def gaps_law(parties: int, colluding: int, contributions: int, edge_cap: int | None, tail: float) -> Law:
+    """A law above that of S on a known path: the sum of 1/g over a user's contributions.
+
+    g counts the noisy steps from a contribution to the next visit to the same user or to a colluder.
+    `tail` is what each cut of the law may leave out; with `edge_cap` a colluder is next after that many
+    contributions only.
+    """
+    stop = (colluding + 1) / parties
+    longest = min(50_000_000, math.ceil(math.log(tail) / math.log1p(-stop)))
+    gaps = np.unique(np.geomspace(1, longest + 1, 20_000).astype(np.int64))
+    # A gap within [gaps[i], gaps[i + 1]) counts as the shorter, so S is rounded up.
+    left = (1 - stop) ** (gaps - 1.0)
+    weights = left - np.append(left[1:], 0.0)
+    values = 1 / gaps.astype(np.float64)
+    end = grid_end(values, weights, contributions, tail)
+    if edge_cap is None:
+        law = tabulate(values, weights, end / _SIZE, _SIZE)
+        return summed(law, contributions, tail)
+    direct = colluding / parties
+    rest = weights.copy()
+    rest[0] -= direct
+    law = tabulate(values, rest / (1 - direct), end / _SIZE, _SIZE)
+    return with_direct(law, contributions, direct, edge_cap * colluding, tail)
+
+
+def _curve(
+    parties: int,
+    steps: int,
+    epsilon: float,
+    delta: float,
+    colluding: int,
+    paths: str,
+    contributions: int | None,
+    edge_cap: int | None,
+) -> Callable[[float], float]:
+    """Delta as a function of mu = sensitivity / sigma."""
+    tail = delta * _SIDE
+    others = parties - colluding
+    if paths == "hidden":
+        return lambda mu: hidden_delta(epsilon, mu, steps, others)
+    if paths == "neighbours":
+        visits = int(binom.isf(tail, steps, colluding / parties)) + 1
+        beyond = float(binom.sf(visits, steps, colluding / parties))
+        return lambda mu: (
+            beyond
+            + composed_delta(
+                epsilon,
+                [
+                    (sampled_gaussian(1 / others, mu), steps),
+                    (spotted_gaussians(2 * visits, 1 / others, mu), 1),
+                ],
+            )
+        )
+    beyond = 0.0
+    if contributions is None:
+        contributions = int(binom.isf(tail, steps, 1 / parties)) + 1
+        beyond = float(binom.sf(contributions, steps, 1 / parties))
+    law = gaps_law(parties, colluding, contributions, edge_cap, tail)
+    return lambda mu: beyond + law.delta(epsilon, mu)
+
+
+_SEEN = {
+    "hidden": "the tokens received and when, not senders or receivers (Remark 4.5)",
+    "neighbours": "the tokens received, when, from whom and to whom they go (Definition 4.1)",
+    "known": "the tokens received and the whole path",
+    "theorem": "the tokens received, not senders or receivers (Remark 4.5)",
+}
+
+
+def _assumption(
+    task: str, colluding: int, seen: str, max_contributions: int | None, edge_cap: int | None
+) -> str:
+    text = (
+        "all users follow the protocol, and draw noise and next users honestly; channels are private; "
+        f"{observers(colluding)} {_SEEN[seen]}; everybody sees the final token"
+    )
+    if max_contributions is not None:
+        text += f"; a user contributes {max_contributions} times at most and then only noise"
+    if edge_cap is not None:
+        text += f"; on an edge used {edge_cap} times its sender adds noise alone, a contribution spent"
+    if task == "sgd" and seen in ("known", "theorem"):
+        text += "; losses are convex and s-smooth and the step size is constant, at most 2/s"
+    return text
+
+
+def _check(
+    task: str,
+    parties: int,
+    steps: int,
+    epsilon: float,
+    delta: float,
+    sensitivity: float,
+    colluding: int,
+    paths: str,
+    method: str,
+) -> None:
+    found = Arguments()
+    if task not in ("sum", "sgd"):
+        found.fault("task", f"{task!r} is not one of sum, sgd on the complete graph")
+    if paths not in ("hidden", "neighbours", "known"):
+        found.fault("paths", f"{paths!r} is not one of hidden, neighbours, known")
+    if method not in ("exact", "theorem"):
+        found.fault("method", f"{method!r} is not one of exact, theorem on the complete graph")
+    elif method == "theorem" and task == "sum":
+        found.fault("method", "Theorem 4.5 is asymptotic and states no constant; use --method exact")
+    found.integer("parties", parties, 3, 10_000_000)
+    found.integer("steps", steps, 1, MAX_STEPS)
+    if not found.faults:
+        found.integer("colluding", colluding, 1, parties - 2)
+    found.positive("sensitivity", sensitivity)
+    found.budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
+    found.done()
+
+
+def _check_caps(
+    steps: int, paths: str, method: str, max_contributions: int | None, edge_cap: int | None
+) -> None:
+    found = Arguments()
+    for name, value in (("max_contributions", max_contributions), ("edge_cap", edge_cap)):
+        if value is None:
+            continue
+        found.integer(name, value, 1, steps)
+        if paths != "known" or method == "theorem":
+            found.fault(
+                name,
+                "a limit makes who contributes depend on the hidden path, which is proven for --paths known "
+                "and --method exact alone",
+            )
+    found.done()

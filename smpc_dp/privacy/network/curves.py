@@ -1,0 +1,105 @@
+"""Privacy curves delta(epsilon), rounded up, and their composition by `dp-accounting`.
+
+A curve is given for epsilon >= 0 and bounds the hockey-stick divergence in both directions; below 0 it is
+continued by delta(-e) = 1 - exp(-e) + exp(-e) delta(e), the divergence of a pair that is as bad both ways.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from dp_accounting.pld import pld_pmf
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+from scipy.special import log_ndtr
+from scipy.stats import binom
+
+Floats = npt.NDArray[np.float64]
+Curve = Callable[[Floats], Floats]
+
+# Points on each side of zero of a discretised curve.
+_POINTS = 3_000
+# What a curve may still have where it is cut off; it becomes probability of an infinite loss.
+_CUT = 1e-15
+
+
+def hockey_stick(epsilon: npt.ArrayLike, mu: npt.ArrayLike) -> Floats:
+    """Delta of the Gaussian mechanism for epsilon >= 0 and mean shift mu >= 0, broadcast, rounded up.
+
+    [Balle and Wang 2018, Theorem 8], as `gaussian.gaussian_delta` for arrays.
+    """
+    e, shift = np.broadcast_arrays(np.asarray(epsilon, np.float64), np.asarray(mu, np.float64))
+    safe = np.maximum(shift, 1e-150)
+    ratio = np.minimum(e / safe, 1e7)  # beyond, delta is 0 in floating point
+    high = log_ndtr(safe / 2 - ratio)
+    low = e + log_ndtr(-safe / 2 - ratio)
+    error = 1e-14 * (1 + np.abs(low) + np.abs(high) + ratio**2)
+    delta = np.exp(high) * -np.expm1(np.minimum(low - high, 0.0) - error) * (1 + 1e-9)
+    bounded: Floats = np.where(shift > 0, np.clip(delta, 0.0, 1.0), 0.0)
+    return bounded
+
+
+def sampled_gaussian(rate: float, mu: float) -> Curve:
+    """The curve of a Gaussian release of shift mu in which the user takes part with secret chance `rate`.
+
+    delta(log(1 + q (e^e - 1))) = q delta_G(e): whoever else would take part instead moves the mean by no
+    more than mu either [Balle, Barthe, Gaboardi 2018, Theorem 2 for this case]; see docs/planners.md.
+    """
+
+    def curve(epsilon: Floats) -> Floats:
+        other: Floats = np.log1p(np.expm1(epsilon) / rate)
+        bound: Floats = rate * hockey_stick(other, np.float64(mu))
+        return bound
+
+    return curve
+
+
+def spotted_gaussians(chances: int, rate: float, mu: float) -> Curve:
+    """The curve of S releases of shift mu, S ~ Bin(chances, rate) known to the observer."""
+    most = int(binom.isf(_CUT, chances, rate)) + 1
+    counts = np.arange(min(most, chances) + 1)
+    weights = binom.pmf(counts, chances, rate)
+    beyond = float(binom.sf(counts[-1], chances, rate))
+
+    def curve(epsilon: Floats) -> Floats:
+        each = hockey_stick(np.asarray(epsilon)[:, None], mu * np.sqrt(counts)[None, :])
+        bound: Floats = np.minimum(1.0, each @ weights * (1 + 1e-12) + beyond)
+        return bound
+
+    return curve
+
+
+def loss_distribution(curve: Curve, interval: float | None = None) -> tuple[Any, float]:
+    """A privacy loss distribution that dominates the curve [Doroshenko et al. 2022], and its interval."""
+    end = 1.0
+    while float(curve(np.array([end]))[0]) > _CUT and end < 600:
+        end *= 1.25
+    interval = end / _POINTS if interval is None else interval
+    steps = max(1, math.ceil(end / interval))
+    above = np.minimum.accumulate(curve(interval * np.arange(steps + 1, dtype=np.float64)))
+    below = np.exp(-np.arange(steps, 0, -1) * interval)
+    deltas = np.concatenate((1 - below + below * above[:0:-1], above))
+    pmf = pld_pmf.create_pmf_pessimistic_connect_dots(
+        interval, np.arange(-steps, steps + 1), np.clip(np.minimum.accumulate(deltas), 0.0, 1.0)
+    )
+    return PrivacyLossDistribution(pmf), interval
+
+
+def composed_delta(epsilon: float, parts: list[tuple[Curve, int]]) -> float:
+    """Delta at epsilon of the composition of each curve so many times, rounded up."""
+    total: Any = None
+    interval: float | None = None
+    for curve, times in parts:
+        if times == 0:
+            continue
+        single, interval = loss_distribution(curve, interval)
+        with np.errstate(over="ignore"):  # in the search for a Chernoff bound
+            several = single.self_compose(times) if times > 1 else single
+        total = several if total is None else total.compose(several)
+    if total is None:
+        return 0.0
+    # The convolutions are in floating point; their error is far below this.
+    return min(1.0, float(total.get_delta_for_epsilon(epsilon)) * (1 + 1e-9) + 1e-12)

@@ -1,0 +1,205 @@
+"""Histograms by a token that turns on a ring: k-ary randomised response, hidden among others' random answers.
+
+[Bellet 2021, Algorithm 4.3], with random elements at the end as well as at the beginning. The numerical bound
+is the privacy blanket of [Balle, Bell, Gascon, Nissim 2019], which for randomised response has a simple form
+that docs/planners.md proves.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from dp_accounting.pld import pld_pmf
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+from scipy.special import gammaln
+from scipy.stats import binom
+
+from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings, least_sufficient
+from smpc_dp.privacy.network.plan import SUBSTITUTE_USER, NetworkPlan
+from smpc_dp.privacy.network.published import (
+    clones_local_epsilon,
+    epsilon_of_each,
+    shuffled_local_epsilon,
+)
+
+# Groups of blanket sizes; each counts as its smallest.
+_GROUPS = 6
+_CUT = 1e-14
+_INTERVAL = 2e-4
+_MOST_PAIRS = 4_000_000
+
+
+def blanket_losses(blanket: int, beta: float, categories: int) -> tuple[Any, Any, float]:
+    """Privacy losses and their chances among `blanket` uniform answers of others, and the chance left out.
+
+    Answers of the user: the truth i with chance 1 - beta, uniform otherwise. Given h_i and h_j counts
+    of i and of j among the blanket and the user's answer, i is likelier than j by the ratio (beta m +
+    (1 - beta) d h_i) / (beta m + (1 - beta) d h_j), m = blanket + 1.
+    """
+    d, m = categories, blanket + 1
+    pairs = 2 / d
+    low = int(binom.ppf(_CUT, m, pairs)) if d > 2 else m
+    high = int(binom.isf(_CUT, m, pairs)) if d > 2 else m
+    both = np.arange(low, high + 1)
+    width = int(9 * math.sqrt(high / 4 + 1)) + 9
+    offsets = np.arange(-width, width + 1)
+    first = both[:, None] // 2 + offsets[None, :]
+    inside = (first >= 0) & (first <= both[:, None])
+    total, first = np.broadcast_to(both[:, None], first.shape)[inside], first[inside]
+    second = total - first
+    halves = gammaln(total + 1) - gammaln(first + 1) - gammaln(second + 1) - total * math.log(2)
+    row = binom.pmf(both, m, pairs) if d > 2 else np.ones(1)
+    base = row[total - low] * np.exp(halves)
+    floor = beta * m
+    above, below = floor + (1 - beta) * d * first, floor + (1 - beta) * d * second
+    chances = base * above / m
+    left_out = max(0.0, 1 - float(chances.sum()))
+    return np.log(above) - np.log(below), chances, left_out
+
+
+def _segment(blankets: list[tuple[int, float]], beta: float, categories: int, lost: float) -> Any:
+    """The loss of one contribution among blankets of (size, chance); `lost` chance has an infinite loss."""
+    parts = []
+    for size, weight in blankets:
+        losses, chances, left_out = blanket_losses(size, beta, categories)
+        index = np.ceil(losses / _INTERVAL - 1e-9).astype(np.int64)
+        parts.append((int(index.min()), np.bincount(index - index.min(), weights=weight * chances)))
+        lost += weight * left_out
+    start = min(low for low, _ in parts)
+    masses = np.zeros(max(low + len(mass) for low, mass in parts) - start)
+    for low, mass in parts:
+        masses[low - start : low - start + len(mass)] += mass
+    return pld_pmf.DensePLDPmf(_INTERVAL, start, masses, min(1.0, lost), True)
+
+
+def _blankets(others: int, beta: float) -> tuple[list[tuple[int, float]], float]:
+    """Sizes of the blanket of `others` answers, grouped downwards, and the chance of fewer than the least."""
+    low, high = int(binom.ppf(_CUT, others, beta)), int(binom.isf(_CUT, others, beta))
+    edges = np.unique(np.linspace(low, high + 1, _GROUPS + 1).astype(np.int64))
+    below = binom.cdf(edges - 1, others, beta)
+    groups = [
+        (int(edge), float(weight))
+        for edge, weight in zip(edges[:-1], np.append(below[1:-1], 1.0) - below[:-1], strict=True)
+    ]
+    return groups, float(below[0])
+
+
+def histogram_delta(epsilon: float, beta: float, parties: int, rounds: int, categories: int) -> float:
+    """Delta at epsilon of all `rounds` contributions of a user towards another user, rounded up.
+
+    All contributions but one are hidden among n - 2 answers of others. The other one, in the first or
+    in the last segment of what the observer sees, is hidden among ceil(beta n) random elements at
+    least.
+    """
+    total: Any = _segment([(math.ceil(beta * parties), 1.0)], beta, categories, 0.0)
+    if rounds > 1:
+        inner, lost = _blankets(parties - 2, beta)
+        total = total.compose(_several(_segment(inner, beta, categories, lost), rounds - 1))
+    return _delta(total, epsilon)
+
+
+def local_delta(epsilon: float, beta: float, rounds: int, categories: int) -> float:
+    """Delta at epsilon of `rounds` answers of a user that everybody sees one by one, rounded up."""
+    return _delta(_several(_segment([(0, 1.0)], beta, categories, 0.0), rounds), epsilon)
+
+
+def _several(pmf: Any, times: int) -> Any:
+    return pmf if times == 1 else pmf.self_compose(times)
+
+
+def _delta(pmf: Any, epsilon: float) -> float:
+    # The convolutions and the binomial chances are in floating point; their error is far below this.
+    delta = float(PrivacyLossDistribution(pmf).get_delta_for_epsilon(epsilon))
+    return min(1.0, delta * (1 + 1e-6) + 1e-12)
+
+
+def count_std(beta: float, parties: int, rounds: int, random: int, categories: int) -> float:
+    """The largest standard deviation, over all data, of one estimated count of the histogram.
+
+    (token - random/d - n K beta/d) / (1 - beta) with `random` uniform elements [T, Algorithm 4.3, corrected].
+    """
+    share = beta / categories
+    each = max(share * (1 - share), (1 - beta + share) * (beta - share))
+    uniform = random * (1 / categories) * (1 - 1 / categories)
+    return math.sqrt(parties * rounds * each + uniform) / (1 - beta)
+
+
+def plan_ring_histogram(
+    parties: int, rounds: int, categories: int, epsilon: float, delta: float, *, method: str = "exact"
+) -> NetworkPlan:
+    """The least chance beta of a random answer, for K turns of the ring and d categories.
+
+    method `exact` computes the composed privacy; `theorem` is Theorem 4.4 as corrected in
+    docs/errata.md, `clones` the closed form of Feldman et al. in its place (Remark 4.3), both with
+    advanced composition over the rounds and half of delta for its slack. Raises ConfigError.
+    """
+    found = Arguments()
+    found.integer("parties", parties, 3, 10_000_000)
+    found.integer("rounds", rounds, 1, 100_000)
+    found.integer("categories", categories, 2, 1_000_000)
+    found.budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
+    if method not in ("exact", "theorem", "clones"):
+        found.fault("method", f"{method!r} is not one of exact, theorem, clones for histograms on the ring")
+    found.done()
+    if method == "exact":
+        rows = 16 * math.sqrt(2 * parties / categories) if categories > 2 else 1
+        if rows * 18 * math.sqrt(parties / (2 * categories)) > _MOST_PAIRS:
+            found.fault(
+                "parties",
+                f"{parties} with {categories} categories make too large a table for --method exact; "
+                "use --method clones",
+            )
+            found.done()
+        beta = least_sufficient(
+            lambda b: b >= 1 or histogram_delta(epsilon, b, parties, rounds, categories) <= delta,
+            0.5,
+            tolerance=2e-3,
+        )
+    else:
+        each, part = epsilon_of_each(epsilon, rounds, delta / 2), delta / (2 * rounds)
+        if method == "theorem":
+            answer = shuffled_local_epsilon(each, part, parties)
+        else:
+            answer = clones_local_epsilon(each, part, parties - 1)
+        beta = categories / (math.exp(answer) + categories - 1)
+    local = least_sufficient(
+        lambda b: b >= 1 or local_delta(epsilon, b, rounds, categories) <= delta, 0.5, tolerance=2e-3
+    )
+    if min(beta, local) >= 1:
+        found.fault("epsilon", f"{epsilon:g} at delta {delta:g} leaves only random answers (beta = 1)")
+        found.done()
+    beta = min(beta, local) if method == "exact" else beta
+    ends = 2 * math.ceil(beta * parties)
+    return NetworkPlan(
+        topology="ring",
+        task="histogram",
+        method=method,
+        noise=None,
+        paths=None,
+        parties=parties,
+        rounds=rounds,
+        steps=None,
+        colluding=1,
+        max_contributions=None,
+        edge_cap=None,
+        epsilon=epsilon,
+        delta=delta,
+        sensitivity=None,
+        sigma=None,
+        beta=beta,
+        error_std=count_std(beta, parties, rounds, ends, categories),
+        local=min(local, 1.0),
+        local_error_std=count_std(local, parties, rounds, 0, categories) if local < 1 else None,
+        relation=SUBSTITUTE_USER,
+        assumption=(
+            "all users follow the protocol and draw their answers honestly; the order on the ring is public; "
+            "channels are private; any one of them may observe the tokens received; everybody sees the "
+            f"final token; {ends // 2} random elements are added by the first user at the start and "
+            f"as many by "
+            "the last at the end"
+        ),
+        proven=method == "exact",
+        warnings=delta_warnings(delta, parties),
+    )

@@ -1,0 +1,61 @@
+"""What a plan for a walking token says, whichever topology and task."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class NetworkPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Noise for a token that walks, and what it protects. Noise is in the units of the contributions."""
+
+    topology: str
+    """`ring` or `complete`."""
+    task: str
+    """`sum`, `histogram` or `sgd`."""
+    method: str
+    """`exact`, or `theorem` or `clones` for a published bound."""
+    noise: str | None
+    """Ring sums: `single` (once every n - 1 hops) or `distributed` (every user)."""
+    paths: str | None
+    """Complete graph: what colluders know of the path: `hidden`, `neighbours` or `known`."""
+    parties: int
+    """n."""
+    rounds: int | None
+    """K, turns of the ring."""
+    steps: int | None
+    """T, steps of the random walk."""
+    colluding: int
+    """c, users who pool what they see."""
+    max_contributions: int | None
+    """After so many a user passes the token on with noise alone; null: no limit."""
+    edge_cap: int | None
+    """After so many uses of an edge its sender adds noise alone; null: no limit."""
+    epsilon: float
+    delta: float
+    sensitivity: float | None
+    """How far one contribution moves when its user's data is substituted (L2); null for histograms."""
+    sigma: float | None
+    """Standard deviation of the noise of one noisy contribution, in each coordinate; null for histograms."""
+    beta: float | None
+    """Histograms: the chance of a random answer; null otherwise."""
+    error_std: float
+    """Standard deviation of the published sum or count due to noise; for sgd that of one gradient."""
+    local: float
+    """The same noise (sigma, or beta) with every message public: local DP at this epsilon and delta."""
+    local_error_std: float | None
+    """`error_std` with the local noise; null if only random answers would do."""
+    relation: str
+    """Which inputs count as neighbours."""
+    assumption: str
+    """Who is honest, who colludes, what they see."""
+    proven: bool
+    """Whether docs/planners.md proves the claim; if not it is the paper's alone."""
+    warnings: list[str]
+
+
+def observers(colluding: int) -> str:
+    """Who observes, in words that what they see can follow."""
+    return "any one of them may observe" if colluding == 1 else f"any {colluding} of them may pool"
+
+
+SUBSTITUTE_USER = "substitution of all data of one user"

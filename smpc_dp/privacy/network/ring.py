@@ -1,0 +1,105 @@
+"""Sums by a token that turns on a ring [Bellet 2021, 4.2.3], with one more noise than Algorithm 4.2 has."""
+
+from __future__ import annotations
+
+import math
+
+from smpc_dp.privacy.arguments import Arguments, delta_warnings
+from smpc_dp.privacy.gaussian import gaussian_mu
+from smpc_dp.privacy.network.plan import SUBSTITUTE_USER, NetworkPlan, observers
+from smpc_dp.privacy.network.published import ring_sum_sigma
+
+MAX_ROUNDS = 1_000_000
+
+
+def single_noises(parties: int, rounds: int) -> int:
+    """How often Algorithm 4.2 adds noise, with the last that it lacks: every n - 1 hops and before the end.
+
+    The last hop is noisy already if the (K - 1) hops after the last noise are a multiple of n - 1.
+    """
+    return -(-rounds * parties // (parties - 1)) + (1 if (rounds - 1) % (parties - 1) else 0)
+
+
+def distributed_variance(parties: int, rounds: int) -> float:
+    """Variance of the published sum over sigma^2 with the noise of Remark 4.2, mended.
+
+    The first and the last hop have variance 1, each other hop 1 / (n - 1): any n - 1 hops in a row, any that
+    begin with the first and any that end with the last have 1 at least.
+    """
+    return 2 + (rounds * parties - 2) / (parties - 1)
+
+
+def plan_ring_sum(
+    parties: int,
+    rounds: int,
+    epsilon: float,
+    delta: float,
+    *,
+    sensitivity: float,
+    noise: str = "single",
+    colluding: int = 1,
+    method: str = "exact",
+) -> NetworkPlan:
+    """The least sigma for K turns of the ring; `sensitivity` is the width of a contribution's interval.
+
+    Exact: sigma = sensitivity sqrt(K) / mu for the greatest mu of (epsilon, delta). From two colluding
+    users on, both neighbours of a user may be among them: `single` is refused, and `distributed` noise
+    must then protect each hop for itself, as local DP does. Raises ConfigError.
+    """
+    found = Arguments()
+    found.integer("parties", parties, 3, 100_000_000)
+    found.integer("rounds", rounds, 1, MAX_ROUNDS)
+    found.positive("sensitivity", sensitivity)
+    found.budget(epsilon, delta)
+    if noise not in ("single", "distributed"):
+        found.fault("noise", f"{noise!r} is not one of single, distributed")
+    if method not in ("exact", "theorem"):
+        found.fault("method", f"{method!r} is not one of exact, theorem for sums on the ring")
+    if not found.faults:
+        found.integer("colluding", colluding, 1, parties - 2)
+        if colluding > 1 and noise == "single":
+            found.fault(
+                "colluding",
+                "two colluding neighbours of a user see its contribution bare where it adds no noise; "
+                "use --noise distributed",
+            )
+        if colluding > 1 and method == "theorem":
+            found.fault("colluding", "Theorem 4.3 is for one curious user; use --method exact")
+    found.done()
+    local = sensitivity * math.sqrt(rounds) / gaussian_mu(epsilon, delta)
+    sigma = local if method == "exact" else ring_sum_sigma(epsilon, delta, rounds, sensitivity)
+    if noise == "single":
+        variance = float(single_noises(parties, rounds))
+    elif colluding == 1:
+        variance = distributed_variance(parties, rounds)
+    else:
+        variance = float(parties * rounds)
+    return NetworkPlan(
+        topology="ring",
+        task="sum",
+        method=method,
+        noise=noise,
+        paths=None,
+        parties=parties,
+        rounds=rounds,
+        steps=None,
+        colluding=colluding,
+        max_contributions=None,
+        edge_cap=None,
+        epsilon=epsilon,
+        delta=delta,
+        sensitivity=sensitivity,
+        sigma=sigma,
+        beta=None,
+        error_std=sigma * math.sqrt(variance),
+        local=local,
+        local_error_std=local * math.sqrt(parties * rounds),
+        relation=SUBSTITUTE_USER,
+        assumption=(
+            "all users follow the protocol and draw their noise honestly; the order on the ring is public; "
+            f"channels are private; {observers(colluding)} the tokens received; everybody "
+            "sees the final token"
+        ),
+        proven=True,
+        warnings=delta_warnings(delta, parties),
+    )

@@ -1,0 +1,135 @@
+"""Error of a private pairwise statistic on randomly drawn pairs, and how many pairs to draw.
+
+[Bellet 2021, Theorem 3.7] with the two corrections of docs/errata.md; proof in docs/planners.md.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from smpc_dp.privacy.arguments import Arguments
+
+MAX_PARTNERS = 1_000_000
+
+
+class PairwisePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Noise and mean squared error of a U-statistic that each user enters with P partners."""
+
+    parties: int
+    """n, even."""
+    epsilon: float
+    partners: int
+    """P, the pairs of each user; one matching of all users for each."""
+    zeta_1: float
+    """Var(E[h(X_1, X_2) given X_1])."""
+    zeta_2: float
+    """Var(h(X_1, X_2))."""
+    width: float
+    """Largest minus smallest value of the kernel h."""
+    noise_scale: float
+    """Of the Laplace noise on each kernel value: P width / epsilon."""
+    sampling_error: float
+    """Part of the mean squared error that comes from the data and the drawn pairs."""
+    noise_error: float
+    """Part that comes from the noise: 4 P width^2 / (n epsilon^2)."""
+    mean_squared_error: float
+    best_partners: int
+    best_error: float
+    complete_error: float
+    """Mean squared error of all n (n - 1) / 2 pairs without noise."""
+    relation: str
+    assumption: str
+
+
+def sampling_error(parties: int, partners: int, zeta_1: float, zeta_2: float) -> float:
+    """Variance of the mean of h over `partners` random perfect matchings of n records [Theorem 3.7]."""
+    n, p = parties, partners
+    first = 2 * (p - 1) * (1 - 1 / (n - 1)) * zeta_1
+    return 2 / (p * n) * (first + (1 + (p - 1) / (n - 1)) * zeta_2)
+
+
+def noise_error(parties: int, partners: int, epsilon: float, width: float = 1.0) -> float:
+    """4 P width^2 / (n epsilon^2), the variance of the mean of Pn/2 Laplace(P width / epsilon) variables."""
+    return 4 * partners * (width / epsilon) ** 2 / parties
+
+
+def complete_error(parties: int, zeta_1: float, zeta_2: float) -> float:
+    """Variance of the U-statistic over all pairs [Hoeffding 1948]."""
+    return 2 * (2 * (parties - 2) * zeta_1 + zeta_2) / (parties * (parties - 1))
+
+
+def best_partners(parties: int, epsilon: float, zeta_1: float, zeta_2: float, width: float = 1.0) -> int:
+    """The integer P >= 1 of least error.
+
+    The error is a + b/P + c P with b = 2 (1 - 1/(n-1)) (zeta_2 - 2 zeta_1) / n and c = 4 width^2 / (n
+    epsilon^2): one of the two integers around sqrt(b / c).
+    """
+    spread = max(0.0, zeta_2 - 2 * zeta_1)
+    ideal = epsilon / width * math.sqrt((1 - 1 / (parties - 1)) * spread / 2)
+    low = min(max(1, math.floor(ideal)), MAX_PARTNERS)
+
+    def error(p: int) -> float:
+        return sampling_error(parties, p, zeta_1, zeta_2) + noise_error(parties, p, epsilon, width)
+
+    return min((low, min(low + 1, MAX_PARTNERS)), key=error)
+
+
+def plan_pairwise(
+    parties: int,
+    epsilon: float,
+    zeta_1: float,
+    zeta_2: float,
+    *,
+    width: float = 1.0,
+    partners: int | None = None,
+) -> PairwisePlan:
+    """Error for `partners` pairs a user, or for the best number of them.
+
+    n even and at least 4; 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4, as holds for every kernel of that width.
+    epsilon is for the substitution of one user's record. Raises ConfigError.
+    """
+    found = Arguments()
+    found.integer("parties", parties, 4, 1_000_000_000)
+    if not found.faults and parties % 2:
+        found.fault("parties", f"{parties} is odd: a matching leaves nobody out, so it must be even")
+    found.budget(epsilon)
+    found.positive("width", width, 1e9)
+    if not found.faults:
+        found.within("zeta_2", zeta_2, 0, width**2 / 4)
+        found.within("zeta_1", zeta_1, 0, max(zeta_2 / 2, 0))
+    if partners is not None:
+        found.integer("partners", partners, 1, MAX_PARTNERS)
+    found.done()
+    best = best_partners(parties, epsilon, zeta_1, zeta_2, width)
+    chosen = best if partners is None else partners
+
+    def total(p: int) -> float:
+        return sampling_error(parties, p, zeta_1, zeta_2) + noise_error(parties, p, epsilon, width)
+
+    return PairwisePlan(
+        parties=parties,
+        epsilon=epsilon,
+        partners=chosen,
+        zeta_1=zeta_1,
+        zeta_2=zeta_2,
+        width=width,
+        noise_scale=chosen * width / epsilon,
+        sampling_error=sampling_error(parties, chosen, zeta_1, zeta_2),
+        noise_error=noise_error(parties, chosen, epsilon, width),
+        mean_squared_error=total(chosen),
+        best_partners=best,
+        best_error=total(best),
+        complete_error=complete_error(parties, zeta_1, zeta_2),
+        relation="substitution of one user's record",
+        assumption=(
+            "pairs are drawn independently of the data; each noisy kernel value comes from a "
+            "two-party computation "
+            "that shows nothing else, so epsilon holds against computationally bounded observers "
+            "alone, against "
+            "the aggregator with any other users as far as that computation does; the noise is "
+            "continuous Laplace "
+            "noise that nobody knows; records are independent and of one distribution for the error"
+        ),
+    )

@@ -1,0 +1,68 @@
+"""The commands of the planners: tables for people, one JSON object, one line for each fault."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from smpc_dp.cli import app
+from smpc_dp.errors import ConfigError
+
+NETWORK = ["plan", "network", "--parties", "100", "--epsilon", "1", "--delta", "1e-4"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (["plan", "pairwise", "--parties", "100", "--epsilon", "1", "--categories", "4"], "partners P"),
+        (NETWORK, "sigma"),
+        ([*NETWORK, "--task", "histogram"], "beta"),
+        ([*NETWORK, "--topology", "complete", "--steps", "300", "--delta", "0.02"], "warning: delta"),
+        (["plan", "sgd", "--parties", "100", "--steps", "300"], "published script, local"),
+        (["plan", "collaboration", "--sizes", "10,20", "--epsilons", "1"], "together"),
+    ],
+)
+def test_plans_are_shown_with_what_they_assume(arguments: list[str], shown: str) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert shown in result.stdout
+    assert "neighbours: substitution of" in result.stdout
+    told = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
+    assert told["relation"].startswith("substitution of")
+
+
+def test_a_model_gives_zetas_and_exact_rival(tmp_path: Path) -> None:
+    file = tmp_path / "model.json"
+    file.write_text('{"kernel": [[0, 1], [1, 0]], "distribution": [0.3, 0.7]}', "utf-8")
+    arguments = ["plan", "pairwise", "--parties", "100", "--epsilon", "1", "--model", str(file), "--json"]
+    told = json.loads(CliRunner().invoke(app, arguments).stdout)
+    assert told["zeta_2"] == pytest.approx(0.42 * 0.58)
+    assert told["zeta_1"] == pytest.approx(0.21 * 0.16)
+    assert told["rivals"][0]["exact"] < told["rivals"][0]["bound"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["plan", "pairwise", "--parties", "9", "--epsilon", "1"], "even"),
+        (["plan", "pairwise", "--parties", "10", "--epsilon", "1", "--positives", "3"], "together"),
+        (["plan", "pairwise", "--parties", "10", "--epsilon", "1", "--model", "none.json"], "none.json"),
+        ([*NETWORK, "--task", "sgd"], "complete graph"),
+        ([*NETWORK, "--topology", "complete"], "--steps"),
+        ([*NETWORK, "--topology", "complete", "--steps", "9", "--task", "histogram"], "task"),
+        ([*NETWORK, "--task", "histogram", "--colluding", "2"], "colluding"),
+        ([*NETWORK, "--method", "clones"], "method"),
+        ([*NETWORK, "--rounds", "0"], "rounds"),
+        ([*NETWORK, "--task", "histogram", "--method", "theorem"], "more than 1000 users"),
+        (["plan", "collaboration", "--sizes", "1,x", "--epsilons", "1"], "separated by commas"),
+        (["plan", "collaboration", "--sizes", "1,2", "--epsilons", "1,1,1"], "as many"),
+    ],
+)
+def test_faults_name_the_argument_and_its_bound(arguments: list[str], named: str) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 1
+    assert isinstance(result.exception, ConfigError)
+    assert named in str(result.exception)
