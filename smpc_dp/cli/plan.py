@@ -10,8 +10,8 @@ from rich.table import Table
 
 from smpc_dp.cli import plan_check
 from smpc_dp.cli.output import console, print_json
-from smpc_dp.cli.plan_gopa import gopa
 from smpc_dp.cli.plan_collaboration import collaboration
+from smpc_dp.cli.plan_gopa import gopa
 from smpc_dp.cli.plan_network import network
 from smpc_dp.cli.plan_pairwise import pairwise
 from smpc_dp.cli.plan_sgd import sgd
