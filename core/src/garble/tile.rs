@@ -135,6 +135,9 @@ impl Plan {
 
 /// What garbler and evaluator do differently. Rows are taken from the front of a side's buffer.
 pub trait Side {
+    type Tables;
+    /// The tables that are left.
+    fn rest(self) -> Self::Tables;
     /// AND gates (of one lane) for which there is still table.
     fn gates(&self) -> usize;
     /// Puts the labels of input `input` of a tile into `to`.
