@@ -154,8 +154,8 @@ class Garbler:
     def open_inputs(self, wires: NDArray[np.uint32], bits: NDArray[np.uint8], seed: bytes) -> None:
         """Make the labels under `seed` (16 bytes, public) the active ones of `wires` for these bits."""
 
-    def transfer(self, wires: NDArray[np.uint32], place: int, pads: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Make pads[0] the zero labels of `wires` from `place` on; return pads[0] ^ pads[1] ^ offset."""
+    def transfer(self, wires: NDArray[np.uint32], place: int, pads: NDArray[np.uint8]) -> None:
+        """Make pads[0] the zero labels of `wires` from `place` on, and pads[1] ^= pads[0] ^ offset."""
     def deltas(self) -> NDArray[np.uint8]: ...
     def encode(self, first: int, bits: NDArray[np.uint8]) -> NDArray[np.uint8]: ...
     def output_zero_labels(self) -> NDArray[np.uint8]: ...

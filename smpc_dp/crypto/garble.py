@@ -148,13 +148,13 @@ class Garbler:
         """
         self._core.open_inputs(wires, bits, seed)
 
-    def transfer(self, wires: Wires, place: int, pads: Bytes) -> Bytes:
-        """Take part of the labels of `wires` from random transfers; return the corrections, 16 bytes each.
+    def transfer(self, wires: Wires, place: int, pads: Bytes) -> None:
+        """Take part of the labels of `wires` from random transfers; turn pads[1] into the corrections.
 
         The labels of `wires`, each of all instances, are counted through; `pads` (2, transfers, 16) are those
         from number `place` on. Every label once and in order, before the first table; else ValueError.
         """
-        return self._core.transfer(wires, place, pads)
+        self._core.transfer(wires, place, pads)
 
     def deltas(self) -> Bytes:
         """Return the offset (instances, 16) between the labels of each wire: secret, for OT."""

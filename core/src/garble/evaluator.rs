@@ -6,8 +6,7 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use super::circuit::{Circuit, Refused, refuse};
-use super::garbler::draw;
-use super::inputs::{Inputs, read_labels, segments};
+use super::inputs::{Inputs, LABEL, read_labels, segments};
 use super::kernel::{Keys, Wires};
 use super::tile::{self, GATE, Plan, Side};
 use super::window::Window;
@@ -39,8 +38,8 @@ impl<'t> Side for Evaluation<'_, 't> {
     }
 
     fn input(&mut self, plan: &Plan, tile: usize, input: usize, to: &mut [Block]) {
-        let from = tile * plan.tile;
-        to.copy_from_slice(self.inputs.get(input, from, to.len()).unwrap_or_default());
+        // `feed` has seen that it is set.
+        self.inputs.get(plan, input, tile * plan.tile, to);
     }
 
     fn inputs(&mut self, plan: &Plan, tile: usize, to: &mut [Block]) {
@@ -120,13 +119,8 @@ impl Evaluator {
 
     /// Takes the labels that the garbler has made the active ones of these inputs.
     pub fn open(&mut self, wires: &[u32], seed: Block) -> Result<(), Refused> {
-        let plan = self.plan().clone();
-        let cipher = plan.kernel.cipher(seed);
-        for &wire in wires {
-            let labels = self.set(wire as usize, 0..plan.instances)?;
-            draw(&plan, &cipher, wire as usize, 0, labels);
-        }
-        Ok(())
+        let cipher = self.plan().kernel.cipher(seed);
+        self.inputs.open(wires, cipher, None)
     }
 
     /// Takes the labels of `wires`, from `place` on, out of random transfers: the pads that `choices` (0 or 1)
@@ -142,12 +136,11 @@ impl Evaluator {
         let instances = self.plan().instances;
         for part in segments(wires, instances, place, choices.len()) {
             let labels = self.set(part.input, part.instances)?;
-            let mut sums = Zeroizing::new(vec![0; labels.len()]);
             read_labels(&pads[part.bytes.clone()], labels);
-            read_labels(&corrections[part.bytes], &mut sums);
+            let (sums, _) = corrections[part.bytes].as_chunks::<LABEL>();
             let choices = &choices[part.labels];
-            for ((label, sum), &choice) in labels.iter_mut().zip(sums.iter()).zip(choices) {
-                *label ^= sum & mask(Block::from(choice));
+            for ((label, sum), &choice) in labels.iter_mut().zip(sums).zip(choices) {
+                *label ^= Block::from_le_bytes(*sum) & mask(Block::from(choice));
             }
         }
         Ok(())
@@ -155,7 +148,7 @@ impl Evaluator {
 
     /// Evaluates the gates whose tables are complete with `data`.
     pub fn feed(&mut self, mut data: &[u8]) -> Result<(), Refused> {
-        if let Some(input) = self.inputs.missing() {
+        if let Some(input) = self.inputs.missing(false) {
             return refuse(format!("tables: input {input} has no labels yet"));
         }
         if data.len() as u64 > self.remaining {

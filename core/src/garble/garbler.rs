@@ -6,19 +6,11 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use super::circuit::{Circuit, Refused, refuse};
-use super::inputs::{Inputs, LABEL, read_labels, segments, write_labels};
+use super::inputs::{Inputs, LABEL, draw, read_labels, segments};
 use super::kernel::{Cipher, Keys, Wires};
 use super::tile::{self, GATE, Plan, Side};
 use super::window::Window;
 use super::{Block, mask};
-
-/// Labels that come from a key: AES-128 of the number of the instance and of the input.
-pub fn draw(plan: &Plan, cipher: &Cipher, input: usize, from: usize, to: &mut [Block]) {
-    for (block, number) in to.iter_mut().zip(plan.first + from as u64..) {
-        *block = Block::from(number) << 64 | input as Block;
-    }
-    plan.kernel.encrypt(cipher, to);
-}
 
 /// Where the zero labels and offsets come from.
 struct Secrets {
@@ -30,9 +22,8 @@ struct Secrets {
 impl Secrets {
     /// The zero labels of input `input` of instances `from..from + to.len()`, counted within the run.
     fn zeros(&self, plan: &Plan, input: usize, from: usize, to: &mut [Block]) {
-        match self.given.get(input, from, to.len()) {
-            Some(labels) => to.copy_from_slice(labels),
-            None => draw(plan, &self.labels, input, from, to),
+        if !self.given.get(plan, input, from, to) {
+            draw(plan, &self.labels, input, from, to);
         }
     }
 
@@ -77,10 +68,8 @@ impl<'t> Side for Garbling<'_, 't> {
             *block = number | input as Block;
         }
         plan.kernel.encrypt(&self.secrets.labels, to);
-        for (input, block) in to.iter_mut().enumerate() {
-            if let Some(label) = self.secrets.given.get(input, tile, 1) {
-                *block = label[0];
-            }
+        for (input, block) in to.chunks_exact_mut(1).enumerate() {
+            self.secrets.given.get(plan, input, tile, block);
         }
     }
 
@@ -152,48 +141,43 @@ impl Garbler {
 
     /// Where the zero labels of an input that the caller gives go; only before the first table.
     pub fn give(&mut self, input: usize, instances: Range<usize>) -> Result<&mut [Block], Refused> {
+        self.check_fresh()?;
+        self.secrets.given.set(input, instances)
+    }
+
+    fn check_fresh(&self) -> Result<(), Refused> {
         if self.started {
             return refuse("zero labels: tables have been made".into());
         }
-        self.secrets.given.set(input, instances)
+        Ok(())
     }
 
     /// Makes the labels under `seed`, which the evaluator knows, the active ones of these inputs.
     ///
     /// `bits` holds 0 or 1 for each instance of the first wire, then of the next.
     pub fn open(&mut self, wires: &[u32], bits: &[u8], seed: Block) -> Result<(), Refused> {
-        let (plan, deltas) = (self.plan().clone(), self.deltas());
-        let cipher = plan.kernel.cipher(seed);
-        for (&wire, bits) in wires.iter().zip(bits.chunks_exact(plan.instances)) {
-            let zeros = self.give(wire as usize, 0..plan.instances)?;
-            draw(&plan, &cipher, wire as usize, 0, zeros);
-            for ((zero, &bit), delta) in zeros.iter_mut().zip(bits).zip(deltas.iter()) {
-                *zero ^= delta & mask(Block::from(bit));
-            }
-        }
-        Ok(())
+        self.check_fresh()?;
+        let (cipher, deltas) = (self.plan().kernel.cipher(seed), self.deltas());
+        self.secrets.given.open(wires, cipher, Some((bits, deltas)))
     }
 
-    /// Makes the first pads of random transfers the zero labels of `wires`, from `place` on; writes what
-    /// corrects the second ones to the offsets.
+    /// Makes the first pads of random transfers the zero labels of `wires`, from `place` on, and the second
+    /// ones what corrects them to the offsets.
     pub fn transfer(
         &mut self,
         wires: &[u32],
         place: usize,
-        [first, second]: [&[u8]; 2],
-        corrections: &mut [u8],
+        (first, second): (&[u8], &mut [u8]),
     ) -> Result<(), Refused> {
         let deltas = self.deltas();
         let instances = self.plan().instances;
         for part in segments(wires, instances, place, first.len() / LABEL) {
             let zeros = self.give(part.input, part.instances.clone())?;
             read_labels(&first[part.bytes.clone()], zeros);
-            let mut sums = Zeroizing::new(vec![0; zeros.len()]);
-            read_labels(&second[part.bytes.clone()], &mut sums);
-            for ((sum, zero), delta) in sums.iter_mut().zip(zeros).zip(&deltas[part.instances]) {
-                *sum ^= *zero ^ delta;
+            let (pads, _) = second[part.bytes].as_chunks_mut::<LABEL>();
+            for ((pad, zero), delta) in pads.iter_mut().zip(zeros).zip(&deltas[part.instances]) {
+                *pad = (Block::from_le_bytes(*pad) ^ *zero ^ delta).to_le_bytes();
             }
-            write_labels(&sums, &mut corrections[part.bytes]);
         }
         Ok(())
     }
@@ -216,7 +200,7 @@ impl Garbler {
 
     /// Writes tables into the front of `buffer` and returns how many bytes; 0 only at the end.
     pub fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, Refused> {
-        if let Some(input) = self.secrets.given.half_set() {
+        if let Some(input) = self.secrets.given.missing(true) {
             return refuse(format!(
                 "tables: input {input} has labels for some instances only"
             ));

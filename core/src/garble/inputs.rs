@@ -1,12 +1,14 @@
-//! The labels of inputs that somebody set: zero labels at the garbler, active ones at the evaluator.
+//! The labels of inputs that were given: zero labels at the garbler, active ones at the evaluator.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
-use super::Block;
 use super::circuit::{Refused, refuse};
-use super::tile;
+use super::kernel::Cipher;
+use super::tile::{self, Plan};
+use super::{Block, mask};
 
 pub const LABEL: usize = size_of::<Block>();
 
@@ -58,53 +60,101 @@ pub fn segments(
         .take(end.div_ceil(instances) - first)
 }
 
-/// Labels, input by input. Memory is taken when the first is set, and overwritten when dropped.
+/// Labels that come from a key: AES-128 of the number of the instance and of the input.
+pub fn draw(plan: &Plan, cipher: &Cipher, input: usize, from: usize, to: &mut [Block]) {
+    for (block, number) in to.iter_mut().zip(plan.first + from as u64..) {
+        *block = Block::from(number) << 64 | input as Block;
+    }
+    plan.kernel.encrypt(cipher, to);
+}
+
+/// Where the labels of one input come from.
+enum Row {
+    Unset,
+    /// They are stored, of the instances from the first on.
+    Stored(Zeroizing<Vec<Block>>),
+    /// They are drawn from a key that both sides know. The garbler's bits make zero labels of active ones;
+    /// the evaluator has none.
+    Open(Arc<Cipher>, Zeroizing<Vec<u8>>),
+}
+
+/// The labels of all inputs. Memory is taken when they are set, and overwritten when dropped.
 pub struct Inputs {
     instances: usize,
-    labels: Zeroizing<Vec<Block>>,
-    /// Of each input, for how many instances it is set, from the first on.
-    filled: Vec<usize>,
+    rows: Vec<Row>,
+    /// The garbler's offsets, for the inputs that are open.
+    offsets: Zeroizing<Vec<Block>>,
 }
 
 impl Inputs {
     pub fn new(inputs: usize, instances: usize) -> Self {
         Self {
             instances,
-            labels: Zeroizing::default(),
-            filled: vec![0; inputs],
+            rows: (0..inputs).map(|_| Row::Unset).collect(),
+            offsets: Zeroizing::default(),
         }
     }
 
     /// Where the next labels of an input go; each instance once, and in order.
     pub fn set(&mut self, input: usize, instances: Range<usize>) -> Result<&mut [Block], Refused> {
-        if self.filled[input] != instances.start {
-            return refuse(format!("labels: input {input} has its labels"));
+        let row = &mut self.rows[input];
+        if let Row::Unset = row {
+            *row = Row::Stored(tile::room(self.instances)?);
         }
-        if self.labels.is_empty() {
-            self.labels = tile::zeroed(self.filled.len() * self.instances)?;
+        match row {
+            Row::Stored(labels) if labels.len() == instances.start => {
+                labels.resize(instances.end, 0);
+                Ok(&mut labels[instances])
+            }
+            _ => refuse(format!("labels: input {input} has its labels")),
         }
-        self.filled[input] = instances.end;
-        let start = input * self.instances;
-        Ok(&mut self.labels[start + instances.start..start + instances.end])
     }
 
-    /// The labels of `count` instances of an input from `from` on, if it is set.
-    pub fn get(&self, input: usize, from: usize, count: usize) -> Option<&[Block]> {
-        let start = input * self.instances + from;
-        (self.filled[input] == self.instances).then(|| &self.labels[start..start + count])
+    /// Draws the active labels of `wires` from a key; `bits` are the garbler's, wire by wire, with its offsets.
+    pub fn open(
+        &mut self,
+        wires: &[u32],
+        cipher: Cipher,
+        bits: Option<(&[u8], Zeroizing<Vec<Block>>)>,
+    ) -> Result<(), Refused> {
+        let cipher = Arc::new(cipher);
+        let (bits, offsets) = bits.unwrap_or_default();
+        self.offsets = offsets;
+        let mut bits = bits.chunks(self.instances);
+        for &wire in wires {
+            let Row::Unset = self.rows[wire as usize] else {
+                return refuse(format!("labels: input {wire} has its labels"));
+            };
+            let mine = bits.next().unwrap_or_default();
+            self.rows[wire as usize] = Row::Open(cipher.clone(), Zeroizing::new(mine.to_vec()));
+        }
+        Ok(())
     }
 
-    /// The first input that is not set.
-    pub fn missing(&self) -> Option<usize> {
-        self.filled
-            .iter()
-            .position(|&filled| filled < self.instances)
+    /// Writes the labels of an input for instances from `from` on; false if it is not set.
+    pub fn get(&self, plan: &Plan, input: usize, from: usize, to: &mut [Block]) -> bool {
+        match &self.rows[input] {
+            Row::Stored(labels) if labels.len() == self.instances => {
+                to.copy_from_slice(&labels[from..from + to.len()]);
+            }
+            Row::Open(cipher, bits) => {
+                draw(plan, cipher, input, from, to);
+                let bits = bits.iter().zip(self.offsets.iter()).skip(from);
+                for (label, (&bit, offset)) in to.iter_mut().zip(bits) {
+                    *label ^= offset & mask(Block::from(bit));
+                }
+            }
+            _ => return false,
+        }
+        true
     }
 
-    /// The first input that is set for some instances only.
-    pub fn half_set(&self) -> Option<usize> {
-        self.filled
-            .iter()
-            .position(|filled| (1..self.instances).contains(filled))
+    /// The first input that is not set for all instances, or among those that are set at all (`begun`).
+    pub fn missing(&self, begun: bool) -> Option<usize> {
+        self.rows.iter().position(|row| match row {
+            Row::Unset => !begun,
+            Row::Stored(labels) => labels.len() < self.instances,
+            Row::Open(..) => false,
+        })
     }
 }

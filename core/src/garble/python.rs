@@ -180,13 +180,13 @@ impl PyGarbler {
             .map_err(refused)
     }
 
-    fn transfer<'py>(
+    fn transfer(
         &mut self,
-        py: Python<'py>,
+        py: Python<'_>,
         wires: PyReadonlyArray1<'_, u32>,
         place: usize,
-        pads: PyReadonlyArray3<'_, u8>,
-    ) -> PyResult<Bound<'py, PyArray1<u8>>> {
+        pads: &Bound<'_, PyArray3<u8>>,
+    ) -> PyResult<()> {
         let wires = wires_of(self.0.circuit(), &wires)?;
         let count = pads.shape()[1];
         if pads.shape() != [2, count, LABEL] {
@@ -196,14 +196,15 @@ impl PyGarbler {
             ));
         }
         check_chunk(wires, self.0.plan(), place, count)?;
-        let both = contiguous(&pads, "pads")?;
-        let mut corrections = vec![0; count * LABEL];
-        py.detach(|| {
-            let pads = both.split_at(corrections.len()).into();
-            self.0.transfer(wires, place, pads, &mut corrections)
-        })
-        .map_err(refused)?;
-        Ok(PyArray1::from_vec(py, corrections))
+        let mut pads = pads
+            .try_readwrite()
+            .map_err(|error| PyValueError::new_err(format!("pads: {error}")))?;
+        let both = pads
+            .as_slice_mut()
+            .map_err(|error| PyValueError::new_err(format!("pads: {error}")))?;
+        let (first, second) = both.split_at_mut(count * LABEL);
+        py.detach(|| self.0.transfer(wires, place, (first, second)))
+            .map_err(refused)
     }
 
     fn deltas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<u8>>> {

@@ -49,8 +49,10 @@ pub struct Window {
 impl Window {
     pub fn new(circuit: Arc<Circuit>, plan: Plan) -> Result<Self, Refused> {
         plan.check_labels(&circuit)?;
+        let mut outputs = tile::room(circuit.outputs * plan.instances)?;
+        outputs.resize(circuit.outputs * plan.instances, 0);
         Ok(Self {
-            outputs: tile::zeroed(circuit.outputs * plan.instances)?,
+            outputs,
             tile: 0,
             walk: None,
             spare: Vec::new(),

@@ -129,14 +129,20 @@ class EvaluatorRole(Participant):
     def _transfer(self, receiver: Receiver, evaluator: Evaluator, bits: Bits) -> Turns[None]:
         """Get the label of each of our input bits, and show the garbler nothing of the bits."""
         wires = self._plan.wires(self._plan.evaluator_values)
-        for place in range(0, bits.size, TRANSFERS):
-            chunk = bits[place : place + TRANSFERS]
-            yield self._piece(EVALUATOR, receiver.extend(chunk.size, pack_bits(chunk)))
+        places = range(0, bits.size, TRANSFERS)
+        chunks = [bits[place : place + TRANSFERS] for place in places]
+        for number, (place, chunk) in enumerate(zip(places, chunks, strict=True)):
+            if number == 0:
+                yield self._piece(EVALUATOR, receiver.extend(chunk.size, pack_bits(chunk)))
             challenge = yield from self._take_piece(GARBLER, MAX_PIECE)
             response, pads = receiver.random(bytes(challenge))
             yield self._piece(EVALUATOR, response)
+            # The next chunk goes ahead of the corrections of this one, so that nobody waits.
+            more = chunks[number + 1 : number + 2]
+            for following in more:
+                yield self._piece(EVALUATOR, receiver.extend(following.size, pack_bits(following)))
             size = LABEL_BYTES * chunk.size
-            content = yield from self._take_piece(GARBLER, size)
+            content = yield from self._take_piece(GARBLER, size, len(more))
             if len(content) != size:
                 raise PeerFault(self._garbler, f"sent {len(content)} bytes of corrections, not {size}")
             evaluator.transfer(wires, place, chunk, pads, np.frombuffer(content, np.uint8))

@@ -135,8 +135,9 @@ class GarblerRole(Participant):
             extension = yield from self._take_piece(EVALUATOR, MAX_PIECE)
             yield self._piece(GARBLER, sender.challenge(min(TRANSFERS, count - place), bytes(extension)))
             response = yield from self._take_piece(EVALUATOR, MAX_PIECE)
-            pads = sender.random(bytes(response)).swapaxes(0, 1)
-            yield self._piece(GARBLER, garbler.transfer(wires, place, np.ascontiguousarray(pads)).data)
+            pads = np.ascontiguousarray(sender.random(bytes(response)).swapaxes(0, 1))
+            garbler.transfer(wires, place, pads)
+            yield self._piece(GARBLER, pads[1].data.cast("B"))
 
     def _decode(self, garbler: Garbler, block: Block, confirm: Confirm) -> Bits:
         """Return the output bits that the evaluator's labels stand for; it must show that it has them."""

@@ -22,8 +22,9 @@ from smpc_dp.protocols.pairwise.params import PairwiseParameters
 BLOCK_LABELS = 1 << 20
 # k of the extension of oblivious transfers.
 FIELD = 2
-# Transfers of one chunk, at most: some 20 MiB of memory, and three messages that wait for each other.
-TRANSFERS = 1 << 18
+# Transfers of one chunk, at most: they stay in the cache, and while one side is at a chunk the other is at
+# the next.
+TRANSFERS = 1 << 15
 
 Bits = NDArray[np.uint8]
 Rows = NDArray[np.uint64]
