@@ -11,6 +11,7 @@ mod keystream;
 mod noise;
 mod ot;
 mod shamir;
+mod stream_hash;
 mod tuple_hash;
 
 use numpy::{PyArray1, PyArrayMethods};
@@ -186,6 +187,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     garble::register(module)?;
     noise::register(module)?;
     ot::register(module)?;
+    stream_hash::register(module)?;
     module.add_function(wrap_pyfunction!(hash_tuple, module)?)?;
     module.add_function(wrap_pyfunction!(add_keystreams, module)?)?;
     module.add_function(wrap_pyfunction!(shamir_split, module)?)?;
