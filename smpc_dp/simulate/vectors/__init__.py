@@ -9,7 +9,15 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from smpc_dp.simulate.vectors import derivations, negative, pairwise_garbling, pairwise_ot, runs
+from smpc_dp.simulate.vectors import (
+    derivations,
+    negative,
+    pairwise_garbling,
+    pairwise_negative,
+    pairwise_ot,
+    pairwise_runs,
+    runs,
+)
 
 JsonObject = dict[str, object]
 
@@ -53,7 +61,12 @@ def _secagg() -> dict[str, bytes]:
 
 
 def _pairwise() -> dict[str, bytes]:
-    return {**pairwise_garbling.generate(), **pairwise_ot.generate()}
+    files: dict[str, JsonObject] = {
+        f"run-{scenario.name}": pairwise_runs.to_json(scenario) for scenario in pairwise_runs.SCENARIOS
+    }
+    files.update((f"negative-{fault.name}", fault.to_json()) for fault in pairwise_negative.all_faults())
+    whole = {f"{name}.json": _encode(content) for name, content in files.items()}
+    return {**pairwise_garbling.generate(), **pairwise_ot.generate(), **whole}
 
 
 PROTOCOLS: dict[str, Callable[[], dict[str, bytes]]] = {"secagg": _secagg, "pairwise": _pairwise}
