@@ -122,6 +122,11 @@ class Link:
         self.bytes_received += total
         return memoryview(buffer)[:total]
 
+    def wait(self, seconds: float) -> None:
+        """Wait so long for the peer from now on; not while another thread uses the connection."""
+        self._timeout = seconds
+        self._socket.settimeout(seconds)
+
     def close(self, goodbye: bool) -> None:
         """Close; with a goodbye, wait a little until the peer has closed, so that nothing of ours is lost."""
         if goodbye:
@@ -136,7 +141,8 @@ class Link:
     def cut(self) -> None:
         """Make whoever uses the connection now fail."""
         with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+            # Not the TLS socket's own, after which another thread's send would go out in the clear.
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def _buffer(self, size: int) -> bytearray:
         if size > framing.MAX_FRAME:
@@ -159,6 +165,31 @@ class Link:
             if not got:
                 raise ChannelClosed(self.peer, clean=False)
             have += got
+
+
+class Halt:
+    """Stops, from any thread, those who wait for connections, or on them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._links: list[Link] = []
+        self.halted = False
+
+    def watch(self, link: Link) -> None:
+        """Cut `link` when it is time, or now."""
+        with self._lock:
+            self._links.append(link)
+            halted = self.halted
+        if halted:
+            link.cut()
+
+    def now(self) -> None:
+        """Cut every connection; whoever waits finds out by its error, or by `halted`."""
+        with self._lock:
+            self.halted = True
+            links = list(self._links)
+        for link in links:
+            link.cut()
 
 
 class BlockingChannel:
@@ -266,15 +297,20 @@ class BlockingChannel:
         self._link.close(goodbye=not failed)
 
 
-def dial_blocking(endpoint: Endpoint, peer: str) -> BlockingChannel:
-    """Return a channel to the member `peer` at the roster's address; errors as for `endpoint.dial`."""
+def dial_blocking(
+    endpoint: Endpoint, peer: str, *, patience: float | None = None, halt: Halt | None = None
+) -> BlockingChannel:
+    """Return a channel to the member `peer` at the roster's address; errors as for `endpoint.dial`.
+
+    `patience`: seconds that the peer may take to welcome us, by default the `frame_timeout`.
+    """
     target = endpoint.roster.member(peer).address
     if target is None:
         raise ConfigError([Fault("roster", f"'{peer}' has no address to be reached at")])
     host, port = split_address(target)
     deadline = time.monotonic() + endpoint.connect_timeout
     pause, last = FIRST_PAUSE, "no answer"
-    while (left := deadline - time.monotonic()) > 0:
+    while (left := deadline - time.monotonic()) > 0 and not (halt is not None and halt.halted):
         try:
             raw = socket.create_connection((host, port), timeout=left)
         except OSError as error:
@@ -282,12 +318,17 @@ def dial_blocking(endpoint: Endpoint, peer: str) -> BlockingChannel:
             time.sleep(min(pause, left))
             pause = min(2 * pause, LONGEST_PAUSE)
             continue
-        link, found = _secure(endpoint, raw, peer, endpoint.connect_timeout, server=False)
+        link, found = secure(endpoint, raw, peer, endpoint.connect_timeout, server=False)
         if found.name != peer:
             link.close(goodbye=False)
             raise PeerFault(found.name, f"answers at {target} in the place of '{peer}'")
+        if halt is not None:
+            halt.watch(link)
         greeting = handshake.greet(link, endpoint.identity.name, endpoint.session_digest, endpoint.session)
-        return _greeted(link, greeting)
+        link.wait(endpoint.frame_timeout if patience is None else patience)
+        channel = greeted(link, greeting)
+        link.wait(endpoint.frame_timeout)
+        return channel
     detail = f"{target} not reached in {endpoint.connect_timeout} s: {last}"
     raise TimeoutFault({peer}, "connect", detail)
 
@@ -327,14 +368,14 @@ def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, Block
                     continue
                 patience = min(left, HANDSHAKE_SECONDS)
                 try:
-                    link, found = _secure(endpoint, raw, f"{address[0]}:{address[1]}", patience, server=True)
+                    link, found = secure(endpoint, raw, f"{address[0]}:{address[1]}", patience, server=True)
                 except PeerFault as error:
                     dropped = f"; dropped {error}"
                     continue
                 if found.name not in missing:
                     link.close(goodbye=False)
                     raise PeerFault(found.name, f"connects to '{own.name}', which waits for others")
-                channels[found.name] = _greeted(link, _answer(endpoint, link, own))
+                channels[found.name] = greeted(link, answer(endpoint, link, own))
     except BaseException:
         for channel in channels.values():
             channel.close()
@@ -342,7 +383,8 @@ def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, Block
     return channels
 
 
-async def _answer(endpoint: Endpoint, link: Link, own: Member) -> None:
+async def answer(endpoint: Endpoint, link: Link, own: Member) -> None:
+    """Be the server of the hello on a link, for `greeted`; errors as for `handshake.answer_greeting`."""
     error = await handshake.answer_greeting(
         link, own, lambda: False, endpoint.session_digest, endpoint.session
     )
@@ -351,10 +393,13 @@ async def _answer(endpoint: Endpoint, link: Link, own: Member) -> None:
     await handshake.welcome(link, own, endpoint.session_digest)
 
 
-def _secure(
+def secure(
     endpoint: Endpoint, raw: socket.socket, address: str, timeout: float, *, server: bool
 ) -> tuple[Link, Member]:
-    """Return the link to the member that the other end shows to be; raise PeerFault if it does not."""
+    """Return the link to the member that the other end shows to be; raise PeerFault if it does not.
+
+    `address` names the other end until then; `timeout` is for the TLS handshake.
+    """
     context = endpoint.contexts.server if server else endpoint.contexts.client
     try:
         raw.settimeout(timeout)
@@ -376,7 +421,7 @@ def _secure(
     return Link(found.name, sock, endpoint.frame_timeout), found
 
 
-def _greeted(link: Link, hello: Coroutine[Any, Any, None]) -> BlockingChannel:
+def greeted(link: Link, hello: Coroutine[Any, Any, None]) -> BlockingChannel:
     """Run the hello, which is written for asyncio but only ever waits for `link`, and start the channel."""
     try:
         hello.send(None)
