@@ -9,6 +9,7 @@ mod gf128;
 mod keystream;
 mod ot;
 mod shamir;
+mod stream_hash;
 mod tuple_hash;
 
 use numpy::{PyArray1, PyArrayMethods};
@@ -183,6 +184,7 @@ fn shamir_combine<'py>(
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     garble::register(module)?;
     ot::register(module)?;
+    stream_hash::register(module)?;
     module.add_function(wrap_pyfunction!(hash_tuple, module)?)?;
     module.add_function(wrap_pyfunction!(add_keystreams, module)?)?;
     module.add_function(wrap_pyfunction!(shamir_split, module)?)?;

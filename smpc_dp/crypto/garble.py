@@ -23,8 +23,12 @@ corrupt its own tables and learn a bit inside the circuit from whether the evalu
 
 **Oblivious transfer.** The offset is fresh for each instance, so a correlated OT with one offset of its own
 does not give labels as it is. Either send both labels (`zero_labels`, and these XOR `deltas`) by chosen OT;
-or let OT give random pairs (r0, r1), make r0 the zero label (`set_zero_labels`) and send the one
-block r0 ^ r1 ^ delta, which corrects the pair to the offset.
+or let OT give random pairs (r0, r1), make r0 the zero label and send the one block r0 ^ r1 ^ delta, which
+corrects the pair to the offset (`transfer`).
+
+**The garbler's own inputs.** The evaluator holds their active labels, which need only be random: both sides
+draw them from a public seed (`open_inputs`), and nothing is sent. The garbler's bits are in the zero labels,
+active ^ bit * delta, which nobody else sees.
 
 Labels are uint8 arrays (wires, instances, 16); tables are uint8 arrays or bytes. The core overwrites its
 secrets when it drops them; the arrays that it returns are the caller's.
@@ -43,6 +47,7 @@ from smpc_dp._core import GarblingCircuit as GarblingCircuit
 from smpc_dp.errors import VerificationError
 
 Bytes = NDArray[np.uint8]
+Wires = NDArray[np.uint32]
 
 LABEL_BYTES = 16
 SEED_BYTES = 32
@@ -135,6 +140,22 @@ class Garbler:
         """
         self._core.set_zero_labels(first, labels)
 
+    def open_inputs(self, wires: Wires, bits: Bytes, seed: bytes) -> None:
+        """Give `wires` the labels of which `Evaluator.open_inputs` draws the active ones from `seed`.
+
+        `bits` (wires, instances), 0 or 1; `seed`: 16 bytes, fresh for each run, which the evaluator may know.
+        Before the first table. Raises ValueError for an input that has labels, or other shapes.
+        """
+        self._core.open_inputs(wires, bits, seed)
+
+    def transfer(self, wires: Wires, place: int, pads: Bytes) -> None:
+        """Take part of the labels of `wires` from random transfers; turn pads[1] into the corrections.
+
+        The labels of `wires`, each of all instances, are counted through; `pads` (2, transfers, 16) are those
+        from number `place` on. Every label once and in order, before the first table; else ValueError.
+        """
+        self._core.transfer(wires, place, pads)
+
     def deltas(self) -> Bytes:
         """Return the offset (instances, 16) between the labels of each wire: secret, for OT."""
         return self._core.deltas()
@@ -192,6 +213,17 @@ class Evaluator:
     def set_input_labels(self, first: int, labels: Bytes) -> None:
         """Set the active labels of the inputs from `first` on; ValueError for an input that has some."""
         self._core.set_input_labels(first, labels)
+
+    def open_inputs(self, wires: Wires, seed: bytes) -> None:
+        """Draw the active labels of `wires`, inputs of the garbler, from its public `seed`."""
+        self._core.open_inputs(wires, seed)
+
+    def transfer(self, wires: Wires, place: int, choices: Bytes, pads: Bytes, corrections: Bytes) -> None:
+        """Take the labels that `choices` (0 or 1) chose, of `pads` (transfers, 16) and the corrections.
+
+        Places and errors as for `Garbler.transfer`. Reads all corrections whatever the choices.
+        """
+        self._core.transfer(wires, place, choices, pads, corrections)
 
     def feed(self, tables: Bytes | bytes | memoryview) -> None:
         """Evaluate as far as the tables go; they may be cut anywhere.

@@ -35,3 +35,5 @@ class Label(StrEnum):
     PAIRWISE_TRANSFER = "smpc-dp/1/pairwise-transfer"
     PAIRWISE_OUTPUTS = "smpc-dp/1/pairwise-outputs"
     PAIRWISE_PLAN = "smpc-dp/1/pairwise-plan"
+    PAIRWISE_PIECES = "smpc-dp/1/pairwise-pieces"
+    PAIRWISE_OPEN = "smpc-dp/1/pairwise-open"

@@ -23,7 +23,8 @@ from smpc_dp.roster import Member
 from smpc_dp.runtime.local import free_port
 from smpc_dp.runtime.member import default_key
 from smpc_dp.runtime.session_file import SessionFile, Timeouts, load_session, write_session
-from smpc_dp.transport.blocking import BlockingChannel, accept_blocking, dial_blocking
+from smpc_dp.transport.blocking import BlockingChannel
+from smpc_dp.transport.connect import accept_blocking, dial_blocking
 from smpc_dp.transport.endpoint import Endpoint
 
 AGGREGATOR = "aggregator"

@@ -1,7 +1,8 @@
-"""Channels for bulk data: the same TLS, pins, hello and frames as `channel`, over blocking sockets.
+"""Channels for bulk data: the same TLS, pins and frames as `channel`, over blocking sockets.
 
 asyncio carries about a third of what TLS can do; two parties that stream garbled tables want the rest. Each
-channel has one thread, which alone touches the connection, so that we compute while it encrypts or decrypts.
+channel has a thread that sends and one that receives, so that we compute while they encrypt and decrypt, and
+both ends may send at the same time. `connect` makes these channels.
 """
 
 from __future__ import annotations
@@ -12,33 +13,75 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
 
-from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, SmpcError, TimeoutFault
-from smpc_dp.roster import Member, split_address
+from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.transport import framing, handshake, tls
 from smpc_dp.transport.channel import CLOSE_SECONDS, ChannelClosed
-from smpc_dp.transport.endpoint import FIRST_PAUSE, LONGEST_PAUSE, Endpoint
 
 Buffer = bytes | bytearray | memoryview
-T = TypeVar("T")
 
 # Messages that wait on their way out, or in.
 DEPTH = 4
-SOCKET_BYTES = 1 << 21
 # Messages that stay as they were received while later ones come.
 KEPT = DEPTH + 2
-# Smaller parts of a message are joined: each write is at least one TLS record.
+# What is encrypted before it is sent, and received before it is decrypted: it stays in the cache.
+SEND_BYTES = 1 << 16
+# Smaller parts of a message go with what follows.
 JOIN_BYTES = 1 << 12
-# What somebody who connects has to show who it is: nobody else is accepted meanwhile.
-HANDSHAKE_SECONDS = 2.0
+RECEIVE_BYTES = 1 << 17
+
+
+class Tls:
+    """TLS apart from its socket, so that who sends never waits for who receives."""
+
+    def __init__(self, context: ssl.SSLContext, *, server: bool) -> None:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.object = context.wrap_bio(self._incoming, self._outgoing, server_side=server)
+        self._lock = threading.Lock()
+
+    def shake(self, received: Buffer) -> tuple[bytes, bool]:
+        """Go on with the handshake: what is to be sent now, and whether it is done. Raises ssl.SSLError."""
+        self._incoming.write(received)
+        try:
+            self.object.do_handshake()
+        except ssl.SSLWantReadError:
+            return self._outgoing.read(), False
+        return self._outgoing.read(), True
+
+    def rest(self) -> bytes:
+        """Return what is still to be sent, such as the alert of a handshake that failed."""
+        return self._outgoing.read()
+
+    def encrypt(self, buffers: Sequence[Buffer]) -> bytes:
+        """Return what is to be sent for the bytes of `buffers`."""
+        with self._lock:
+            for buffer in buffers:
+                self.object.write(buffer)
+            return self._outgoing.read()
+
+    def feed(self, received: memoryview) -> None:
+        """Take what has come."""
+        with self._lock:
+            self._incoming.write(received)
+
+    def decrypt(self, view: memoryview) -> int:
+        """Write what came into the front of `view` and return how many bytes; 0 when more must come first."""
+        with self._lock:
+            try:
+                # With a buffer it returns a number, which the stubs do not know.
+                return self.object.read(len(view), view)  # type: ignore[return-value]
+            except ssl.SSLWantReadError:
+                return 0
 
 
 class Link:
-    """A blocking TLS connection to the member `peer`, for one thread at a time, and the messages on it."""
+    """A TLS connection to the member `peer` over a blocking socket, and the messages on it.
 
-    def __init__(self, peer: str, sock: ssl.SSLSocket, timeout: float) -> None:
+    One thread may write while another reads.
+    """
+
+    def __init__(self, peer: str, sock: socket.socket, secured: Tls, timeout: float) -> None:
         self.peer = peer
         self.max_message = handshake.MAX_GREETING
         self.bytes_sent = 0
@@ -46,7 +89,9 @@ class Link:
         # Fresh memory for each message would cost as much as decrypting it.
         self._buffers = [bytearray() for _ in range(KEPT + 1)]
         self._next = 0
+        self._received = memoryview(bytearray(RECEIVE_BYTES))
         self._socket = sock
+        self._tls = secured
         self._timeout = timeout
         sock.settimeout(timeout)
 
@@ -65,17 +110,8 @@ class Link:
         """
         total = sum(memoryview(buffer).nbytes for buffer in buffers)
         try:
-            small = bytearray()
-            for piece in _frames(buffers, total):
-                if len(piece) < JOIN_BYTES:
-                    small += piece
-                    continue
-                if small:
-                    self._socket.sendall(small)
-                    small = bytearray()
-                self._socket.sendall(piece)
-            if small:
-                self._socket.sendall(small)
+            for part in _parts(buffers, total):
+                self._socket.sendall(self._tls.encrypt(part))
         except TimeoutError:
             raise TimeoutFault({self.peer}, "send", f"it did not read for {self._timeout} s") from None
         except ssl.SSLError as error:
@@ -115,6 +151,8 @@ class Link:
                     raise PeerFault(self.peer, f"sent the frame header {header} inside a message")
         except TimeoutError:
             raise TimeoutFault({self.peer}, "receive", f"nothing came for {self._timeout} s") from None
+        except ssl.SSLZeroReturnError:
+            raise ChannelClosed(self.peer, clean=False) from None
         except ssl.SSLError as error:
             raise PeerFault(self.peer, tls.describe(error)) from None
         except OSError:
@@ -127,22 +165,27 @@ class Link:
         self._timeout = seconds
         self._socket.settimeout(seconds)
 
-    def close(self, goodbye: bool) -> None:
-        """Close; with a goodbye, wait a little until the peer has closed, so that nothing of ours is lost."""
-        if goodbye:
-            with contextlib.suppress(OSError):
-                self._socket.sendall(framing.HEADER.pack(0, framing.BYE))
-                self._socket.shutdown(socket.SHUT_WR)
-                self._socket.settimeout(CLOSE_SECONDS)
-                while self._socket.recv(framing.MAX_FRAME):
-                    pass
+    def finish(self) -> None:
+        """Say goodbye: nothing more will be written."""
+        with contextlib.suppress(OSError):
+            self._socket.sendall(self._tls.encrypt([framing.HEADER.pack(0, framing.BYE)]))
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def drain(self) -> None:
+        """Wait a little until the peer has closed, so that nothing of ours is lost."""
+        with contextlib.suppress(OSError):
+            self._socket.settimeout(CLOSE_SECONDS)
+            while self._socket.recv_into(self._received):
+                pass
+
+    def close(self) -> None:
+        """Close the socket."""
         self._socket.close()
 
     def cut(self) -> None:
         """Make whoever uses the connection now fail."""
         with contextlib.suppress(OSError):
-            # Not the TLS socket's own, after which another thread's send would go out in the clear.
-            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def _buffer(self, size: int) -> bytearray:
         if size > framing.MAX_FRAME:
@@ -161,10 +204,12 @@ class Link:
     def _fill(self, view: memoryview) -> None:
         have = 0
         while have < len(view):
-            got = self._socket.recv_into(view[have:])
-            if not got:
+            if got := self._tls.decrypt(view[have:]):
+                have += got
+                continue
+            if not (came := self._socket.recv_into(self._received)):
                 raise ChannelClosed(self.peer, clean=False)
-            have += got
+            self._tls.feed(self._received[:came])
 
 
 class Halt:
@@ -204,12 +249,17 @@ class BlockingChannel:
         # The hello does not count.
         link.bytes_sent = link.bytes_received = 0
         self._link = link
-        self._jobs: queue.Queue[Sequence[Buffer] | tuple[int, int] | None] = queue.Queue(DEPTH)
+        self._outgoing: queue.Queue[Sequence[Buffer] | None] = queue.Queue(DEPTH)
+        self._wanted: queue.Queue[tuple[int, int] | None] = queue.Queue()
         self._messages: queue.Queue[memoryview | SmpcError] = queue.Queue(DEPTH)
         self._awaited = 0
         self._error: SmpcError | None = None
-        self._thread = threading.Thread(target=self._work, name=f"link to {link.peer}", daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=work, name=f"{what} {link.peer}", daemon=True)
+            for work, what in ((self._write, "to"), (self._read, "from"))
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def __repr__(self) -> str:
         return f"BlockingChannel({self.peer!r})"
@@ -230,7 +280,7 @@ class BlockingChannel:
         Raises ChannelClosed, TimeoutFault or PeerFault for what went wrong since the last call.
         """
         self._check()
-        self._jobs.put(list(buffers))
+        self._outgoing.put(list(buffers))
 
     def receive(self, limit: int, ahead: int = 0) -> memoryview:
         """Return the next message, of at most `limit` bytes; read `ahead` more meanwhile: they will come.
@@ -242,7 +292,7 @@ class BlockingChannel:
         if not self._awaited:
             self._check()
             self._awaited = 1 + ahead
-            self._jobs.put((limit, self._awaited))
+            self._wanted.put((limit, self._awaited))
         message = self._messages.get()
         self._awaited -= 1
         if isinstance(message, SmpcError):
@@ -260,181 +310,65 @@ class BlockingChannel:
         """
         deadline = time.monotonic() + 2 * CLOSE_SECONDS
         jobs: list[Sequence[Buffer] | None] = [None] if last is None else [list(last), None]
-        while self._thread.is_alive():
+        self._wanted.put(None)
+        while any(thread.is_alive() for thread in self._threads):
             with contextlib.suppress(queue.Full):
                 while jobs:
-                    self._jobs.put_nowait(jobs[0])
+                    self._outgoing.put_nowait(jobs[0])
                     del jobs[0]
             with contextlib.suppress(queue.Empty):
                 self._messages.get_nowait()
-            self._thread.join(0.001 if jobs else 0.01)
+            for thread in self._threads:
+                thread.join(0.001)
             if time.monotonic() > deadline:
                 self._link.cut()
+        self._link.close()
 
     def _check(self) -> None:
         if self._error is not None:
             raise self._error
 
-    def _work(self) -> None:
-        failed = False
-        while (job := self._jobs.get()) is not None:
-            if failed:
-                # What waits has nowhere to go; who waits must not wait for ever.
-                if isinstance(job, tuple) and self._error is not None:
-                    self._messages.put(self._error)
-                continue
-            try:
-                if isinstance(job, tuple):
-                    limit, count = job
-                    for _ in range(count):
-                        self._messages.put(self._link.read(limit))
-                else:
+    def _write(self) -> None:
+        while (job := self._outgoing.get()) is not None:
+            # After an error what waits has nowhere to go.
+            if self._error is None:
+                try:
                     self._link.write(job)
+                except SmpcError as error:
+                    self._error = self._error or error
+                    # Who waits for a message must not wait any longer.
+                    self._link.cut()
+        if self._error is None:
+            self._link.finish()
+
+    def _read(self) -> None:
+        while (job := self._wanted.get()) is not None:
+            limit, count = job
+            try:
+                for _ in range(count):
+                    self._check()
+                    self._messages.put(self._link.read(limit))
             except SmpcError as error:
-                failed, self._error = True, error
-                if isinstance(job, tuple):
-                    self._messages.put(error)
-        self._link.close(goodbye=not failed)
+                # What ended the connection, not that it has ended.
+                self._error = self._error or error
+                self._messages.put(self._error)
+        if self._error is None:
+            self._link.drain()
 
 
-def dial_blocking(
-    endpoint: Endpoint, peer: str, *, patience: float | None = None, halt: Halt | None = None
-) -> BlockingChannel:
-    """Return a channel to the member `peer` at the roster's address; errors as for `endpoint.dial`.
-
-    `patience`: seconds that the peer may take to welcome us, by default the `frame_timeout`.
-    """
-    target = endpoint.roster.member(peer).address
-    if target is None:
-        raise ConfigError([Fault("roster", f"'{peer}' has no address to be reached at")])
-    host, port = split_address(target)
-    deadline = time.monotonic() + endpoint.connect_timeout
-    pause, last = FIRST_PAUSE, "no answer"
-    while (left := deadline - time.monotonic()) > 0 and not (halt is not None and halt.halted):
-        try:
-            raw = socket.create_connection((host, port), timeout=left)
-        except OSError as error:
-            last = error.strerror or str(error)
-            time.sleep(min(pause, left))
-            pause = min(2 * pause, LONGEST_PAUSE)
+def _parts(buffers: Sequence[Buffer], total: int) -> Iterator[list[Buffer]]:
+    """Cut the frames of a message, as `framing.encode` makes them, into what is encrypted at once."""
+    frames: Sequence[Buffer] = [framing.HEADER.pack(total, framing.DATA), *buffers]
+    if total > framing.MAX_FRAME:
+        frames = list(framing.encode([memoryview(buffer) for buffer in buffers], total))
+    small: list[Buffer] = []
+    for frame in frames:
+        view = memoryview(frame).cast("B")
+        if len(view) < JOIN_BYTES:
+            small.append(view)
             continue
-        link, found = secure(endpoint, raw, peer, endpoint.connect_timeout, server=False)
-        if found.name != peer:
-            link.close(goodbye=False)
-            raise PeerFault(found.name, f"answers at {target} in the place of '{peer}'")
-        if halt is not None:
-            halt.watch(link)
-        greeting = handshake.greet(link, endpoint.identity.name, endpoint.session_digest, endpoint.session)
-        link.wait(endpoint.frame_timeout if patience is None else patience)
-        channel = greeted(link, greeting)
-        link.wait(endpoint.frame_timeout)
-        return channel
-    detail = f"{target} not reached in {endpoint.connect_timeout} s: {last}"
-    raise TimeoutFault({peer}, "connect", detail)
-
-
-def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, BlockingChannel]:
-    """Listen at our address of the roster until each of `peers` has connected, and return the channels.
-
-    Whoever does not show in HANDSHAKE_SECONDS that it is a member is dropped, and nothing else comes of it.
-
-    Raises:
-        LocalError: the address cannot be had.
-        PeerFault, ConfigError: another member came, a peer broke the hello, or has another session.
-        TimeoutFault: names who did not come in time, and why the last one that was dropped was.
-    """
-    own = endpoint.roster.member(endpoint.identity.name)
-    if own.address is None:
-        raise ConfigError([Fault("roster", f"'{own.name}' has no address to be reached at")])
-    channels: dict[str, BlockingChannel] = {}
-    deadline = time.monotonic() + endpoint.connect_timeout
-    dropped = ""
-    try:
-        server = socket.create_server(split_address(own.address))
-    except OSError as error:
-        raise LocalError(f"cannot listen on {own.address}: {error.strerror}") from None
-    try:
-        with server:
-            while missing := set(peers) - channels.keys():
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise TimeoutFault(
-                        missing, "connect", f"not here in {endpoint.connect_timeout} s{dropped}"
-                    )
-                server.settimeout(left)
-                try:
-                    raw, address = server.accept()
-                except (TimeoutError, ConnectionAbortedError):
-                    continue
-                patience = min(left, HANDSHAKE_SECONDS)
-                try:
-                    link, found = secure(endpoint, raw, f"{address[0]}:{address[1]}", patience, server=True)
-                except PeerFault as error:
-                    dropped = f"; dropped {error}"
-                    continue
-                if found.name not in missing:
-                    link.close(goodbye=False)
-                    raise PeerFault(found.name, f"connects to '{own.name}', which waits for others")
-                channels[found.name] = greeted(link, answer(endpoint, link, own))
-    except BaseException:
-        for channel in channels.values():
-            channel.close()
-        raise
-    return channels
-
-
-async def answer(endpoint: Endpoint, link: Link, own: Member) -> None:
-    """Be the server of the hello on a link, for `greeted`; errors as for `handshake.answer_greeting`."""
-    error = await handshake.answer_greeting(
-        link, own, lambda: False, endpoint.session_digest, endpoint.session
-    )
-    if error is not None:
-        raise error
-    await handshake.welcome(link, own, endpoint.session_digest)
-
-
-def secure(
-    endpoint: Endpoint, raw: socket.socket, address: str, timeout: float, *, server: bool
-) -> tuple[Link, Member]:
-    """Return the link to the member that the other end shows to be; raise PeerFault if it does not.
-
-    `address` names the other end until then; `timeout` is for the TLS handshake.
-    """
-    context = endpoint.contexts.server if server else endpoint.contexts.client
-    try:
-        raw.settimeout(timeout)
-        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-            raw.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
-        sock = context.wrap_socket(raw, server_side=server)
-        found = tls.authenticated(sock, endpoint.roster, address)
-    except ssl.SSLError as error:
-        raw.close()
-        raise PeerFault(address, tls.describe(error)) from None
-    except OSError as error:
-        raw.close()
-        what = f"the connection broke during the TLS handshake ({error.strerror or error})"
-        raise PeerFault(address, what) from None
-    except PeerFault:
-        raw.close()
-        raise
-    return Link(found.name, sock, endpoint.frame_timeout), found
-
-
-def greeted(link: Link, hello: Coroutine[Any, Any, None]) -> BlockingChannel:
-    """Run the hello, which is written for asyncio but only ever waits for `link`, and start the channel."""
-    try:
-        hello.send(None)
-    except StopIteration:
-        return BlockingChannel(link)
-    except BaseException:
-        link.close(goodbye=False)
-        raise
-    raise RuntimeError("the hello waited for something else than its link")
-
-
-def _frames(buffers: Sequence[Buffer], total: int) -> Sequence[Buffer]:
-    """Return the frames of one message, as `framing.encode` does; a message of one frame is not cut up."""
-    if total <= framing.MAX_FRAME:
-        return [framing.HEADER.pack(total, framing.DATA), *buffers]
-    return list(framing.encode([memoryview(buffer) for buffer in buffers], total))
+        for place in range(0, len(view), SEND_BYTES):
+            yield [*small, view[place : place + SEND_BYTES]]
+            small = []
+    if small:
+        yield small

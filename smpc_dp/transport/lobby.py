@@ -9,17 +9,9 @@ import time
 
 from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.roster import split_address
-from smpc_dp.transport.blocking import (
-    HANDSHAKE_SECONDS,
-    BlockingChannel,
-    Halt,
-    Link,
-    answer,
-    dial_blocking,
-    greeted,
-    secure,
-)
+from smpc_dp.transport.blocking import BlockingChannel, Halt, Link
 from smpc_dp.transport.channel import ChannelClosed
+from smpc_dp.transport.connect import STRANGERS, Door, answer, dial_blocking, greeted
 from smpc_dp.transport.endpoint import Endpoint
 
 # What the caller says after the welcome: it is still there, and stays.
@@ -51,12 +43,9 @@ class Lobby:
         if self._own.address is None:
             raise ConfigError([Fault("roster", f"'{self._own.name}' has no address to be reached at")])
         try:
-            self._server = socket.create_server(
-                split_address(self._own.address), backlog=len(endpoint.roster)
-            )
+            self._server = socket.create_server(split_address(self._own.address), backlog=2 * STRANGERS)
         except OSError as error:
             raise LocalError(f"cannot listen on {self._own.address}: {error.strerror}") from None
-        self._server.settimeout(LOOK_SECONDS)
         self._waiting: dict[str, Link] = {}
         self._news = threading.Condition()
         self._closed = False
@@ -91,7 +80,7 @@ class Lobby:
         self._thread.join()
         self._server.close()
         for link in self._waiting.values():
-            link.close(goodbye=False)
+            link.close()
 
     def _is_ready(self, channel: BlockingChannel) -> bool:
         """Return False if the caller has gone; raise PeerFault if it says something else."""
@@ -110,27 +99,24 @@ class Lobby:
 
     def _next(self, peer: str, deadline: float, halt: Halt) -> Link:
         with self._news:
-            while (link := self._waiting.pop(peer, None)) is None:
+            while True:
+                # Before a look at who waits: whoever has called now is for the next claim.
                 left = deadline - time.monotonic()
                 if left <= 0 or self._closed or halt.halted:
                     raise TimeoutFault({peer}, "connect", "it has not called")
+                if (link := self._waiting.pop(peer, None)) is not None:
+                    return link
                 self._news.wait(min(left, LOOK_SECONDS))
-        return link
 
     def _accept(self) -> None:
-        while not self._closed:
-            try:
-                raw, address = self._server.accept()
-            except OSError:
-                continue
-            try:
-                where = f"{address[0]}:{address[1]}"
-                link, found = secure(self._endpoint, raw, where, HANDSHAKE_SECONDS, server=True)
-            except PeerFault:
-                continue
-            with self._news:
-                before = self._waiting.pop(found.name, None)
-                self._waiting[found.name] = link
-                self._news.notify_all()
-            if before is not None:
-                before.close(goodbye=False)
+        with Door(self._endpoint, self._server) as door:
+            while not self._closed:
+                if (came := door.wait(time.monotonic() + LOOK_SECONDS)) is None:
+                    continue
+                link, found = came
+                with self._news:
+                    before = self._waiting.pop(found.name, None)
+                    self._waiting[found.name] = link
+                    self._news.notify_all()
+                if before is not None:
+                    before.close()

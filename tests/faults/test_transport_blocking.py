@@ -18,7 +18,7 @@ from smpc_dp.identity import Identity
 from smpc_dp.roster import split_address
 from smpc_dp.runtime.pairwise import PairwiseMember, create_pairwise_session
 from smpc_dp.runtime.session_file import Timeouts
-from smpc_dp.transport import blocking
+from smpc_dp.transport import connect as connecting
 from smpc_dp.transport.blocking import BlockingChannel
 from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.framing import MAX_FRAME
@@ -166,7 +166,7 @@ def test_a_stranger_does_not_keep_the_peer_away(
 def test_a_silent_stranger_does_not_keep_the_peer_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocking, "HANDSHAKE_SECONDS", 0.3)
+    monkeypatch.setattr(connecting, "HANDSHAKE_SECONDS", 0.3)
     path = session(tmp_path)
     garbler, evaluator = (PairwiseMember.load(path, name) for name in ("garbler", "evaluator"))
     with ThreadPoolExecutor(2) as pool:

@@ -3,20 +3,21 @@
 use std::ops::Range;
 
 use numpy::{
-    Element, PyArray, PyArray1, PyArrayMethods, PyReadonlyArray, PyReadonlyArray3,
-    PyUntypedArrayMethods,
+    Element, PyArray, PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray,
+    PyReadonlyArray1, PyReadonlyArray3, PyUntypedArrayMethods,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use zeroize::Zeroizing;
 
 use super::Block;
 use super::circuit::{Circuit, Refused};
+use super::inputs::{LABEL, write_labels};
 use super::kernel::Kernel;
 use super::tile::{Mode, Plan};
 
 /// Threads that one call may use.
 const THREADS: std::ops::RangeInclusive<usize> = 1..=256;
-pub const LABEL: usize = size_of::<Block>();
 
 pub fn refused(reason: Refused) -> PyErr {
     PyValueError::new_err(reason.0)
@@ -40,20 +41,6 @@ pub fn block(bytes: &[u8], name: &str) -> PyResult<Block> {
         PyValueError::new_err(format!("{name}: {} bytes, not {LABEL}", bytes.len()))
     })?;
     Ok(Block::from_le_bytes(bytes))
-}
-
-pub fn read_labels(bytes: &[u8], to: &mut [Block]) {
-    let (labels, _) = bytes.as_chunks::<LABEL>();
-    for (to, label) in to.iter_mut().zip(labels) {
-        *to = Block::from_le_bytes(*label);
-    }
-}
-
-pub fn write_labels(labels: &[Block], to: &mut [u8]) {
-    let (to, _) = to.as_chunks_mut::<LABEL>();
-    for (to, label) in to.iter_mut().zip(labels) {
-        *to = label.to_le_bytes();
-    }
 }
 
 /// An array of `count` rows of `each` bytes, made without the interpreter.
@@ -145,8 +132,59 @@ pub fn plan(
     Ok(plan)
 }
 
-pub fn colours(labels: &[Block], to: &mut [u8]) {
-    for (to, label) in to.iter_mut().zip(labels) {
-        *to = (label & 1) as u8;
+/// The labels of each output or input, row by row.
+pub fn label_rows(
+    py: Python<'_>,
+    count: usize,
+    instances: usize,
+    row: impl Fn(usize) -> Result<Zeroizing<Vec<Block>>, Refused> + Send + Sync,
+) -> PyResult<Bound<'_, PyArray3<u8>>> {
+    rows(py, [count, instances, LABEL], |number, to| {
+        write_labels(&row(number)?, to);
+        Ok(())
+    })
+}
+
+/// The colours of the labels of each output, row by row.
+pub fn colour_rows(
+    py: Python<'_>,
+    count: usize,
+    instances: usize,
+    row: impl Fn(usize) -> Result<Zeroizing<Vec<Block>>, Refused> + Send + Sync,
+) -> PyResult<Bound<'_, PyArray2<u8>>> {
+    rows(py, [count, instances], |number, to| {
+        for (to, label) in to.iter_mut().zip(row(number)?.iter()) {
+            *to = (label & 1) as u8;
+        }
+        Ok(())
+    })
+}
+
+/// Input wires, in any order.
+pub fn wires_of<'a>(
+    circuit: &Circuit,
+    wires: &'a PyReadonlyArray1<'_, u32>,
+) -> PyResult<&'a [u32]> {
+    let wires = contiguous(wires, "wires")?;
+    match wires.iter().find(|&&wire| wire as usize >= circuit.inputs) {
+        Some(wire) => value_error(format!("wires: {wire}, of {} inputs", circuit.inputs)),
+        None => Ok(wires),
+    }
+}
+
+/// Bits, 0 or 1 each; looked at all at once, so that the time says nothing about where a wrong one is.
+pub fn check_bits(bits: &[u8]) -> PyResult<&[u8]> {
+    if bits.iter().fold(0, |all, bit| all | bit) > 1 {
+        return value_error("bits: an element that is not 0 or 1".into());
+    }
+    Ok(bits)
+}
+
+/// Refuses labels from `place` on that are more than those of `wires`.
+pub fn check_chunk(wires: &[u32], plan: &Plan, place: usize, count: usize) -> PyResult<()> {
+    let all = wires.len() * plan.instances;
+    match place.checked_add(count) {
+        Some(end) if end <= all && count > 0 => Ok(()),
+        _ => value_error(format!("transfers: {count} from {place}, of {all}")),
     }
 }

@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
-use super::Block;
 use super::circuit::{Circuit, Refused, refuse};
+use super::inputs::{Inputs, LABEL, read_labels, segments};
 use super::kernel::{Keys, Wires};
-use super::tile::{self, GATE, Plan, Side, Walk};
+use super::tile::{self, GATE, Plan, Side};
+use super::window::Window;
+use super::{Block, mask};
 
 /// Evaluates from the front of a piece of the tables.
 struct Evaluation<'i, 't> {
-    /// Active labels, input by input.
-    inputs: &'i [Block],
+    inputs: &'i Inputs,
     tables: &'t [u8],
 }
 
@@ -25,19 +26,25 @@ impl<'t> Evaluation<'_, 't> {
     }
 }
 
-impl Side for Evaluation<'_, '_> {
+impl<'t> Side for Evaluation<'_, 't> {
+    type Tables = &'t [u8];
+
+    fn rest(self) -> &'t [u8] {
+        self.tables
+    }
+
     fn gates(&self) -> usize {
         self.tables.len() / GATE
     }
 
     fn input(&mut self, plan: &Plan, tile: usize, input: usize, to: &mut [Block]) {
-        let start = input * plan.instances + tile * plan.tile;
-        to.copy_from_slice(&self.inputs[start..start + to.len()]);
+        // `feed` has seen that it is set.
+        self.inputs.get(plan, input, tile * plan.tile, to);
     }
 
     fn inputs(&mut self, plan: &Plan, tile: usize, to: &mut [Block]) {
-        for (input, label) in to.iter_mut().enumerate() {
-            *label = self.inputs[input * plan.instances + tile];
+        for (input, label) in to.chunks_exact_mut(1).enumerate() {
+            self.input(plan, tile, input, label);
         }
     }
 
@@ -75,64 +82,73 @@ impl Side for Evaluation<'_, '_> {
 
 /// One evaluation of a circuit for many instances. Labels in it are overwritten when dropped.
 pub struct Evaluator {
-    circuit: Arc<Circuit>,
-    plan: Plan,
-    inputs: Zeroizing<Vec<Block>>,
-    /// Which inputs have their labels.
-    set: Vec<bool>,
-    /// Active labels of the outputs, tile by tile.
-    outputs: Zeroizing<Vec<Block>>,
-    tile: usize,
+    window: Window,
+    inputs: Inputs,
     /// Bytes of table that are still to come.
     remaining: u64,
     /// The start of a gate whose rest is still to come.
     carry: Vec<u8>,
-    walk: Option<Walk>,
-    spare: Vec<Walk>,
 }
 
 impl Evaluator {
     pub fn new(circuit: Arc<Circuit>, plan: Plan) -> Result<Self, Refused> {
-        plan.check_labels(&circuit)?;
         Ok(Self {
-            inputs: tile::zeroed(circuit.inputs * plan.instances)?,
-            set: vec![false; circuit.inputs],
-            outputs: tile::zeroed(circuit.outputs * plan.instances)?,
-            tile: 0,
+            inputs: Inputs::new(circuit.inputs, plan.instances),
             remaining: (GATE * circuit.ands) as u64 * plan.instances as u64,
             carry: Vec::new(),
-            walk: None,
-            spare: Vec::new(),
-            circuit,
-            plan,
+            window: Window::new(circuit, plan)?,
         })
     }
 
     pub fn circuit(&self) -> &Circuit {
-        &self.circuit
+        &self.window.circuit
     }
 
     pub fn plan(&self) -> &Plan {
-        &self.plan
+        &self.window.plan
     }
 
     pub fn remaining(&self) -> u64 {
         self.remaining
     }
 
-    /// Where the labels of `inputs` go, input by input; each input once.
-    pub fn set(&mut self, inputs: Range<usize>) -> Result<&mut [Block], Refused> {
-        if let Some(input) = inputs.clone().find(|&input| self.set[input]) {
-            return refuse(format!("labels: input {input} has its labels"));
+    /// Where the active labels of an input go; each instance once, and in order.
+    pub fn set(&mut self, input: usize, instances: Range<usize>) -> Result<&mut [Block], Refused> {
+        self.inputs.set(input, instances)
+    }
+
+    /// Takes the labels that the garbler has made the active ones of these inputs.
+    pub fn open(&mut self, wires: &[u32], seed: Block) -> Result<(), Refused> {
+        let cipher = self.plan().kernel.cipher(seed);
+        self.inputs.open(wires, cipher, None)
+    }
+
+    /// Takes the labels of `wires`, from `place` on, out of random transfers: the pads that `choices` (0 or 1)
+    /// chose, and the garbler's corrections, which are read whatever was chosen.
+    pub fn transfer(
+        &mut self,
+        wires: &[u32],
+        place: usize,
+        choices: &[u8],
+        pads: &[u8],
+        corrections: &[u8],
+    ) -> Result<(), Refused> {
+        let instances = self.plan().instances;
+        for part in segments(wires, instances, place, choices.len()) {
+            let labels = self.set(part.input, part.instances)?;
+            read_labels(&pads[part.bytes.clone()], labels);
+            let (sums, _) = corrections[part.bytes].as_chunks::<LABEL>();
+            let choices = &choices[part.labels];
+            for ((label, sum), &choice) in labels.iter_mut().zip(sums).zip(choices) {
+                *label ^= Block::from_le_bytes(*sum) & mask(Block::from(choice));
+            }
         }
-        self.set[inputs.clone()].fill(true);
-        let instances = self.plan.instances;
-        Ok(&mut self.inputs[inputs.start * instances..inputs.end * instances])
+        Ok(())
     }
 
     /// Evaluates the gates whose tables are complete with `data`.
     pub fn feed(&mut self, mut data: &[u8]) -> Result<(), Refused> {
-        if let Some(input) = self.set.iter().position(|&set| !set) {
+        if let Some(input) = self.inputs.missing(false) {
             return refuse(format!("tables: input {input} has no labels yet"));
         }
         if data.len() as u64 > self.remaining {
@@ -143,26 +159,33 @@ impl Evaluator {
             ));
         }
         self.remaining -= data.len() as u64;
-        while self.tile < self.plan.tiles() {
-            let whole = tile::tile_bytes(&self.plan, &self.circuit, self.tile);
-            if !self.carry.is_empty() {
-                let gate = GATE * self.plan.lanes(self.tile);
-                let missing = (gate - self.carry.len()).min(data.len());
-                self.carry.extend_from_slice(&data[..missing]);
+        let Self {
+            window,
+            inputs,
+            carry,
+            ..
+        } = self;
+        let inputs = &*inputs;
+        let offsets = |_: &Plan, _: usize, to: &mut [Block]| to.fill(0);
+        while !window.done() {
+            if !carry.is_empty() {
+                let gate = window.gate_bytes();
+                let missing = (gate - carry.len()).min(data.len());
+                carry.extend_from_slice(&data[..missing]);
                 data = &data[missing..];
-                if self.carry.len() < gate {
+                if carry.len() < gate {
                     break;
                 }
-                let carry = std::mem::take(&mut self.carry);
-                self.part_of_tile(&carry);
-            } else if self.walk.is_none() && data.len() >= whole {
-                data = self.whole_tiles(data);
+                window.part_of_tile(&carry[..], offsets, |tables| Evaluation { inputs, tables });
+                carry.clear();
+            } else if !window.under_way() && data.len() >= window.tile_bytes() {
+                data = window.whole_tiles(data, offsets, |tables| Evaluation { inputs, tables });
             } else if data.is_empty() {
                 break;
             } else {
-                data = self.part_of_tile(data);
-                if self.walk.is_some() {
-                    self.carry.extend_from_slice(data);
+                data = window.part_of_tile(data, offsets, |tables| Evaluation { inputs, tables });
+                if window.under_way() {
+                    carry.extend_from_slice(data);
                     break;
                 }
             }
@@ -170,85 +193,14 @@ impl Evaluator {
         Ok(())
     }
 
-    /// Evaluates the tiles whose tables are complete, on all threads.
-    fn whole_tiles<'b>(&mut self, mut data: &'b [u8]) -> &'b [u8] {
-        let Self {
-            circuit,
-            plan,
-            inputs,
-            outputs,
-            tile,
-            spare,
-            ..
-        } = self;
-        let mut outputs = &mut outputs[*tile * plan.tile * circuit.outputs..];
-        let mut jobs = Vec::new();
-        let mut next = *tile;
-        while next < plan.tiles() && tile::tile_bytes(plan, circuit, next) <= data.len() {
-            let (tables, rest) = data.split_at(tile::tile_bytes(plan, circuit, next));
-            data = rest;
-            let stored = outputs
-                .split_off_mut(..circuit.outputs * plan.lanes(next))
-                .unwrap_or_default();
-            jobs.push((next, tables, stored));
-            next += 1;
-        }
-        tile::on_threads(plan.threads, spare, jobs, |walk, (tile, tables, stored)| {
-            walk.start(plan, circuit, tile, |delta| delta.fill(0));
-            let mut side = Evaluation { inputs, tables };
-            walk.go(plan, circuit, tile, &mut side, stored);
-        });
-        *tile = next;
-        data
-    }
-
-    /// Goes on in the tile that is under way, or begins one; returns what is left of `data`.
-    fn part_of_tile<'b>(&mut self, data: &'b [u8]) -> &'b [u8] {
-        let Self {
-            circuit,
-            plan,
-            inputs,
-            outputs,
-            tile,
-            walk: under_way,
-            spare,
-            ..
-        } = self;
-        let mut walk = under_way.take().unwrap_or_else(|| {
-            let mut walk = spare.pop().unwrap_or_default();
-            walk.start(plan, circuit, *tile, |delta| delta.fill(0));
-            walk
-        });
-        let before = *tile * plan.tile * circuit.outputs;
-        let stored = &mut outputs[before..before + circuit.outputs * plan.lanes(*tile)];
-        let mut side = Evaluation {
-            inputs,
-            tables: data,
-        };
-        let done = walk.go(plan, circuit, *tile, &mut side, stored);
-        let rest = side.tables;
-        if done {
-            spare.push(walk);
-            *tile += 1;
-        } else {
-            *under_way = Some(walk);
-        }
-        rest
-    }
-
     /// The active labels of an output, of every instance; all tables must have been fed.
     pub fn output(&self, output: usize) -> Result<Zeroizing<Vec<Block>>, Refused> {
-        if self.tile < self.plan.tiles() {
+        if !self.window.done() {
             return refuse(format!(
                 "outputs: {} bytes of tables are still to come",
                 self.remaining
             ));
         }
-        Ok(Zeroizing::new(tile::output(
-            &self.plan,
-            &self.circuit,
-            &self.outputs,
-            output,
-        )))
+        Ok(self.window.output(output))
     }
 }

@@ -6,46 +6,29 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use super::circuit::{Circuit, Refused, refuse};
+use super::inputs::{Inputs, LABEL, draw, read_labels, segments};
 use super::kernel::{Cipher, Keys, Wires};
-use super::tile::{self, GATE, Plan, Side, Walk};
+use super::tile::{self, GATE, Plan, Side};
+use super::window::Window;
 use super::{Block, mask};
-
-/// Zero labels of some inputs that the caller gave, input by input.
-struct Given {
-    inputs: Range<usize>,
-    labels: Zeroizing<Vec<Block>>,
-}
 
 /// Where the zero labels and offsets come from.
 struct Secrets {
     labels: Cipher,
     offsets: Cipher,
-    given: Vec<Given>,
+    given: Inputs,
 }
 
 impl Secrets {
     /// The zero labels of input `input` of instances `from..from + to.len()`, counted within the run.
     fn zeros(&self, plan: &Plan, input: usize, from: usize, to: &mut [Block]) {
-        if let Some(given) = self
-            .given
-            .iter()
-            .find(|given| given.inputs.contains(&input))
-        {
-            let start = (input - given.inputs.start) * plan.instances + from;
-            to.copy_from_slice(&given.labels[start..start + to.len()]);
-            return;
+        if !self.given.get(plan, input, from, to) {
+            draw(plan, &self.labels, input, from, to);
         }
-        for (block, number) in to.iter_mut().zip(plan.first + from as u64..) {
-            *block = Block::from(number) << 64 | input as Block;
-        }
-        plan.kernel.encrypt(&self.labels, to);
     }
 
     fn deltas(&self, plan: &Plan, from: usize, to: &mut [Block]) {
-        for (block, number) in to.iter_mut().zip(plan.first + from as u64..) {
-            *block = Block::from(number) << 64;
-        }
-        plan.kernel.encrypt(&self.offsets, to);
+        draw(plan, &self.offsets, 0, from, to);
         to.iter_mut().for_each(|block| *block |= 1);
     }
 }
@@ -64,7 +47,13 @@ impl<'t> Garbling<'_, 't> {
     }
 }
 
-impl Side for Garbling<'_, '_> {
+impl<'t> Side for Garbling<'_, 't> {
+    type Tables = &'t mut [u8];
+
+    fn rest(self) -> &'t mut [u8] {
+        self.tables
+    }
+
     fn gates(&self) -> usize {
         self.tables.len() / GATE
     }
@@ -79,11 +68,8 @@ impl Side for Garbling<'_, '_> {
             *block = number | input as Block;
         }
         plan.kernel.encrypt(&self.secrets.labels, to);
-        for given in &self.secrets.given {
-            for input in given.inputs.clone() {
-                let zero = &mut to[input..=input];
-                self.secrets.zeros(plan, input, tile, zero);
-            }
+        for (input, block) in to.chunks_exact_mut(1).enumerate() {
+            self.secrets.given.get(plan, input, tile, block);
         }
     }
 
@@ -126,90 +112,111 @@ impl Side for Garbling<'_, '_> {
 
 /// One garbling of a circuit for many instances. Everything secret in it is overwritten when dropped.
 pub struct Garbler {
-    circuit: Arc<Circuit>,
-    plan: Plan,
+    window: Window,
     secrets: Secrets,
-    /// Zero labels of the outputs, tile by tile.
-    outputs: Zeroizing<Vec<Block>>,
-    tile: usize,
     started: bool,
-    /// The tile that is under way, if one is.
-    walk: Option<Walk>,
-    spare: Vec<Walk>,
 }
 
 impl Garbler {
     /// `seed` is fresh for each run: the first half makes labels, the second offsets.
     pub fn new(circuit: Arc<Circuit>, plan: Plan, seed: [Block; 2]) -> Result<Self, Refused> {
-        plan.check_labels(&circuit)?;
         Ok(Self {
             secrets: Secrets {
                 labels: plan.kernel.cipher(seed[0]),
                 offsets: plan.kernel.cipher(seed[1]),
-                given: Vec::new(),
+                given: Inputs::new(circuit.inputs, plan.instances),
             },
-            outputs: tile::zeroed(circuit.outputs * plan.instances)?,
-            tile: 0,
             started: false,
-            walk: None,
-            spare: Vec::new(),
-            circuit,
-            plan,
+            window: Window::new(circuit, plan)?,
         })
     }
 
     pub fn circuit(&self) -> &Circuit {
-        &self.circuit
+        &self.window.circuit
     }
 
     pub fn plan(&self) -> &Plan {
-        &self.plan
+        &self.window.plan
     }
 
-    /// Sets the zero labels of some inputs, input by input; only before the first table.
-    pub fn give(
-        &mut self,
-        inputs: Range<usize>,
-        labels: Zeroizing<Vec<Block>>,
-    ) -> Result<(), Refused> {
+    /// Where the zero labels of an input that the caller gives go; only before the first table.
+    pub fn give(&mut self, input: usize, instances: Range<usize>) -> Result<&mut [Block], Refused> {
+        self.check_fresh()?;
+        self.secrets.given.set(input, instances)
+    }
+
+    fn check_fresh(&self) -> Result<(), Refused> {
         if self.started {
             return refuse("zero labels: tables have been made".into());
         }
-        let overlaps =
-            |given: &Given| given.inputs.start < inputs.end && inputs.start < given.inputs.end;
-        if self.secrets.given.iter().any(overlaps) {
-            return refuse("zero labels: an input was given before".into());
+        Ok(())
+    }
+
+    /// Makes the labels under `seed`, which the evaluator knows, the active ones of these inputs.
+    ///
+    /// `bits` holds 0 or 1 for each instance of the first wire, then of the next.
+    pub fn open(&mut self, wires: &[u32], bits: &[u8], seed: Block) -> Result<(), Refused> {
+        self.check_fresh()?;
+        let (cipher, deltas) = (self.plan().kernel.cipher(seed), self.deltas());
+        self.secrets.given.open(wires, cipher, Some((bits, deltas)))
+    }
+
+    /// Makes the first pads of random transfers the zero labels of `wires`, from `place` on, and the second
+    /// ones what corrects them to the offsets.
+    pub fn transfer(
+        &mut self,
+        wires: &[u32],
+        place: usize,
+        (first, second): (&[u8], &mut [u8]),
+    ) -> Result<(), Refused> {
+        let deltas = self.deltas();
+        let instances = self.plan().instances;
+        for part in segments(wires, instances, place, first.len() / LABEL) {
+            let zeros = self.give(part.input, part.instances.clone())?;
+            read_labels(&first[part.bytes.clone()], zeros);
+            let (pads, _) = second[part.bytes].as_chunks_mut::<LABEL>();
+            for ((pad, zero), delta) in pads.iter_mut().zip(zeros).zip(&deltas[part.instances]) {
+                *pad = (Block::from_le_bytes(*pad) ^ *zero ^ delta).to_le_bytes();
+            }
         }
-        self.secrets.given.push(Given { inputs, labels });
         Ok(())
     }
 
     /// The zero labels of an input, of every instance.
     pub fn zeros(&self, input: usize, to: &mut [Block]) {
-        self.secrets.zeros(&self.plan, input, 0, to);
+        self.secrets.zeros(self.plan(), input, 0, to);
     }
 
     /// The offsets of every instance.
     pub fn deltas(&self) -> Zeroizing<Vec<Block>> {
-        let mut deltas = Zeroizing::new(vec![0; self.plan.instances]);
-        self.secrets.deltas(&self.plan, 0, &mut deltas);
+        let mut deltas = Zeroizing::new(vec![0; self.plan().instances]);
+        self.secrets.deltas(self.plan(), 0, &mut deltas);
         deltas
     }
 
     pub fn done(&self) -> bool {
-        self.tile == self.plan.tiles()
+        self.window.done()
     }
 
     /// Writes tables into the front of `buffer` and returns how many bytes; 0 only at the end.
     pub fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, Refused> {
+        if let Some(input) = self.secrets.given.missing(true) {
+            return refuse(format!(
+                "tables: input {input} has labels for some instances only"
+            ));
+        }
         self.started = true;
         let length = buffer.len();
         let mut rest = buffer;
-        while !self.done() {
-            let whole = tile::tile_bytes(&self.plan, &self.circuit, self.tile);
-            let gate = GATE * self.plan.lanes(self.tile);
-            if self.walk.is_none() && rest.len() >= whole {
-                rest = self.whole_tiles(rest);
+        let Self {
+            window, secrets, ..
+        } = self;
+        let secrets = &*secrets;
+        let offsets = |plan: &Plan, from: usize, to: &mut [Block]| secrets.deltas(plan, from, to);
+        while !window.done() {
+            let gate = window.gate_bytes();
+            if !window.under_way() && rest.len() >= window.tile_bytes() {
+                rest = window.whole_tiles(rest, offsets, |tables| Garbling { secrets, tables });
             } else if rest.len() < gate {
                 if rest.len() == length {
                     return refuse(format!(
@@ -218,81 +225,10 @@ impl Garbler {
                 }
                 break;
             } else {
-                rest = self.part_of_tile(rest);
+                rest = window.part_of_tile(rest, offsets, |tables| Garbling { secrets, tables });
             }
         }
         Ok(length - rest.len())
-    }
-
-    /// Garbles the tiles that fit, on all threads.
-    fn whole_tiles<'b>(&mut self, mut rest: &'b mut [u8]) -> &'b mut [u8] {
-        let Self {
-            circuit,
-            plan,
-            secrets,
-            outputs,
-            tile,
-            spare,
-            ..
-        } = self;
-        let mut outputs = &mut outputs[*tile * plan.tile * circuit.outputs..];
-        let mut jobs = Vec::new();
-        let mut next = *tile;
-        while next < plan.tiles() && tile::tile_bytes(plan, circuit, next) <= rest.len() {
-            let tables = rest
-                .split_off_mut(..tile::tile_bytes(plan, circuit, next))
-                .unwrap_or_default();
-            let stored = outputs
-                .split_off_mut(..circuit.outputs * plan.lanes(next))
-                .unwrap_or_default();
-            jobs.push((next, tables, stored));
-            next += 1;
-        }
-        tile::on_threads(plan.threads, spare, jobs, |walk, (tile, tables, stored)| {
-            walk.start(plan, circuit, tile, |to| {
-                secrets.deltas(plan, tile * plan.tile, to);
-            });
-            let mut side = Garbling { secrets, tables };
-            walk.go(plan, circuit, tile, &mut side, stored);
-        });
-        *tile = next;
-        rest
-    }
-
-    /// Goes on in the tile that is under way, or begins one that does not fit.
-    fn part_of_tile<'b>(&mut self, rest: &'b mut [u8]) -> &'b mut [u8] {
-        let Self {
-            circuit,
-            plan,
-            secrets,
-            outputs,
-            tile,
-            walk: under_way,
-            spare,
-            ..
-        } = self;
-        let mut walk = under_way.take().unwrap_or_else(|| {
-            let mut walk = spare.pop().unwrap_or_default();
-            walk.start(plan, circuit, *tile, |to| {
-                secrets.deltas(plan, *tile * plan.tile, to);
-            });
-            walk
-        });
-        let before = *tile * plan.tile * circuit.outputs;
-        let stored = &mut outputs[before..before + circuit.outputs * plan.lanes(*tile)];
-        let mut side = Garbling {
-            secrets,
-            tables: rest,
-        };
-        let done = walk.go(plan, circuit, *tile, &mut side, stored);
-        let rest = side.tables;
-        if done {
-            spare.push(walk);
-            *tile += 1;
-        } else {
-            *under_way = Some(walk);
-        }
-        rest
     }
 
     /// The zero labels of an output, of every instance; the tables must be done.
@@ -300,12 +236,7 @@ impl Garbler {
         if !self.done() {
             return refuse("outputs: tables are still to be made".into());
         }
-        Ok(Zeroizing::new(tile::output(
-            &self.plan,
-            &self.circuit,
-            &self.outputs,
-            output,
-        )))
+        Ok(self.window.output(output))
     }
 
     /// The hashes of both labels of an output of every instance: that of colour 0, that of colour 1.
@@ -322,8 +253,8 @@ impl Garbler {
             .map(|(a, b)| a ^ b)
             .collect();
         // The labels in these vectors become hashes in place.
-        tile::hash_output(&self.plan, output, &mut first);
-        tile::hash_output(&self.plan, output, &mut second);
+        tile::hash_output(self.plan(), output, &mut first);
+        tile::hash_output(self.plan(), output, &mut second);
         Ok([first, second])
     }
 }

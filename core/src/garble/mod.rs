@@ -40,11 +40,13 @@ mod circuit;
 mod convert;
 mod evaluator;
 mod garbler;
+mod inputs;
 mod kernel;
 mod portable;
 mod python;
 mod simd;
 mod tile;
+mod window;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 

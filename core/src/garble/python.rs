@@ -12,11 +12,12 @@ use zeroize::Zeroizing;
 
 use super::circuit::{self, Gate};
 use super::convert::{
-    LABEL, colours, contiguous, input_range, label_range, plan, read_labels, refused, rows,
-    value_error, write_labels,
+    block, check_bits, check_chunk, colour_rows, contiguous, input_range, label_range, label_rows,
+    plan, refused, rows, value_error, wires_of,
 };
 use super::evaluator::Evaluator;
 use super::garbler::Garbler;
+use super::inputs::{LABEL, read_labels, write_labels};
 use super::kernel::Kernel;
 use super::tile::{self, GATE};
 use super::{Block, mask};
@@ -143,19 +144,67 @@ impl PyGarbler {
     ) -> PyResult<Bound<'py, PyArray3<u8>>> {
         let inputs = input_range(self.0.circuit(), first, count)?;
         let instances = self.0.plan().instances;
-        rows(py, [count, instances, LABEL], |row, to| {
+        label_rows(py, count, instances, |row| {
             let mut zeros = Zeroizing::new(vec![0; instances]);
             self.0.zeros(inputs.start + row, &mut zeros);
-            write_labels(&zeros, to);
-            Ok(())
+            Ok(zeros)
         })
     }
 
     fn set_zero_labels(&mut self, first: usize, labels: PyReadonlyArray3<'_, u8>) -> PyResult<()> {
         let (inputs, bytes) = label_range(self.0.circuit(), self.0.plan(), first, &labels)?;
-        let mut zeros = Zeroizing::new(vec![0; bytes.len() / LABEL]);
-        read_labels(bytes, &mut zeros);
-        self.0.give(inputs, zeros).map_err(refused)
+        let instances = self.0.plan().instances;
+        for (input, row) in inputs.zip(bytes.chunks_exact(instances * LABEL)) {
+            read_labels(row, self.0.give(input, 0..instances).map_err(refused)?);
+        }
+        Ok(())
+    }
+
+    fn open_inputs(
+        &mut self,
+        py: Python<'_>,
+        wires: PyReadonlyArray1<'_, u32>,
+        bits: PyReadonlyArray2<'_, u8>,
+        seed: &[u8],
+    ) -> PyResult<()> {
+        let wires = wires_of(self.0.circuit(), &wires)?;
+        let shape = [wires.len(), self.0.plan().instances];
+        if bits.shape() != shape {
+            return value_error(format!("bits: shape {:?}, not {shape:?}", bits.shape()));
+        }
+        let (bits, seed) = (
+            check_bits(contiguous(&bits, "bits")?)?,
+            block(seed, "seed")?,
+        );
+        py.detach(|| self.0.open(wires, bits, seed))
+            .map_err(refused)
+    }
+
+    fn transfer(
+        &mut self,
+        py: Python<'_>,
+        wires: PyReadonlyArray1<'_, u32>,
+        place: usize,
+        pads: &Bound<'_, PyArray3<u8>>,
+    ) -> PyResult<()> {
+        let wires = wires_of(self.0.circuit(), &wires)?;
+        let count = pads.shape()[1];
+        if pads.shape() != [2, count, LABEL] {
+            return value_error(format!(
+                "pads: shape {:?}, not (2, transfers, {LABEL})",
+                pads.shape()
+            ));
+        }
+        check_chunk(wires, self.0.plan(), place, count)?;
+        let mut pads = pads
+            .try_readwrite()
+            .map_err(|error| PyValueError::new_err(format!("pads: {error}")))?;
+        let both = pads
+            .as_slice_mut()
+            .map_err(|error| PyValueError::new_err(format!("pads: {error}")))?;
+        let (first, second) = both.split_at_mut(count * LABEL);
+        py.detach(|| self.0.transfer(wires, place, (first, second)))
+            .map_err(refused)
     }
 
     fn deltas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<u8>>> {
@@ -178,38 +227,27 @@ impl PyGarbler {
             return value_error(format!("bits: shape {shape:?}, not (inputs, {instances})"));
         }
         let inputs = input_range(self.0.circuit(), first, shape[0])?;
-        let bits = contiguous(&bits, "bits")?;
-        // All at once, so that the time says nothing about where a wrong one is.
-        if bits.iter().fold(0, |all, bit| all | bit) > 1 {
-            return value_error("bits: an element that is not 0 or 1".into());
-        }
+        let bits = check_bits(contiguous(&bits, "bits")?)?;
         let deltas = py.detach(|| self.0.deltas());
-        rows(py, [inputs.len(), instances, LABEL], |row, to| {
+        label_rows(py, inputs.len(), instances, |row| {
             let mut labels = Zeroizing::new(vec![0; instances]);
             self.0.zeros(inputs.start + row, &mut labels);
             let bits = &bits[row * instances..];
             for ((label, &bit), delta) in labels.iter_mut().zip(bits).zip(deltas.iter()) {
                 *label ^= delta & mask(Block::from(bit));
             }
-            write_labels(&labels, to);
-            Ok(())
+            Ok(labels)
         })
     }
 
     fn output_zero_labels<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<u8>>> {
-        let shape = [self.0.circuit().outputs, self.0.plan().instances, LABEL];
-        rows(py, shape, |row, to| {
-            write_labels(&self.0.output_zeros(row)?, to);
-            Ok(())
-        })
+        let (outputs, instances) = (self.0.circuit().outputs, self.0.plan().instances);
+        label_rows(py, outputs, instances, |row| self.0.output_zeros(row))
     }
 
     fn output_colours<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<u8>>> {
-        let shape = [self.0.circuit().outputs, self.0.plan().instances];
-        rows(py, shape, |row, to| {
-            colours(&self.0.output_zeros(row)?, to);
-            Ok(())
-        })
+        let (outputs, instances) = (self.0.circuit().outputs, self.0.plan().instances);
+        colour_rows(py, outputs, instances, |row| self.0.output_zeros(row))
     }
 
     fn output_hashes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray4<u8>>> {
@@ -262,8 +300,49 @@ impl PyEvaluator {
 
     fn set_input_labels(&mut self, first: usize, labels: PyReadonlyArray3<'_, u8>) -> PyResult<()> {
         let (inputs, bytes) = label_range(self.0.circuit(), self.0.plan(), first, &labels)?;
-        read_labels(bytes, self.0.set(inputs).map_err(refused)?);
+        let instances = self.0.plan().instances;
+        for (input, row) in inputs.zip(bytes.chunks_exact(instances * LABEL)) {
+            read_labels(row, self.0.set(input, 0..instances).map_err(refused)?);
+        }
         Ok(())
+    }
+
+    fn open_inputs(
+        &mut self,
+        py: Python<'_>,
+        wires: PyReadonlyArray1<'_, u32>,
+        seed: &[u8],
+    ) -> PyResult<()> {
+        let (wires, seed) = (wires_of(self.0.circuit(), &wires)?, block(seed, "seed")?);
+        py.detach(|| self.0.open(wires, seed)).map_err(refused)
+    }
+
+    fn transfer(
+        &mut self,
+        py: Python<'_>,
+        wires: PyReadonlyArray1<'_, u32>,
+        place: usize,
+        choices: PyReadonlyArray1<'_, u8>,
+        pads: PyReadonlyArray2<'_, u8>,
+        corrections: PyReadonlyArray1<'_, u8>,
+    ) -> PyResult<()> {
+        let wires = wires_of(self.0.circuit(), &wires)?;
+        let choices = check_bits(contiguous(&choices, "choices")?)?;
+        let count = choices.len();
+        let (pads, corrections) = (
+            contiguous(&pads, "pads")?,
+            contiguous(&corrections, "corrections")?,
+        );
+        if [pads.len(), corrections.len()] != [count * LABEL; 2] {
+            return value_error(format!(
+                "pads, corrections: {} and {} bytes for {count} choices",
+                pads.len(),
+                corrections.len()
+            ));
+        }
+        check_chunk(wires, self.0.plan(), place, count)?;
+        py.detach(|| self.0.transfer(wires, place, choices, pads, corrections))
+            .map_err(refused)
     }
 
     fn feed(&mut self, py: Python<'_>, tables: PyReadonlyArray1<'_, u8>) -> PyResult<()> {
@@ -272,19 +351,13 @@ impl PyEvaluator {
     }
 
     fn output_labels<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<u8>>> {
-        let shape = [self.0.circuit().outputs, self.0.plan().instances, LABEL];
-        rows(py, shape, |row, to| {
-            write_labels(&self.0.output(row)?, to);
-            Ok(())
-        })
+        let (outputs, instances) = (self.0.circuit().outputs, self.0.plan().instances);
+        label_rows(py, outputs, instances, |row| self.0.output(row))
     }
 
     fn output_colours<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<u8>>> {
-        let shape = [self.0.circuit().outputs, self.0.plan().instances];
-        rows(py, shape, |row, to| {
-            colours(&self.0.output(row)?, to);
-            Ok(())
-        })
+        let (outputs, instances) = (self.0.circuit().outputs, self.0.plan().instances);
+        colour_rows(py, outputs, instances, |row| self.0.output(row))
     }
 }
 

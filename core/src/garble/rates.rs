@@ -105,7 +105,7 @@ fn rates() {
                     garble.push(start.elapsed().as_secs_f64());
                     let mut evaluator = Evaluator::new(circuit.clone(), plan.clone()).unwrap();
                     for input in 0..circuit.inputs {
-                        garbler.zeros(input, evaluator.set(input..input + 1).unwrap());
+                        garbler.zeros(input, evaluator.set(input, 0..instances).unwrap());
                     }
                     let start = Instant::now();
                     evaluator.feed(&buffer).unwrap();

@@ -1,7 +1,5 @@
 use std::sync::Arc;
 
-use zeroize::Zeroizing;
-
 use super::circuit::{AND, Circuit, EQ, EQW, Gate, INV, XOR};
 use super::evaluator::Evaluator;
 use super::garbler::Garbler;
@@ -107,7 +105,7 @@ fn run(
     let mut evaluator = Evaluator::new(circuit.clone(), plan.clone()).unwrap();
     let deltas = garbler.deltas();
     for (input, bits) in bits.iter().enumerate() {
-        let labels = evaluator.set(input..input + 1).unwrap();
+        let labels = evaluator.set(input, 0..plan.instances).unwrap();
         garbler.zeros(input, labels);
         for ((label, &bit), delta) in labels.iter_mut().zip(bits).zip(deltas.iter()) {
             *label ^= delta & mask(Block::from(bit));
@@ -289,10 +287,12 @@ fn given_labels_are_used() {
             192,
         );
         let labels: Vec<Block> = (100..106).collect();
-        garbler.give(1..2, Zeroizing::new(labels.clone())).unwrap();
-        assert!(garbler.give(0..2, Zeroizing::new(vec![0; 12])).is_err());
+        garbler.give(1, 0..2).unwrap().copy_from_slice(&labels[..2]);
+        assert!(garbler.fill(&mut [0; 192]).is_err());
+        garbler.give(1, 2..6).unwrap().copy_from_slice(&labels[2..]);
+        assert!(garbler.give(1, 0..6).is_err());
         assert_ne!(tables(&mut garbler, 192), before);
-        assert!(garbler.give(0..1, Zeroizing::new(vec![0; 6])).is_err());
+        assert!(garbler.give(0, 0..6).is_err());
         assert_eq!(*garbler.output_zeros(0).unwrap(), labels);
     }
 }

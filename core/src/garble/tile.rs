@@ -135,6 +135,9 @@ impl Plan {
 
 /// What garbler and evaluator do differently. Rows are taken from the front of a side's buffer.
 pub trait Side {
+    type Tables;
+    /// The tables that are left.
+    fn rest(self) -> Self::Tables;
     /// AND gates (of one lane) for which there is still table.
     fn gates(&self) -> usize;
     /// Puts the labels of input `input` of a tile into `to`.
@@ -324,14 +327,13 @@ fn xor_run(registers: &mut [Block], steps: &[Step]) -> usize {
     steps.len()
 }
 
-/// So many labels, all zero.
-pub fn zeroed(count: usize) -> Result<Zeroizing<Vec<Block>>, Refused> {
-    let mut labels = Vec::new();
+/// Room for so many labels.
+pub fn room(count: usize) -> Result<Zeroizing<Vec<Block>>, Refused> {
+    let mut labels = Zeroizing::new(Vec::new());
     if labels.try_reserve_exact(count).is_err() {
         return refuse(format!("labels: no memory for {count}"));
     }
-    labels.resize(count, 0);
-    Ok(Zeroizing::new(labels))
+    Ok(labels)
 }
 
 /// Bytes of table that a tile has.

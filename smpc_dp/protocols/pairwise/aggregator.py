@@ -18,7 +18,7 @@ from smpc_dp.protocols.pairwise.turns import Turns
 class AggregatorRole(Participant):
     """The party to which garbler and evaluator each seal their half of the output."""
 
-    def run(self) -> Turns[Evaluated]:
+    def _run(self) -> Turns[Evaluated]:
         """Take both halves of each block, check each label, and send the receipts."""
         yield from self._greet()
         self.step = "outputs"

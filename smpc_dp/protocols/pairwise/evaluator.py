@@ -39,6 +39,7 @@ from smpc_dp.protocols.pairwise.plan import (
     rows_of,
     unpack_bits,
 )
+from smpc_dp.protocols.pairwise.transfers import Transfers
 from smpc_dp.protocols.pairwise.turns import Turns
 
 
@@ -52,15 +53,17 @@ class EvaluatorRole(Participant):
         plan: Plan,
         inputs: Sequence[Rows],
         randomness: Randomness,
+        transfers: Transfers | None = None,
     ) -> None:
         """`inputs` has one array for each of its input values, laid out as by `circuits.circuit.pack`.
 
+        `transfers`: those of earlier evaluations with the same garbler, and of the same evaluator.
         Raises ConfigError for a wrong number or shape of inputs.
         """
-        super().__init__(context, identity, plan, randomness)
+        super().__init__(context, identity, plan, randomness, transfers)
         self._inputs = plan.check_inputs(plan.evaluator_values, inputs, self.name)
 
-    def run(self) -> Turns[Evaluated]:
+    def _run(self) -> Turns[Evaluated]:
         """Evaluate block after block."""
         plan, to = self._plan, self._plan.parameters.output
         yield from self._greet()
@@ -71,9 +74,9 @@ class EvaluatorRole(Participant):
         for block in plan.blocks():
             self.step = "labels"
             evaluator = Evaluator(plan.compiled, plan.garbling(block, self._tweak()))
+            evaluator.open_inputs(plan.wires(plan.garbler_values), self._open_seed())
             if receiver is not None and self._inputs is not None:
-                yield from self._transfer(receiver, evaluator, bits_of(self._inputs, block))
-            yield from self._take_labels(evaluator, block)
+                yield from self._transfer(receiver, evaluator, bits_of(self._inputs, block).reshape(-1))
             self.step = "tables"
             yield from self._take_tables(evaluator)
             self.step = "outputs"
@@ -113,46 +116,36 @@ class EvaluatorRole(Participant):
         return self._evaluated(learned, value)
 
     def _set_up(self) -> Turns[Receiver]:
-        receiver = Receiver(self._garbler, self._transfer_context(), self._randomness.bytes(32), FIELD)
+        if (held := self._transfers.receiver()) is not None:
+            return held
+        context = self._transfer_context()
+        receiver = Receiver(self._garbler, context, self._randomness.bytes(32), FIELD)
         yield self._piece(EVALUATOR, receiver.first_message())
         response = yield from self._take_piece(GARBLER, MAX_PIECE)
         yield self._piece(EVALUATOR, receiver.finish_setup(bytes(response)))
+        self._transfers.keep(context, receiver)
         return receiver
 
     def _transfer(self, receiver: Receiver, evaluator: Evaluator, bits: Bits) -> Turns[None]:
         """Get the label of each of our input bits, and show the garbler nothing of the bits."""
-        place = 0
-        for span in self._plan.spans(self._plan.evaluator_values):
-            flat = bits[place : place + len(span)].reshape(-1)
-            place += len(span)
-            labels = np.empty((flat.size, LABEL_BYTES), np.uint8)
-            for start in range(0, flat.size, TRANSFERS):
-                chunk = flat[start : start + TRANSFERS]
-                choices = pack_bits(chunk)
-                yield self._piece(EVALUATOR, receiver.extend(chunk.size, choices))
-                challenge = yield from self._take_piece(GARBLER, MAX_PIECE)
-                response, pads = receiver.random(bytes(challenge))
-                yield self._piece(EVALUATOR, response)
-                size = LABEL_BYTES * chunk.size
-                content = yield from self._take_piece(GARBLER, size)
-                if len(content) != size:
-                    raise PeerFault(self._garbler, f"sent {len(content)} bytes of corrections, not {size}")
-                corrections = np.frombuffer(content, np.uint8).reshape(-1, LABEL_BYTES)
-                part = labels[start : start + chunk.size]
-                # Read whatever the choice.
-                np.bitwise_and(corrections, np.negative(chunk)[:, None], out=part)
-                part ^= pads
-            evaluator.set_input_labels(span.start, labels.reshape(len(span), -1, LABEL_BYTES))
-
-    def _take_labels(self, evaluator: Evaluator, block: Block) -> Turns[None]:
-        """Take the labels of the garbler's inputs."""
-        for span in self._plan.spans(self._plan.garbler_values):
-            labels = bytearray()
-            size = LABEL_BYTES * len(span) * block.count
-            while len(labels) < size:
-                labels += yield from self._take_piece(GARBLER, min(TABLE_PIECE, size - len(labels)))
-            shape = (len(span), block.count, LABEL_BYTES)
-            evaluator.set_input_labels(span.start, np.frombuffer(labels, np.uint8).reshape(shape))
+        wires = self._plan.wires(self._plan.evaluator_values)
+        places = range(0, bits.size, TRANSFERS)
+        chunks = [bits[place : place + TRANSFERS] for place in places]
+        for number, (place, chunk) in enumerate(zip(places, chunks, strict=True)):
+            if number == 0:
+                yield self._piece(EVALUATOR, receiver.extend(chunk.size, pack_bits(chunk)))
+            challenge = yield from self._take_piece(GARBLER, MAX_PIECE)
+            response, pads = receiver.random(bytes(challenge))
+            yield self._piece(EVALUATOR, response)
+            # The next chunk goes ahead of the corrections of this one, so that nobody waits.
+            more = chunks[number + 1 : number + 2]
+            for following in more:
+                yield self._piece(EVALUATOR, receiver.extend(following.size, pack_bits(following)))
+            size = LABEL_BYTES * chunk.size
+            content = yield from self._take_piece(GARBLER, size, len(more))
+            if len(content) != size:
+                raise PeerFault(self._garbler, f"sent {len(content)} bytes of corrections, not {size}")
+            evaluator.transfer(wires, place, chunk, pads, np.frombuffer(content, np.uint8))
 
     def _take_tables(self, evaluator: Evaluator) -> Turns[None]:
         if not evaluator.remaining:

@@ -19,7 +19,6 @@ from smpc_dp.protocols.pairwise.messages import (
     CONFIRM,
     DECODE,
     HASHES,
-    LABEL_BYTES,
     MAX_PIECE,
     RECEIPT,
     TABLE_PIECE,
@@ -41,6 +40,7 @@ from smpc_dp.protocols.pairwise.plan import (
     rows_of,
     unpack_bits,
 )
+from smpc_dp.protocols.pairwise.transfers import Transfers
 from smpc_dp.protocols.pairwise.turns import KEPT, Turns
 
 
@@ -54,17 +54,19 @@ class GarblerRole(Participant):
         plan: Plan,
         inputs: Sequence[Rows],
         randomness: Randomness,
+        transfers: Transfers | None = None,
     ) -> None:
         """`inputs` has one array for each of its input values, laid out as by `circuits.circuit.pack`.
 
+        `transfers`: those of earlier evaluations with the same evaluator, and of the same garbler.
         Raises ConfigError for a wrong number or shape of inputs.
         """
-        super().__init__(context, identity, plan, randomness)
+        super().__init__(context, identity, plan, randomness, transfers)
         self._inputs = plan.check_inputs(plan.garbler_values, inputs, self.name)
         # One seed for all blocks: labels and offsets are drawn by the number of the instance.
         self._seed = randomness.bytes(32)
 
-    def run(self) -> Turns[Evaluated]:
+    def _run(self) -> Turns[Evaluated]:
         """Garble block after block."""
         plan, to = self._plan, self._plan.parameters.output
         yield from self._greet()
@@ -77,9 +79,12 @@ class GarblerRole(Participant):
         for block in plan.blocks():
             self.step = "labels"
             garbler = Garbler(plan.compiled, plan.garbling(block, self._tweak()), self._seed)
+            if self._inputs is not None:
+                garbler.open_inputs(
+                    plan.wires(plan.garbler_values), bits_of(self._inputs, block), self._open_seed()
+                )
             if sender is not None:
                 yield from self._transfer(sender, garbler, block)
-            yield from self._send_labels(garbler, block)
             self.step = "tables"
             for buffer in cycle(buffers):
                 if not (size := garbler.fill(buffer)):
@@ -107,11 +112,15 @@ class GarblerRole(Participant):
         return self._evaluated(learned, value)
 
     def _set_up(self) -> Turns[Sender]:
-        sender = Sender(self._evaluator, self._transfer_context(), self._randomness.bytes(32), FIELD)
+        if (held := self._transfers.sender()) is not None:
+            return held
+        context = self._transfer_context()
+        sender = Sender(self._evaluator, context, self._randomness.bytes(32), FIELD)
         first = yield from self._take_piece(EVALUATOR, MAX_PIECE)
         yield self._piece(GARBLER, sender.respond(bytes(first)))
         corrections = yield from self._take_piece(EVALUATOR, MAX_PIECE)
         sender.finish_setup(bytes(corrections))
+        self._transfers.keep(context, sender)
         return sender
 
     def _transfer(self, sender: Sender, garbler: Garbler, block: Block) -> Turns[None]:
@@ -120,34 +129,15 @@ class GarblerRole(Participant):
         A random transfer gives two pads. The first is the label of 0; their sum and the instance's offset
         go in the open and make the label of 1 of the second.
         """
-        offsets = garbler.deltas()
-        for span in self._plan.spans(self._plan.evaluator_values):
-            zeros = np.empty((len(span) * block.count, LABEL_BYTES), np.uint8)
-            corrections = np.tile(offsets, (len(span), 1))
-            for start in range(0, len(zeros), TRANSFERS):
-                part = slice(start, start + TRANSFERS)
-                extension = yield from self._take_piece(EVALUATOR, MAX_PIECE)
-                yield self._piece(GARBLER, sender.challenge(len(zeros[part]), bytes(extension)))
-                response = yield from self._take_piece(EVALUATOR, MAX_PIECE)
-                pads = sender.random(bytes(response))
-                zeros[part] = pads[:, 0]
-                corrections[part] ^= pads[:, 0]
-                corrections[part] ^= pads[:, 1]
-                yield self._piece(GARBLER, corrections[part].data.cast("B"))
-            garbler.set_zero_labels(span.start, zeros.reshape(len(span), block.count, LABEL_BYTES))
-
-    def _send_labels(self, garbler: Garbler, block: Block) -> Turns[None]:
-        """Send the active labels of our own inputs."""
-        if self._inputs is None:
-            return
-        bits, place = bits_of(self._inputs, block), 0
-        for span in self._plan.spans(self._plan.garbler_values):
-            labels = garbler.encode(
-                span.start, np.ascontiguousarray(bits[place : place + len(span)])
-            ).tobytes()
-            place += len(span)
-            for start in range(0, len(labels), TABLE_PIECE):
-                yield self._piece(GARBLER, labels[start : start + TABLE_PIECE])
+        wires = self._plan.wires(self._plan.evaluator_values)
+        count = len(wires) * block.count
+        for place in range(0, count, TRANSFERS):
+            extension = yield from self._take_piece(EVALUATOR, MAX_PIECE)
+            yield self._piece(GARBLER, sender.challenge(min(TRANSFERS, count - place), bytes(extension)))
+            response = yield from self._take_piece(EVALUATOR, MAX_PIECE)
+            pads = np.ascontiguousarray(sender.random(bytes(response)).swapaxes(0, 1))
+            garbler.transfer(wires, place, pads)
+            yield self._piece(GARBLER, pads[1].data.cast("B"))
 
     def _decode(self, garbler: Garbler, block: Block, confirm: Confirm) -> Bits:
         """Return the output bits that the evaluator's labels stand for; it must show that it has them."""

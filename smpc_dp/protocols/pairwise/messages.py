@@ -2,8 +2,8 @@
 
 A message is a kind (one byte) and a content. CONTROL holds a signed envelope, BULK a piece of a long value:
 whose it is (0 garbler, 1 evaluator), a sequence number (counted for each sender from 0), its length, and so
-many bytes. Pieces are not signed one by one: both sides hash them in order, headers included, and sign that
-hash before an output is decoded.
+many bytes. Pieces are not signed one by one: both sides hash those of each in order, headers included, and
+sign what comes of it before an output is decoded.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ CONTROL, BULK = 1, 2
 PIECE_HEADER = struct.Struct(">BBQQ")
 MAX_CONTROL = 1 << 26
 """Bytes of an envelope, at most."""
-TABLE_PIECE = 1 << 19
+TABLE_PIECE = 1 << 18
 """Bytes of tables or labels in one piece, at most; at least one gate of the largest tile (128 KiB)."""
 MAX_PIECE = 1 << 24
 """Bytes of a piece of an oblivious transfer, at most."""
 
 HELLO = "hello"
+START = "start"
 CHECK = "check"
 CONFIRM = "confirm"
 DECODE = "decode"
@@ -45,12 +46,22 @@ class Hello(_Body, frozen=True):
     """Everyone to everyone: a fresh nonce, the digest of the circuit and that of the plan.
 
     The aggregator's holds its fresh X25519 key too, and the others theirs when they talk to it; else empty.
+    Garbler and evaluator say which setup of oblivious transfers they hold from an earlier evaluation (its
+    context; empty if none) and the index of its next transfer.
     """
 
     nonce: Bytes32
     circuit: Bytes32
     plan: Bytes32
-    seal_key: Annotated[bytes, Meta(max_length=32)] = b""
+    seal_key: Annotated[bytes, Meta(max_length=32)]
+    setup: Annotated[bytes, Meta(max_length=32)]
+    index: Annotated[int, Meta(ge=0)]
+
+
+class Start(_Body, frozen=True):
+    """Garbler to everyone, once it has all hellos: what nobody can have foreseen when they were sent."""
+
+    start: Bytes32
 
 
 class Check(_Body, frozen=True):

@@ -13,6 +13,7 @@ import msgspec
 from smpc_dp.crypto.agree import agree, public_key
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.crypto.stream_hash import StreamHash
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError, VerificationError
 from smpc_dp.protocols.abort import ABORT, REASON_LIMIT, Abort, abort_of
@@ -32,10 +33,13 @@ from smpc_dp.protocols.pairwise.messages import (
     MAX_CONTROL,
     NONCE_BYTES,
     PIECE_HEADER,
+    START,
     Hello,
     Sealed,
+    Start,
 )
 from smpc_dp.protocols.pairwise.plan import Plan, Rows
+from smpc_dp.protocols.pairwise.transfers import Transfers
 from smpc_dp.protocols.pairwise.turns import Buffer, Receive, Send, Turns
 from smpc_dp.protocols.result import Privacy
 
@@ -66,7 +70,14 @@ class Participant:
     "tables" and "outputs".
     """
 
-    def __init__(self, context: Context, identity: Signer, plan: Plan, randomness: Randomness) -> None:
+    def __init__(
+        self,
+        context: Context,
+        identity: Signer,
+        plan: Plan,
+        randomness: Randomness,
+        transfers: Transfers | None = None,
+    ) -> None:
         self._context = context
         self._identity = identity
         self._plan = plan
@@ -79,9 +90,12 @@ class Participant:
         self._run_id = b""
         self._secret = randomness.bytes(32) if third else b""
         self._keys: dict[str, bytes] = {}
+        self._start = b""
+        self._index = 0
+        self._transfers = Transfers() if transfers is None else transfers
         self._sequence = [0, 0]
+        self._pieces: list[StreamHash] = []
         self.step = HELLO
-        self._transcript = hashlib.sha256()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -97,7 +111,17 @@ class Participant:
         return self._run_id
 
     def run(self) -> Turns[Evaluated]:
-        """Do the whole role; raise an SmpcError when it cannot go on."""
+        """Do the whole role; raise an SmpcError when it cannot go on.
+
+        The setup of the transfers does not outlive an evaluation that fails.
+        """
+        try:
+            return (yield from self._run())
+        except BaseException:
+            self._transfers.destroy()
+            raise
+
+    def _run(self) -> Turns[Evaluated]:
         raise NotImplementedError
 
     def farewell(self, error: SmpcError) -> list[Send]:
@@ -143,12 +167,15 @@ class Participant:
         return PeerFault(sender, f"stopped the run{blamed}: {printable(abort.reason)}", said_by=sender)
 
     def _greet(self) -> Turns[None]:
-        """Exchange hellos, compare circuits and plans, and derive the run id."""
+        """Exchange hellos, compare circuits and plans, derive the run id and learn the garbler's start."""
+        self._transfers.make_room(self._plan.transfer_rows())
         own = Hello(
             self._randomness.bytes(NONCE_BYTES),
             self._plan.circuit.digest,
             self._plan.digest(),
             public_key(self._secret) if self._secret else b"",
+            self._transfers.context,
+            self._transfers.next_index,
         )
         hellos = {self.name: own}
         for peer in self._others:
@@ -167,7 +194,18 @@ class Participant:
             b"".join(hellos[name].nonce for name in self._everyone),
             b"".join(self._keys[name] for name in self._everyone),
         )
-        self._transcript = hashlib.sha256(self._bound(Label.PAIRWISE_TRANSCRIPT, own.plan))
+        self._index = hellos[self._garbler].index
+        if self.name == self._garbler:
+            # Not before: nobody's hello can have been chosen by it.
+            self._start = self._randomness.bytes(NONCE_BYTES)
+            for peer in self._others:
+                yield self._control(peer, START, Start(self._start))
+        else:
+            self._start = (yield from self._take(self._garbler, START, Start)).start
+        self._pieces = [
+            StreamHash(self._bound(Label.PAIRWISE_PIECES, own.plan, encode_uint(side)))
+            for side in (GARBLER, EVALUATOR)
+        ]
 
     def _compare(self, peer: str, own: Hello, theirs: Hello) -> None:
         if theirs.circuit != own.circuit:
@@ -177,13 +215,20 @@ class Participant:
             raise ConfigError([Fault("parameters", f"{peer} cuts the batch differently than {self.name}")])
         if len(theirs.seal_key) != len(own.seal_key):
             raise PeerFault(peer, "its hello has no key to seal with, or one that is not needed")
+        if self._context.aggregator not in (peer, self.name):
+            self._transfers.compare(peer, theirs.setup, theirs.index)
 
     def _bound(self, label: Label, *parts: bytes) -> bytes:
-        return digest(label, *self._protocol, self._run_id, self._plan.circuit.digest, *parts)
+        run = (self._run_id, self._start, self._plan.circuit.digest)
+        return digest(label, *self._protocol, *run, *parts)
 
     def _tweak(self) -> bytes:
         """Return the 16 public bytes that every garbling key of the run starts from."""
         return self._bound(Label.PAIRWISE_KEYS, self._garbler.encode(), self._evaluator.encode())[:16]
+
+    def _open_seed(self) -> bytes:
+        """Return the 16 public bytes that the active labels of the garbler's inputs come from."""
+        return self._bound(Label.PAIRWISE_OPEN, self._garbler.encode(), self._evaluator.encode())[:16]
 
     def _transfer_context(self) -> bytes:
         return self._bound(Label.PAIRWISE_TRANSFER, self._garbler.encode(), self._evaluator.encode())
@@ -206,8 +251,8 @@ class Participant:
 
     def _hash(self, side: int, header: bytes, content: Buffer) -> None:
         self._sequence[side] += 1
-        self._transcript.update(header)
-        self._transcript.update(content)
+        self._pieces[side].update(header)
+        self._pieces[side].update(content)
 
     def _piece(self, side: int, content: Buffer) -> Send:
         """Return the next piece that we, on `side`, send to the other one of the two."""
@@ -232,8 +277,8 @@ class Participant:
         return content
 
     def _value(self) -> bytes:
-        """Return the hash of all pieces so far."""
-        return self._transcript.copy().digest()
+        """Return the hash of all pieces of both sides so far."""
+        return self._bound(Label.PAIRWISE_TRANSCRIPT, *(pieces.digest() for pieces in self._pieces))
 
     def _check_value(self, sender: str, said: bytes) -> None:
         if not hmac.compare_digest(said, self._value()):
@@ -252,5 +297,5 @@ class Participant:
             self._run_id,
             self._plan.circuit.digest,
             transcript,
-            privacy_of(self._plan.parameters, self._plan.transfer_rows()),
+            privacy_of(self._plan.parameters, self._index + self._plan.transfer_rows()),
         )

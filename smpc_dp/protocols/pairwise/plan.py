@@ -22,8 +22,9 @@ from smpc_dp.protocols.pairwise.params import PairwiseParameters
 BLOCK_LABELS = 1 << 20
 # k of the extension of oblivious transfers.
 FIELD = 2
-# Transfers of one chunk, at most: a few MiB of memory, and small beside the tables that they are for.
-TRANSFERS = 1 << 16
+# Transfers of one chunk, at most: they stay in the cache, and while one side is at a chunk the other is at
+# the next.
+TRANSFERS = 1 << 15
 
 Bits = NDArray[np.uint8]
 Rows = NDArray[np.uint64]
@@ -85,10 +86,12 @@ class Plan:
             what = f"{asked} need {rows} indices of transfers, one setup has {MAX_INDEX}"
             raise ConfigError([Fault("instances", what)])
 
-    def spans(self, values: Sequence[int]) -> list[range]:
-        """Return the input wires of each of these input values."""
-        starts = [0, *accumulate(self.circuit.inputs)]
-        return [range(starts[place], starts[place + 1]) for place in values]
+    def wires(self, values: Sequence[int]) -> NDArray[np.uint32]:
+        """Return the input wires of these input values, value by value."""
+        widths = self.circuit.inputs
+        starts = [0, *accumulate(widths)]
+        spans = [np.arange(starts[place], starts[place + 1], dtype=np.uint32) for place in values]
+        return np.concatenate([np.empty(0, np.uint32), *spans])
 
     def width(self, values: Sequence[int]) -> int:
         """Return how many wires these input values have together."""
@@ -103,11 +106,11 @@ class Plan:
     def transfer_rows(self) -> int:
         """Return how many indices of one setup the transfers of all blocks take, padding included."""
         full, rest = divmod(self.parameters.instances, self._block_size())
-        spans = self.spans(self.evaluator_values)
+        width = self.width(self.evaluator_values)
 
         def rows(count: int) -> int:
-            chunks = [divmod(len(span) * count, TRANSFERS) for span in spans]
-            return sum(whole * rows_of_chunk(TRANSFERS) + rows_of_chunk(left) for whole, left in chunks)
+            whole, left = divmod(width * count, TRANSFERS)
+            return whole * rows_of_chunk(TRANSFERS) + rows_of_chunk(left)
 
         return full * rows(self._block_size()) + rows(rest)
 
@@ -160,7 +163,8 @@ def bits_of(rows: Rows, block: Block) -> Bits:
     low, high = block.first // WORD_BITS, -(-(block.first + block.count) // WORD_BITS)
     octets = np.ascontiguousarray(rows[:, low:high].astype("<u8")).view(np.uint8)
     start = block.first - low * WORD_BITS
-    return np.unpackbits(octets, axis=1, bitorder="little")[:, start : start + block.count]
+    bits = np.unpackbits(octets, axis=1, bitorder="little")[:, start : start + block.count]
+    return np.ascontiguousarray(bits)
 
 
 def rows_of(bits: Bits, widths: Sequence[int]) -> list[Rows]:

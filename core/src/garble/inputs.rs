@@ -1,0 +1,160 @@
+//! The labels of inputs that were given: zero labels at the garbler, active ones at the evaluator.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use zeroize::Zeroizing;
+
+use super::circuit::{Refused, refuse};
+use super::kernel::Cipher;
+use super::tile::{self, Plan};
+use super::{Block, mask};
+
+pub const LABEL: usize = size_of::<Block>();
+
+pub fn read_labels(bytes: &[u8], to: &mut [Block]) {
+    let (labels, _) = bytes.as_chunks::<LABEL>();
+    for (to, label) in to.iter_mut().zip(labels) {
+        *to = Block::from_le_bytes(*label);
+    }
+}
+
+pub fn write_labels(labels: &[Block], to: &mut [u8]) {
+    let (to, _) = to.as_chunks_mut::<LABEL>();
+    for (to, label) in to.iter_mut().zip(labels) {
+        *to = label.to_le_bytes();
+    }
+}
+
+/// Some instances of one input, and where their labels are among those that a chunk brings.
+pub struct Segment {
+    pub input: usize,
+    pub instances: Range<usize>,
+    pub labels: Range<usize>,
+    pub bytes: Range<usize>,
+}
+
+/// Cuts `place..place + count` of the labels of `wires`, each of `instances`, wire by wire.
+pub fn segments(
+    wires: &[u32],
+    instances: usize,
+    place: usize,
+    count: usize,
+) -> impl Iterator<Item = Segment> {
+    let end = place + count;
+    let first = place / instances;
+    wires[first..]
+        .iter()
+        .zip(first..)
+        .map(move |(&wire, number)| {
+            let start = number * instances;
+            let (from, to) = (place.max(start), end.min(start + instances));
+            let labels = from - place..to - place;
+            Segment {
+                input: wire as usize,
+                instances: from - start..to - start,
+                bytes: LABEL * labels.start..LABEL * labels.end,
+                labels,
+            }
+        })
+        .take(end.div_ceil(instances) - first)
+}
+
+/// Labels that come from a key: AES-128 of the number of the instance and of the input.
+pub fn draw(plan: &Plan, cipher: &Cipher, input: usize, from: usize, to: &mut [Block]) {
+    for (block, number) in to.iter_mut().zip(plan.first + from as u64..) {
+        *block = Block::from(number) << 64 | input as Block;
+    }
+    plan.kernel.encrypt(cipher, to);
+}
+
+/// Where the labels of one input come from.
+enum Row {
+    Unset,
+    /// They are stored, of the instances from the first on.
+    Stored(Zeroizing<Vec<Block>>),
+    /// They are drawn from a key that both sides know. The garbler's bits make zero labels of active ones;
+    /// the evaluator has none.
+    Open(Arc<Cipher>, Zeroizing<Vec<u8>>),
+}
+
+/// The labels of all inputs. Memory is taken when they are set, and overwritten when dropped.
+pub struct Inputs {
+    instances: usize,
+    rows: Vec<Row>,
+    /// The garbler's offsets, for the inputs that are open.
+    offsets: Zeroizing<Vec<Block>>,
+}
+
+impl Inputs {
+    pub fn new(inputs: usize, instances: usize) -> Self {
+        Self {
+            instances,
+            rows: (0..inputs).map(|_| Row::Unset).collect(),
+            offsets: Zeroizing::default(),
+        }
+    }
+
+    /// Where the next labels of an input go; each instance once, and in order.
+    pub fn set(&mut self, input: usize, instances: Range<usize>) -> Result<&mut [Block], Refused> {
+        let row = &mut self.rows[input];
+        if let Row::Unset = row {
+            *row = Row::Stored(tile::room(self.instances)?);
+        }
+        match row {
+            Row::Stored(labels) if labels.len() == instances.start => {
+                labels.resize(instances.end, 0);
+                Ok(&mut labels[instances])
+            }
+            _ => refuse(format!("labels: input {input} has its labels")),
+        }
+    }
+
+    /// Draws the active labels of `wires` from a key; `bits` are the garbler's, wire by wire, with its offsets.
+    pub fn open(
+        &mut self,
+        wires: &[u32],
+        cipher: Cipher,
+        bits: Option<(&[u8], Zeroizing<Vec<Block>>)>,
+    ) -> Result<(), Refused> {
+        let cipher = Arc::new(cipher);
+        let (bits, offsets) = bits.unwrap_or_default();
+        self.offsets = offsets;
+        let mut bits = bits.chunks(self.instances);
+        for &wire in wires {
+            let Row::Unset = self.rows[wire as usize] else {
+                return refuse(format!("labels: input {wire} has its labels"));
+            };
+            let mine = bits.next().unwrap_or_default();
+            self.rows[wire as usize] = Row::Open(cipher.clone(), Zeroizing::new(mine.to_vec()));
+        }
+        Ok(())
+    }
+
+    /// Writes the labels of an input for instances from `from` on; false if it is not set.
+    pub fn get(&self, plan: &Plan, input: usize, from: usize, to: &mut [Block]) -> bool {
+        match &self.rows[input] {
+            Row::Stored(labels) if labels.len() == self.instances => {
+                to.copy_from_slice(&labels[from..from + to.len()]);
+            }
+            Row::Open(cipher, bits) => {
+                draw(plan, cipher, input, from, to);
+                let bits = bits.iter().zip(self.offsets.iter()).skip(from);
+                for (label, (&bit, offset)) in to.iter_mut().zip(bits) {
+                    *label ^= offset & mask(Block::from(bit));
+                }
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// The first input that is not set for all instances, or among those that are set at all (`begun`).
+    pub fn missing(&self, begun: bool) -> Option<usize> {
+        self.rows.iter().position(|row| match row {
+            Row::Unset => !begun,
+            Row::Stored(labels) => labels.len() < self.instances,
+            Row::Open(..) => false,
+        })
+    }
+}

@@ -1,0 +1,59 @@
+"""The oblivious transfers of one garbler with one evaluator: set up once, for all evaluations of a run.
+
+A setup costs as much as some hundred thousand transfers. Whoever evaluates several times with the same peer
+gives each of its roles the same `Transfers`. It lives in memory alone, and so in one run of the programs.
+"""
+
+from __future__ import annotations
+
+from smpc_dp.crypto.ot import MAX_INDEX, Receiver, Sender
+from smpc_dp.errors import PeerFault
+
+
+class Transfers:
+    """One side of a setup, the garbler's or the evaluator's; empty until the first evaluation has made it.
+
+    Indices are counted through all evaluations. Both sides compare where they are before each; what fails
+    in between destroys the setup.
+    """
+
+    def __init__(self) -> None:
+        self.context = b""
+        self._end: Sender | Receiver | None = None
+
+    def __repr__(self) -> str:
+        return f"Transfers(next_index={self.next_index})"
+
+    @property
+    def next_index(self) -> int:
+        """The index of the next transfer; 0 without a setup."""
+        return 0 if self._end is None else self._end.next_index
+
+    def keep(self, context: bytes, end: Sender | Receiver) -> None:
+        """Hold a setup that was made in this context."""
+        self.context, self._end = context, end
+
+    def destroy(self) -> None:
+        """Forget the setup: the next evaluation makes a new one."""
+        self.context, self._end = b"", None
+
+    def make_room(self, rows: int) -> None:
+        """Destroy a setup that has not so many indices left. Both sides decide this alike."""
+        if self.next_index + rows > MAX_INDEX:
+            self.destroy()
+
+    def compare(self, peer: str, context: bytes, index: int) -> None:
+        """Raise PeerFault when `peer` holds another setup, or is at another index; destroy ours then."""
+        if (context, index) != (self.context, self.next_index):
+            ours = self.next_index
+            self.destroy()
+            what = f"is at another place of the oblivious transfers: index {index}, we are at {ours}"
+            raise PeerFault(peer, what)
+
+    def sender(self) -> Sender | None:
+        """Return the garbler's side, None without a setup."""
+        return self._end if isinstance(self._end, Sender) else None
+
+    def receiver(self) -> Receiver | None:
+        """Return the evaluator's side, None without a setup."""
+        return self._end if isinstance(self._end, Receiver) else None

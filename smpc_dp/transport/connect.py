@@ -1,0 +1,254 @@
+"""How blocking channels come about: one side calls, the other listens, both show who they are."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import ssl
+import time
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, TimeoutFault
+from smpc_dp.roster import Member, split_address
+from smpc_dp.transport import handshake, tls
+from smpc_dp.transport.blocking import BlockingChannel, Halt, Link, Tls
+from smpc_dp.transport.endpoint import FIRST_PAUSE, LONGEST_PAUSE, Endpoint
+
+SOCKET_BYTES = 1 << 21
+# How long somebody who connects may take to show who it is.
+HANDSHAKE_SECONDS = 2.0
+# So many may be at it at once; whoever comes then waits until one of them is through or is dropped.
+STRANGERS = 64
+# Bytes of a handshake that are read at once.
+SHAKE_BYTES = 1 << 14
+
+
+def dial_blocking(
+    endpoint: Endpoint, peer: str, *, patience: float | None = None, halt: Halt | None = None
+) -> BlockingChannel:
+    """Return a channel to the member `peer` at the roster's address; errors as for `endpoint.dial`.
+
+    `patience`: seconds that the peer may take to welcome us, by default the `frame_timeout`.
+    """
+    target = endpoint.roster.member(peer).address
+    if target is None:
+        raise ConfigError([Fault("roster", f"'{peer}' has no address to be reached at")])
+    host, port = split_address(target)
+    deadline = time.monotonic() + endpoint.connect_timeout
+    pause, last = FIRST_PAUSE, "no answer"
+    while (left := deadline - time.monotonic()) > 0 and not (halt is not None and halt.halted):
+        try:
+            raw = socket.create_connection((host, port), timeout=left)
+        except OSError as error:
+            last = error.strerror or str(error)
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, LONGEST_PAUSE)
+            continue
+        link, found = _call(endpoint, raw, peer)
+        if found.name != peer:
+            link.close()
+            raise PeerFault(found.name, f"answers at {target} in the place of '{peer}'")
+        if halt is not None:
+            halt.watch(link)
+        link.wait(endpoint.frame_timeout if patience is None else patience)
+        greeting = handshake.greet(link, endpoint.identity.name, endpoint.session_digest, endpoint.session)
+        channel = greeted(link, greeting)
+        link.wait(endpoint.frame_timeout)
+        return channel
+    detail = f"{target} not reached in {endpoint.connect_timeout} s: {last}"
+    raise TimeoutFault({peer}, "connect", detail)
+
+
+@dataclass
+class _Caller:
+    """Somebody who has connected and not yet shown who it is."""
+
+    socket: socket.socket
+    address: str
+    secured: Tls
+    deadline: float
+
+
+class Door:
+    """Listens at an address and lets members in: those who call shake hands side by side, in one thread."""
+
+    def __init__(self, endpoint: Endpoint, server: socket.socket) -> None:
+        self._endpoint = endpoint
+        self._server = server
+        self._selector = selectors.DefaultSelector()
+        self._callers: dict[int, _Caller] = {}
+        self._listening = False
+        self.dropped = ""
+        server.setblocking(False)
+
+    def __enter__(self) -> Door:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._selector.close()
+        for caller in self._callers.values():
+            caller.socket.close()
+
+    def wait(self, deadline: float) -> tuple[Link, Member] | None:
+        """Return the next member who has shown itself, or None at the deadline."""
+        while (now := time.monotonic()) < deadline:
+            for number, caller in list(self._callers.items()):
+                if caller.deadline <= now:
+                    self._drop(number, f"{caller.address}: no TLS handshake in {HANDSHAKE_SECONDS} s")
+            self._listen(len(self._callers) < STRANGERS)
+            until = min([deadline, *(caller.deadline for caller in self._callers.values())])
+            for key, _ in self._selector.select(max(0.0, until - now)):
+                if key.fileobj is self._server:
+                    self._admit()
+                elif (found := self._shake(key.fd)) is not None:
+                    return found
+        return None
+
+    def _listen(self, wanted: bool) -> None:
+        if wanted and not self._listening:
+            self._selector.register(self._server, selectors.EVENT_READ)
+        elif self._listening and not wanted:
+            self._selector.unregister(self._server)
+        self._listening = wanted
+
+    def _admit(self) -> None:
+        try:
+            raw, address = self._server.accept()
+        except OSError:
+            return
+        with contextlib.suppress(OSError):
+            _set_options(raw)
+        raw.setblocking(False)
+        secured = Tls(self._endpoint.contexts.server, server=True)
+        deadline = time.monotonic() + HANDSHAKE_SECONDS
+        self._callers[raw.fileno()] = _Caller(raw, f"{address[0]}:{address[1]}", secured, deadline)
+        self._selector.register(raw, selectors.EVENT_READ)
+
+    def _shake(self, number: int) -> tuple[Link, Member] | None:
+        caller = self._callers[number]
+        try:
+            done = _step(caller.socket, caller.secured, caller.address, caller.socket.recv(SHAKE_BYTES))
+            if not done:
+                return None
+            found = tls.authenticated(caller.secured.object, self._endpoint.roster, caller.address)
+        except BlockingIOError:
+            return None
+        except (PeerFault, OSError) as error:
+            self._drop(number, str(error))
+            return None
+        self._selector.unregister(caller.socket)
+        del self._callers[number]
+        link = Link(found.name, caller.socket, caller.secured, self._endpoint.frame_timeout)
+        return link, found
+
+    def _drop(self, number: int, why: str) -> None:
+        caller = self._callers.pop(number)
+        self._selector.unregister(caller.socket)
+        caller.socket.close()
+        self.dropped = f"; dropped {why}"
+
+
+def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, BlockingChannel]:
+    """Listen at our address of the roster until each of `peers` has connected, and return the channels.
+
+    Whoever does not show in HANDSHAKE_SECONDS that it is a member is dropped, and nothing else comes of it.
+    Nobody waits for it unless STRANGERS of them are there at once: who comes then waits HANDSHAKE_SECONDS at
+    most for each STRANGERS that came before.
+
+    Raises:
+        LocalError: the address cannot be had.
+        PeerFault, ConfigError: another member came, a peer broke the hello, or has another session.
+        TimeoutFault: names who did not come in time, and why the last one that was dropped was.
+    """
+    own = endpoint.roster.member(endpoint.identity.name)
+    if own.address is None:
+        raise ConfigError([Fault("roster", f"'{own.name}' has no address to be reached at")])
+    channels: dict[str, BlockingChannel] = {}
+    deadline = time.monotonic() + endpoint.connect_timeout
+    try:
+        server = socket.create_server(split_address(own.address), backlog=2 * STRANGERS)
+    except OSError as error:
+        raise LocalError(f"cannot listen on {own.address}: {error.strerror}") from None
+    try:
+        with server, Door(endpoint, server) as door:
+            while missing := set(peers) - channels.keys():
+                if (came := door.wait(deadline)) is None:
+                    late = f"not here in {endpoint.connect_timeout} s{door.dropped}"
+                    raise TimeoutFault(missing, "connect", late)
+                link, found = came
+                if found.name not in missing:
+                    link.close()
+                    raise PeerFault(found.name, f"connects to '{own.name}', which waits for others")
+                channels[found.name] = greeted(link, answer(endpoint, link, own))
+    except BaseException:
+        for channel in channels.values():
+            channel.close()
+        raise
+    return channels
+
+
+async def answer(endpoint: Endpoint, link: Link, own: Member) -> None:
+    """Be the server of the hello on a link, for `greeted`; errors as for `handshake.answer_greeting`."""
+    error = await handshake.answer_greeting(
+        link, own, lambda: False, endpoint.session_digest, endpoint.session
+    )
+    if error is not None:
+        raise error
+    await handshake.welcome(link, own, endpoint.session_digest)
+
+
+def _call(endpoint: Endpoint, raw: socket.socket, peer: str) -> tuple[Link, Member]:
+    """Return the link to the member that the other end shows to be; raise PeerFault if it does not."""
+    try:
+        raw.settimeout(endpoint.connect_timeout)
+        _set_options(raw)
+        secured = Tls(endpoint.contexts.client, server=False)
+        hello, _ = secured.shake(b"")
+        raw.sendall(hello)
+        while not _step(raw, secured, peer, raw.recv(SHAKE_BYTES)):
+            pass
+        found = tls.authenticated(secured.object, endpoint.roster, peer)
+    except OSError as error:
+        raw.close()
+        what = f"the connection broke during the TLS handshake ({error.strerror or error})"
+        raise PeerFault(peer, what) from None
+    except PeerFault:
+        raw.close()
+        raise
+    return Link(found.name, raw, secured, endpoint.frame_timeout), found
+
+
+def _step(sock: socket.socket, secured: Tls, address: str, received: bytes) -> bool:
+    """Go on with a handshake by what came, and send what is due; return whether it is done."""
+    if not received:
+        raise PeerFault(address, "the connection broke during the TLS handshake (end of file)")
+    try:
+        answer, done = secured.shake(received)
+    except ssl.SSLError as error:
+        with contextlib.suppress(OSError):
+            sock.sendall(secured.rest())
+        raise PeerFault(address, tls.describe(error)) from None
+    # It is small beside the buffer of a socket on which nothing was sent yet.
+    sock.sendall(answer)
+    return done
+
+
+def _set_options(raw: socket.socket) -> None:
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        raw.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
+
+
+def greeted(link: Link, hello: Coroutine[Any, Any, None]) -> BlockingChannel:
+    """Run the hello, which is written for asyncio but only ever waits for `link`, and start the channel."""
+    try:
+        hello.send(None)
+    except StopIteration:
+        return BlockingChannel(link)
+    except BaseException:
+        link.close()
+        raise
+    raise RuntimeError("the hello waited for something else than its link")
