@@ -13,10 +13,11 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from tests.reference import garble_twin, ot_twin
+from tests.reference.blake3_twin import keyed_hash
 from tests.reference.secagg_twin import agree, pack, public_key, seal, sign, tuple_hash, uint
 
 K = 2
-PIECE = 1 << 19
+PIECE = 1 << 18
 GARBLER, EVALUATOR = 0, 1
 OPS = {"XOR": 0, "AND": 1, "INV": 2, "EQ": 3, "EQW": 4}
 
@@ -126,14 +127,16 @@ class Evaluation:
         self.garbler, self.evaluator = self.everyone[:2]
         self.run_id = bytes.fromhex(self.terms["session_digest"])
         self.sent: dict[tuple[str, str], list[bytes]] = {}
+        self.start = b""
         self.pieces = [0, 0]
+        self.streams = [b"", b""]
         self.outputs: list[list[int]] = [[] for _ in self.circuit.plain.outputs]
 
     # Terms and digests.
 
     def digest(self, label: str, *parts: bytes) -> bytes:
-        """A digest bound to protocol, version, run and circuit."""
-        return tuple_hash(label, *self.protocol(), self.run_id, self.circuit.digest(), *parts)
+        """A digest bound to protocol, version, run, start and circuit."""
+        return tuple_hash(label, *self.protocol(), self.run_id, self.start, self.circuit.digest(), *parts)
 
     def protocol(self) -> tuple[bytes, bytes]:
         """What every hash starts with."""
@@ -176,17 +179,20 @@ class Evaluation:
         self.sent.setdefault((sender.name, to.name), []).append(b"\1" + pack(envelope))
 
     def piece(self, side: int, content: bytes) -> None:
-        """A piece, which enters the running hash."""
+        """A piece, which enters the hash of its side."""
         assert content
         header = b"\2" + bytes([side]) + uint(self.pieces[side]) + uint(len(content))
         self.pieces[side] += 1
-        self.transcript.update(header + content)
+        self.streams[side] += header + content
         names = (self.garbler.name, self.evaluator.name)
         self.sent.setdefault((names[side], names[1 - side]), []).append(header + content)
 
     def value(self) -> bytes:
-        """The running hash."""
-        return self.transcript.digest()
+        """The hash of all pieces so far: those of each side in order, then both."""
+        plan = self.plan_digest()
+        keys = [self.digest("pairwise-pieces", plan, uint(side)) for side in (GARBLER, EVALUATOR)]
+        hashed = [keyed_hash(key, stream) for key, stream in zip(keys, self.streams, strict=True)]
+        return self.digest("pairwise-transcript", *hashed)
 
     # The protocol.
 
@@ -220,7 +226,8 @@ class Evaluation:
         for party in self.everyone:
             for other in self.everyone:
                 if other is not party:
-                    self.control(party, other, "hello", party.nonce, circuit, plan, party.key)
+                    # Nobody holds a setup of transfers from before.
+                    self.control(party, other, "hello", party.nonce, circuit, plan, party.key, b"", 0)
         self.run_id = tuple_hash(
             "run-id",
             *self.protocol(),
@@ -230,8 +237,12 @@ class Evaluation:
             b"".join(party.nonce for party in self.everyone),
             b"".join(party.key for party in self.everyone),
         )
-        self.transcript = hashlib.sha256(self.digest("pairwise-transcript", plan))
-        self.start = self.digest("pairwise-keys", *self.ends())[:16]
+        start = self.garbler.take(32)
+        for party in self.everyone[1:]:
+            self.control(self.garbler, party, "start", start)
+        self.start = start
+        self.keys = self.digest("pairwise-keys", *self.ends())[:16]
+        self.open_seed = self.digest("pairwise-open", *self.ends())[:16]
 
     def _set_up(self) -> None:
         context = self.digest("pairwise-transfer", *self.ends())
@@ -249,19 +260,19 @@ class Evaluation:
     def _garble(self, number: int, instances: range) -> Block:
         """Transfers, labels and tables of a block."""
         setting = garble_twin.Setting(
-            self.start, self.terms["mode"], self.tile, len(instances), instances.start
+            self.keys, self.terms["mode"], self.tile, len(instances), instances.start
         )
         zeros, active = self._transfer(instances)
-        garbled = garble_twin.garble(self.circuit.plain, setting, self.seed, zeros)
         for place in self.ours:
-            labels = b""
+            # The active labels are public; the garbler's bits are in the labels of 0.
             for wire, bits in zip(self.circuit.wires(place), self.bits(place, instances), strict=True):
-                for n, bit, one in zip(instances, bits, garbled, strict=True):
-                    active[n, wire] = one.zeros[wire] ^ bit * one.delta
-                    labels += octets(active[n, wire])
-            self._stream(labels)
+                for n, bit in zip(instances, bits, strict=True):
+                    active[n, wire] = garble_twin.zero_label(self.open_seed, n, wire)
+                    zeros[n, wire] = active[n, wire] ^ bit * garble_twin.delta(self.seed, n)
+        garbled = garble_twin.garble(self.circuit.plain, setting, self.seed, zeros)
         tables = garble_twin.tables(self.circuit.plain, setting, garbled)
-        self._stream(tables)
+        for start in range(0, len(tables), PIECE):
+            self.piece(GARBLER, tables[start : start + PIECE])
         block = Block(number, setting, garbled)
         rows = garble_twin.rows_of(self.circuit.plain, setting, tables)
         for n, row in zip(instances, rows, strict=True):
@@ -270,23 +281,18 @@ class Evaluation:
             block.active.append(garble_twin.evaluate_one(self.circuit.plain, keys, row, labels_in))
         return block
 
-    def _stream(self, content: bytes) -> None:
-        for start in range(0, len(content), PIECE):
-            self.piece(GARBLER, content[start : start + PIECE])
-
     def _transfer(self, instances: range) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
         """The labels of 0 and the active labels of the evaluator's inputs, by instance and wire."""
         zeros: dict[tuple[int, int], int] = {}
         active: dict[tuple[int, int], int] = {}
-        for place in self.theirs:
-            wires, rows = self.circuit.wires(place), self.bits(place, instances)
-            due = [
-                ((n, wire), row[n - instances.start])
-                for wire, row in zip(wires, rows, strict=True)
-                for n in instances
-            ]
-            for start in range(0, len(due), self.limits.transfers):
-                self._chunk(due[start : start + self.limits.transfers], zeros, active)
+        due = [
+            ((n, wire), bit)
+            for place in self.theirs
+            for wire, bits in zip(self.circuit.wires(place), self.bits(place, instances), strict=True)
+            for n, bit in zip(instances, bits, strict=True)
+        ]
+        for start in range(0, len(due), self.limits.transfers):
+            self._chunk(due[start : start + self.limits.transfers], zeros, active)
         return zeros, active
 
     def _chunk(

@@ -237,9 +237,7 @@ class Participant:
         """Return the digest that only who has the active output labels of a block can make."""
         return self._bound(Label.PAIRWISE_OUTPUTS, encode_uint(block), hashlib.sha256(labels).digest())
 
-    def _seal_terms(
-        self, peer: str, sender: str, receiver: str, step: str, block: int
-    ) -> tuple[bytes, bytes]:
+    def seal_terms(self, peer: str, sender: str, receiver: str, step: str, block: int) -> tuple[bytes, bytes]:
         """Return key and context of what `sender` seals for `receiver`; `peer` is whichever we are not."""
         ends = (sender.encode(), receiver.encode())
         info = self._bound(Label.SEAL_KEY, *ends)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
 from smpc_dp.circuits.library import find
 from smpc_dp.protocols.abort import ABORT, Abort
+from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.pairwise import messages as m
 from smpc_dp.protocols.pairwise.participant import EVALUATOR as FROM_EVALUATOR
 from smpc_dp.protocols.pairwise.participant import GARBLER as FROM_GARBLER
@@ -36,6 +38,7 @@ def all_faults() -> Iterator[Fault]:
     both, third = Base("both"), Base("aggregator")
     yield from _hellos(both, third)
     yield from _envelopes(both, third)
+    yield from _starts(both)
     yield from _pieces(both)
     yield from _ends(both)
     yield from transfers(both)
@@ -84,6 +87,10 @@ def _hellos(both: Base, third: Base) -> Iterator[Fault]:
     yield changed(both, "hello-with-a-needless-key", about, {"seal_key": bytes(range(32))})
     about = "A hello lacks the key to seal with."
     yield changed(third, "hello-without-a-key", about, {"seal_key": b""})
+    about = "The garbler says that it holds transfers from an evaluation before, of which nobody else knows."
+    yield changed(both, "hello-with-another-setup", about, {"setup": bytes(range(32)), "index": 256})
+    about = "Nobody holds transfers from before, and the garbler is not at the first."
+    yield changed(both, "hello-with-another-index", about, {"index": 128})
     about = "The nonce has 31 bytes."
     yield changed(both, "hello-nonce-too-short", about, {"nonce": bytes(31)}, DECODING)
 
@@ -106,7 +113,7 @@ def _envelopes(both: Base, third: Base) -> Iterator[Fault]:
     fields = msgspec.msgpack.decode(hello.body)
     extra = both.sign(hello, body=msgspec.msgpack.encode([*fields, 0]))
     yield at_hello("unknown-field", "The body has one field more than its kind.", framed(extra), DECODING)
-    long = both.sign(hello, body=b"\xdc\x00\x04" + hello.body[1:])
+    long = both.sign(hello, body=b"\xdc" + struct.pack(">H", len(fields)) + hello.body[1:])
     about = "The body's length takes more bytes than it needs."
     yield at_hello("not-canonical", about, framed(long), DECODING)
     about = "The last byte of the envelope is missing."
@@ -125,9 +132,9 @@ def _envelopes(both: Base, third: Base) -> Iterator[Fault]:
     message = framed(both.sign(hello, run_id=both.run.ends[GARBLER].run_id))
     yield _blamed("hello-twice", about, both, first_piece, message, ORDER)
     due, check = both.step(EVALUATOR, GARBLER, m.CHECK)
-    decode = framed(both.step(EVALUATOR, GARBLER, m.DECODE)[1])
+    decoding = framed(both.step(EVALUATOR, GARBLER, m.DECODE)[1])
     about = "The colours that decode the output come before the check."
-    yield _blamed("step-skipped", about, both, due, decode, ORDER)
+    yield _blamed("step-skipped", about, both, due, decoding, ORDER)
     message = framed(both.sign(check, run_id=flip(check.run_id)))
     about = "A check that is signed for another run."
     yield _blamed("check-of-another-run", about, both, due, message, ORDER)
@@ -139,42 +146,59 @@ def _envelopes(both: Base, third: Base) -> Iterator[Fault]:
     yield _blamed("abort-blames-another", about, both, due, message, CONTENT)
 
 
-def _pieces(base: Base) -> Iterator[Fault]:
-    place, labels = base.piece(EVALUATOR, GARBLER, -2)
-    number = len([d for s, d in base.taken(EVALUATOR) if s == GARBLER and d[0] == m.BULK]) - 2
-    good = piece_of(FROM_GARBLER, number, labels)
+def _starts(base: Base) -> Iterator[Fault]:
+    place, start = base.step(EVALUATOR, GARBLER, m.START)
+    until_check = base.step(EVALUATOR, GARBLER, m.CHECK)[0] - place
 
-    def at_labels(name: str, about: str, message: bytes, layer: str = FRAMING, later: int = 0) -> Fault:
+    def changed(name: str, about: str, start: bytes, layer: str, later: int = 0) -> Fault:
+        place, message = resigned(base, EVALUATOR, GARBLER, m.START, m.Start, lambda _: {"start": start})
         return _blamed(name, about, base, place, message, layer, later)
 
-    yield at_labels("piece-truncated", "A piece lacks its last byte.", good[:-1])
-    yield at_labels("piece-lengthened", "A byte follows a piece.", good + b"\0")
-    about = "The labels of the garbler's inputs have a byte too many."
-    yield at_labels("labels-too-long", about, piece_of(FROM_GARBLER, number, labels + b"\0"))
-    yield at_labels("piece-empty", "A piece has no content.", piece_of(FROM_GARBLER, number, b""))
-    about = "A piece is left out: the next one comes in its place."
-    _, tables = base.piece(EVALUATOR, GARBLER, -1)
-    yield at_labels("pieces-reordered", about, piece_of(FROM_GARBLER, number + 1, tables))
+    drawn = decode(start.body, m.Start, GARBLER).start
+    about = "The start has 31 bytes."
+    yield changed("start-too-short", about, drawn[:-1], DECODING)
+    about = "The evaluator gets another start than the one that the garbler goes by."
+    yield changed("start-flipped", about, flip(drawn), TRANSCRIPT, until_check)
+    about = "A start that is signed for another run."
+    message = framed(base.sign(start, run_id=flip(start.run_id)))
+    yield _blamed("start-of-another-run", about, base, place, message, ORDER)
+    _, answer = base.piece(EVALUATOR, GARBLER, 0)
+    about = "The answer to the base transfers comes before the start."
+    yield _blamed("start-left-out", about, base, place, piece_of(FROM_GARBLER, 0, answer), ORDER)
+
+
+def _pieces(base: Base) -> Iterator[Fault]:
+    place, tables = base.piece(EVALUATOR, GARBLER, -1)
+    check_place, check = base.step(EVALUATOR, GARBLER, m.CHECK)
+    number = decode(check.body, m.Check, GARBLER).pieces - 1
+    good = piece_of(FROM_GARBLER, number, tables)
+
+    def changed(name: str, about: str, message: bytes, layer: str = FRAMING, later: int = 0) -> Fault:
+        return _blamed(name, about, base, place, message, layer, later)
+
+    yield changed("piece-truncated", "A piece lacks its last byte.", good[:-1])
+    yield changed("piece-lengthened", "A byte follows a piece.", good + b"\0")
+    about = "The tables have a byte too many."
+    yield changed("tables-too-long", about, piece_of(FROM_GARBLER, number, tables + b"\0"))
+    yield changed("piece-empty", "A piece has no content.", piece_of(FROM_GARBLER, number, b""))
+    about = "A piece has been left out: its number is one too high."
+    yield changed("piece-left-out", about, piece_of(FROM_GARBLER, number + 1, tables))
+    before_place, before = base.piece(EVALUATOR, GARBLER, -2)
+    about = "The tables come before the last corrections of transfers."
+    yield _blamed("pieces-reordered", about, base, before_place, good, FRAMING)
     about = "The piece before comes once more."
-    _, before = base.piece(EVALUATOR, GARBLER, -3)
-    yield at_labels("piece-repeated", about, piece_of(FROM_GARBLER, number - 1, before))
+    yield changed("piece-repeated", about, piece_of(FROM_GARBLER, number - 1, before))
     about = "A piece says that it is the evaluator's."
-    yield at_labels("piece-of-the-other-side", about, piece_of(FROM_EVALUATOR, number, labels))
-    check = framed(base.step(EVALUATOR, GARBLER, m.CHECK)[1])
-    about = "The check comes before the labels and tables."
-    yield at_labels("check-in-place-of-a-piece", about, check, ORDER)
-    about = "One bit of a label of the garbler's inputs is flipped."
-    flipped = piece_of(FROM_GARBLER, number, flip(labels, 5, 0x10))
-    yield at_labels("label-bit-flipped", about, flipped, TRANSCRIPT, 2)
-    last, tables = base.piece(EVALUATOR, GARBLER, -1)
+    yield changed("piece-of-the-other-side", about, piece_of(FROM_EVALUATOR, number, tables))
+    about = "The check comes before the tables."
+    yield changed("check-in-place-of-a-piece", about, framed(check), ORDER)
     for name, offset, what in (("t-g", 0, "T_G"), ("t-e", 16, "T_E")):
-        message = piece_of(FROM_GARBLER, number + 1, flip(tables, offset, 0x80))
+        message = piece_of(FROM_GARBLER, number, flip(tables, offset, 0x80))
         about = f"One bit of {what} of the first AND gate is flipped."
-        yield _blamed(f"table-bit-flipped-{name}", about, base, last, message, TRANSCRIPT, 1)
-    due, _ = base.step(EVALUATOR, GARBLER, m.CHECK)
-    message = piece_of(FROM_GARBLER, number + 2, tables)
+        yield changed(f"table-bit-flipped-{name}", about, message, TRANSCRIPT, 1)
+    message = piece_of(FROM_GARBLER, number + 1, tables)
     about = "More tables come where the check is due."
-    yield _blamed("piece-in-place-of-the-check", about, base, due, message, ORDER)
+    yield _blamed("piece-in-place-of-the-check", about, base, check_place, message, ORDER)
 
 
 def _ends(base: Base) -> Iterator[Fault]:
@@ -214,15 +238,15 @@ def _ends(base: Base) -> Iterator[Fault]:
     about = "The confirmation is of the block after."
     yield confirm("confirm-of-another-block", about, ORDER, lambda c: {"block": c.block + 1})
 
-    def decode(
+    def decoding(
         name: str, about: str, layer: str, change: Callable[[m.Decode], Mapping[str, object]]
     ) -> Fault:
         place, message = resigned(base, EVALUATOR, GARBLER, m.DECODE, m.Decode, change)
         return _blamed(name, about, base, place, message, layer)
 
     about = "There are fewer colours than output bits."
-    yield decode("decode-too-narrow", about, CONTENT, lambda _: {"colours": b""})
+    yield decoding("decode-too-narrow", about, CONTENT, lambda _: {"colours": b""})
     about = "A padding bit of the colours is one."
-    yield decode("decode-with-padding", about, CONTENT, lambda c: {"colours": flip(c.colours, 0, 0x80)})
+    yield decoding("decode-with-padding", about, CONTENT, lambda c: {"colours": flip(c.colours, 0, 0x80)})
     about = "The colours are of the block after."
-    yield decode("decode-of-another-block", about, ORDER, lambda c: {"block": c.block + 1})
+    yield decoding("decode-of-another-block", about, ORDER, lambda c: {"block": c.block + 1})

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from smpc_dp.crypto.agree import agree
-from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.seal import NONCE_BYTES, seal, unseal
-from smpc_dp.crypto.transcript import digest, encode_uint
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.pairwise import messages as m
 from smpc_dp.simulate.vectors.pairwise_fault import (
     CONTENT,
@@ -38,22 +34,12 @@ class _Seals:
     def __init__(self, base: Base) -> None:
         self._base = base
 
-    def _terms(self, sender: str, step: str) -> tuple[bytes, bytes]:
-        run = self._base.run
-        head = (run.context.protocol.encode(), encode_uint(run.context.version))
-        run_id = run.ends[sender].run_id
-        bound = (*head, run_id, run.plan.circuit.digest, sender.encode(), AGGREGATOR.encode())
-        # The first draw of each role is its secret key.
-        secret = run.randomness[sender].draws[0]
-        hello = decode(self._base.step(sender, AGGREGATOR, m.HELLO)[1].body, m.Hello, AGGREGATOR)
-        key = agree(secret, hello.seal_key, salt=run_id, info=digest(Label.SEAL_KEY, *bound))
-        return key, digest(Label.SEAL_AAD, *bound, step.encode(), encode_uint(0))
-
     def change(
         self, sender: str, step: str, change: Callable[[bytes], bytes]
     ) -> Callable[[m.Sealed], Mapping[str, object]]:
         """Return a change of a sealed message that changes what is in the seal."""
-        key, context = self._terms(sender, step)
+        role = self._base.run.roles[sender]
+        key, context = role.seal_terms(AGGREGATOR, sender, AGGREGATOR, step, 0)
 
         def reseal(message: m.Sealed) -> Mapping[str, object]:
             content = change(unseal(key, message.sealed, context))
@@ -153,6 +139,17 @@ def at_the_third_party(base: Base) -> Iterator[Fault]:
     yield Fault(
         "hello-differs-between-receivers", about, base.name, AGGREGATOR, place, EVALUATOR, message, ORDER,
         culprit=GARBLER, later=1,
+    )  # fmt: skip
+    place, message = resigned(
+        base, AGGREGATOR, GARBLER, m.START, m.Start, lambda start: {"start": flip(start.start)}
+    )
+    about = (
+        "The garbler gives the third party another start than the evaluator: what it seals itself does not "
+        "open any more."
+    )
+    yield Fault(
+        "start-differs-between-receivers", about, base.name, AGGREGATOR, place, GARBLER, message, CONTENT,
+        culprit=GARBLER, later=2,
     )  # fmt: skip
     place, message = resigned(
         base, GARBLER, AGGREGATOR, m.RECEIPT, m.Receipt, lambda r: {"transcript": flip(r.transcript)}
