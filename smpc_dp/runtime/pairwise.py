@@ -18,6 +18,7 @@ from smpc_dp.protocols.pairwise.garbler import GarblerRole
 from smpc_dp.protocols.pairwise.params import PROTOCOL, VERSION, PairwiseParameters, load_circuit
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.plan import Plan, Rows
+from smpc_dp.protocols.pairwise.transfers import Transfers
 from smpc_dp.protocols.pairwise.turns import Buffer, Send
 from smpc_dp.roster import Member
 from smpc_dp.runtime.local import free_port
@@ -90,8 +91,13 @@ class PairwiseMember:
         }
         return values.get(self.identity.name, ())
 
-    def role(self, inputs: Sequence[Rows], request: int = 1) -> Participant:
+    def role(
+        self, inputs: Sequence[Rows], request: int = 1, transfers: Transfers | None = None
+    ) -> Participant:
         """Return this member's role; `inputs`: what `circuits.circuit.pack` makes of each of its values.
+
+        Several roles may be driven one after the other over the same channels, each with its own number
+        `request`, the same for everyone. Those that are given the same `transfers` set them up once.
 
         Raises ConfigError for inputs that the circuit does not take.
         """
@@ -108,9 +114,9 @@ class PairwiseMember:
         )
         randomness = SystemRandomness()
         if name == parameters.garbler:
-            return GarblerRole(context, self.identity, plan, inputs, randomness)
+            return GarblerRole(context, self.identity, plan, inputs, randomness, transfers)
         if name == parameters.evaluator:
-            return EvaluatorRole(context, self.identity, plan, inputs, randomness)
+            return EvaluatorRole(context, self.identity, plan, inputs, randomness, transfers)
         plan.check_inputs((), inputs, name)
         return AggregatorRole(context, self.identity, plan, randomness)
 

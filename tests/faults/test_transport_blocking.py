@@ -186,3 +186,54 @@ def test_who_does_not_come_is_named_and_not_the_stranger_who_did(tmp_path: Path)
         with pytest.raises(TimeoutFault, match="TLS failed") as absent:
             waiting.result()
     assert absent.value.missing == {"evaluator"}
+
+
+def test_silent_strangers_side_by_side_do_not_delay_the_peer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may be silent for longer than anybody waits for the peer."""
+    monkeypatch.setattr(connecting, "HANDSHAKE_SECONDS", 10 * TIMEOUTS.connect)
+    path = session(tmp_path)
+    garbler, evaluator = (PairwiseMember.load(path, name) for name in ("garbler", "evaluator"))
+    with ThreadPoolExecutor(2) as pool, contextlib.ExitStack() as strangers:
+        waiting = pool.submit(garbler.connect)
+        for number in range(connecting.STRANGERS - 1):
+            stranger = strangers.enter_context(reach(garbler))
+            # The beginning of a TLS record, for every other one.
+            stranger.sendall(b"\x16\x03\x01"[: 3 * (number % 2)])
+        dialling = pool.submit(evaluator.connect)
+        ends = [*waiting.result().values(), *dialling.result().values()]
+        assert [end.peer for end in ends] == ["evaluator", "garbler"]
+        list(pool.map(BlockingChannel.close, ends))
+
+
+def test_more_strangers_than_there_is_room_for_delay_the_peer_until_they_are_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connecting, "HANDSHAKE_SECONDS", 0.2)
+    monkeypatch.setattr(connecting, "STRANGERS", 4)
+    path = session(tmp_path)
+    garbler, evaluator = (PairwiseMember.load(path, name) for name in ("garbler", "evaluator"))
+    with ThreadPoolExecutor(2) as pool, contextlib.ExitStack() as strangers:
+        waiting = pool.submit(garbler.connect)
+        for _ in range(9):
+            strangers.enter_context(reach(garbler))
+        dialling = pool.submit(evaluator.connect)
+        ends = [*waiting.result().values(), *dialling.result().values()]
+        assert [end.peer for end in ends] == ["evaluator", "garbler"]
+        list(pool.map(BlockingChannel.close, ends))
+
+
+def test_both_ends_may_send_at_the_same_time_more_than_the_sockets_hold(
+    pair: tuple[BlockingChannel, BlockingChannel],
+) -> None:
+    big, count = secrets.token_bytes(8 * MAX_FRAME), 3
+
+    def talk(channel: BlockingChannel) -> None:
+        for _ in range(count):
+            channel.send([big])
+        for left in range(count - 1, -1, -1):
+            assert channel.receive(len(big), left) == big
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(talk, pair))

@@ -105,6 +105,11 @@ def zero_label(seed: bytes, instance: int, wire: int) -> int:
     return aes(int.from_bytes(seed[:16], "little"), instance * HALF + wire)
 
 
+def open_label(seed: bytes, instance: int, wire: int) -> int:
+    """The active label of an input of the garbler, which both sides draw from a public seed of 16 bytes."""
+    return aes(int.from_bytes(seed, "little"), instance * HALF + wire)
+
+
 def delta(seed: bytes, instance: int) -> int:
     return aes(int.from_bytes(seed[16:], "little"), instance * HALF) | 1
 

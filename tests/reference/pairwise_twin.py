@@ -267,7 +267,7 @@ class Evaluation:
             # The active labels are public; the garbler's bits are in the labels of 0.
             for wire, bits in zip(self.circuit.wires(place), self.bits(place, instances), strict=True):
                 for n, bit in zip(instances, bits, strict=True):
-                    active[n, wire] = garble_twin.zero_label(self.open_seed, n, wire)
+                    active[n, wire] = garble_twin.open_label(self.open_seed, n, wire)
                     zeros[n, wire] = active[n, wire] ^ bit * garble_twin.delta(self.seed, n)
         garbled = garble_twin.garble(self.circuit.plain, setting, self.seed, zeros)
         tables = garble_twin.tables(self.circuit.plain, setting, garbled)

@@ -309,3 +309,56 @@ def test_nothing_is_shown() -> None:
 
 def test_every_machine_has_the_portable_kernel() -> None:
     assert _core.garbling_kernels()[0] == "portable"
+
+
+def given(n: int = 20) -> tuple[garble.Garbler, garble.Evaluator, Bytes, Bytes]:
+    """Both sides of the adder, its bits, and pads for the transfers of its second operand."""
+    run, random = a_run(n=n), np.random.default_rng(6)
+    pads = random.integers(0, 256, (2, 8 * n, 16), dtype=np.uint8)
+    return garble.Garbler(ADDER, run, SEED), garble.Evaluator(ADDER, run), drawn(n), pads
+
+
+@pytest.mark.parametrize("chunk", [7, 20, 160])
+@pytest.mark.parametrize("backwards", [False, True])
+def test_labels_from_an_open_seed_and_from_transfers(chunk: int, backwards: bool) -> None:
+    garbler, evaluator, bits, pads = given()
+    own, theirs = np.arange(8, dtype=np.uint32), np.arange(8, 16, dtype=np.uint32)
+    if backwards:
+        theirs = np.ascontiguousarray(theirs[::-1])
+    garbler.open_inputs(own, np.ascontiguousarray(bits[own]), b"an open seed ...")
+    evaluator.open_inputs(own, b"an open seed ...")
+    choices = np.ascontiguousarray(bits[theirs]).reshape(-1)
+    for place in range(0, len(choices), chunk):
+        both = np.ascontiguousarray(pads[:, place : place + chunk])
+        chosen = both[choices[place : place + chunk], np.arange(both.shape[1])]
+        garbler.transfer(theirs, place, both)
+        evaluator.transfer(theirs, place, choices[place : place + chunk], chosen, both[1].reshape(-1))
+    evaluator.feed(garbler.next_tables(1 << 20) or b"")
+    expected = [(x + y) % 256 for x, y in zip(integers(bits[:8]), integers(bits[8:]), strict=True)]
+    assert decoded(garbler, evaluator) == expected
+    ones = garbler.encode(0, np.ones((8, 20), np.uint8))
+    assert np.array_equal(garbler.zero_labels(0, 8) ^ ones, np.broadcast_to(garbler.deltas(), (8, 20, 16)))
+
+
+def test_an_input_has_its_labels_once_and_for_all_instances() -> None:
+    garbler, evaluator, _, pads = given()
+    wires = np.arange(8, 16, dtype=np.uint32)
+    garbler.transfer(wires, 0, np.ascontiguousarray(pads[:, :30]))
+    with pytest.raises(ValueError, match="input 9 has its labels"):
+        garbler.transfer(wires, 25, np.ascontiguousarray(pads[:, :10]))
+    with pytest.raises(ValueError, match="input 9 has labels for some instances only"):
+        garbler.next_tables(1 << 20)
+    with pytest.raises(ValueError, match="input 8 has its labels"):
+        garbler.open_inputs(wires[:1], np.zeros((1, 20), np.uint8), bytes(16))
+    with pytest.raises(ValueError, match="transfers: 20 from 150, of 160"):
+        garbler.transfer(wires, 150, np.ascontiguousarray(pads[:, :20]))
+    with pytest.raises(ValueError, match="wires: 16, of 16 inputs"):
+        garbler.transfer(wires + 1, 0, np.ascontiguousarray(pads[:, :20]))
+    with pytest.raises(ValueError, match="pads"):
+        garbler.transfer(wires, 30, pads[:1])
+    with pytest.raises(ValueError, match="seed: 15 bytes"):
+        evaluator.open_inputs(wires, bytes(15))
+    with pytest.raises(ValueError, match="0 or 1"):
+        evaluator.transfer(wires, 0, np.full(1, 2, np.uint8), pads[0, :1], pads[1, :1].reshape(-1))
+    with pytest.raises(ValueError, match="pads, corrections: 16 and 32 bytes for 1 choices"):
+        evaluator.transfer(wires, 0, np.ones(1, np.uint8), pads[0, :1], pads[1, :2].reshape(-1))

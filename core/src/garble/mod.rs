@@ -24,11 +24,12 @@
 //! sigma(R ^ w) ^ b R: here the orthomorphism is needed), or if two calls under one key meet (at most
 //! q (mu - 1) / 2 pairs, on either side). With one run per `start`: `unique` has mu = 1, so
 //! 2 p / 2^127; `tile` has mu <= T, T = 4096, so 2 T p / 2^127 + (T - 1) q / 2^127, about 12 bits less. A
-//! smaller tile costs less, and the tile is chosen by the cache. Keys of differing runs can meet: an
-//! evaluator that sends its nonce last steers `start`, and needs some 2^46 hashes, since groups are below
-//! 2^48 and half-gates use 33 bits. So over N runs of one garbler take mu = N (`unique`) or N T (`tile`), and
-//! q over all of them; offsets are fresh for each run, so it is no worse. Labels and offsets come from
-//! AES-128 in counter mode: one term of s^2 / 2^129 more for s labels of one seed.
+//! smaller tile costs less, and the tile is chosen by the cache. Starts are uniform, drawn by the garbler
+//! when nobody can steer them any more, so keys of differing runs meet by chance alone: with Q keys in all,
+//! m + 1 runs have one in common with probability at most Q^(m+1) / ((m+1)! 2^(128 m)), and otherwise
+//! mu <= m (`unique`) or m T (`tile`); `docs/garbling.md` has numbers. Labels and offsets come from AES-128 in
+//! counter mode: one term of s^2 / 2^129 more for s labels of one seed. Active labels of the garbler's inputs
+//! may come from a public seed (`Garbler::open`): they do not depend on its bits, and the evaluator has them.
 //!
 //! **Order of the tables.** Tile by tile; in a tile, gate by gate: in a tile of two or more instances, in
 //! the order of the circuit, T_G of every instance and then T_E of every instance; in a tile of one

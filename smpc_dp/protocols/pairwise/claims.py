@@ -6,9 +6,8 @@ from smpc_dp.protocols.pairwise.params import PairwiseParameters
 from smpc_dp.protocols.result import Privacy
 
 _COST = {
-    "unique": "keys are unique to each gate and instance; N runs of one garbler cost log2 N bits",
-    "tile": "a tile of at most 4096 instances shares the keys of each gate, which costs about 12 bits; "
-    "N runs of one garbler cost log2 N more",
+    "unique": "keys are unique to each gate and instance",
+    "tile": "a tile of at most 4096 instances shares the keys of each gate, which costs about 12 bits",
 }
 
 
@@ -22,9 +21,9 @@ def privacy_of(parameters: PairwiseParameters, transfers: int) -> Privacy:
         "either side can stop the run; with output to both the garbler learns the output first",
     ]
     assumptions = [
-        "AES-128 is an ideal cipher, TupleHash256 and SHA-256 are random oracles, "
-        "and computational Diffie-Hellman is hard in ristretto255",
-        _COST[parameters.mode],
+        "AES-128 is an ideal cipher, TupleHash256 and SHA-256 are random oracles, keyed BLAKE3 is collision "
+        "resistant, and computational Diffie-Hellman is hard in ristretto255",
+        f"{_COST[parameters.mode]}; of Q keys in all runs, no two meet but with probability Q^2 / 2^129",
     ]
     if transfers:
         bits = (transfers - 1).bit_length()

@@ -38,6 +38,10 @@ class Scenario:
     tile: int
     n_instances: int
     first_instance: int = 0
+    open_wires: Sequence[int] = ()
+    """Inputs of the garbler whose active labels are drawn from a public seed."""
+    transferred: Sequence[int] = ()
+    """Inputs whose labels come of random transfers."""
 
 
 _ONE_AND: Sequence[Gate] = ((1, 0, 1, 2),)
@@ -77,6 +81,11 @@ SCENARIOS = (
         "Every kind of gate; a key for each half-gate and tile of four, the last not full.",
         *(3, _MIXED, _MIXED_OUTPUTS, garble.Mode.TILE, 4, 6, 8),
     ),
+    Scenario(
+        "inputs",
+        "As `tile`; inputs 2 and 0 are the garbler's, from an open seed, input 1 comes of transfers.",
+        *(3, _MIXED, _MIXED_OUTPUTS, garble.Mode.TILE, 4, 6, 8, (2, 0), (1,)),
+    ),
 )
 
 
@@ -99,20 +108,30 @@ def compiled(scenario: Scenario) -> garble.GarblingCircuit:
     )
 
 
-def to_json(scenario: Scenario) -> JsonObject:
-    """Return one vector; arrays of labels are lists by wire, then by instance, of hex."""
+def to_json(scenario: Scenario, kernel: str | None = None) -> JsonObject:
+    """Return one vector; arrays of labels are lists by wire, then by instance, of hex.
+
+    `kernel`: one of the core's, all of which make the same bytes; None for the fastest.
+    """
     source = SeededRandomnessForSimulation(3, f"pairwise vectors garbling {scenario.name}")
     seed, start = source.bytes(garble.SEED_BYTES), source.bytes(garble.START_BYTES)
     drawn = np.frombuffer(source.bytes(scenario.n_inputs * scenario.n_instances), dtype=np.uint8)
     bits = np.bitwise_and(drawn, np.uint8(1)).reshape(scenario.n_inputs, scenario.n_instances)
     run = garble.Run(
-        start, scenario.mode, scenario.tile, scenario.n_instances, first_instance=scenario.first_instance
+        start,
+        scenario.mode,
+        scenario.tile,
+        scenario.n_instances,
+        first_instance=scenario.first_instance,
+        kernel=kernel,
     )
     circuit = compiled(scenario)
     garbler = garble.Garbler(circuit, run, seed)
     evaluator = garble.Evaluator(circuit, run)
+    inputs = _give_inputs(scenario, source, garbler, evaluator, bits)
     active = garbler.encode(0, bits)
-    evaluator.set_input_labels(0, active)
+    if not inputs:
+        evaluator.set_input_labels(0, active)
     tables = garbler.next_tables(circuit.table_bytes(scenario.n_instances)) or b""
     evaluator.feed(tables)
     return {
@@ -133,6 +152,7 @@ def to_json(scenario: Scenario) -> JsonObject:
         "seed": seed.hex(),
         "start": start.hex(),
         "input_bits": bits.tolist(),
+        **inputs,
         "deltas": _hex(garbler.deltas()),
         "input_zero_labels": _hex(garbler.zero_labels(0, scenario.n_inputs)),
         "input_labels": _hex(active),
@@ -141,6 +161,42 @@ def to_json(scenario: Scenario) -> JsonObject:
         "output_labels": _hex(evaluator.output_labels()),
         "output_hashes": _hex(garbler.output_hashes()),
         "output_bits": garble.decode(evaluator.output_colours(), garbler.output_colours()).tolist(),
+    }
+
+
+def _give_inputs(
+    scenario: Scenario,
+    source: SeededRandomnessForSimulation,
+    garbler: garble.Garbler,
+    evaluator: garble.Evaluator,
+    bits: Bytes,
+) -> JsonObject:
+    """Give labels to the inputs that are open or transferred, and return what they came from."""
+    if not scenario.open_wires:
+        return {}
+    wires = np.array(scenario.open_wires, np.uint32)
+    seed = source.bytes(garble.START_BYTES)
+    garbler.open_inputs(wires, bits[wires], seed)
+    evaluator.open_inputs(wires, seed)
+    wires = np.array(scenario.transferred, np.uint32)
+    choices = bits[wires].reshape(-1)
+    drawn = np.frombuffer(source.bytes(2 * choices.size * garble.LABEL_BYTES), np.uint8)
+    pads = drawn.reshape(2, choices.size, garble.LABEL_BYTES)
+    corrections = np.empty_like(pads[1])
+    # In two chunks, the second of which begins within a wire.
+    for part in (slice(0, 4), slice(4, choices.size)):
+        both = np.ascontiguousarray(pads[:, part])
+        chosen = both[choices[part], np.arange(both.shape[1])]
+        garbler.transfer(wires, part.start, both)
+        evaluator.transfer(wires, part.start, choices[part], chosen, both[1].reshape(-1))
+        corrections[part] = both[1]
+    return {
+        "open": {"wires": list(scenario.open_wires), "seed": seed.hex()},
+        "transferred": {
+            "wires": list(scenario.transferred),
+            "pads": _hex(pads),
+            "corrections": _hex(corrections),
+        },
     }
 
 

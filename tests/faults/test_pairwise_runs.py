@@ -1,0 +1,167 @@
+"""Several evaluations of one pair: one setup of transfers, fresh keys; and what an evaluator cannot steer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from smpc_dp.circuits.circuit import pack, unpack
+from smpc_dp.circuits.library import find
+from smpc_dp.crypto.ot import MAX_INDEX, rows_of_chunk
+from smpc_dp.crypto.randomness import SystemRandomness
+from smpc_dp.errors import PeerFault, SmpcError
+from smpc_dp.protocols.envelope import Context, decode, decode_envelope
+from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
+from smpc_dp.protocols.pairwise.garbler import GarblerRole
+from smpc_dp.protocols.pairwise.messages import BULK, CONTROL, HELLO, START, Hello, Start
+from smpc_dp.protocols.pairwise.params import PairwiseParameters
+from smpc_dp.protocols.pairwise.participant import Evaluated
+from smpc_dp.protocols.pairwise.plan import Plan
+from smpc_dp.protocols.pairwise.transfers import Transfers
+from smpc_dp.simulate.pairwise import Tamper, evaluate_in_memory
+from tests.faults.test_pairwise import IDENTITIES
+
+INSTANCES = 5
+X, Y = [1, 2, 3, 4, 5], [10, 20, 30, 40, 50]
+CHUNK = rows_of_chunk(32 * INSTANCES)
+SETUP_PIECES = 3
+
+
+class Pair:
+    """A garbler and an evaluator that keep their transfers from one evaluation to the next."""
+
+    def __init__(self) -> None:
+        self.transfers = {"alice": Transfers(), "bob": Transfers()}
+        self.seen: list[tuple[str, bytes]] = []
+        self.request = 0
+
+    def evaluate(self, tamper: Tamper | None = None) -> Mapping[str, Evaluated | SmpcError]:
+        fields = {"circuit": "add32", "garbler": "alice", "evaluator": "bob", "instances": INSTANCES}
+        plan = Plan(find("add32").build(), PairwiseParameters(**fields))  # type: ignore[arg-type]
+        keys = {name: identity.public_key for name, identity in IDENTITIES.items()}
+        self.request += 1
+        context = Context("pairwise", 1, bytes(32), self.request, ("alice", "bob"), "", keys)
+        random = SystemRandomness()
+        alice = GarblerRole(
+            context, IDENTITIES["alice"], plan, [pack(X, 32)], random, self.transfers["alice"]
+        )
+        bob = EvaluatorRole(context, IDENTITIES["bob"], plan, [pack(Y, 32)], random, self.transfers["bob"])
+        self.seen = []
+
+        def listen(sender: str, to: str, data: bytes) -> list[bytes]:
+            self.seen.append((sender, data))
+            return [data] if tamper is None else tamper(sender, to, data)
+
+        return evaluate_in_memory({"alice": alice, "bob": bob}, listen)
+
+    def right(self) -> Evaluated:
+        """Evaluate, and check the result."""
+        ends = self.evaluate()
+        for end in ends.values():
+            assert isinstance(end, Evaluated), end
+            assert end.outputs is not None
+            assert unpack(end.outputs[0], INSTANCES) == [x + y for x, y in zip(X, Y, strict=True)]
+        bob = ends["bob"]
+        assert isinstance(bob, Evaluated)
+        return bob
+
+    @property
+    def pieces(self) -> int:
+        return sum(data[0] == BULK for _, data in self.seen)
+
+    @property
+    def indices(self) -> list[int]:
+        return [transfers.next_index for transfers in self.transfers.values()]
+
+
+def test_evaluations_of_a_run_share_one_setup_and_their_indices_go_on() -> None:
+    pair = Pair()
+    first = pair.right()
+    pieces = pair.pieces
+    assert pair.indices == [CHUNK] * 2
+    later = [pair.right() for _ in range(2)]
+    assert pair.pieces == pieces - SETUP_PIECES
+    assert pair.indices == [3 * CHUNK] * 2
+    assert len({end.run_id for end in (first, *later)}) == 3
+    # The level that is claimed counts the transfers of all of them.
+    bits = (3 * CHUNK - 1).bit_length()
+    assert any(f"up to 2^{bits} oblivious" in line for line in later[-1].privacy.assumptions)
+
+
+def test_differing_places_destroy_the_setup_and_the_next_evaluation_makes_another() -> None:
+    pair = Pair()
+    pair.right()
+    pair.transfers["bob"] = Transfers()
+    ends = pair.evaluate()
+    assert all(isinstance(end, PeerFault) for end in ends.values())
+    assert any("is at another place of the oblivious transfers" in str(end) for end in ends.values())
+    assert pair.indices == [0, 0]
+    assert pair.pieces == 0
+    pair.right()
+    assert pair.indices == [CHUNK] * 2
+
+
+@pytest.mark.parametrize("sender", ["alice", "bob"])
+def test_an_evaluation_that_fails_destroys_the_setup(sender: str) -> None:
+    pair = Pair()
+    pair.right()
+    count = 0
+
+    def flip(name: str, to: str, data: bytes) -> list[bytes]:
+        nonlocal count
+        if name == sender and data[0] == BULK:
+            count += 1
+            if count == 2:
+                return [data[:-1] + bytes([data[-1] ^ 1])]
+        return [data]
+
+    assert all(isinstance(end, SmpcError) for end in pair.evaluate(flip).values())
+    assert pair.indices == [0, 0]
+    pair.right()
+
+
+def test_a_setup_without_room_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Pair()
+    pair.right()
+    monkeypatch.setattr("smpc_dp.protocols.pairwise.transfers.MAX_INDEX", 2 * CHUNK)
+    pair.right()
+    pair.right()
+    assert pair.indices == [CHUNK] * 2
+    assert 2 * CHUNK < MAX_INDEX
+
+
+def envelopes(pair: Pair, step: str) -> list[tuple[int, str, bytes]]:
+    found = []
+    for place, (sender, data) in enumerate(pair.seen):
+        if data[0] == CONTROL:
+            envelope = decode_envelope(data[1:], sender)
+            if envelope.step == step:
+                found.append((place, sender, envelope.body))
+    return found
+
+
+def test_the_start_of_the_keys_is_drawn_after_every_hello_and_is_fresh() -> None:
+    pair = Pair()
+    starts = []
+    for _ in range(2):
+        pair.right()
+        ((place, sender, body),) = envelopes(pair, START)
+        assert sender == "alice"
+        assert place > max(place for place, _, _ in envelopes(pair, HELLO))
+        starts.append(decode(body, Start, "alice").start)
+        nonces = [decode(body, Hello, name).nonce for _, name, body in envelopes(pair, HELLO)]
+        assert starts[-1] not in nonces
+    assert starts[0] != starts[1]
+
+
+def test_the_garbler_draws_nothing_before_it_has_every_hello() -> None:
+    """It cannot have told what it does not know yet, nor be made to."""
+    pair = Pair()
+
+    def hold(sender: str, to: str, data: bytes) -> list[bytes]:
+        return [data] if sender == "alice" else []
+
+    with pytest.raises(RuntimeError, match="everybody waits"):
+        pair.evaluate(hold)
+    assert envelopes(pair, START) == []
