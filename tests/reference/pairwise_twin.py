@@ -7,6 +7,7 @@ makes every message and every result of a published run out of its inputs and ra
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
@@ -71,6 +72,62 @@ class Circuit:
         return range(starts[place], starts[place + 1])
 
 
+def slots(circuit: garble_twin.Circuit) -> int:
+    """The most wires that are held at once when gates are evaluated in the order of the file."""
+    origin = {wire: wire for wire in range(circuit.n_wires)}
+    reads: dict[int, list[int]] = {}
+    uses = dict.fromkeys(range(circuit.n_wires), 0)
+    for number, gate in enumerate(circuit.gates):
+        if gate.op == garble_twin.EQW:
+            origin[gate.out] = origin[gate.a]
+            continue
+        operands = {garble_twin.EQ: [], garble_twin.INV: [gate.a]}.get(gate.op, [gate.a, gate.b])
+        reads[number] = [origin[wire] for wire in operands]
+        for wire in reads[number]:
+            uses[wire] += 1
+    outputs = Counter(origin[wire] for wire in circuit.outputs)
+    for wire, count in outputs.items():
+        uses[wire] += count
+    held: set[int] = set()
+    most = 0
+
+    def hold(wire: int) -> None:
+        nonlocal most
+        held.add(wire)
+        most = max(most, len(held))
+        # It is written out as often as it is an output.
+        let_go(wire, outputs[wire])
+
+    def let_go(wire: int, count: int) -> None:
+        uses[wire] -= count
+        if uses[wire] == 0:
+            held.discard(wire)
+
+    for number, operands in reads.items():
+        for wire in operands:
+            if wire not in held:
+                hold(wire)
+        for wire in operands:
+            let_go(wire, 1)
+        hold(circuit.gates[number].out)
+    for wire in range(circuit.n_inputs):
+        if uses[wire]:
+            hold(wire)
+    return most
+
+
+def tile_of(held: int, instances: int, most: int) -> int:
+    """How many instances go together: `held` are the slots of the circuit, `most` what a block may have."""
+    held = max(1, held)
+    if instances < 16 or held > 1 << 16:
+        return 1
+    fit = min(max((1 << 16) // held, 16), 2048)
+    tile = 1 << min(fit, max(instances // 4, 256)).bit_length() - 1
+    while tile > most:
+        tile //= 2
+    return tile
+
+
 def pack_bits(rows: Sequence[Sequence[int]]) -> bytes:
     """Bits, row after row, eight to a byte, the least significant first."""
     return ot_twin.pack([bit for row in rows for bit in row])
@@ -120,11 +177,13 @@ class Evaluation:
         self.circuit = Circuit.parse(vector["circuit"])
         self.theirs: list[int] = self.terms["evaluator_inputs"]
         self.ours = [place for place in range(len(self.circuit.inputs)) if place not in self.theirs]
-        self.tile: int = vector["plan"]["tile"]
         names = [self.terms["garbler"], self.terms["evaluator"]]
         self.third = self.terms["output"] == "aggregator"
         self.everyone = [Party(name, vector) for name in names + [self.terms["aggregator"]] * self.third]
         self.garbler, self.evaluator = self.everyone[:2]
+        widths = [sum(self.circuit.inputs[place] for place in places) for places in (self.ours, self.theirs)]
+        self.most = limits.block_labels // max(1, sum(self.circuit.outputs), *widths)
+        self.tile = tile_of(slots(self.circuit.plain), self.terms["instances"], self.most)
         self.run_id = bytes.fromhex(self.terms["session_digest"])
         self.sent: dict[tuple[str, str], list[bytes]] = {}
         self.start = b""
@@ -148,10 +207,7 @@ class Evaluation:
 
     def blocks(self) -> list[range]:
         """The instances of each block."""
-        widths = [sum(self.circuit.inputs[place] for place in places) for places in (self.ours, self.theirs)]
-        most = self.limits.block_labels // max(1, sum(self.circuit.outputs), *widths)
-        assert self.tile <= most
-        size, instances = most // self.tile * self.tile, self.terms["instances"]
+        size, instances = self.most // self.tile * self.tile, self.terms["instances"]
         return [range(first, min(first + size, instances)) for first in range(0, instances, size)]
 
     def plan_digest(self) -> bytes:

@@ -12,7 +12,9 @@ import pytest
 
 from smpc_dp.circuits.bristol import format_bristol
 from smpc_dp.circuits.builder import Builder
-from smpc_dp.protocols.pairwise.params import Mode, Output
+from smpc_dp.circuits.library import find
+from smpc_dp.protocols.pairwise.params import Mode, Output, PairwiseParameters
+from smpc_dp.protocols.pairwise.plan import Plan
 from smpc_dp.simulate.vectors import pairwise_runs as runs
 from tests.reference import blake3_twin, garble_twin, ot_twin, ristretto
 from tests.reference import pairwise_twin as twin
@@ -41,7 +43,7 @@ def agrees(vector: dict[str, Any], limits: twin.Limits = USUAL) -> None:
         "run_id": played.run_id.hex(),
         "transcript": played.value().hex(),
     }
-    assert vector["plan"]["block"] == len(played.blocks()[0])
+    assert vector["plan"] == {"tile": played.tile, "block": len(played.blocks()[0])}
     assert all(party.has_drawn_all() for party in played.everyone), "random bytes are left over"
     for party in played.everyone:
         learned = party.name in LEARNS[vector["session"]["output"]]
@@ -66,6 +68,19 @@ def test_every_kind_of_run_is_published() -> None:
     assert {session["output"] for session in sessions} == set(LEARNS)
     assert {session["mode"] for session in sessions} == {"tile", "unique"}
     assert len(sessions) == len(runs.SCENARIOS) >= 9
+
+
+@pytest.mark.parametrize("name", ["add64", "mul64", "popcount64", "aes128", "sha256"])
+def test_both_cut_a_batch_alike(name: str) -> None:
+    built = find(name).build()
+    circuit = twin.Circuit.parse(format_bristol(built).decode())
+    assert circuit.digest() == built.digest
+    held = twin.slots(circuit.plain)
+    for instances in (1, 15, 16, 5_000, 1_000_000):
+        parameters = PairwiseParameters(name, "alice", "bob", instances=instances)
+        plan = Plan(built, parameters)
+        most = USUAL.block_labels // max(*built.inputs, built.n_outputs)
+        assert twin.tile_of(held, instances, most) == plan.tile
 
 
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem.removeprefix("run-"))
