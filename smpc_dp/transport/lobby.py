@@ -14,6 +14,8 @@ from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.connect import STRANGERS, Door, answer, dial_blocking, greeted
 from smpc_dp.transport.endpoint import Endpoint
 
+# Who waits longest goes when more than this are there.
+MAX_WAITING = 256
 # What the caller says after the welcome: it is still there, and stays.
 _READY = b"\1"
 # How long it takes at most to see that the lobby is closed, or a wait over.
@@ -118,5 +120,7 @@ class Lobby:
                     before = self._waiting.pop(found.name, None)
                     self._waiting[found.name] = link
                     self._news.notify_all()
+                    if before is None and len(self._waiting) > MAX_WAITING:
+                        before = self._waiting.pop(next(iter(self._waiting)))
                 if before is not None:
                     before.close()
