@@ -145,8 +145,8 @@ def _values(circuit: Circuit, text: str) -> list[int]:
         raise ConfigError([Fault("--inputs", what)])
     values = []
     for place, (word, width) in enumerate(zip(words, circuit.inputs, strict=True)):
-        digits = word.strip().removeprefix("0x")
-        if not digits or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
+        digits = word.strip().lower().removeprefix("0x")
+        if not digits or any(digit not in "0123456789abcdef" for digit in digits):
             raise ConfigError([Fault(f"--inputs[{place}]", f"{word!r} is not a number in hex")])
         values.append(int(digits, 16))
         check_value(values[-1], width, f"--inputs[{place}]")

@@ -264,7 +264,7 @@ class Participant:
         # A signed farewell may come instead.
         data = yield Receive(sender, max(limit + PIECE_HEADER.size, 4096), ahead)
         if data[:1] == bytes([CONTROL]):
-            self._open(data, sender, "", Hello)
+            self._open(data, sender, "a piece", Hello)
         content = memoryview(data)[PIECE_HEADER.size :]
         expected = PIECE_HEADER.pack(BULK, side, self._sequence[side], len(content))
         if data[: PIECE_HEADER.size] != expected:
