@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         VerificationError,
     )
     from smpc_dp.identity import Identity
+    from smpc_dp.protocols.pairwise.evaluation import Evaluation
     from smpc_dp.protocols.result import Result
     from smpc_dp.runtime.aggregator import serve
     from smpc_dp.runtime.session import Session, connect
@@ -38,6 +39,7 @@ else:
             "VerificationError",
         ),
         "smpc_dp.identity": ("Identity",),
+        "smpc_dp.protocols.pairwise.evaluation": ("Evaluation",),
         "smpc_dp.protocols.result": ("Result",),
         "smpc_dp.runtime.aggregator": ("serve",),
         "smpc_dp.runtime.session": ("Session", "connect"),
@@ -61,6 +63,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ConfigError",
+    "Evaluation",
     "Identity",
     "LocalError",
     "PeerFault",

@@ -5,24 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
-from smpc_dp.circuits.bristol import format_bristol, read_bristol
+from smpc_dp.circuits.bristol import format_bristol
 from smpc_dp.circuits.circuit import Circuit, check_value, pack, unpack
-from smpc_dp.circuits.library import PUBLISHED
 from smpc_dp.cli.output import console, print_json, report_error
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
+from smpc_dp.protocols.pairwise.evaluation import resolve
 from smpc_dp.protocols.pairwise.params import Mode, Output
 from smpc_dp.runtime.events import Event
 from smpc_dp.runtime.launcher import Ending, Launcher, member_command, print_event, run_child
 from smpc_dp.runtime.pairwise import AGGREGATOR, PairwiseMember, Report, create_pairwise_session, evaluate
-
-T = TypeVar("T")
+from smpc_dp.runtime.threads import in_thread
 
 GARBLER, EVALUATOR = "garbler", "evaluator"
 _CIRCUIT = "circuit.txt"
@@ -36,7 +34,7 @@ def register(app: typer.Typer) -> None:
 
 def run(
     file: Annotated[
-        Path, typer.Argument(help="A file in Bristol Fashion, or the name of a published circuit.")
+        str, typer.Argument(help="A file in Bristol Fashion, or the name of a published circuit.")
     ],
     inputs: Annotated[str, typer.Option(help="HEX,HEX,...: one value for each input of the file's header.")],
     evaluator_inputs: Annotated[
@@ -49,7 +47,7 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Garble and evaluate a circuit between two local processes, and print each output in hex."""
-    circuit = _load(file)
+    circuit = resolve(file)
     values = _values(circuit, inputs)
     theirs = _places(circuit, evaluator_inputs)
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as scratch:
@@ -111,7 +109,7 @@ def join(
 
     async def act() -> int:
         try:
-            await _in_thread(work)
+            await in_thread(work)
         except SmpcError as error:
             if events:
                 print_event(Event(name, "failed", detail=str(error)))
@@ -122,34 +120,6 @@ def join(
         return 0
 
     raise typer.Exit(run_child(act, supervised=events))
-
-
-async def _in_thread(work: Callable[[], T]) -> T:
-    """Run `work` in a thread that does not keep the process from ending."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def settle(value: T | None, error: BaseException | None) -> None:
-        if done.cancelled():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(value)  # type: ignore[arg-type]
-
-    def target() -> None:
-        try:
-            value = work()
-        except SmpcError as error:
-            loop.call_soon_threadsafe(settle, None, error)
-        except BaseException as error:
-            loop.call_soon_threadsafe(settle, None, error)
-            raise
-        else:
-            loop.call_soon_threadsafe(settle, value, None)
-
-    threading.Thread(target=target, daemon=True).start()
-    return await done
 
 
 def _to_json(member: PairwiseMember, report: Report) -> dict[str, object]:
@@ -168,12 +138,6 @@ def _to_json(member: PairwiseMember, report: Report) -> dict[str, object]:
     }
 
 
-def _load(file: Path) -> Circuit:
-    if not file.exists() and str(file) in PUBLISHED:
-        return PUBLISHED[str(file)].build()
-    return read_bristol(file)
-
-
 def _values(circuit: Circuit, text: str) -> list[int]:
     words = text.split(",") if text else []
     if len(words) != len(circuit.inputs):
@@ -181,8 +145,8 @@ def _values(circuit: Circuit, text: str) -> list[int]:
         raise ConfigError([Fault("--inputs", what)])
     values = []
     for place, (word, width) in enumerate(zip(words, circuit.inputs, strict=True)):
-        digits = word.strip().removeprefix("0x")
-        if not digits or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
+        digits = word.strip().lower().removeprefix("0x")
+        if not digits or any(digit not in "0123456789abcdef" for digit in digits):
             raise ConfigError([Fault(f"--inputs[{place}]", f"{word!r} is not a number in hex")])
         values.append(int(digits, 16))
         check_value(values[-1], width, f"--inputs[{place}]")

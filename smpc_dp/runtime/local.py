@@ -22,6 +22,7 @@ def create_local_session(
     parameters: Mapping[str, object],
     *,
     aggregator: str = AGGREGATOR,
+    addresses: bool = False,
     timeouts: Timeouts | None = None,
 ) -> Path:
     """Write `session.toml` and `keys/NAME.key` for everyone into `folder`, and return the session file.
@@ -34,6 +35,7 @@ def create_local_session(
         parties: names of the parties.
         parameters: the `[parameters]` of secure aggregation, for instance length, lower, upper, precision.
         aggregator: its name; it gets a free port of 127.0.0.1.
+        addresses: give every party one too, for evaluations between two of them.
 
     Raises:
         ConfigError: a name or parameter is wrong; lists every fault.
@@ -48,7 +50,7 @@ def create_local_session(
     for name in (aggregator, *parties):
         identity = Identity.generate(name)
         is_hub = name == aggregator
-        address = f"127.0.0.1:{free_port()}" if is_hub else None
+        address = f"127.0.0.1:{free_port()}" if is_hub or addresses else None
         members.append((identity, identity.entry("aggregator" if is_hub else "party", address)))
     write_session(path, PROTOCOL, VERSION, parameters, [entry for _, entry in members], timeouts)
     for identity, _ in members:

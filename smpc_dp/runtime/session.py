@@ -14,9 +14,12 @@ from numpy.typing import ArrayLike
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import ConfigError, Fault, SmpcError, TimeoutFault
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.pairwise.evaluation import AnyCircuit, Evaluation, Input, Question, Role
+from smpc_dp.protocols.pairwise.params import Mode, Output
 from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.secagg.messages import START
 from smpc_dp.protocols.secagg.party import PartyMachine
+from smpc_dp.runtime.evaluation import Evaluations
 from smpc_dp.runtime.events import Event, OnEvent, ignore
 from smpc_dp.runtime.events import Kind as EventKind
 from smpc_dp.runtime.member import Membership, from_wire, to_wire
@@ -30,11 +33,14 @@ LABEL_LIMIT = 200
 
 
 class Session:
-    """One party's open session. Made by `connect`; use it from one task at a time."""
+    """One party's open session. Made by `connect`; `sum` and `average` are for one task at a time."""
 
-    def __init__(self, membership: Membership, channel: Channel, on_event: OnEvent) -> None:
+    def __init__(
+        self, membership: Membership, channel: Channel, evaluations: Evaluations, on_event: OnEvent
+    ) -> None:
         self._membership = membership
         self._channel = channel
+        self._evaluations = evaluations
         self._on_event = on_event
         self._request = 0
 
@@ -94,9 +100,68 @@ class Session:
             )
         return await self._run("average", vector, weight, clip, label)
 
+    async def evaluate(
+        self,
+        circuit: AnyCircuit,
+        inputs: Sequence[Input],
+        *,
+        peer: str,
+        role: Role,
+        output: Output = "both",
+        evaluator_inputs: Sequence[int] | None = None,
+        instances: int | None = None,
+        mode: Mode = "tile",
+        label: str = "",
+    ) -> Evaluation:
+        """Evaluate a Boolean circuit with one other party, by garbled circuits; both call this.
+
+        The two connect to each other: one of them needs an address in the session file. Evaluations may run
+        beside requests to the aggregator; those with one peer run one after the other, in the order of the
+        calls.
+
+        Args:
+            circuit: name of a published circuit, path of a file in Bristol Fashion, or a `Circuit`.
+            inputs: for each of this party's input values of the circuit, in order, an unsigned integer; or,
+                for a batch, a sequence or integer array of them, all of one length.
+            peer: the other party's name.
+            role: "garbler" or "evaluator": this party's; the peer has the other one. The claim is not the
+                same for both: the garbler must be semi-honest, the evaluator need not be.
+            output: who learns the output: "garbler", "evaluator" or "both".
+            evaluator_inputs: places (from 0) of the evaluator's input values; by default all but the first.
+            instances: how many evaluations; needed for a batch in which this party has no inputs.
+            mode: "tile" or "unique" garbling keys.
+            label: what this evaluation is, in at most 200 characters; the peer must say the same.
+
+        Raises:
+            ConfigError: an argument is wrong, or the peer's differ; names which, before anything is garbled.
+            PeerFault: the peer broke the protocol. TimeoutFault: it did not call within `gather` seconds, or
+                took longer than `step` for one message. The session can go on after each.
+        """
+        _check_label(label)
+        self._evaluations.check_peer(peer)
+        if role not in ("garbler", "evaluator"):
+            raise ConfigError([Fault("role", f"{role!r} is neither 'garbler' nor 'evaluator'")])
+        garbler, evaluator = (self.party, peer) if role == "garbler" else (peer, self.party)
+        question = await asyncio.to_thread(
+            Question.ask,
+            circuit,
+            inputs,
+            garbler=garbler,
+            evaluator=evaluator,
+            own=self.party,
+            output=output,
+            mode=mode,
+            evaluator_inputs=evaluator_inputs,
+            instances=instances,
+        )
+
+        def on_step(step: str) -> None:
+            self._on_event(Event(self.party, "step", step=step, waiting=1, detail=f"evaluation with {peer}"))
+
+        return await self._evaluations.evaluate(question, peer, label, on_step)
+
     async def _run(self, kind: Kind, vector: ArrayLike, weight: int | None, clip: bool, label: str) -> Result:
-        if len(label) > LABEL_LIMIT:
-            raise ConfigError([Fault("label", f"at most {LABEL_LIMIT} characters, has {len(label)}")])
+        _check_label(label)
         self._request += 1
         try:
             lanes, clipped = self._membership.parameters.encoding.encode(
@@ -202,6 +267,11 @@ class Session:
         self._on_event(Event(self.party, kind, self._request, machine.step, waiting, detail))
 
 
+def _check_label(label: str) -> None:
+    if len(label) > LABEL_LIMIT:
+        raise ConfigError([Fault("label", f"at most {LABEL_LIMIT} characters, has {len(label)}")])
+
+
 @asynccontextmanager
 async def connect(
     session: str | os.PathLike[str],
@@ -226,7 +296,9 @@ async def connect(
     membership = Membership.load(session, party, key)
     channel = await dial(membership.endpoint(), membership.aggregator)
     on_event(Event(party, "connected", detail=membership.aggregator))
+    evaluations = Evaluations(membership.session, membership.identity)
     try:
-        yield Session(membership, channel, on_event)
+        yield Session(membership, channel, evaluations, on_event)
     finally:
+        await asyncio.to_thread(evaluations.close)
         await channel.close()

@@ -1,5 +1,6 @@
-"""Many parties in one process: the same machines, no sockets."""
+"""All parties in one process: the same machines, no sockets."""
 
 from smpc_dp.simulate.average import average, check_size
+from smpc_dp.simulate.pairwise import evaluate
 
-__all__ = ["average", "check_size"]
+__all__ = ["average", "check_size", "evaluate"]

@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from smpc_dp.errors import PeerFault, SmpcError
+from nacl.signing import SigningKey
+
+from smpc_dp.crypto.randomness import Randomness, SystemRandomness
+from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError
+from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.pairwise.evaluation import (
+    AnyCircuit,
+    Evaluation,
+    Input,
+    Question,
+    count_instances,
+    resolve,
+)
+from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
+from smpc_dp.protocols.pairwise.garbler import GarblerRole
+from smpc_dp.protocols.pairwise.params import PROTOCOL, VERSION, Mode, Output
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.turns import Receive, Send, Turns
+from smpc_dp.simulate.average import Signer
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 
+GARBLER, EVALUATOR = "garbler", "evaluator"
 # (sender, receiver, message) -> what arrives instead, in order.
 Tamper = Callable[[str, str, bytes], list[bytes]]
 
@@ -75,3 +93,66 @@ def evaluate_in_memory(
         if not moved:
             raise RuntimeError(f"everybody waits: {', '.join(waiting)}")
     return {name: actor.end for name, actor in actors.items() if actor.end is not None}
+
+
+def evaluate(
+    circuit: AnyCircuit,
+    inputs: Sequence[Input],
+    *,
+    evaluator_inputs: Sequence[int] | None = None,
+    output: Output = "both",
+    mode: Mode = "tile",
+    seed_for_simulation: int | None = None,
+) -> Evaluation:
+    """Evaluate a circuit as two parties, 'garbler' and 'evaluator', would; return what who learns it gets.
+
+    Args:
+        circuit, output, mode, evaluator_inputs: as in `Session.evaluate`.
+        inputs: for each input value of the circuit, the garbler's and the evaluator's, an unsigned integer or
+            a batch of them.
+        seed_for_simulation: makes the run reproducible and thereby insecure; None uses real randomness.
+
+    Raises:
+        ConfigError: an argument is wrong. LocalError: the file of a circuit cannot be read.
+    """
+    built = resolve(circuit)
+    if len(inputs) != len(built.inputs):
+        what = f"{len(inputs)} values, the circuit takes {len(built.inputs)}"
+        raise ConfigError([Fault("inputs", what)])
+    count, batch = count_instances(inputs, None)
+    theirs = range(1, len(built.inputs)) if evaluator_inputs is None else evaluator_inputs
+
+    def ask(name: str) -> Question:
+        return Question.ask(
+            built,
+            [values for place, values in enumerate(inputs) if (place in theirs) == (name == EVALUATOR)],
+            garbler=GARBLER,
+            evaluator=EVALUATOR,
+            own=name,
+            output=output,
+            mode=mode,
+            evaluator_inputs=evaluator_inputs,
+            instances=count if batch else None,
+        )
+
+    def randomness(name: str) -> Randomness:
+        if seed_for_simulation is None:
+            return SystemRandomness()
+        return SeededRandomnessForSimulation(seed_for_simulation, name)
+
+    questions = {name: ask(name) for name in (GARBLER, EVALUATOR)}
+    sources = {name: randomness(name) for name in questions}
+    signers = {name: Signer(name, SigningKey(source.bytes(32))) for name, source in sources.items()}
+    keys = {name: bytes(signer.key.verify_key) for name, signer in signers.items()}
+    context = Context(PROTOCOL, VERSION, sources[GARBLER].bytes(32), 1, (GARBLER, EVALUATOR), "", keys)
+    roles: dict[str, Participant] = {
+        name: kind(context, signers[name], questions[name].plan, questions[name].rows, sources[name])
+        for name, kind in ((GARBLER, GarblerRole), (EVALUATOR, EvaluatorRole))
+    }
+    evaluated: dict[str, Evaluated] = {}
+    for name, end in evaluate_in_memory(roles).items():
+        if isinstance(end, SmpcError):
+            raise end
+        evaluated[name] = end
+    learner = EVALUATOR if output == EVALUATOR else GARBLER
+    return questions[learner].answer(evaluated[learner], context.session_digest)

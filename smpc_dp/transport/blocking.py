@@ -148,6 +148,11 @@ class Link:
         self.bytes_received += total
         return message
 
+    def wait(self, seconds: float) -> None:
+        """Wait so long for the peer from now on; not while another thread uses the connection."""
+        self._timeout = seconds
+        self._socket.settimeout(seconds)
+
     def finish(self) -> None:
         """Say goodbye: nothing more will be written."""
         with contextlib.suppress(OSError):
@@ -222,6 +227,31 @@ def _memory(size: int) -> memoryview:
     with contextlib.suppress(OSError):
         memory.madvise(mmap.MADV_HUGEPAGE)
     return memoryview(memory)
+
+
+class Halt:
+    """Stops, from any thread, those who wait for connections, or on them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._links: list[Link] = []
+        self.halted = False
+
+    def watch(self, link: Link) -> None:
+        """Cut `link` when it is time, or now."""
+        with self._lock:
+            self._links.append(link)
+            halted = self.halted
+        if halted:
+            link.cut()
+
+    def now(self) -> None:
+        """Cut every connection; whoever waits finds out by its error, or by `halted`."""
+        with self._lock:
+            self.halted = True
+            links = list(self._links)
+        for link in links:
+            link.cut()
 
 
 class BlockingChannel:

@@ -14,7 +14,7 @@ from typing import Any
 from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, TimeoutFault
 from smpc_dp.roster import Member, split_address
 from smpc_dp.transport import handshake, tls
-from smpc_dp.transport.blocking import BlockingChannel, Link, Tls
+from smpc_dp.transport.blocking import BlockingChannel, Halt, Link, Tls
 from smpc_dp.transport.endpoint import FIRST_PAUSE, LONGEST_PAUSE, Endpoint
 
 SOCKET_BYTES = 1 << 21
@@ -26,15 +26,20 @@ STRANGERS = 64
 SHAKE_BYTES = 1 << 14
 
 
-def dial_blocking(endpoint: Endpoint, peer: str) -> BlockingChannel:
-    """Return a channel to the member `peer` at the roster's address; errors as for `endpoint.dial`."""
+def dial_blocking(
+    endpoint: Endpoint, peer: str, *, patience: float | None = None, halt: Halt | None = None
+) -> BlockingChannel:
+    """Return a channel to the member `peer` at the roster's address; errors as for `endpoint.dial`.
+
+    `patience`: seconds that the peer may take to welcome us, by default the `frame_timeout`.
+    """
     target = endpoint.roster.member(peer).address
     if target is None:
         raise ConfigError([Fault("roster", f"'{peer}' has no address to be reached at")])
     host, port = split_address(target)
     deadline = time.monotonic() + endpoint.connect_timeout
     pause, last = FIRST_PAUSE, "no answer"
-    while (left := deadline - time.monotonic()) > 0:
+    while (left := deadline - time.monotonic()) > 0 and not (halt is not None and halt.halted):
         try:
             raw = socket.create_connection((host, port), timeout=left)
         except OSError as error:
@@ -46,8 +51,13 @@ def dial_blocking(endpoint: Endpoint, peer: str) -> BlockingChannel:
         if found.name != peer:
             link.close()
             raise PeerFault(found.name, f"answers at {target} in the place of '{peer}'")
+        if halt is not None:
+            halt.watch(link)
+        link.wait(endpoint.frame_timeout if patience is None else patience)
         greeting = handshake.greet(link, endpoint.identity.name, endpoint.session_digest, endpoint.session)
-        return _greeted(link, greeting)
+        channel = greeted(link, greeting)
+        link.wait(endpoint.frame_timeout)
+        return channel
     detail = f"{target} not reached in {endpoint.connect_timeout} s: {last}"
     raise TimeoutFault({peer}, "connect", detail)
 
@@ -62,7 +72,7 @@ class _Caller:
     deadline: float
 
 
-class _Door:
+class Door:
     """Listens at an address and lets members in: those who call shake hands side by side, in one thread."""
 
     def __init__(self, endpoint: Endpoint, server: socket.socket) -> None:
@@ -74,7 +84,7 @@ class _Door:
         self.dropped = ""
         server.setblocking(False)
 
-    def __enter__(self) -> _Door:
+    def __enter__(self) -> Door:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -163,7 +173,7 @@ def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, Block
     except OSError as error:
         raise LocalError(f"cannot listen on {own.address}: {error.strerror}") from None
     try:
-        with server, _Door(endpoint, server) as door:
+        with server, Door(endpoint, server) as door:
             while missing := set(peers) - channels.keys():
                 if (came := door.wait(deadline)) is None:
                     late = f"not here in {endpoint.connect_timeout} s{door.dropped}"
@@ -172,7 +182,7 @@ def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, Block
                 if found.name not in missing:
                     link.close()
                     raise PeerFault(found.name, f"connects to '{own.name}', which waits for others")
-                channels[found.name] = _greeted(link, _answer(endpoint, link, own))
+                channels[found.name] = greeted(link, answer(endpoint, link, own))
     except BaseException:
         for channel in channels.values():
             channel.close()
@@ -180,7 +190,8 @@ def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, Block
     return channels
 
 
-async def _answer(endpoint: Endpoint, link: Link, own: Member) -> None:
+async def answer(endpoint: Endpoint, link: Link, own: Member) -> None:
+    """Be the server of the hello on a link, for `greeted`; errors as for `handshake.answer_greeting`."""
     error = await handshake.answer_greeting(
         link, own, lambda: False, endpoint.session_digest, endpoint.session
     )
@@ -231,7 +242,7 @@ def _set_options(raw: socket.socket) -> None:
         raw.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
 
 
-def _greeted(link: Link, hello: Coroutine[Any, Any, None]) -> BlockingChannel:
+def greeted(link: Link, hello: Coroutine[Any, Any, None]) -> BlockingChannel:
     """Run the hello, which is written for asyncio but only ever waits for `link`, and start the channel."""
     try:
         hello.send(None)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-MAX_SHOWN = 40
+# A digest in hex, with its quotes, is shown whole.
+MAX_SHOWN = 66
 MAX_DEPTH = 8
 
 

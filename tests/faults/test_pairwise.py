@@ -9,6 +9,7 @@ import pytest
 
 from smpc_dp.circuits.circuit import Circuit, pack, unpack
 from smpc_dp.circuits.library import find
+from smpc_dp.crypto.agree import public_key
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import ConfigError, PeerFault, SmpcError
 from smpc_dp.identity import Identity
@@ -344,3 +345,15 @@ def test_another_plan_is_refused() -> None:
 def replace_instances(parameters: PairwiseParameters) -> PairwiseParameters:
     fields = {name: getattr(parameters, name) for name in parameters.__struct_fields__}
     return PairwiseParameters(**(fields | {"mode": "unique"}))
+
+
+def test_a_key_of_small_order_to_seal_with_names_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    taking = roles("aggregator")
+    monkeypatch.setattr("smpc_dp.protocols.pairwise.participant.public_key", public_key_but(taking["bob"]))
+    fault = fault_of(evaluate_in_memory(taking), "hub")
+    assert (fault.culprit, fault.reason) == ("bob", "public key is a point of small order")
+
+
+def public_key_but(participant: Participant) -> Callable[[bytes], bytes]:
+    """The public key of a secret, but of one participant's a point of small order."""
+    return lambda secret: bytes(32) if secret == participant._secret else public_key(secret)

@@ -28,7 +28,7 @@ def test_a_file_is_evaluated_and_each_output_printed_in_hex(tmp_path: Path) -> N
     path = tmp_path / "add.txt"
     path.write_bytes(format_bristol(find("add64").build()))
     x, y = secrets.randbits(64), secrets.randbits(64)
-    done = run(str(path), "--inputs", f"{x:x},{y:x}")
+    done = run(str(path), "--inputs", f"0X{x:X}, 0x{y:x}")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"{(x + y) % 2**64:016x}\n"
 
@@ -55,11 +55,17 @@ def test_the_evaluator_may_hold_any_of_the_inputs() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (("add64", "--inputs", ""), "0 values, the circuit has 2 inputs"),
+        (("add64", "--inputs", "1,"), "--inputs[1]: '' is not a number in hex"),
+        (("add64", "--inputs", "1,-2"), "--inputs[1]: '-2' is not a number in hex"),
+        (("add64", "--inputs", "1,2", "--evaluator-inputs", "x"), "--evaluator-inputs: 'x'"),
+        ((str(Path(__file__).parent), "--inputs", "1"), "Is a directory"),
+        ((__file__, "--inputs", "1"), f"{__file__}:1: "),
         (("add64", "--inputs", "1"), "1 values, the circuit has 2 inputs"),
         (("add64", "--inputs", "1,2x"), "--inputs[1]: '2x' is not a number in hex"),
         (("add64", "--inputs", f"1,{1 << 64:x}"), "--inputs[1]: 65 bits, more than 64"),
         (("add64", "--inputs", "1,2", "--evaluator-inputs", "2"), "--evaluator-inputs: '2'"),
-        (("no-such-file", "--inputs", "1"), "no-such-file"),
+        (("no-such-file", "--inputs", "1"), "'no-such-file' is neither a file nor a published circuit"),
     ],
 )
 def test_errors_are_one_line(arguments: tuple[str, ...], said: str) -> None:
@@ -68,6 +74,15 @@ def test_errors_are_one_line(arguments: tuple[str, ...], said: str) -> None:
     assert done.stderr.startswith("smpc-dp: ")
     assert done.stderr.count("\n") == 1
     assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [("add64",), ("add64", "--inputs", "1,2", "--output", "nobody"), ("--inputs", "1,2")]
+)
+def test_wrong_usage_is_one_line_too(arguments: tuple[str, ...]) -> None:
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_file_that_is_no_circuit_is_refused_with_its_line(tmp_path: Path) -> None:

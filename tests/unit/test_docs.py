@@ -255,6 +255,7 @@ def test_errata_name_tests_that_exist() -> None:
         ("plan collaboration", ["plan", "collaboration", "--sizes", "10,20", "--epsilons", "1"]),
         ("simulate average", ["simulate", "average", "--parties", "3", "--length", "1"]),
         ("vectors check", ["vectors", "check", "empty"]),
+        ("circuits run", ["circuits", "run", "add32", "--inputs", "1,2"]),
     ],
 )
 def test_every_field_of_a_command_is_documented(

@@ -60,7 +60,7 @@ class AggregatorRole(Participant):
         return np.bitwise_xor(colours, zero_colours)
 
     def _unseal(self, sender: str, step: str, block: int, sealed: bytes) -> bytes:
-        key, context = self._seal_terms(sender, sender, self.name, step, block)
+        key, context = self.seal_terms(sender, sender, self.name, step, block)
         try:
             return unseal(key, sealed, context)
         except VerificationError as error:

@@ -167,5 +167,5 @@ class EvaluatorRole(Participant):
 
     def _seal_labels(self, active: Bits, block: Block) -> bytes:
         aggregator = self._context.aggregator
-        key, context = self._seal_terms(aggregator, self.name, aggregator, LABELS, block.number)
+        key, context = self.seal_terms(aggregator, self.name, aggregator, LABELS, block.number)
         return seal(key, active.tobytes(), context, self._randomness)

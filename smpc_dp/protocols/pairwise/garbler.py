@@ -155,6 +155,6 @@ class GarblerRole(Participant):
     def _seal_hashes(self, garbler: Garbler, block: Block) -> bytes:
         """Seal, for the aggregator: both hashes of each output, colour 0 first, and the colour of 0."""
         aggregator = self._context.aggregator
-        key, context = self._seal_terms(aggregator, self.name, aggregator, HASHES, block.number)
+        key, context = self.seal_terms(aggregator, self.name, aggregator, HASHES, block.number)
         colours = pack_bits(garbler.output_colours())
         return seal(key, garbler.output_hashes().tobytes() + colours, context, self._randomness)

@@ -237,9 +237,7 @@ class Participant:
         """Return the digest that only who has the active output labels of a block can make."""
         return self._bound(Label.PAIRWISE_OUTPUTS, encode_uint(block), hashlib.sha256(labels).digest())
 
-    def _seal_terms(
-        self, peer: str, sender: str, receiver: str, step: str, block: int
-    ) -> tuple[bytes, bytes]:
+    def seal_terms(self, peer: str, sender: str, receiver: str, step: str, block: int) -> tuple[bytes, bytes]:
         """Return key and context of what `sender` seals for `receiver`; `peer` is whichever we are not."""
         ends = (sender.encode(), receiver.encode())
         info = self._bound(Label.SEAL_KEY, *ends)
@@ -266,7 +264,7 @@ class Participant:
         # A signed farewell may come instead.
         data = yield Receive(sender, max(limit + PIECE_HEADER.size, 4096), ahead)
         if data[:1] == bytes([CONTROL]):
-            self._open(data, sender, "", Hello)
+            self._open(data, sender, "a piece", Hello)
         content = memoryview(data)[PIECE_HEADER.size :]
         expected = PIECE_HEADER.pack(BULK, side, self._sequence[side], len(content))
         if data[: PIECE_HEADER.size] != expected:

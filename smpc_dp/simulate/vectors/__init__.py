@@ -13,7 +13,9 @@ from smpc_dp.simulate.vectors import (
     derivations,
     negative,
     pairwise_garbling,
+    pairwise_negative,
     pairwise_ot,
+    pairwise_runs,
     runs,
     sampling,
 )
@@ -60,7 +62,12 @@ def _secagg() -> dict[str, bytes]:
 
 
 def _pairwise() -> dict[str, bytes]:
-    return {**pairwise_garbling.generate(), **pairwise_ot.generate()}
+    files: dict[str, JsonObject] = {
+        f"run-{scenario.name}": pairwise_runs.to_json(scenario) for scenario in pairwise_runs.SCENARIOS
+    }
+    files.update((f"negative-{fault.name}", fault.to_json()) for fault in pairwise_negative.all_faults())
+    whole = {f"{name}.json": _encode(content) for name, content in files.items()}
+    return {**pairwise_garbling.generate(), **pairwise_ot.generate(), **whole}
 
 
 PROTOCOLS: dict[str, Callable[[], dict[str, bytes]]] = {

@@ -1,0 +1,159 @@
+"""Two-party evaluations inside a session: who calls whom, and one after the other for each pair."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from smpc_dp.errors import ConfigError, Fault, PeerFault, TimeoutFault
+from smpc_dp.identity import Identity
+from smpc_dp.protocols.pairwise.evaluation import Evaluation, Question
+from smpc_dp.protocols.pairwise.params import PROTOCOL, VERSION
+from smpc_dp.roster import Roster
+from smpc_dp.runtime.pairwise import PairwiseMember, drive
+from smpc_dp.runtime.session_file import SessionFile
+from smpc_dp.runtime.threads import in_thread
+from smpc_dp.transport.blocking import BlockingChannel, Halt
+from smpc_dp.transport.channel import ChannelClosed
+from smpc_dp.transport.endpoint import Endpoint
+from smpc_dp.transport.lobby import Lobby, call
+
+OnStep = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Meeting:
+    """One evaluation: its terms as a session of two, and who calls whom."""
+
+    member: PairwiseMember
+    peer: str
+    we_listen: bool
+
+
+class Evaluations:
+    """The evaluations of one party with others of its session. Close it at the end."""
+
+    def __init__(self, session: SessionFile, identity: Identity) -> None:
+        self._session = session
+        self._identity = identity
+        self._lobby: Lobby | None = None
+        self._opening = asyncio.Lock()
+        self._turns: dict[str, asyncio.Lock] = {}
+
+    def check_peer(self, peer: str) -> None:
+        """Raise ConfigError unless `peer` is another party of the session, and one of us can be called."""
+        roster, own = self._session.roster, self._identity.name
+        others = [member.name for member in roster.parties if member.name != own]
+        if peer not in others:
+            raise ConfigError(
+                [Fault("peer", f"{peer!r} is no other party (there are: {', '.join(others[:20])})")]
+            )
+        if self._listener(peer) is None:
+            what = f"neither '{own}' nor '{peer}' has an address: one of them must be reachable"
+            raise ConfigError([Fault("roster", what)])
+
+    async def evaluate(self, question: Question, peer: str, label: str, on_step: OnStep) -> Evaluation:
+        """Evaluate with `peer`, which must ask the same; later calls with it wait for earlier ones.
+
+        Raises ConfigError that says in what the peer's question differs, PeerFault, TimeoutFault.
+        """
+        async with self._turns.setdefault(peer, asyncio.Lock()):
+            meeting = self._meeting(question, peer, label)
+            if meeting.we_listen:
+                await self._listen()
+            loop, halt = asyncio.get_running_loop(), Halt()
+
+            def tell(step: str) -> None:
+                loop.call_soon_threadsafe(on_step, step)
+
+            try:
+                return await in_thread(lambda: self._work(meeting, question, tell, halt))
+            finally:
+                halt.now()
+
+    async def _listen(self) -> None:
+        async with self._opening:
+            if self._lobby is None:
+                self._lobby = await asyncio.to_thread(lambda: Lobby(self._endpoint(self._session)))
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._lobby is not None:
+            self._lobby.close()
+
+    def _listener(self, peer: str) -> str | None:
+        """Return which of us two is called: the first of the roster that has an address."""
+        ours = (self._identity.name, peer)
+        return next(
+            (member.name for member in self._session.roster if member.name in ours and member.address), None
+        )
+
+    def _meeting(self, question: Question, peer: str, label: str) -> _Meeting:
+        """Return the evaluation as a session of its own, whose digest covers all that must be the same."""
+        parameters, plan = question.plan.parameters, question.plan
+        terms: dict[str, object] = {
+            "session": self._session.digest.hex(),
+            "circuit": plan.circuit.digest.hex(),
+            "garbler": parameters.garbler,
+            "evaluator": parameters.evaluator,
+            "evaluator_inputs": list(plan.evaluator_values),
+            "instances": parameters.instances,
+            "output": parameters.output,
+            "mode": parameters.mode,
+            "label": label,
+        }
+        pair = [self._session.roster.member(name) for name in (parameters.garbler, parameters.evaluator)]
+        pair.sort(key=lambda member: self._session.roster.index(member.name))
+        session = SessionFile(
+            PROTOCOL,
+            VERSION,
+            terms,
+            parameters,
+            self._session.timeouts,
+            Roster(pair, needs_aggregator=False),
+        )
+        member = PairwiseMember(session, self._identity, plan)
+        return _Meeting(member, peer, self._listener(peer) == self._identity.name)
+
+    def _endpoint(self, session: SessionFile) -> Endpoint:
+        timeouts = session.timeouts
+        return Endpoint(
+            identity=self._identity,
+            roster=session.roster,
+            session_digest=session.digest,
+            session=session.canonical(),
+            connect_timeout=timeouts.gather,
+            frame_timeout=timeouts.step,
+        )
+
+    def _work(self, meeting: _Meeting, question: Question, tell: OnStep, halt: Halt) -> Evaluation:
+        role = meeting.member.role(question.rows)
+        channel = self._connect(meeting, halt)
+        try:
+            report = drive(role, {meeting.peer: channel}, tell)
+        except ChannelClosed as closed:
+            how = "hung up" if closed.clean else "was cut off"
+            raise TimeoutFault({meeting.peer}, role.step, f"it {how}") from None
+        finally:
+            channel.close()
+        return question.answer(report.evaluated, meeting.member.session.digest)
+
+    def _connect(self, meeting: _Meeting, halt: Halt) -> BlockingChannel:
+        """Return the channel to the peer once it asks the same."""
+        session, peer = meeting.member.session, meeting.peer
+        endpoint, patience = self._endpoint(session), session.timeouts.gather
+        try:
+            if meeting.we_listen and self._lobby is not None:
+                return self._lobby.claim(endpoint, peer, patience, halt)
+            return call(endpoint, peer, patience, halt)
+        except ConfigError as error:
+            where = f"our evaluation differs from that of '{peer}'"
+            raise ConfigError([Fault(where, fault.what) for fault in error.faults]) from None
+        except TimeoutFault as error:
+            if error.step == "connect" and not meeting.we_listen:
+                raise
+            what = f"it has not asked for an evaluation with '{self._identity.name}' in {patience} s"
+            raise TimeoutFault({peer}, "connect", what) from None
+        except ChannelClosed:
+            raise PeerFault(peer, "hung up before the evaluation began") from None

@@ -1,0 +1,123 @@
+"""Whole two-party evaluations, made again by the twin: what is published, and runs of random circuits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from smpc_dp.circuits.bristol import format_bristol
+from smpc_dp.circuits.builder import Builder
+from smpc_dp.circuits.library import find
+from smpc_dp.protocols.pairwise.params import Mode, Output, PairwiseParameters
+from smpc_dp.protocols.pairwise.plan import Plan
+from smpc_dp.simulate.vectors import pairwise_runs as runs
+from tests.reference import blake3_twin, garble_twin, ot_twin, ristretto
+from tests.reference import pairwise_twin as twin
+
+PUBLISHED = Path(__file__).parents[2] / "protocols" / "pairwise" / "vectors"
+RUNS = sorted(PUBLISHED.glob("run-*.json"))
+LEARNS = {"garbler": ["alice"], "evaluator": ["bob"], "both": ["alice", "bob"], "aggregator": ["hub"]}
+
+
+OUTPUTS: list[Output] = ["garbler", "evaluator", "both", "aggregator"]
+MODES: list[Mode] = ["tile", "unique"]
+USUAL = twin.Limits()
+
+
+def agrees(vector: dict[str, Any], limits: twin.Limits = USUAL) -> None:
+    """Play a vector and compare every message, digest and result."""
+    played = twin.Evaluation(vector, limits)
+    played.play()
+    sent: dict[tuple[str, str], list[str]] = {}
+    for message in vector["messages"]:
+        sent.setdefault((message["sender"], message["receiver"]), []).append(message["bytes"])
+    assert {link: [data.hex() for data in messages] for link, messages in played.sent.items()} == sent
+    assert vector["intermediate"] == {
+        "circuit_digest": played.circuit.digest().hex(),
+        "plan_digest": played.plan_digest().hex(),
+        "run_id": played.run_id.hex(),
+        "transcript": played.value().hex(),
+    }
+    assert vector["plan"] == {"tile": played.tile, "block": len(played.blocks()[0])}
+    assert all(party.has_drawn_all() for party in played.everyone), "random bytes are left over"
+    for party in played.everyone:
+        learned = party.name in LEARNS[vector["session"]["output"]]
+        assert vector["result"][party.name] == (played.values() if learned else None)
+    results: list[Sequence[int]] = []
+    for n in range(vector["session"]["instances"]):
+        places = range(len(played.circuit.inputs))
+        bits = [row[0] for place in places for row in played.bits(place, range(n, n + 1))]
+        results.append(played.circuit.plain.plain(bits))
+    assert played.outputs == [list(column) for column in zip(*results, strict=True)]
+
+
+def test_the_twins_import_nothing_of_the_library() -> None:
+    for module in (twin, blake3_twin, garble_twin, ot_twin, ristretto):
+        source = Path(str(module.__file__)).read_text("utf-8")
+        assert "import smpc_dp" not in source
+        assert "from smpc_dp" not in source
+
+
+def test_every_kind_of_run_is_published() -> None:
+    sessions = [json.loads(path.read_bytes())["session"] for path in RUNS]
+    assert {session["output"] for session in sessions} == set(LEARNS)
+    assert {session["mode"] for session in sessions} == {"tile", "unique"}
+    assert len(sessions) == len(runs.SCENARIOS) >= 9
+
+
+@pytest.mark.parametrize("name", ["add64", "mul64", "popcount64", "aes128", "sha256"])
+def test_both_cut_a_batch_alike(name: str) -> None:
+    built = find(name).build()
+    circuit = twin.Circuit.parse(format_bristol(built).decode())
+    assert circuit.digest() == built.digest
+    held = twin.slots(circuit.plain)
+    for instances in (1, 15, 16, 5_000, 1_000_000):
+        parameters = PairwiseParameters(name, "alice", "bob", instances=instances)
+        plan = Plan(built, parameters)
+        most = USUAL.block_labels // max(*built.inputs, built.n_outputs)
+        assert twin.tile_of(held, instances, most) == plan.tile
+
+
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem.removeprefix("run-"))
+def test_published_run(path: Path) -> None:
+    agrees(json.loads(path.read_bytes()))
+
+
+@pytest.mark.parametrize("output", ["both", "aggregator"])
+def test_blocks_and_chunks(output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three blocks, the last not full, and chunks of transfers that end anywhere."""
+    limits = twin.Limits(block_labels=48, transfers=10)
+    monkeypatch.setattr("smpc_dp.protocols.pairwise.plan.BLOCK_LABELS", limits.block_labels)
+    for module in ("plan", "garbler", "evaluator"):
+        monkeypatch.setattr(f"smpc_dp.protocols.pairwise.{module}.TRANSFERS", limits.transfers)
+    run = runs.cast(runs.Scenario("blocks", "", output, 40)).play()
+    assert [block.count for block in run.plan.blocks()] == [16, 16, 8]
+    agrees(runs.run_json(run), limits)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_random_circuits(seed: int) -> None:
+    random = Random(seed)
+    builder = Builder()
+    bits = [bit for width in (3, 1, 4) for bit in builder.input(width)] + list(builder.constant(2, 2))
+    for _ in range(30):
+        a, b = random.choice(bits), random.choice(bits)
+        bits.append(random.choice([builder.and_(a, b), builder.xor(a, b), builder.not_(a)]))
+    for width in (2, 5):
+        builder.output(random.choices(bits, k=width))
+    theirs = tuple(sorted(random.sample(range(3), random.randint(1, 3))))
+    scenario = runs.Scenario(
+        f"random {seed}",
+        "",
+        output=random.choice(OUTPUTS),
+        instances=random.choice([1, 7, 20]),
+        mode=random.choice(MODES),
+        evaluator_inputs=theirs,
+        circuit=format_bristol(builder.build()).decode(),
+    )
+    agrees(runs.to_json(scenario))

@@ -1,0 +1,60 @@
+"""`simulate.evaluate`: values against Python's, its forms, and what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import smpc_dp
+from smpc_dp.circuits.library import find
+
+
+def test_single_values_are_ints_and_batches_are_arrays() -> None:
+    one = smpc_dp.simulate.evaluate("mul32", [70_000, 70_001])
+    assert one.value == (70_000 * 70_001 % 2**32,)
+    assert isinstance(one.value[0], int)
+    many = smpc_dp.simulate.evaluate("mul32", [range(100), np.arange(100, dtype=np.int32) + 2**30])
+    assert many.value is not None
+    assert many.value[0].dtype == np.uint64
+    assert many.value[0].tolist() == [x * (x + 2**30) % 2**32 for x in range(100)]
+
+
+@pytest.mark.parametrize("output", ["garbler", "evaluator", "both"])
+@pytest.mark.parametrize("theirs", [[], [0], [1], [0, 1]])
+def test_whoever_holds_and_learns_what(output: str, theirs: list[int]) -> None:
+    done = smpc_dp.simulate.evaluate("less_s16", [[1, 2], [2, 1]], output=output, evaluator_inputs=theirs)  # type: ignore[arg-type]
+    assert done.value is not None
+    assert done.value[0].tolist() == [1, 0]
+    assert "semi-honest 'garbler'" in done.claim
+    assert done.evidence.circuit == find("less_s16").build().digest
+
+
+def test_a_seed_makes_it_the_same_run() -> None:
+    runs = [smpc_dp.simulate.evaluate("add32", [1, 2], seed_for_simulation=seed) for seed in (1, 1, 2)]
+    assert runs[0] == runs[1]
+    assert runs[0].evidence.run_id != runs[2].evidence.run_id
+
+
+def test_the_result_is_plain_json() -> None:
+    told = smpc_dp.simulate.evaluate("add32", [[1], [2]]).to_json()
+    assert told["value"] == [[3]]
+    assert set(told) == {"value", "privacy", "evidence"}
+    evidence = told["evidence"]
+    assert isinstance(evidence, dict)
+    assert evidence["garbler"] == "garbler"
+    assert evidence["circuit"] == find("add32").build().digest.hex()
+
+
+@pytest.mark.parametrize(
+    ("circuit", "inputs", "said"),
+    [
+        ("add32", [1], "inputs: 1 values, the circuit takes 2"),
+        ("add32", [1, [2]], "inputs: not all single numbers, or all of one length"),
+        ("add32", [[1, 2], [3]], "inputs: not all single numbers, or all of one length"),
+        ("add32", [1, 1 << 40], "more than 32"),
+        ("nothing", [1, 2], "'nothing' is neither a file nor"),
+    ],
+)
+def test_what_is_refused(circuit: str, inputs: list[int], said: str) -> None:
+    with pytest.raises(smpc_dp.ConfigError, match=said):
+        smpc_dp.simulate.evaluate(circuit, inputs)

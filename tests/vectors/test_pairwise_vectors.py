@@ -1,0 +1,121 @@
+"""Published runs and faults of two-party evaluations: each role refuses each fault, and says whose it is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from smpc_dp.errors import SmpcError
+from smpc_dp.protocols.envelope import decode_envelope
+from smpc_dp.protocols.pairwise.participant import Evaluated
+from smpc_dp.simulate.vectors import pairwise_fault as faults
+from smpc_dp.simulate.vectors import pairwise_runs as runs
+from tests.reference.secagg_twin import tuple_hash, uint
+
+PUBLISHED = Path(__file__).parents[2] / "protocols" / "pairwise" / "vectors"
+NEGATIVE = sorted(PUBLISHED.glob("negative-*.json"))
+SCENARIOS = {f"run-{scenario.name}.json": scenario for scenario in runs.SCENARIOS}
+
+# What an error says when it comes from the named layer; any other text comes from a check of content.
+SAYS = {
+    "envelope": r"invalid signature|a message for|in the name of",
+    "order": r"where .* is due|of another run|something else than the signed message",
+    "decoding": r"malformed \w+: ",
+    "agreement": r"circuit: |cuts the batch differently|key to seal with|another place of the",
+    "framing": r"something else than its piece|a piece of \d+ bytes|bytes of corrections",
+    "transfer": r"oblivious transfer: ",
+    "transcript": r"another hash of|says that it sent \d+ pieces",
+}
+
+
+@cache
+def arriving(base: str, receiver: str) -> dict[str, list[bytes]]:
+    """What each sender sends to a role in a published run."""
+    links: dict[str, list[bytes]] = {}
+    for message in json.loads((PUBLISHED / base).read_bytes())["messages"]:
+        if message["receiver"] == receiver:
+            links.setdefault(message["sender"], []).append(bytes.fromhex(message["bytes"]))
+    return links
+
+
+def fault_of(vector: dict[str, Any]) -> faults.Fault:
+    message = vector["message"]
+    return faults.Fault(
+        vector["name"],
+        vector["about"],
+        vector["base"],
+        vector["receiver"],
+        vector["after"],
+        message["sender"],
+        bytes.fromhex(message["bytes"]),
+        **vector["expect"],
+    )
+
+
+def replayed(fault: faults.Fault, *, with_it: bool) -> faults.Replayed:
+    """What the receiver ends with when it is fed the published base run, with the fault in it or without."""
+    role = runs.cast(SCENARIOS[fault.base]).roles[fault.receiver]
+    return faults.replay(role, arriving(fault.base, fault.receiver), fault if with_it else None)
+
+
+def layer_of(text: str) -> str:
+    return next((layer for layer, pattern in SAYS.items() if re.search(pattern, text)), "content")
+
+
+def test_every_layer_refuses_something() -> None:
+    layers = [json.loads(path.read_bytes())["expect"]["layer"] for path in NEGATIVE]
+    assert len(layers) >= 80
+    assert set(layers) == {*SAYS, "content"}
+
+
+@pytest.mark.parametrize("path", NEGATIVE, ids=lambda path: path.stem.removeprefix("negative-"))
+def test_fault_is_refused(path: Path) -> None:
+    fault = fault_of(json.loads(path.read_bytes()))
+    done = replayed(fault, with_it=True)
+    assert isinstance(done.end, SmpcError), "the fault is not refused"
+    assert type(done.end).__name__ == fault.error
+    assert getattr(done.end, "culprit", "") == fault.culprit
+    assert layer_of(str(done.end)) == fault.layer
+    assert len(done.taken) == fault.after + 1 + fault.later
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_role_takes_a_published_run_without_faults(name: str) -> None:
+    scenario = SCENARIOS[name]
+    learned = json.loads((PUBLISHED / name).read_bytes())["result"]
+    for receiver, values in learned.items():
+        done = faults.replay(runs.cast(scenario).roles[receiver], arriving(name, receiver))
+        assert isinstance(done.end, Evaluated)
+        assert (done.end.outputs is None) == (values is None)
+        assert len(done.taken) == sum(map(len, arriving(name, receiver).values()))
+
+
+@pytest.mark.parametrize("path", NEGATIVE, ids=lambda path: path.stem.removeprefix("negative-"))
+def test_there_is_one_fault_and_its_sender_has_signed_it(path: Path) -> None:
+    """The message differs from the one of the run, and only faults of the envelope have a wrong signature."""
+    vector = json.loads(path.read_bytes())
+    fault = fault_of(vector)
+    good = replayed(fault, with_it=False).taken[fault.after]
+    assert good[0] == fault.sender
+    assert good[1] != fault.message
+    if fault.message[:1] != b"\1" or fault.layer == "envelope" or fault.name == "envelope-truncated":
+        return
+    run = json.loads((PUBLISHED / fault.base).read_bytes())
+    envelope = decode_envelope(fault.message[1:], fault.sender)
+    session, public_key = run["session"], bytes.fromhex(run["identities"][fault.sender]["public_key"])
+    digest = hashlib.sha256(envelope.body).digest()
+    ends = (envelope.step.encode(), envelope.sender.encode(), envelope.receiver.encode())
+    head = (session["protocol"].encode(), uint(session["version"]), envelope.run_id)
+    statement = tuple_hash("envelope", *head, *ends, digest)
+    try:
+        Ed25519PublicKey.from_public_bytes(public_key).verify(envelope.signature, statement)
+    except InvalidSignature:
+        pytest.fail("the signature is wrong too")
