@@ -4,9 +4,9 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <sched.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -51,6 +52,13 @@ private:
     std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
 };
 
+// The seconds that the processor has worked for this process, all threads together.
+inline double worked() {
+    timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 inline double median(std::vector<double> values) {
     std::sort(values.begin(), values.end());
     const std::size_t half = values.size() / 2;
@@ -78,8 +86,7 @@ inline void print(const char *peer, emp::block checksum, const std::vector<Measu
     std::fflush(stdout);
 }
 
-// Two ends in one process. What is sent is handed over when the sender flushes or waits, so that two threads on
-// one core take turns as seldom as the protocol allows.
+// Two ends in one process. What is sent is handed over when the sender flushes or waits, or has sent a lot.
 class MemoryIO : public emp::IOChannel {
 public:
     struct Way {
@@ -94,6 +101,7 @@ public:
     void send_data_internal(const void *data, int64_t length) override {
         const char *from = static_cast<const char *>(data);
         sending_.insert(sending_.end(), from, from + length);
+        if (sending_.size() >= PIECE) flush();
     }
 
     void recv_data_internal(void *data, int64_t length) override {
@@ -129,33 +137,34 @@ public:
     }
 
 private:
+    static constexpr std::size_t PIECE = 1 << 15;
+
     Way &out_, &in_;
     std::vector<char> sending_, received_;
     std::size_t read_ = 0;
 };
 
-// Runs both parties on two threads of one core, in turn, and returns the seconds until both are through.
-template <class Alice, class Bob>
-double in_turn(Alice &&alice, Bob &&bob) {
-    MemoryIO::Way ab, ba;
-    MemoryIO a(ab, ba), b(ba, ab);
-    const Clock clock;
-    std::thread other([&] {
-        bob(&b);
-        b.flush();
-    });
-    alice(&a);
-    a.flush();
-    other.join();
-    return clock.seconds();
-}
+// Both parties in this process.
+class Pair {
+public:
+    // Runs what each of them does, on a thread each, and returns the seconds until both are through.
+    template <class A, class B>
+    double run(A &&a, B &&b) {
+        const Clock clock;
+        std::thread other([&] {
+            b(&bob_);
+            bob_.flush();
+        });
+        a(&alice_);
+        alice_.flush();
+        other.join();
+        return clock.seconds();
+    }
 
-inline void stay_on_one_core() {
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(sched_getcpu(), &one);
-    if (sched_setaffinity(0, sizeof one, &one) != 0) fail("cannot stay on one core");
-}
+private:
+    MemoryIO::Way there_, back_;
+    MemoryIO alice_{there_, back_}, bob_{back_, there_};
+};
 
 inline int connected(int listener, const sockaddr_in &address, bool listens) {
     if (listens) return accept(listener, nullptr, nullptr);

@@ -38,7 +38,7 @@ WORKER_SECONDS = 300
 SHORT_REPEATS = 21
 # What the peers are, beside what we are.
 PLAIN = "semi-honest, channel not encrypted"
-MALICIOUS = "malicious, the protocol draws the choices"
+MALICIOUS = "malicious, random choices"
 # How the peer is told to key its hash, and what that means.
 PEER_KEYS = {
     Mode.TILE: ("default", "a key for every 4 gates, its default"),
@@ -179,7 +179,7 @@ def run_ot_bench(runs: int = 7, progress: Progress | None = None, emp: str | Non
     """Measure the setup and correlated transfers, in memory and over the channel. Errors as above."""
     bench = _Bench("ot", runs, progress, EmpPeers(emp, ["emp_ot"]))
     count = 1 << 18
-    peer = bench.emp.turn("emp_ot", FIELD, count, CHUNKS)
+    peer = bench.emp.turn("emp_ot", FIELD, count * CHUNKS)
 
     def setup() -> tuple[Sender, Receiver, float]:
         sender = Sender("receiver", bytes(CONTEXT_BYTES), secrets.token_bytes(32), FIELD)
@@ -215,7 +215,7 @@ def run_ot_bench(runs: int = 7, progress: Progress | None = None, emp: str | Non
             taken["setup"],
             "lower",
             f"128 base transfers and trees of k = {FIELD}, both sides in turn; bound by ristretto255",
-            peer.peer("setup", "s", "CSW on P-256 and the same trees, both sides on one core"),
+            peer.peer("setup", "s", "transfers on P-256, processor time of both sides"),
         ),
         Figure(
             "correlated transfers in memory",
@@ -223,7 +223,7 @@ def run_ot_bench(runs: int = 7, progress: Progress | None = None, emp: str | Non
             taken["extension"],
             "higher",
             f"SoftSpoken k = {FIELD} with its check, chunks of {count}, both sides in turn on one thread",
-            peer.peer("random, memory", "OT/s", f"{MALICIOUS}, both sides on one core"),
+            peer.peer("random, memory", "OT/s", f"{MALICIOUS}, a thread each side"),
             target=Target("median", 80e6),
         ),
         Figure(

@@ -223,7 +223,7 @@ def test_transfers_stand_beside_the_peer_of_the_same_run(quick: Path) -> None:
     assert [peer["name"].split(", ")[1] for peer in peers[1:]] == ["malicious"] * 2
     assert shown["figures"][2]["ratio_to_peer"] == 2.0  # type: ignore[index]
     theirs = [line for line in (quick / "log").read_text().splitlines() if line.startswith("emp")]
-    assert theirs == ["emp_ot 2 262144 16"] * 2
+    assert theirs == ["emp_ot 2 4194304"] * 2
 
 
 def test_no_peer_is_null_and_meets_nothing(quick: Path) -> None:
