@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import platform
 import secrets
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -88,6 +89,7 @@ class _Bench:
             "smpc-dp": version("smpc-dp"),
             "python": platform.python_version(),
             "numpy": np.__version__,
+            "openssl": ssl.OPENSSL_VERSION,
             **self.emp.versions,
         }
         return Report(self.name, figures, versions, {"runs": self.runs})
@@ -120,10 +122,11 @@ def _in_memory(
     # Short ones are repeated, by the peer as well: their median is one measurement.
     repeats = 1 if instances > 1 else SHORT_REPEATS
     keys, how = PEER_KEYS[mode]
+    tile = plan.compiled.suggest_tile(instances)
     peer = bench.emp.turn("emp_garbling", circuit, instances, keys, repeats)
     taken = bench.repeat(
         f"{circuit} x {instances}, {mode.value} keys",
-        lambda: rates(plan.compiled, instances, mode=mode, runs=repeats).per_second(),
+        lambda: rates(plan.compiled, instances, mode=mode, tile=tile, runs=repeats).per_second(),
         peer,
     )
     return [
@@ -132,7 +135,7 @@ def _in_memory(
             "AND/s",
             [rate[place] for rate in taken],
             "higher",
-            f"{instances} x {circuit}, one thread, in memory; bound by AES; {_keys(mode)}",
+            f"{instances} x {circuit}, one thread, in memory; bound by AES; {_keys(mode, tile)}",
             peer.peer(what, "AND/s", how),
             target=None if targets is None else targets[place],
         )
@@ -183,10 +186,10 @@ def run_ot_bench(runs: int = 7, progress: Progress | None = None, emp: str | Non
 
     def setup() -> tuple[Sender, Receiver, float]:
         sender = Sender("receiver", bytes(CONTEXT_BYTES), secrets.token_bytes(32), FIELD)
-        began = time.perf_counter()
+        began = time.process_time()
         receiver = Receiver("sender", bytes(CONTEXT_BYTES), secrets.token_bytes(32), FIELD)
         sender.finish_setup(receiver.finish_setup(sender.respond(receiver.first_message())))
-        return sender, receiver, time.perf_counter() - began
+        return sender, receiver, time.process_time() - began
 
     sender, receiver, _ = setup()
 
@@ -214,7 +217,7 @@ def run_ot_bench(runs: int = 7, progress: Progress | None = None, emp: str | Non
             "s",
             taken["setup"],
             "lower",
-            f"128 base transfers and trees of k = {FIELD}, both sides in turn; bound by ristretto255",
+            f"128 base transfers and trees of k = {FIELD}, processor time of both; bound by ristretto255",
             peer.peer("setup", "s", "transfers on P-256, processor time of both sides"),
         ),
         Figure(
@@ -325,8 +328,8 @@ def _pair(circuit: str, instances: int, what: str) -> dict[str, Any]:
     return measured
 
 
-def _keys(mode: Mode) -> str:
-    return "a tile's instances share keys" if mode is Mode.TILE else "keys unique to gate and instance"
+def _keys(mode: Mode, tile: int) -> str:
+    return f"{tile} instances share keys" if mode is Mode.TILE else "keys unique to gate and instance"
 
 
 def _median(values: list[float]) -> float:

@@ -116,13 +116,15 @@ def _print(report: Report) -> None:
         )
     out.print(table)
     out.print()
-    out.print(f"Targets count at the standard size: {STANDARD}.")
+    if report.bench == "secagg":
+        out.print(f"Targets count at the standard size: {STANDARD}.")
     for figure in report.figures:
         beside = [
             f"peer: {figure.peer.name} {figure.peer.version}" if figure.peer is not None else "",
             f"limit: {figure.limit.name}" if figure.limit is not None else "",
         ]
-        out.print("; ".join([f"{figure.name}: {figure.note.rstrip('.')}", *filter(None, beside)]) + ".")
+        note = "; ".join([f"{figure.name}: {figure.note.rstrip('.')}", *filter(None, beside)]) + "."
+        out.print(note, markup=False)
 
 
 def _number(value: float, unit: str) -> str:

@@ -159,7 +159,7 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         steps = {"labels": 0.25, "done": 0.5}
         return {"steps": steps, "bytes": 100, "channel": 1e9, "transfers": 4e6}
 
-    def rates(circuit: object, instances: int, *, mode: object, runs: int) -> Rates:
+    def rates(circuit: object, instances: int, *, mode: object, tile: int, runs: int) -> Rates:
         with (tmp_path / "log").open("a") as log:
             log.write(f"ours {instances} {runs}\n")
         return Rates(instances, (1.0,) * runs, (0.5,) * runs)
