@@ -1,7 +1,7 @@
 """The benchmarks of the two-party engine: garbling, oblivious transfer, and comparisons end to end.
 
 Figures between two processes go over the mutual-TLS channel on loopback, garbler and evaluator on the same
-machine. Peers are not built here: they are null unless somebody measures them beside us.
+machine. The peers are programs that are compiled elsewhere (`bench.emp`) and run in turns with ours.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import platform
 import secrets
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -16,12 +17,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from smpc_dp.bench.figures import Figure, Limit, Report, Target, alternate
+from smpc_dp.bench.emp import EmpPeers, Turn
+from smpc_dp.bench.figures import Figure, Limit, Measure, Report, Target, alternate
 from smpc_dp.bench.garbling_core import rates
+from smpc_dp.bench.pairwise_worker import CHUNKS
 from smpc_dp.circuits.library import find
 from smpc_dp.crypto.garble import Mode
 from smpc_dp.crypto.ot import CONTEXT_BYTES, Receiver, Sender
@@ -33,8 +36,18 @@ from smpc_dp.runtime.pairwise import create_pairwise_session
 AND_BYTES = 32
 COMPARISONS = 10_000
 WORKER_SECONDS = 300
+SHORT_REPEATS = 21
+# What the peers are, beside what we are.
+PLAIN = "semi-honest, channel not encrypted"
+MALICIOUS = "malicious, random choices"
+# How the peer is told to key its hash, and what that means.
+PEER_KEYS = {
+    Mode.TILE: ("default", "a key for every 4 gates, its default"),
+    Mode.UNIQUE: ("unique", "a key for each hash"),
+}
 
 Progress = Callable[[str, int, int], None]
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -42,65 +55,99 @@ class _Bench:
     name: str
     runs: int
     progress: Progress | None
+    emp: EmpPeers
 
     def __post_init__(self) -> None:
         if self.runs < 1:
             raise ConfigError([Fault("runs", f"must be at least 1, is {self.runs}")])
 
-    def repeat(self, what: str, measure: Callable[[], dict[str, Any]]) -> list[dict[str, Any]]:
-        """Take `runs` measurements after one that is thrown away."""
-        measure()
-        taken = []
-        for run in range(self.runs):
+    def repeat(self, what: str, measure: Callable[[], T], peer: Turn) -> list[T]:
+        """Take `runs` measurements in turns with the peer's, after one that is thrown away."""
+        taken: list[T] = []
+
+        def ours() -> None:
             taken.append(measure())
-            if self.progress is not None:
-                self.progress(what, run + 1, self.runs)
+
+        measure()
+        self.alternate(what, {"ours": ours, "peer": peer})
         return taken
+
+    def alternate(self, what: str, measures: dict[str, Measure]) -> dict[str, list[float]]:
+        """Take `runs` rounds of all `measures`, and tell the progress of each."""
+        done = 0
+
+        def advance() -> None:
+            nonlocal done
+            done += 1
+            if self.progress is not None:
+                self.progress(what, done, self.runs)
+
+        return alternate(self.runs, measures, advance)
 
     def report(self, figures: list[Figure]) -> Report:
         versions = {
             "smpc-dp": version("smpc-dp"),
             "python": platform.python_version(),
             "numpy": np.__version__,
+            "openssl": ssl.OPENSSL_VERSION,
+            **self.emp.versions,
         }
         return Report(self.name, figures, versions, {"runs": self.runs})
 
 
-def run_garbling_bench(runs: int = 7, progress: Progress | None = None) -> Report:
+def run_garbling_bench(runs: int = 7, progress: Progress | None = None, emp: str | None = None) -> Report:
     """Measure garbling and evaluation in memory, and evaluations between two processes.
 
-    Raises ConfigError for fewer than 1 runs, LocalError when a measuring process fails.
+    `emp` is a folder with the peers' drivers; None for no peers.
+
+    Raises ConfigError for fewer than 1 runs, LocalError when a measuring process or a peer's driver fails.
     """
-    bench = _Bench("garbling", runs, progress)
+    bench = _Bench("garbling", runs, progress, EmpPeers(emp, ["emp_garbling", "emp_sh2pc"]))
     figures = []
     for circuit, instances, mode, targets in (
-        ("less_u64", 1 << 16, Mode.TILE, (110e6, 120e6)),
+        ("less_u64", 1 << 16, Mode.TILE, (Target("median", 110e6), Target("median", 120e6))),
         ("less_u64", 1 << 16, Mode.UNIQUE, None),
-        ("aes128", 1, Mode.UNIQUE, None),
+        ("aes128", 1, Mode.UNIQUE, (Target("ratio_to_peer", 1.0), Target("ratio_to_peer", 1.0))),
     ):
-        plan = Plan(
-            find(circuit).build(), PairwiseParameters(circuit, "garbler", "evaluator", instances=instances)
-        )
-        timed = rates(plan.compiled, instances, mode=mode, runs=max(runs, 21 if instances == 1 else runs))
-        note = f"{instances} x {circuit}, one thread, in memory; bound by AES; {_keys(mode)}"
-        for place, (what, seconds) in enumerate((("garble", timed.garble), ("evaluate", timed.evaluate))):
-            figures.append(
-                Figure(
-                    f"{what} {circuit} x {instances}, {mode.value} keys",
-                    "AND/s",
-                    [timed.gates / second for second in seconds],
-                    "higher",
-                    note,
-                    target=None if targets is None else Target("median", targets[place]),
-                )
-            )
+        figures += _in_memory(bench, circuit, instances, mode, targets)
     return bench.report([*figures, *_end_to_end(bench)])
+
+
+def _in_memory(
+    bench: _Bench, circuit: str, instances: int, mode: Mode, targets: tuple[Target, Target] | None
+) -> list[Figure]:
+    plan = Plan(
+        find(circuit).build(), PairwiseParameters(circuit, "garbler", "evaluator", instances=instances)
+    )
+    # Short ones are repeated, by the peer as well: their median is one measurement.
+    repeats = 1 if instances > 1 else SHORT_REPEATS
+    keys, how = PEER_KEYS[mode]
+    tile = plan.compiled.suggest_tile(instances)
+    peer = bench.emp.turn("emp_garbling", circuit, instances, keys, repeats)
+    taken = bench.repeat(
+        f"{circuit} x {instances}, {mode.value} keys",
+        lambda: rates(plan.compiled, instances, mode=mode, tile=tile, runs=repeats).per_second(),
+        peer,
+    )
+    return [
+        Figure(
+            f"{what} {circuit} x {instances}, {mode.value} keys",
+            "AND/s",
+            [rate[place] for rate in taken],
+            "higher",
+            f"{instances} x {circuit}, one thread, in memory; bound by AES; {_keys(mode, tile)}",
+            peer.peer(what, "AND/s", how),
+            target=None if targets is None else targets[place],
+        )
+        for place, what in enumerate(("garble", "evaluate"))
+    ]
 
 
 def _end_to_end(bench: _Bench) -> list[Figure]:
     circuit, instances = "mul64", 8192
     gates = find(circuit).build().and_count * instances
-    taken = bench.repeat("end to end", lambda: _pair(circuit, instances, "channel evaluate"))
+    emp = bench.emp.turn("emp_sh2pc", circuit, instances)
+    taken = bench.repeat("end to end", lambda: _pair(circuit, instances, "channel evaluate"), emp)
     values = [gates / run["steps"]["done"] for run in taken]
     limit = Limit("channel, 32 bytes an AND", _median([run["channel"] / AND_BYTES for run in taken]))
     note = (
@@ -120,21 +167,30 @@ def _end_to_end(bench: _Bench) -> list[Figure]:
             limit,
             Target("ratio_to_limit", 0.5),
         ),
-        Figure(what, "AND/s", values, "higher", note, target=Target("median", 20e6)),
+        Figure(
+            what,
+            "AND/s",
+            values,
+            "higher",
+            note,
+            emp.peer("rate", "AND/s", PLAIN),
+            target=Target("median", 20e6),
+        ),
     ]
 
 
-def run_ot_bench(runs: int = 7, progress: Progress | None = None) -> Report:
+def run_ot_bench(runs: int = 7, progress: Progress | None = None, emp: str | None = None) -> Report:
     """Measure the setup and correlated transfers, in memory and over the channel. Errors as above."""
-    bench = _Bench("ot", runs, progress)
+    bench = _Bench("ot", runs, progress, EmpPeers(emp, ["emp_ot"]))
     count = 1 << 18
+    peer = bench.emp.turn("emp_ot", FIELD, count * CHUNKS)
 
     def setup() -> tuple[Sender, Receiver, float]:
         sender = Sender("receiver", bytes(CONTEXT_BYTES), secrets.token_bytes(32), FIELD)
-        began = time.perf_counter()
+        began = time.process_time()
         receiver = Receiver("sender", bytes(CONTEXT_BYTES), secrets.token_bytes(32), FIELD)
         sender.finish_setup(receiver.finish_setup(sender.respond(receiver.first_message())))
-        return sender, receiver, time.perf_counter() - began
+        return sender, receiver, time.process_time() - began
 
     sender, receiver, _ = setup()
 
@@ -146,15 +202,24 @@ def run_ot_bench(runs: int = 7, progress: Progress | None = None) -> Report:
         return count / (time.perf_counter() - began)
 
     extension()
-    taken = alternate(bench.runs, {"setup": lambda: setup()[2], "extension": extension})
-    over = [run["transfers"] for run in bench.repeat("transfers", lambda: _pair("add32", 1, "transfers"))]
+    _pair("add32", 1, "transfers")
+    taken = bench.alternate(
+        "transfers",
+        {
+            "setup": lambda: setup()[2],
+            "extension": extension,
+            "channel": lambda: float(_pair("add32", 1, "transfers")["transfers"]),
+            "peer": peer,
+        },
+    )
     figures = [
         Figure(
             "setup",
             "s",
             taken["setup"],
             "lower",
-            f"128 base transfers and trees of k = {FIELD}, both sides in turn; bound by ristretto255",
+            f"128 base transfers and trees of k = {FIELD}, processor time of both; bound by ristretto255",
+            peer.peer("setup", "s", "transfers on P-256, processor time of both sides"),
         ),
         Figure(
             "correlated transfers in memory",
@@ -162,25 +227,28 @@ def run_ot_bench(runs: int = 7, progress: Progress | None = None) -> Report:
             taken["extension"],
             "higher",
             f"SoftSpoken k = {FIELD} with its check, chunks of {count}, both sides in turn on one thread",
+            peer.peer("random, memory", "OT/s", f"{MALICIOUS}, a thread each side"),
             target=Target("median", 80e6),
         ),
         Figure(
             "correlated transfers over the channel",
             "OT/s",
-            over,
+            taken["channel"],
             "higher",
             f"chunks of {1 << 18}, one after the other, two processes, mutual TLS on loopback",
+            peer.peer("random, loopback", "OT/s", f"{MALICIOUS}, channel not encrypted"),
             target=Target("median", 50e6),
         ),
     ]
     return bench.report(figures)
 
 
-def run_compare_bench(runs: int = 7, progress: Progress | None = None) -> Report:
+def run_compare_bench(runs: int = 7, progress: Progress | None = None, emp: str | None = None) -> Report:
     """Measure comparisons of 16-bit integers by fresh parties: many, and a single one. Errors as above."""
-    bench = _Bench("compare", runs, progress)
-    many = bench.repeat("many", lambda: _pair("less_u16", COMPARISONS, "evaluate"))
-    one = bench.repeat("one", lambda: _pair("less_u16", 1, "evaluate"))
+    bench = _Bench("compare", runs, progress, EmpPeers(emp, ["emp_sh2pc"]))
+    peer, peer_of_one = (bench.emp.turn("emp_sh2pc", "less_u16", number) for number in (COMPARISONS, 1))
+    many = bench.repeat("many", lambda: _pair("less_u16", COMPARISONS, "evaluate"), peer)
+    one = bench.repeat("one", lambda: _pair("less_u16", 1, "evaluate"), peer_of_one)
     after = [(run["steps"]["done"] - run["steps"]["labels"]) / COMPARISONS for run in many]
     how = "fresh parties, two processes, mutual TLS on loopback, from open channels to both having the output"
     bound = "bound by the setup of oblivious transfers, and by the operating system finding fresh memory"
@@ -191,12 +259,42 @@ def run_compare_bench(runs: int = 7, progress: Progress | None = None) -> Report
             [run["steps"]["done"] for run in many],
             "lower",
             f"{how}; {bound}",
+            peer.peer("total", "s", PLAIN),
             target=Target("median", 0.040),
         ),
-        Figure("a comparison after setup", "s", after, "lower", how, target=Target("median", 1.5e-6)),
-        Figure(f"{COMPARISONS} comparisons, sent", "bytes", [run["bytes"] for run in many], "lower", how),
-        Figure("one comparison", "s", [run["steps"]["done"] for run in one], "lower", how),
-        Figure("one comparison, sent", "bytes", [run["bytes"] for run in one], "lower", how),
+        Figure(
+            "a comparison after setup",
+            "s",
+            after,
+            "lower",
+            how,
+            peer.peer("online", "s", f"{PLAIN}, extension in its setup", lambda value: value / COMPARISONS),
+            target=Target("median", 1.5e-6),
+        ),
+        Figure(
+            f"{COMPARISONS} comparisons, sent",
+            "B",
+            [run["bytes"] for run in many],
+            "lower",
+            how,
+            peer.peer("sent", "B", PLAIN),
+        ),
+        Figure(
+            "one comparison",
+            "s",
+            [run["steps"]["done"] for run in one],
+            "lower",
+            how,
+            peer_of_one.peer("total", "s", PLAIN),
+        ),
+        Figure(
+            "one comparison, sent",
+            "B",
+            [run["bytes"] for run in one],
+            "lower",
+            how,
+            peer_of_one.peer("sent", "B", PLAIN),
+        ),
     ]
     return bench.report(figures)
 
@@ -231,8 +329,8 @@ def _pair(circuit: str, instances: int, what: str) -> dict[str, Any]:
     return measured
 
 
-def _keys(mode: Mode) -> str:
-    return "a tile's instances share keys" if mode is Mode.TILE else "keys unique to gate and instance"
+def _keys(mode: Mode, tile: int) -> str:
+    return f"{tile} instances share keys" if mode is Mode.TILE else "keys unique to gate and instance"
 
 
 def _median(values: list[float]) -> float:

@@ -56,34 +56,35 @@ def secagg(
 
 Runs = Annotated[int, typer.Option(help="Measurements of each figure.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Emp = Annotated[str | None, typer.Option(help="A folder with the compiled drivers of emp's packages.")]
 Progressing = Callable[[str, int, int], None]
 
 
 @app.command()
-def garbling(runs: Runs = 7, as_json: Json = False) -> None:
+def garbling(runs: Runs = 7, emp: Emp = None, as_json: Json = False) -> None:
     """Measure garbling.
 
     In memory, and end to end between two processes.
     """
-    _measure(run_garbling_bench, runs, as_json)
+    _measure(run_garbling_bench, runs, emp, as_json)
 
 
 @app.command()
-def ot(runs: Runs = 7, as_json: Json = False) -> None:
+def ot(runs: Runs = 7, emp: Emp = None, as_json: Json = False) -> None:
     """Measure oblivious transfer.
 
     Its setup, in memory, and over the channel.
     """
-    _measure(run_ot_bench, runs, as_json)
+    _measure(run_ot_bench, runs, emp, as_json)
 
 
 @app.command()
-def compare(runs: Runs = 7, as_json: Json = False) -> None:
+def compare(runs: Runs = 7, emp: Emp = None, as_json: Json = False) -> None:
     """Measure comparisons.
 
     Of 16-bit integers between two fresh processes: 10,000, and one.
     """
-    _measure(run_compare_bench, runs, as_json)
+    _measure(run_compare_bench, runs, emp, as_json)
 
 
 @app.command()
@@ -106,9 +107,11 @@ def sampling(
         _print(report)
 
 
-def _measure(bench: Callable[[int, Progressing], Report], runs: int, as_json: bool) -> None:
+def _measure(
+    bench: Callable[[int, Progressing, str | None], Report], runs: int, emp: str | None, as_json: bool
+) -> None:
     with Bar("rounds", quiet=as_json) as bar:
-        report = bench(runs, bar.show)
+        report = bench(runs, bar.show, emp)
     if as_json:
         print_json(report.to_json())
     else:
@@ -141,7 +144,8 @@ def _print(report: Report) -> None:
             f"peer: {figure.peer.name} {figure.peer.version}" if figure.peer is not None else "",
             f"limit: {figure.limit.name}" if figure.limit is not None else "",
         ]
-        out.print("; ".join([f"{figure.name}: {figure.note.rstrip('.')}", *filter(None, beside)]) + ".")
+        note = "; ".join([f"{figure.name}: {figure.note.rstrip('.')}", *filter(None, beside)]) + "."
+        out.print(note, markup=False)
 
 
 def _number(value: float, unit: str) -> str:

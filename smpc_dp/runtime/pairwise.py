@@ -38,7 +38,7 @@ KEPT_BYTES = 1 << 24
 class Report:
     """What a role ended with and what it cost.
 
-    `steps` holds the seconds since the channels were there at which each step was first reached, and "done".
+    `steps` holds the seconds since the channels were there at which each step was first begun, and "done".
     Bytes are those of messages, without frames and TLS.
     """
 
@@ -190,10 +190,12 @@ def drive(
     answer: Buffer | None = None
     try:
         while True:
+            resumed = time.perf_counter() - began
             turn = next(turns) if answer is None else turns.send(answer)
             answer = None
             if role.step not in steps:
-                steps[role.step] = time.perf_counter() - began
+                # Not now: what it worked for its first message is part of the step.
+                steps[role.step] = resumed
                 on_step(role.step)
             if isinstance(turn, Send):
                 channels[turn.to].send(turn.parts)

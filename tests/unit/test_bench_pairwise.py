@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
 from smpc_dp.bench import pairwise
 from smpc_dp.bench.figures import Figure, Target
 from smpc_dp.errors import ConfigError
+from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
+from smpc_dp.protocols.pairwise.turns import Send, Turns
+from smpc_dp.protocols.result import Privacy
+from smpc_dp.runtime.pairwise import drive
+from smpc_dp.transport.blocking import BlockingChannel
 
 
 def test_a_comparison_is_measured_between_two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,3 +40,26 @@ def test_a_median_is_a_target_too() -> None:
 def test_no_runs_are_refused() -> None:
     with pytest.raises(ConfigError, match="runs"):
         pairwise.run_ot_bench(0)
+
+
+class _Working(Participant):
+    """A role that works for its steps' messages, by the test's clock."""
+
+    def __init__(self, clock: list[float]) -> None:
+        self.step, self._clock = "hello", clock
+
+    def run(self) -> Turns[Evaluated]:
+        for step, seconds in (("setup", 1.0), ("labels", 2.0), ("tables", 4.0)):
+            self.step = step
+            self._clock[0] += seconds
+            yield Send("peer", (b"",))
+            yield Send("peer", (b"",))
+        return Evaluated(None, b"", b"", b"", cast(Privacy, None))
+
+
+def test_a_step_begins_before_the_work_for_its_first_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [10.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    silent = SimpleNamespace(send=lambda _parts: None, bytes_sent=0, bytes_received=0)
+    report = drive(_Working(clock), {"peer": cast(BlockingChannel, silent)})
+    assert report.steps == {"setup": 0.0, "labels": 1.0, "tables": 3.0, "done": 7.0}

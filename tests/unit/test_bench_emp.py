@@ -1,0 +1,237 @@
+"""The peers of the two-party benchmarks: programs that print one measurement, here scripts that play them."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from smpc_dp.bench import emp, pairwise
+from smpc_dp.bench.emp import DRIVERS, EmpPeers
+from smpc_dp.bench.figures import Peer
+from smpc_dp.bench.garbling_core import Rates
+from smpc_dp.cli import bench as cli
+from smpc_dp.errors import LocalError
+
+
+def answer(name: str = "emp-ot", **figures: tuple[str, float]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "version": "1.0.0 0123abcd",
+        "checksum": "00ff",
+        "figures": {figure: {"unit": unit, "value": value} for figure, (unit, value) in figures.items()},
+    }
+
+
+def play(folder: Path, driver: str, script: str) -> None:
+    program = folder / driver
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o700)
+
+
+def says(folder: Path, driver: str, said: object) -> None:
+    text = said if isinstance(said, str) else json.dumps(said)
+    play(folder, driver, f'echo "{driver} $*" >> {folder}/log\ncat <<"END"\n{text}\nEND')
+
+
+def measured(folder: Path, figure: str = "setup", unit: str = "s") -> Peer | None:
+    turn = EmpPeers(str(folder), ["emp_ot"]).turn("emp_ot", 2)
+    turn()
+    return turn.peer(figure, unit, "alone")
+
+
+def test_a_peer_is_the_median_of_what_its_driver_printed(tmp_path: Path) -> None:
+    for run, seconds in enumerate((0.5, 0.1, 0.2)):
+        (tmp_path / f"answer{run}").write_text(json.dumps(answer(setup=("s", seconds))))
+    play(tmp_path, "emp_ot", f"cd {tmp_path}; set -- answer*; cat $1; rm $1")
+    peers = EmpPeers(str(tmp_path), ["emp_ot"])
+    turn = peers.turn("emp_ot", 2, 10)
+    assert turn.peer("setup", "s", "alone") is None
+    assert peers.versions == {"emp-ot": None}
+    for _ in range(3):
+        turn()
+    assert turn.peer("setup", "s", "alone") == Peer("emp-ot, alone", "1.0.0 0123abcd", 0.2)
+    assert turn.peer("setup", "s", "alone", lambda value: 1 / value) == Peer(
+        "emp-ot, alone", "1.0.0 0123abcd", 5.0
+    )
+    assert peers.versions == {"emp-ot": "1.0.0 0123abcd"}
+
+
+def test_without_a_folder_no_peer_is_measured() -> None:
+    peers = EmpPeers(None, list(DRIVERS))
+    turn = peers.turn("emp_ot", 2)
+    turn()
+    assert turn.peer("setup", "s", "alone") is None
+    assert peers.versions == dict.fromkeys(DRIVERS.values())
+
+
+GOOD = answer(setup=("s", 0.5))
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("", "printed no measurement"),
+        ("0.5", "printed no measurement"),
+        (json.dumps(GOOD) + "{}", "printed no measurement"),
+        ({**GOOD, "note": "more"}, "unknown field `note`"),
+        ({key: GOOD[key] for key in GOOD if key != "version"}, "missing required field `version`"),
+        (answer(setup=("s", 0.0)), "printed no measurement"),
+        (answer(setup=("s", -1.0)), "printed no measurement"),
+        (json.dumps(GOOD).replace("0.5", "inf"), "printed no measurement"),
+        (json.dumps(GOOD).replace("0.5", '"fast"'), "printed no measurement"),
+        (answer("emp-tool", setup=("s", 0.5)), "measured 'emp-tool', not emp-ot"),
+        (answer(total=("s", 0.5)), "gave no figure 'setup' in s"),
+        (answer(setup=("ms", 0.5)), "gave no figure 'setup' in s"),
+    ],
+)
+def test_what_is_no_measurement_is_refused(tmp_path: Path, said: object, why: str) -> None:
+    says(tmp_path, "emp_ot", said)
+    with pytest.raises(LocalError, match=why) as caught:
+        measured(tmp_path)
+    assert str(caught.value).startswith("emp_ot 2: ")
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("echo first >&2; echo 'an output is wrong' >&2; exit 1", "emp_ot 2: failed: an output is wrong"),
+        ("exit 3", "emp_ot 2: failed: no message"),
+        ("printf 'bell\\a' >&2; exit 1", "emp_ot 2: failed: bell?"),
+        ("kill -9 $$", "emp_ot 2: failed: no message"),
+    ],
+)
+def test_a_driver_that_fails_is_named_with_its_last_words(tmp_path: Path, script: str, why: str) -> None:
+    play(tmp_path, "emp_ot", script)
+    with pytest.raises(LocalError) as caught:
+        measured(tmp_path)
+    assert str(caught.value) == why
+
+
+def test_a_program_of_another_kind_cannot_be_run(tmp_path: Path) -> None:
+    (tmp_path / "emp_ot").write_bytes(b"\x7fELF of another machine")
+    (tmp_path / "emp_ot").chmod(0o700)
+    with pytest.raises(LocalError, match="emp_ot 2: cannot be run"):
+        measured(tmp_path)
+
+
+@pytest.mark.parametrize("waits", ["sleep 600", "exit 0"])
+def test_a_driver_that_hangs_is_ended_with_its_second_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: str
+) -> None:
+    """Even if only the second process hangs: it holds the first one's output open."""
+    monkeypatch.setattr(emp, "DRIVER_SECONDS", 0.3)
+    play(tmp_path, "emp_ot", f"sleep 600 &\necho $! > {tmp_path}/second\n{waits}")
+    with pytest.raises(LocalError, match=r"emp_ot 2: no answer within 0\.3 s"):
+        measured(tmp_path)
+    second = int((tmp_path / "second").read_text())
+    for _ in range(100):
+        status = Path(f"/proc/{second}/stat")
+        if not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z":
+            return
+        time.sleep(0.02)
+    pytest.fail("the second process is still there")
+
+
+def test_a_missing_driver_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    says(tmp_path, "emp_garbling", answer("emp-tool"))
+    with pytest.raises(LocalError, match="no program 'emp_sh2pc'"):
+        pairwise.run_garbling_bench(1, emp=str(tmp_path))
+    (tmp_path / "emp_sh2pc").write_text("not executable")
+    with pytest.raises(LocalError, match="no program 'emp_sh2pc'"):
+        pairwise.run_compare_bench(1, emp=str(tmp_path))
+    assert not (tmp_path / "log").exists()
+    result = CliRunner().invoke(cli.app, ["ot", "--emp", str(tmp_path / "nowhere"), "--json"])
+    assert isinstance(result.exception, LocalError)
+
+
+@pytest.fixture
+def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Our own measurements are made up and written into the log that the drivers write, too."""
+
+    def pair(circuit: str, instances: int, what: str) -> dict[str, Any]:
+        with (tmp_path / "log").open("a") as log:
+            log.write(f"ours {circuit} {instances}\n")
+        steps = {"labels": 0.25, "done": 0.5}
+        return {"steps": steps, "bytes": 100, "channel": 1e9, "transfers": 4e6}
+
+    def rates(circuit: object, instances: int, *, mode: object, tile: int, runs: int) -> Rates:
+        with (tmp_path / "log").open("a") as log:
+            log.write(f"ours {instances} {runs}\n")
+        return Rates(instances, (1.0,) * runs, (0.5,) * runs)
+
+    monkeypatch.setattr(pairwise, "_pair", pair)
+    monkeypatch.setattr(pairwise, "rates", rates)
+    says(tmp_path, "emp_garbling", answer("emp-tool", garble=("AND/s", 4.0), evaluate=("AND/s", 8.0)))
+    says(
+        tmp_path,
+        "emp_sh2pc",
+        answer("emp-sh2pc", total=("s", 1.0), online=("s", 0.1), sent=("B", 50.0), rate=("AND/s", 1e6)),
+    )
+    return tmp_path
+
+
+def test_comparisons_stand_beside_the_peer_of_the_same_run(quick: Path) -> None:
+    shown = pairwise.run_compare_bench(3, emp=str(quick)).to_json()
+    figures = {figure["name"]: figure for figure in shown["figures"]}  # type: ignore[attr-defined]
+    peer = figures["10000 comparisons"]["peer"]
+    assert peer == {
+        "name": "emp-sh2pc, semi-honest, channel not encrypted",
+        "version": "1.0.0 0123abcd",
+        "median": 1.0,
+    }
+    assert figures["10000 comparisons"]["ratio_to_peer"] == 2.0
+    assert figures["a comparison after setup"]["peer"]["median"] == pytest.approx(1e-5)
+    assert figures["a comparison after setup"]["ratio_to_peer"] == pytest.approx(0.4)
+    assert figures["one comparison, sent"]["ratio_to_peer"] == 0.5
+    assert shown["versions"]["emp-sh2pc"] == "1.0.0 0123abcd"  # type: ignore[index]
+    # After one that is thrown away, each round has both, and they change places.
+    ours, theirs = "ours less_u16 {}", "emp_sh2pc less_u16 {}"
+    rounds = [ours, ours, theirs, theirs, ours, ours, theirs]
+    expected = [line.format(count) for count in (10_000, 1) for line in rounds]
+    assert (quick / "log").read_text().splitlines() == expected
+
+
+def test_garbling_stands_beside_a_peer_that_is_told_the_same_work(quick: Path) -> None:
+    shown = pairwise.run_garbling_bench(1, emp=str(quick)).to_json()
+    figures = {figure["name"]: figure for figure in shown["figures"]}  # type: ignore[attr-defined]
+    assert figures["garble less_u64 x 65536, tile keys"]["ratio_to_peer"] == 65536 / 4
+    assert figures["evaluate less_u64 x 65536, unique keys"]["ratio_to_peer"] == 65536 / 0.5 / 8
+    assert figures["evaluate aes128 x 1, unique keys"]["met"] is False
+    assert figures["end to end"]["ratio_to_peer"] == pytest.approx(8192 * 4033 / 0.5 / 1e6)
+    assert figures["end to end, of the channel"]["peer"] is None
+    log = (quick / "log").read_text().splitlines()
+    assert [line for line in log if line.startswith("emp")] == [
+        "emp_garbling less_u64 65536 default 1",
+        "emp_garbling less_u64 65536 unique 1",
+        "emp_garbling aes128 1 unique 21",
+        "emp_sh2pc mul64 8192",
+    ]
+    assert [line for line in log if line.startswith("ours 1 ")] == ["ours 1 21"] * 2
+
+
+def test_transfers_stand_beside_the_peer_of_the_same_run(quick: Path) -> None:
+    figures = {"setup": ("s", 1.0), "random, memory": ("OT/s", 1e6), "random, loopback": ("OT/s", 2e6)}
+    says(quick, "emp_ot", answer("emp-ot", **figures))
+    shown = pairwise.run_ot_bench(2, emp=str(quick)).to_json()
+    peers = [figure["peer"] for figure in shown["figures"]]  # type: ignore[attr-defined]
+    assert [peer["median"] for peer in peers] == [1.0, 1e6, 2e6]
+    assert [peer["name"].split(", ")[1] for peer in peers[1:]] == ["malicious"] * 2
+    assert shown["figures"][2]["ratio_to_peer"] == 2.0  # type: ignore[index]
+    theirs = [line for line in (quick / "log").read_text().splitlines() if line.startswith("emp")]
+    assert theirs == ["emp_ot 2 4194304"] * 2
+
+
+def test_no_peer_is_null_and_meets_nothing(quick: Path) -> None:
+    shown = pairwise.run_garbling_bench(1).to_json()
+    for figure in shown["figures"]:  # type: ignore[attr-defined]
+        assert figure["peer"] is None
+        assert figure["ratio_to_peer"] is None
+    aes = [figure for figure in shown["figures"] if "aes128" in figure["name"]]  # type: ignore[attr-defined]
+    assert [figure["met"] for figure in aes] == [None, None]
+    assert shown["versions"]["emp-tool"] is None  # type: ignore[index]
+    assert "emp" not in (quick / "log").read_text()
