@@ -17,6 +17,8 @@ mod receiver;
 mod sender;
 mod streams;
 mod transpose;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 #[cfg(test)]
 mod tests;

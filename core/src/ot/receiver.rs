@@ -172,7 +172,7 @@ impl ExtensionReceiver {
         else {
             return self.refuse("no challenge is awaited");
         };
-        let mut hashes = ColumnHashes::new(&point, KAPPA);
+        let mut hashes = ColumnHashes::new(&point, KAPPA, chunk.blocks());
         rows.clear();
         rows.resize(chunk.count, [0; 16]);
         let mut parts = rows.chunks_mut(TILE_ROWS);
@@ -186,7 +186,7 @@ impl ExtensionReceiver {
         let mut response = Vec::with_capacity(extension::RESPONSE);
         response.extend_from_slice(&chunk.first.to_be_bytes());
         response.extend_from_slice(&hash_blocks(&point, &choices));
-        response.extend(hashes.finish().flatten());
+        response.extend(hashes.finish().as_flattened());
         self.state = State::Ready(streams);
         Ok((chunk, response))
     }

@@ -231,7 +231,7 @@ impl ExtensionSender {
             )));
         }
         let (hashed, _) = hashed.as_chunks::<16>();
-        let mut hashes = ColumnHashes::new(point, KAPPA);
+        let mut hashes = ColumnHashes::new(point, KAPPA, chunk.blocks());
         rows.clear();
         rows.resize(chunk.count, [0; 16]);
         let mut parts = rows.chunks_mut(TILE_ROWS);
@@ -244,8 +244,8 @@ impl ExtensionSender {
         }
         let (choices, columns) = (&hashed[0], &hashed[1..]);
         let mut difference = 0;
-        for (column, (hash, claimed)) in hashes.finish().zip(columns).enumerate() {
-            difference |= differs(&hash, claimed, choices, bit_mask(&self.delta, column));
+        for (column, (hash, claimed)) in hashes.finish().iter().zip(columns).enumerate() {
+            difference |= differs(hash, claimed, choices, bit_mask(&self.delta, column));
         }
         if std::hint::black_box(difference) != 0 {
             rows.as_flattened_mut().zeroize();

@@ -1,6 +1,8 @@
 //! From 128 columns of a tile to its rows.
 
 use super::streams::{Column, TILE_ROWS};
+#[cfg(target_arch = "x86_64")]
+use super::x86;
 use super::{KAPPA, Row};
 
 /// Words of 64 rows that are transposed side by side: independent lanes for the vector unit.
@@ -66,9 +68,11 @@ fn kernel_avx2(columns: &[Column; KAPPA], rows: &mut [Row]) {
 pub fn transpose(columns: &[Column; KAPPA], rows: &mut [Row]) {
     debug_assert!(rows.len() <= TILE_ROWS);
     #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") {
-        // SAFETY: the machine has AVX2, the only requirement of this safe code. (With AVX-512 the
-        // compiler makes gathers and scatters of it, which are slower.)
+    if x86::has_transpose() {
+        // SAFETY: the machine has the instructions.
+        return unsafe { x86::transpose(columns, rows) };
+    } else if is_x86_feature_detected!("avx2") {
+        // SAFETY: the machine has AVX2, the only requirement of this safe code.
         return unsafe { kernel_avx2(columns, rows) };
     }
     kernel(columns, rows);
@@ -106,12 +110,24 @@ mod tests {
     }
 
     #[test]
-    fn the_vector_version_agrees() {
+    fn the_vector_versions_agree() {
         let columns = columns();
-        let mut portable = vec![[0; 16]; TILE_ROWS];
-        let mut chosen = portable.clone();
-        kernel(&columns, &mut portable);
-        transpose(&columns, &mut chosen);
-        assert_eq!(portable, chosen);
+        for length in [1, 511, 512, 700, TILE_ROWS] {
+            let mut portable = vec![[0; 16]; length];
+            kernel(&columns, &mut portable);
+            let mut vector = vec![[0; 16]; length];
+            transpose(&columns, &mut vector);
+            assert_eq!(portable, vector);
+            #[cfg(target_arch = "x86_64")]
+            if is_x86_feature_detected!("avx2") {
+                vector.fill([0; 16]);
+                // SAFETY: the machine has AVX2.
+                #[allow(unsafe_code)]
+                unsafe {
+                    kernel_avx2(&columns, &mut vector);
+                }
+                assert_eq!(portable, vector);
+            }
+        }
     }
 }
