@@ -65,20 +65,22 @@ impl ColumnHashes {
                 }
             }
             #[cfg(target_arch = "x86_64")]
-            Self::Wide(powers, states) => {
+            Self::Wide(powers, states) if blocks == TILE => {
                 for (state, column) in states.iter_mut().zip(columns) {
-                    *state = if blocks == TILE {
-                        hash_wide(powers, state, &column.blocks)
-                    } else {
-                        // The last block meets the first power: what is missing is missing in front.
-                        let mut part = Zeroizing::new([[0; 16]; TILE]);
-                        let (_, tail) = part.split_at_mut(TILE - blocks);
-                        tail.copy_from_slice(&column.blocks[..blocks]);
-                        for (byte, other) in tail.as_flattened_mut().iter_mut().zip(&*state) {
-                            *byte ^= other;
-                        }
-                        hash_wide(powers, &[0; 16], &part)
-                    };
+                    *state = hash_wide(powers, state, &column.blocks);
+                }
+            }
+            #[cfg(target_arch = "x86_64")]
+            Self::Wide(powers, states) => {
+                // The last block meets the first power: what is missing is missing in front.
+                let mut part = Zeroizing::new([[0; 16]; TILE]);
+                for (state, column) in states.iter_mut().zip(columns) {
+                    let tail = &mut part[TILE - blocks..];
+                    tail.copy_from_slice(&column.blocks[..blocks]);
+                    for (byte, other) in tail.as_flattened_mut().iter_mut().zip(&*state) {
+                        *byte ^= other;
+                    }
+                    *state = hash_wide(powers, &[0; 16], &part);
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! The faces that Python sees; `smpc_dp/_core.pyi` documents them.
 
-use numpy::{IntoPyArray, PyArray1};
+use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadwriteArray1};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -30,13 +30,26 @@ fn exactly_32<'a>(name: &str, bytes: &'a [u8]) -> PyResult<&'a [u8; 32]> {
         .map_err(|_| PyValueError::new_err(format!("{name}: {} bytes, not 32", bytes.len())))
 }
 
-type Answer<'py> = (Bound<'py, PyBytes>, Bound<'py, PyArray1<u8>>);
+/// Our array that a call fills.
+fn to_fill<'py>(
+    name: &str,
+    array: &Bound<'py, PyArray1<u8>>,
+) -> PyResult<PyReadwriteArray1<'py, u8>> {
+    array
+        .try_readwrite()
+        .map_err(|error| PyValueError::new_err(format!("{name}: {error}")))
+}
 
-fn answer<'py>(py: Python<'py>, response: &[u8], rows: Vec<Row>) -> Answer<'py> {
-    (
-        PyBytes::new(py, response),
-        rows.into_flattened().into_pyarray(py),
-    )
+/// The rows of 16 bytes of an array that a call fills.
+fn rows<'a>(array: &'a mut PyReadwriteArray1<'_, u8>) -> PyResult<&'a mut [Row]> {
+    let (rows, rest) = array.as_slice_mut()?.as_chunks_mut();
+    if rest.is_empty() {
+        return Ok(rows);
+    }
+    Err(PyValueError::new_err(format!(
+        "rows: {} bytes too many for whole rows",
+        rest.len()
+    )))
 }
 
 #[pyclass(name = "OtSender", module = "smpc_dp._core")]
@@ -66,34 +79,41 @@ impl PySender {
         &mut self,
         py: Python<'py>,
         count: usize,
-        corrections: &[u8],
+        corrections: PyReadonlyArray1<'py, u8>,
     ) -> PyResult<Bound<'py, PyBytes>> {
+        let corrections = corrections.as_slice()?;
         let message = py
             .detach(|| self.0.challenge(count, corrections))
             .map_err(raise)?;
         Ok(PyBytes::new(py, &message))
     }
 
-    fn correlated<'py>(
+    fn correlated(
         &mut self,
-        py: Python<'py>,
+        py: Python<'_>,
         response: &[u8],
-    ) -> PyResult<Bound<'py, PyArray1<u8>>> {
-        let mut rows = Vec::new();
-        py.detach(|| self.0.correlated(response, &mut rows))
-            .map_err(raise)?;
-        Ok(rows.into_flattened().into_pyarray(py))
+        out: &Bound<'_, PyArray1<u8>>,
+    ) -> PyResult<()> {
+        let mut out = to_fill("rows", out)?;
+        let rows = rows(&mut out)?;
+        py.detach(|| self.0.correlated(response, rows))
+            .map_err(raise)
     }
 
-    fn random<'py>(
+    fn random(
         &mut self,
-        py: Python<'py>,
+        py: Python<'_>,
         response: &[u8],
-    ) -> PyResult<Bound<'py, PyArray1<u8>>> {
-        let mut pads = Vec::new();
-        py.detach(|| self.0.random(response, &mut pads))
-            .map_err(raise)?;
-        Ok(pads.into_flattened().into_pyarray(py))
+        out: &Bound<'_, PyArray1<u8>>,
+    ) -> PyResult<()> {
+        let mut out = to_fill("rows", out)?;
+        let pads = rows(&mut out)?;
+        py.detach(|| self.0.random(response, pads)).map_err(raise)
+    }
+
+    #[getter]
+    fn awaited(&self) -> usize {
+        self.0.awaited()
     }
 
     fn delta<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
@@ -138,32 +158,54 @@ impl PyReceiver {
         Ok(PyBytes::new(py, &message))
     }
 
-    fn extend<'py>(
+    fn extend(
         &mut self,
-        py: Python<'py>,
+        py: Python<'_>,
         count: usize,
         choices: &[u8],
+        out: &Bound<'_, PyArray1<u8>>,
+    ) -> PyResult<()> {
+        let mut out = to_fill("corrections", out)?;
+        let corrections = out.as_slice_mut()?;
+        py.detach(|| self.machine.extend(count, choices, corrections))
+            .map_err(raise)
+    }
+
+    fn corrections(&self, count: usize) -> PyResult<usize> {
+        self.machine.corrections(count).map_err(raise)
+    }
+
+    fn correlated<'py>(
+        &mut self,
+        py: Python<'py>,
+        challenge: &[u8],
+        out: &Bound<'py, PyArray1<u8>>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let mut message = Vec::new();
-        py.detach(|| self.machine.extend(count, choices, &mut message))
+        let mut out = to_fill("rows", out)?;
+        let rows = rows(&mut out)?;
+        let response = py
+            .detach(|| self.machine.correlated(challenge, rows))
             .map_err(raise)?;
-        Ok(PyBytes::new(py, &message))
+        Ok(PyBytes::new(py, &response))
     }
 
-    fn correlated<'py>(&mut self, py: Python<'py>, challenge: &[u8]) -> PyResult<Answer<'py>> {
-        let mut rows = Vec::new();
+    fn random<'py>(
+        &mut self,
+        py: Python<'py>,
+        challenge: &[u8],
+        out: &Bound<'py, PyArray1<u8>>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let mut out = to_fill("rows", out)?;
+        let pads = rows(&mut out)?;
         let response = py
-            .detach(|| self.machine.correlated(challenge, &mut rows))
+            .detach(|| self.machine.random(challenge, pads))
             .map_err(raise)?;
-        Ok(answer(py, &response, rows))
+        Ok(PyBytes::new(py, &response))
     }
 
-    fn random<'py>(&mut self, py: Python<'py>, challenge: &[u8]) -> PyResult<Answer<'py>> {
-        let mut rows = Vec::new();
-        let response = py
-            .detach(|| self.machine.random(challenge, &mut rows))
-            .map_err(raise)?;
-        Ok(answer(py, &response, rows))
+    #[getter]
+    fn awaited(&self) -> usize {
+        self.machine.awaited()
     }
 
     #[getter]

@@ -68,14 +68,15 @@ impl Streams {
         }
     }
 
-    /// Computes the sums of digit `digit` over `TILE` blocks from block `position`.
+    /// Computes the sums of digit `digit` over `count` blocks, at most `TILE`, from block `position`.
     ///
     /// `columns` are the digit's k columns. The sum of all streams is returned; with `punctured`
-    /// slot 0 is left out everywhere.
+    /// slot 0 is left out everywhere. What follows the blocks has no meaning.
     pub fn sums(
         &mut self,
         digit: usize,
         position: u64,
+        count: usize,
         punctured: bool,
         columns: &mut [Column],
     ) -> &Column {
@@ -85,8 +86,8 @@ impl Streams {
         for (cipher, buffer) in ciphers.iter().zip(&mut self.buffers).skip(punctured.into()) {
             let blocks = aes::cipher::Array::cast_slice_from_core_mut(&mut buffer.blocks);
             cipher
-                .encrypt_blocks_b2b(&numbers, blocks)
-                .expect("both have TILE blocks");
+                .encrypt_blocks_b2b(&numbers[..count], &mut blocks[..count])
+                .expect("both have `count` blocks");
         }
         if punctured {
             self.buffers[0].bytes_mut().fill(0);

@@ -1,0 +1,157 @@
+"""How many correlated transfers a second two parties make: in memory, and over a channel.
+
+Both parties work at the same time, each on a thread of its own, in one process or in two, with several
+chunks on their way. Arrays are used again, choices are drawn beforehand; setup is not counted. The clock
+runs from before the first chunk to after the last check.
+"""
+
+from __future__ import annotations
+
+import queue
+import secrets
+import threading
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from smpc_dp.crypto.ot import CONTEXT_BYTES, ROW_BYTES, Octets, Receiver, Rows, Sender
+from smpc_dp.errors import LocalError
+
+# With the block that hides, a chunk is 256 blocks of 128 rows: whole tiles of the core.
+CHUNK = 255 * 128
+DEPTH = 3
+CHUNKS = 512
+# A setup's messages, and a chunk's corrections, are below this.
+MAX_MESSAGE = 1 << 20
+
+
+class Channel(Protocol):
+    """What a measurement needs of a channel; a buffer that was sent stays as it is until it has arrived."""
+
+    @property
+    def peer(self) -> str: ...
+
+    def send(self, buffers: Sequence[bytes | memoryview]) -> None: ...
+
+    def receive(self, limit: int, ahead: int = 0) -> Octets: ...
+
+
+class _Queues:
+    """A channel inside the process: it hands the buffers over."""
+
+    def __init__(
+        self, peer: str, out: queue.SimpleQueue[Octets], into: queue.SimpleQueue[Octets], patience: float
+    ) -> None:
+        self.peer = peer
+        self._out, self._into, self._patience = out, into, patience
+
+    def send(self, buffers: Sequence[bytes | memoryview]) -> None:
+        (buffer,) = buffers
+        self._out.put(buffer)
+
+    def receive(self, limit: int, ahead: int = 0) -> Octets:
+        try:
+            return self._into.get(timeout=self._patience)
+        except queue.Empty:
+            raise LocalError(f"'{self.peer}' sent nothing for {self._patience} s") from None
+
+
+class SendingParty:
+    """The sender of `chunks` chunks, over a channel."""
+
+    def __init__(self, channel: Channel, k: int) -> None:
+        """Set up."""
+        self._channel = channel
+        self.sender = Sender(channel.peer, bytes(CONTEXT_BYTES), secrets.token_bytes(32), k)
+        channel.send([self.sender.respond(bytes(channel.receive(MAX_MESSAGE)))])
+        self.sender.finish_setup(bytes(channel.receive(MAX_MESSAGE)))
+        self.rows = np.empty((CHUNK, ROW_BYTES), np.uint8)
+
+    def run(self, chunks: int) -> float:
+        """Return the seconds that it took; `rows` are those of the last chunk."""
+        channel, begun = self._channel, min(DEPTH, chunks)
+        began = time.perf_counter()
+        for left in range(begun - 1, -1, -1):
+            channel.send([self.sender.challenge(CHUNK, channel.receive(MAX_MESSAGE, left))])
+        for chunk in range(chunks):
+            # The receiver sends the next corrections right after a response.
+            more = chunk + begun < chunks
+            response = channel.receive(MAX_MESSAGE, int(more))
+            self.sender.correlated(bytes(response), self.rows)
+            if more:
+                channel.send([self.sender.challenge(CHUNK, channel.receive(MAX_MESSAGE))])
+        return time.perf_counter() - began
+
+
+class ReceivingParty:
+    """The receiver of `chunks` chunks, over a channel."""
+
+    def __init__(self, channel: Channel, k: int) -> None:
+        """Set up."""
+        self._channel = channel
+        self.receiver = Receiver(channel.peer, bytes(CONTEXT_BYTES), secrets.token_bytes(32), k)
+        channel.send([self.receiver.first_message()])
+        channel.send([self.receiver.finish_setup(bytes(channel.receive(MAX_MESSAGE)))])
+        self.choices = secrets.token_bytes(CHUNK // 8)
+        self.rows = np.empty((CHUNK, ROW_BYTES), np.uint8)
+        size = self.receiver.corrections_bytes(CHUNK)
+        self._corrections = [np.empty(size, np.uint8) for _ in range(DEPTH)]
+
+    def run(self, chunks: int) -> float:
+        """Return the seconds that it took; `rows` are those of the last chunk."""
+        channel, begun = self._channel, min(DEPTH, chunks)
+        began = time.perf_counter()
+        for chunk in range(begun):
+            self._begin(chunk)
+        for chunk in range(chunks):
+            challenge = channel.receive(MAX_MESSAGE)
+            response, _ = self.receiver.correlated(bytes(challenge), self.rows)
+            channel.send([response])
+            if chunk + begun < chunks:
+                # The chunk that was answered has arrived, so its buffer is free.
+                self._begin(chunk)
+        return time.perf_counter() - began
+
+    def _begin(self, chunk: int) -> None:
+        corrections = self._corrections[chunk % DEPTH]
+        self.receiver.extend_into(CHUNK, self.choices, corrections)
+        self._channel.send([corrections.data])
+
+
+class Pair:
+    """Both parties in this process, each with a thread of its own while they work."""
+
+    def __init__(self, k: int, patience: float = 60) -> None:
+        """Set up; a party that waits longer than `patience` seconds gives up."""
+        there: queue.SimpleQueue[Octets] = queue.SimpleQueue()
+        back: queue.SimpleQueue[Octets] = queue.SimpleQueue()
+        channels = _Queues("receiver", back, there, patience), _Queues("sender", there, back, patience)
+        parties: list[SendingParty | ReceivingParty] = []
+        other = threading.Thread(target=lambda: parties.append(SendingParty(channels[0], k)))
+        other.start()
+        self._receiving = ReceivingParty(channels[1], k)
+        other.join()
+        (self._sending,) = parties
+
+    def rate(self, chunks: int = CHUNKS) -> float:
+        """Return correlated transfers a second of `chunks` chunks, until both parties are done.
+
+        Raises LocalError when a party fails, or the rows of the last chunk do not fit.
+        """
+        other = threading.Thread(target=self._sending.run, args=(chunks,))
+        began = time.perf_counter()
+        other.start()
+        self._receiving.run(chunks)
+        other.join()
+        seconds = time.perf_counter() - began
+        self._check()
+        return chunks * CHUNK / seconds
+
+    def _check(self) -> None:
+        delta = np.frombuffer(self._sending.sender.delta, np.uint8)
+        bits = np.unpackbits(np.frombuffer(self._receiving.choices, np.uint8), bitorder="little")
+        expected: Rows = self._sending.rows ^ (np.negative(bits)[:, None] & delta)
+        if not np.array_equal(self._receiving.rows, expected):
+            raise LocalError("the two sides' rows do not fit")
