@@ -54,9 +54,9 @@ class OtSender:
     """The extension sender of `smpc_dp.crypto.ot`, which documents the steps.
 
     Rows are written to `out`: one-dimensional, contiguous, 16 bytes a row, `awaited` rows (twice that for
-    the sender's pads, those of choice 0 first). Raises ValueError for an argument of ours (nothing has
-    changed), RuntimeError for a step out of order or on a destroyed setup, OtPeerFault for the peer's message.
-    The interpreter lock is released meanwhile: nothing else may touch the arrays.
+    the sender's pads, those of choice 0 first). The interpreter lock is released meanwhile: nothing else may
+    touch the arrays. Raises ValueError for an argument of ours (nothing has changed), RuntimeError for a step
+    out of order or on a destroyed setup, OtPeerFault for the peer's message.
     """
 
     def __new__(cls, context: bytes, seed: bytes, k: int) -> OtSender: ...
@@ -87,6 +87,12 @@ class OtReceiver:
     def extend(self, count: int, choices: bytes, out: NDArray[np.uint8]) -> None: ...
     def correlated(self, challenge: bytes, out: NDArray[np.uint8]) -> bytes: ...
     def random(self, challenge: bytes, out: NDArray[np.uint8]) -> bytes: ...
+
+def ot_base_transfers(seed: bytes) -> None:
+    """Both sides of 128 base transfers in this thread, which the benchmark times; `seed` is 32 bytes."""
+
+def group_multiplications(seed: bytes, variable: int, fixed: int) -> None:
+    """So many multiplications in ristretto255, of a varying point and of the generator, by a scalar."""
 
 class GarblingCircuit:
     """A Boolean circuit, checked and compiled for garbling; immutable.

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import json
 import platform
-import secrets
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -20,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from smpc_dp.bench.figures import Figure, Limit, Report, Target, alternate
+from smpc_dp.bench.figures import Figure, Limit, Report, Target
 from smpc_dp.bench.garbling_core import rates
+from smpc_dp.bench.transfers import setup_figures, transfer_figures
 from smpc_dp.circuits.library import find
 from smpc_dp.crypto.garble import Mode
-from smpc_dp.crypto.ot import CONTEXT_BYTES, Receiver, Sender
 from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.protocols.pairwise.params import PairwiseParameters
-from smpc_dp.protocols.pairwise.plan import FIELD, Plan
+from smpc_dp.protocols.pairwise.plan import Plan
 from smpc_dp.runtime.pairwise import create_pairwise_session
 
 AND_BYTES = 32
@@ -126,53 +124,8 @@ def _end_to_end(bench: _Bench) -> list[Figure]:
 def run_ot_bench(runs: int = 7, progress: Progress | None = None) -> Report:
     """Measure the setup and correlated transfers, in memory and over the channel. Errors as above."""
     bench = _Bench("ot", runs, progress)
-    count = 1 << 18
-
-    def setup() -> tuple[Sender, Receiver, float]:
-        sender = Sender("receiver", bytes(CONTEXT_BYTES), secrets.token_bytes(32), FIELD)
-        began = time.perf_counter()
-        receiver = Receiver("sender", bytes(CONTEXT_BYTES), secrets.token_bytes(32), FIELD)
-        sender.finish_setup(receiver.finish_setup(sender.respond(receiver.first_message())))
-        return sender, receiver, time.perf_counter() - began
-
-    sender, receiver, _ = setup()
-
-    def extension() -> float:
-        choices = secrets.token_bytes(count // 8)
-        began = time.perf_counter()
-        response, _ = receiver.correlated(sender.challenge(count, receiver.extend(count, choices)))
-        sender.correlated(response)
-        return count / (time.perf_counter() - began)
-
-    extension()
-    taken = alternate(bench.runs, {"setup": lambda: setup()[2], "extension": extension})
-    over = [run["transfers"] for run in bench.repeat("transfers", lambda: _pair("add32", 1, "transfers"))]
-    figures = [
-        Figure(
-            "setup",
-            "s",
-            taken["setup"],
-            "lower",
-            f"128 base transfers and trees of k = {FIELD}, both sides in turn; bound by ristretto255",
-        ),
-        Figure(
-            "correlated transfers in memory",
-            "OT/s",
-            taken["extension"],
-            "higher",
-            f"SoftSpoken k = {FIELD} with its check, chunks of {count}, both sides in turn on one thread",
-            target=Target("median", 80e6),
-        ),
-        Figure(
-            "correlated transfers over the channel",
-            "OT/s",
-            over,
-            "higher",
-            f"chunks of {1 << 18}, one after the other, two processes, mutual TLS on loopback",
-            target=Target("median", 50e6),
-        ),
-    ]
-    return bench.report(figures)
+    over = bench.repeat("transfers", lambda: _pair("add32", 1, "channel transfers"))
+    return bench.report([*setup_figures(runs), *transfer_figures(runs, over)])
 
 
 def run_compare_bench(runs: int = 7, progress: Progress | None = None) -> Report:

@@ -21,7 +21,6 @@ from smpc_dp.protocols.pairwise.messages import TABLE_PIECE
 from smpc_dp.protocols.pairwise.plan import Rows
 from smpc_dp.runtime.pairwise import PairwiseMember, drive
 
-
 CHANNEL_BYTES = 1 << 29
 
 
@@ -47,7 +46,7 @@ def main(session: str, name: str, what: str) -> Mapping[str, object]:
             measured["channel"] = CHANNEL_BYTES / (time.perf_counter() - began)
         if "transfers" in what:
             for k in FIELD_SIZES:
-                measured[f"transfers, k = {k}"] = _transfers(channel, garbler, k)
+                measured[transfers.over(k)] = _transfers(channel, garbler, k)
         if "evaluate" in what:
             report = drive(role, channels)
             measured["steps"] = dict(report.steps)

@@ -1,8 +1,8 @@
-"""How many correlated transfers a second two parties make: in memory, and over a channel.
+"""Oblivious transfer: its setup, and how many correlated transfers a second two parties make.
 
-Both parties work at the same time, each on a thread of its own, in one process or in two, with several
-chunks on their way. Arrays are used again, choices are drawn beforehand; setup is not counted. The clock
-runs from before the first chunk to after the last check.
+In memory and over a channel alike, both parties work at the same time, each on a thread of its own, in one
+process or in two, with several chunks on their way. Arrays are used again; choices are drawn beforehand, the
+same for every chunk; setup is not counted. The clock runs from before the first chunk until the last check.
 """
 
 from __future__ import annotations
@@ -11,20 +11,29 @@ import queue
 import secrets
 import threading
 import time
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import Any, Protocol
 
 import numpy as np
 
-from smpc_dp.crypto.ot import CONTEXT_BYTES, ROW_BYTES, Octets, Receiver, Rows, Sender
+from smpc_dp.bench.figures import Figure, Limit, Measure, Target, alternate
+from smpc_dp.crypto import ot
+from smpc_dp.crypto.ot import CONTEXT_BYTES, FIELD_SIZES, ROW_BYTES, Octets, Receiver, Rows, Sender
 from smpc_dp.errors import LocalError
 
 # With the block that hides, a chunk is 256 blocks of 128 rows: whole tiles of the core.
 CHUNK = 255 * 128
 DEPTH = 3
-CHUNKS = 512
+CHUNKS = 256
 # A setup's messages, and a chunk's corrections, are below this.
 MAX_MESSAGE = 1 << 20
+
+
+# Multiplications in the group that 128 base transfers need: 256 + 128 of points that vary, 1 + 128 of the
+# generator.
+VARYING, GENERATOR = 384, 129
+MOST_TIMES = 1.3
 
 
 class Channel(Protocol):
@@ -51,7 +60,7 @@ class _Queues:
         (buffer,) = buffers
         self._out.put(buffer)
 
-    def receive(self, limit: int, ahead: int = 0) -> Octets:
+    def receive(self, limit: int, ahead: int = 0) -> Octets:  # noqa: ARG002 (a channel's)
         try:
             return self._into.get(timeout=self._patience)
         except queue.Empty:
@@ -128,7 +137,7 @@ class Pair:
         there: queue.SimpleQueue[Octets] = queue.SimpleQueue()
         back: queue.SimpleQueue[Octets] = queue.SimpleQueue()
         channels = _Queues("receiver", back, there, patience), _Queues("sender", there, back, patience)
-        parties: list[SendingParty | ReceivingParty] = []
+        parties: list[SendingParty] = []
         other = threading.Thread(target=lambda: parties.append(SendingParty(channels[0], k)))
         other.start()
         self._receiving = ReceivingParty(channels[1], k)
@@ -155,3 +164,99 @@ class Pair:
         expected: Rows = self._sending.rows ^ (np.negative(bits)[:, None] & delta)
         if not np.array_equal(self._receiving.rows, expected):
             raise LocalError("the two sides' rows do not fit")
+
+
+def over(k: int) -> str:
+    """Return what a process that measures calls its rate over the channel."""
+    return f"transfers, k = {k}"
+
+
+def setup_figures(runs: int) -> list[Figure]:
+    """Measure a setup, and its base transfers beside the multiplications that they need.
+
+    Everything on one thread, in its processor time.
+    """
+    seed = secrets.token_bytes(32)
+    measures: dict[str, Measure] = {
+        "setup": lambda: _seconds(_set_up),
+        "base": lambda: _seconds(lambda: ot.base_transfers(seed)),
+        "same": lambda: _seconds(lambda: ot.group_multiplications(seed, VARYING + GENERATOR, 0)),
+        "made": lambda: _seconds(lambda: ot.group_multiplications(seed, VARYING, GENERATOR)),
+    }
+    alternate(1, measures)
+    # A setup takes hundredths of a second: more runs cost little.
+    taken = alternate(max(runs, 21), measures)
+    how = "both sides in turn on one thread, its processor time"
+    limits = (
+        (
+            "",
+            f"{VARYING + GENERATOR} multiplications of a varying point",
+            Target("ratio_to_limit", 1 / MOST_TIMES),
+        ),
+        (", of those made", f"{VARYING} of a varying point, {GENERATOR} of the generator", None),
+    )
+    bound = f"{how}; bound by ristretto255, above the limit by maps to the group, decodings and hashing"
+    return [
+        Figure("setup", "s", taken["setup"], "lower", f"128 base transfers and trees of k = 2, {how}"),
+        *(
+            Figure(
+                f"128 base transfers{name}",
+                "s",
+                taken["base"],
+                "lower",
+                bound,
+                limit=Limit(limit, median(taken["made" if name else "same"])),
+                target=target,
+            )
+            for name, limit, target in limits
+        ),
+    ]
+
+
+def transfer_figures(runs: int, over_channel: Sequence[Mapping[str, Any]]) -> list[Figure]:
+    """Measure transfers in memory; `over_channel` holds what was measured between processes.
+
+    Raises LocalError as `Pair.rate`.
+    """
+    pairs = {str(k): Pair(k) for k in FIELD_SIZES}
+    measures: dict[str, Measure] = {k: pair.rate for k, pair in pairs.items()}
+    alternate(1, measures)
+    taken = alternate(runs, measures)
+    how = f"SoftSpoken with its check, {CHUNKS} chunks of {CHUNK}, {DEPTH} on their way, sender and receiver"
+    memory = [
+        Figure(
+            f"correlated transfers in memory, k = {k}",
+            "OT/s",
+            taken[str(k)],
+            "higher",
+            f"{how} on a thread each in one process, until both are done; bound by AES and the caches",
+            target=Target("median", 80e6) if k == 2 else None,
+        )
+        for k in FIELD_SIZES
+    ]
+    channel = median(run["channel"] for run in over_channel)
+    return memory + [
+        Figure(
+            f"correlated transfers over the channel, k = {k}",
+            "OT/s",
+            [run[over(k)] for run in over_channel],
+            "higher",
+            f"{how} in two processes, mutual TLS on loopback; bound by TLS, beside AES on the same cores",
+            limit=Limit(f"channel, {ROW_BYTES // k} bytes a transfer", channel * k / ROW_BYTES),
+            target=Target("median", 50e6) if k == 4 else None,
+        )
+        for k in FIELD_SIZES
+    ]
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.thread_time()
+    work()
+    return time.thread_time() - began
+
+
+def _set_up() -> None:
+    context = bytes(CONTEXT_BYTES)
+    sender = Sender("receiver", context, secrets.token_bytes(32))
+    receiver = Receiver("sender", context, secrets.token_bytes(32))
+    sender.finish_setup(receiver.finish_setup(sender.respond(receiver.first_message())))

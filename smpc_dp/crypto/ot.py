@@ -119,17 +119,18 @@ class Sender:
         """Take the corrections of the next `count` transfers; return the challenge, 24 bytes.
 
         Raises ValueError for a count outside 1 to 2**22, PeerFault for a wrong length or for corrections of
-        other transfers, LocalError if out of order, with MAX_PENDING chunks on their way, or beyond MAX_INDEX.
+        other transfers, LocalError out of order, with MAX_PENDING chunks on their way, or beyond MAX_INDEX.
         """
         _check_room(self.peer, self.next_index, count)
         with _blaming(self.peer):
             return self._core.challenge(count, np.frombuffer(corrections, np.uint8))
 
     def correlated(self, response: bytes, out: Rows | None = None) -> Rows:
-        """Check the response of the oldest chunk; return the rows q, uint8 of shape (count, 16): `out` if given.
+        """Check the response of the oldest chunk; return the rows q, uint8 of shape (count, 16).
 
-        The receiver's row is q for choice 0 and q xor Delta for choice 1. Raises PeerFault for a wrong
-        length or a failed check, LocalError if out of order, ValueError for an `out` of another shape.
+        They are written to `out` if it is given. The receiver's row is q for choice 0 and q xor Delta for
+        choice 1. Raises PeerFault for a wrong length or a failed check, LocalError if out of order,
+        ValueError for an `out` of another shape.
         """
         rows = _rows(out, (self._core.awaited, ROW_BYTES))
         with _blaming(self.peer):
@@ -186,7 +187,7 @@ class Receiver:
         return self._core.corrections(count)
 
     def extend_into(self, count: int, choices: bytes, out: Rows) -> None:
-        """Write what `extend` returns to `out`: uint8, `corrections_bytes(count)` long. Errors as `extend`."""
+        """Write what `extend` returns to `out`: uint8, `corrections_bytes(count)` long. Errors as it."""
         _check_room(self.peer, self.next_index, count)
         with _blaming(self.peer):
             self._core.extend(count, choices, out)
@@ -218,6 +219,16 @@ def _rows(out: Rows | None, shape: tuple[int, int]) -> Rows:
     if out.dtype != np.uint8 or out.shape != shape or not out.flags.c_contiguous:
         raise ValueError(f"out: {out.dtype} of shape {out.shape}, not uint8 of shape {shape}, contiguous")
     return out
+
+
+def base_transfers(seed: bytes) -> None:
+    """Make both sides of a setup's base transfers in this thread, for a benchmark; `seed` is 32 bytes."""
+    _core.ot_base_transfers(seed)
+
+
+def group_multiplications(seed: bytes, variable: int, fixed: int) -> None:
+    """Multiply in ristretto255, `variable` varying points and `fixed` times the generator: a yardstick."""
+    _core.group_multiplications(seed, variable, fixed)
 
 
 def seal_pairs(pads: Rows, messages: Rows) -> Rows:

@@ -1,11 +1,16 @@
 //! The faces that Python sees; `smpc_dp/_core.pyi` documents them.
 
+use std::hint::black_box;
+
+use curve25519_dalek::constants::RISTRETTO_BASEPOINT_TABLE;
+use curve25519_dalek::scalar::Scalar;
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadwriteArray1};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use super::base::{self, BaseSender};
 use super::{ExtensionReceiver, ExtensionSender, OtError, Row};
 
 create_exception!(
@@ -214,9 +219,52 @@ impl PyReceiver {
     }
 }
 
+/// Both sides of a setup's base transfers, for the benchmark.
+#[pyfunction]
+fn ot_base_transfers(py: Python<'_>, seed: &[u8]) -> PyResult<()> {
+    let seed = exactly_32("seed", seed)?;
+    py.detach(|| {
+        let (sender, first) = BaseSender::start(seed, seed);
+        let choices = std::array::from_fn(|number| seed[number / 8] >> (number % 8) & 1);
+        let (response, keys) = base::respond(seed, seed, &choices, &first)?;
+        let pairs = sender.finish(&response)?;
+        let mut fitting = pairs.iter().zip(&*keys).zip(choices);
+        if fitting.all(|((pair, key), choice)| pair[usize::from(choice)] == *key) {
+            return Ok(());
+        }
+        Err(OtError::Peer("the keys do not fit".into()))
+    })
+    .map_err(raise)
+}
+
+/// Multiplications in the group, of a point that is not fixed and of the generator, for the benchmark.
+#[pyfunction]
+fn group_multiplications(
+    py: Python<'_>,
+    seed: &[u8],
+    variable: usize,
+    fixed: usize,
+) -> PyResult<()> {
+    let scalar = Scalar::from_bytes_mod_order(*exactly_32("seed", seed)?);
+    py.detach(|| {
+        let mut point = &scalar * RISTRETTO_BASEPOINT_TABLE;
+        for _ in 0..variable {
+            point = black_box(point) * black_box(scalar);
+        }
+        for _ in 0..fixed {
+            point = &black_box(scalar) * RISTRETTO_BASEPOINT_TABLE;
+            black_box(point);
+        }
+        black_box(point);
+    });
+    Ok(())
+}
+
 /// Adds what Python sees of oblivious transfer.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("OtPeerFault", module.py().get_type::<OtPeerFault>())?;
     module.add_class::<PySender>()?;
-    module.add_class::<PyReceiver>()
+    module.add_class::<PyReceiver>()?;
+    module.add_function(wrap_pyfunction!(ot_base_transfers, module)?)?;
+    module.add_function(wrap_pyfunction!(group_multiplications, module)?)
 }
