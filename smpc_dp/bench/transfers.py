@@ -193,7 +193,7 @@ def setup_figures(runs: int) -> list[Figure]:
             f"{VARYING + GENERATOR} multiplications of a varying point",
             Target("ratio_to_limit", 1 / MOST_TIMES),
         ),
-        (", of those made", f"{VARYING} of a varying point, {GENERATOR} of the generator", None),
+        (", of those made", f"{VARYING} of a varying point, {GENERATOR} of the generator", strict),
     )
     bound = f"{how}; bound by ristretto255, above the limit by maps to the group, decodings and hashing"
     return [

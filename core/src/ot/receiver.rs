@@ -10,7 +10,7 @@ use super::extension::{
     self, CHALLENGE, Chunk, Columns, DESTROYED, FULL, HEADER, MAX_PENDING, expect_room, turn,
 };
 use super::pads::PadHash;
-use super::streams::{Row16, Streams, TILE};
+use super::streams::{Row16, Streams, TILE, correct};
 use super::{OtError, Row, expect_length, pprf};
 
 enum State {
@@ -142,10 +142,10 @@ impl ExtensionReceiver {
         columns.resize(chunk.tiles());
         let tiles = columns.tiles().iter_mut().take(chunk.tiles());
         for (tile, columns) in tiles.enumerate() {
-            let position = chunk.position() + (tile * TILE) as u64;
+            streams.seek(chunk.position() + (tile * TILE) as u64);
             let inside = chunk.blocks_in(tile);
             for (digit, columns) in columns.chunks_mut(self.k).enumerate() {
-                let sum = streams.sums(digit, position, inside, false, columns);
+                let sum = streams.sums(digit, inside, false, columns);
                 if digit == 0 && (tile + 1) * TILE >= blocks {
                     // The hiding block's choices are the first digit's own sum: uniform to the sender.
                     padded[blocks - 1] = sum.blocks[inside - 1];
@@ -153,9 +153,7 @@ impl ExtensionReceiver {
                 let start = digit * blocks + tile * TILE;
                 let output = corrections[start..start + inside].as_flattened_mut();
                 let choices = padded[tile * TILE..tile * TILE + inside].as_flattened();
-                for ((byte, sum), choice) in output.iter_mut().zip(sum.bytes()).zip(choices) {
-                    *byte = sum ^ choice;
-                }
+                correct(output, sum.bytes(), choices);
             }
         }
         self.next = chunk.next();

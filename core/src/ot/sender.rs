@@ -9,7 +9,7 @@ use super::extension::{
     self, Chunk, Columns, DESTROYED, FULL, HEADER, MAX_PENDING, expect_room, turn,
 };
 use super::pads::PadHash;
-use super::streams::{Row16, Streams, TILE};
+use super::streams::{Row16, Streams, TILE, apply};
 use super::{OtError, Row, expect_length, hash, labels, pprf};
 
 enum State {
@@ -153,18 +153,15 @@ impl ExtensionSender {
         columns.resize(chunk.tiles());
         let tiles = columns.tiles().iter_mut().take(chunk.tiles());
         for (tile, columns) in tiles.enumerate() {
-            let position = chunk.position() + (tile * TILE) as u64;
+            streams.seek(chunk.position() + (tile * TILE) as u64);
             let inside = chunk.blocks_in(tile);
             for (digit, columns) in columns.chunks_mut(self.k).enumerate() {
-                streams.sums(digit, position, inside, true, columns);
+                streams.sums(digit, inside, true, columns);
                 let start = digit * chunk.blocks() + tile * TILE;
                 let correction = &corrections[start..start + inside];
                 for (bit, column) in columns.iter_mut().enumerate() {
                     let mask = bit_mask(&self.delta, digit * self.k + bit);
-                    let bytes = column.bytes_mut().iter_mut();
-                    for (byte, other) in bytes.zip(correction.as_flattened()) {
-                        *byte ^= other & mask;
-                    }
+                    apply(column.bytes_mut(), correction.as_flattened(), mask);
                 }
             }
         }
