@@ -21,8 +21,8 @@ from smpc_dp.crypto import ot
 
 # Whole tiles of the core, and a part of one.
 COUNT = 70 * 128
-# Equal setups for each correlation: where an object lies in memory must not pass for its secret.
-COPIES = 8
+# Measurements until the setups are made anew: where one lies in memory must not pass for its secret.
+RENEWED = 10
 
 Pair = tuple[ot.Sender, ot.Receiver]
 Step = Callable[[], object]
@@ -76,25 +76,26 @@ def chunk_cases(k: int) -> Mapping[str, Prepare]:
     """
     choices = bytes(COUNT // 8), b"\xff" * (COUNT // 8)
     chosen = bytearray(COUNT // 8)
-    seeds = _seed(), _seed()
-    pairs: tuple[list[Pair], list[Pair]] = ([], [])
-    for _ in range(COPIES):
-        for secret, of_secret in enumerate(pairs):
-            sender, receiver = _start(k, seeds[secret], _seed())
-            sender.finish_setup(receiver.finish_setup(sender.respond(receiver.first_message())))
-            of_secret.append((sender, receiver))
+    seeds, other = (_seed(), _seed()), _seed()
+    pairs: dict[int, Pair] = {}
     rows = np.empty((COUNT, ot.ROW_BYTES), np.uint8)
-    corrections = np.empty(pairs[0][0][1].corrections_bytes(COUNT), np.uint8)
+    corrections = np.empty(_start(k, other, other)[1].corrections_bytes(COUNT), np.uint8)
     begun: Iterator[Step] = iter(())
+    taken = 0
 
     def prepare(number: int, secret: int) -> Step:
-        nonlocal begun
+        nonlocal begun, taken
         for step in begun:
             step()
         by_choice = number % 2 == 0
+        if not pairs or (taken % RENEWED == 0 and not by_choice):
+            pairs.clear()
+            for which in random.sample((0, 1), 2):
+                sender, receiver = pairs[which] = _start(k, seeds[which], other)
+                sender.finish_setup(receiver.finish_setup(sender.respond(receiver.first_message())))
+        taken += 1
         chosen[:] = choices[secret if by_choice else 0]
-        pair = random.choice(pairs[0 if by_choice else secret])  # noqa: S311 (a measurement)
-        begun = _steps(pair, bytes(chosen), corrections, rows)
+        begun = _steps(pairs[0 if by_choice else secret], bytes(chosen), corrections, rows)
         for _ in range(number):
             next(begun)()
         return next(begun)

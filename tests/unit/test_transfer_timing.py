@@ -31,4 +31,4 @@ def test_a_chunk_takes_the_same_time(k: int) -> None:
     cases = transfer_timing.chunk_cases(k)
     assert list(cases) == ["corrections", "challenge", "response", "check"]
     for prepare in cases.values():
-        check(prepare, 500)
+        check(prepare, 200)
