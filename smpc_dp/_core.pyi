@@ -91,6 +91,12 @@ class OtReceiver:
 def ot_base_transfers(seed: bytes) -> None:
     """Both sides of 128 base transfers in this thread, which the benchmark times; `seed` is 32 bytes."""
 
+def ot_rows(challenge: bytes, columns: NDArray[np.uint8], out: NDArray[np.uint8], portable: bool) -> bytes:
+    """Rows of a chunk's columns, and the hashes of the 128 columns: what a check times, by either kernel.
+
+    `columns` holds 2,048 bytes for each block of 128 rows, 16 of each column, and one block more than `out`.
+    """
+
 def group_multiplications(seed: bytes, variable: int, fixed: int) -> None:
     """So many multiplications in ristretto255, of a varying point and of the generator, by a scalar."""
 

@@ -104,6 +104,20 @@ def chunk_cases(k: int) -> Mapping[str, Prepare]:
     return {name: partial(prepare, number) for number, name in enumerate(names)}
 
 
+def kernel_cases() -> Mapping[str, Prepare]:
+    """Return what is measured of each version of the kernels: columns of zeros or random ones."""
+    columns = np.zeros((COUNT // 128 + 1, 128, 16), np.uint8)
+    contents = columns.tobytes(), os.urandom(columns.nbytes)
+    out = np.empty((COUNT, ot.ROW_BYTES), np.uint8)
+    challenge = os.urandom(16)
+
+    def prepare(portable: bool, secret: int) -> Step:
+        columns.reshape(-1)[:] = np.frombuffer(contents[secret], np.uint8)
+        return lambda: ot.rows_and_hashes(challenge, columns, out, portable=portable)
+
+    return {name: partial(prepare, name == "portable rows") for name in ("fastest rows", "portable rows")}
+
+
 def main() -> None:
     """Print t for every field size and case."""
     measurements = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
@@ -112,6 +126,8 @@ def main() -> None:
         for cases, count in ((setup_cases(k), max(100, measurements // 20)), (chunk_cases(k), measurements)):
             for name, prepare in cases.items():
                 print(f"{name:13} k = {k}: t = {t_statistic(prepare, count):+.2f} ({count} measurements)")
+    for name, prepare in kernel_cases().items():
+        print(f"{name:13}: t = {t_statistic(prepare, measurements):+.2f} ({measurements} measurements)")
 
 
 if __name__ == "__main__":

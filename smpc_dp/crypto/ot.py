@@ -226,6 +226,15 @@ def base_transfers(seed: bytes) -> None:
     _core.ot_base_transfers(seed)
 
 
+def rows_and_hashes(challenge: bytes, columns: Rows, out: Rows, *, portable: bool) -> bytes:
+    """Turn columns into rows and hash them, as both sides do under a challenge, for a timing test.
+
+    `columns` is uint8 of shape (blocks + 1, 128, 16), `out` of shape (128 blocks, 16); `portable` chooses the
+    version for every machine in place of the fastest. Returns the hashes, 2,048 bytes.
+    """
+    return _core.ot_rows(challenge, columns.reshape(-1), out.reshape(-1), portable)
+
+
 def group_multiplications(seed: bytes, variable: int, fixed: int) -> None:
     """Multiply in ristretto255, `variable` varying points and `fixed` times the generator: a yardstick."""
     _core.group_multiplications(seed, variable, fixed)

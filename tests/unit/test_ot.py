@@ -176,6 +176,22 @@ def test_arrays_to_write_to() -> None:
     assert (t == q ^ bits[:, None] * np.frombuffer(sender.delta, np.uint8)).all()
 
 
+@pytest.mark.parametrize("blocks", [1, 20, 64, 130])
+def test_all_kernels_make_the_same_rows_and_hashes(blocks: int) -> None:
+    random = np.random.default_rng(blocks)
+    columns = random.integers(0, 256, (blocks + 1, 128, 16), dtype=np.uint8)
+    rows = np.empty((2, 128 * blocks, 16), np.uint8)
+    hashes = {
+        ot.rows_and_hashes(b"c" * 16, columns, out, portable=portable)
+        for out, portable in zip(rows, (False, True), strict=True)
+    }
+    assert len(hashes) == 1
+    bits = np.unpackbits(columns, axis=2, bitorder="little")[:-1].transpose(0, 2, 1).reshape(-1, 128)
+    assert (rows == np.packbits(bits, axis=1, bitorder="little")).all()
+    with pytest.raises(ValueError, match="columns"):
+        ot.rows_and_hashes(b"c" * 16, columns, rows[0][:-1], portable=True)
+
+
 def test_base_transfers_to_be_timed() -> None:
     ot.base_transfers(b"s" * 32)
     ot.group_multiplications(b"s" * 32, 1, 1)

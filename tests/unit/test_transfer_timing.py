@@ -26,6 +26,11 @@ def test_a_setup_takes_the_same_time(name: str) -> None:
     check(transfer_timing.setup_cases(2)[name], 60)
 
 
+@pytest.mark.parametrize("name", ["fastest rows", "portable rows"])
+def test_rows_and_hashes_take_the_same_time(name: str) -> None:
+    check(transfer_timing.kernel_cases()[name], 1000)
+
+
 @pytest.mark.parametrize("k", ot.FIELD_SIZES)
 def test_a_chunk_takes_the_same_time(k: int) -> None:
     cases = transfer_timing.chunk_cases(k)

@@ -10,6 +10,7 @@ use polyval::universal_hash::UniversalHash;
 #[cfg(target_arch = "x86_64")]
 use zeroize::Zeroizing;
 
+use super::Kernels;
 #[cfg(target_arch = "x86_64")]
 use super::streams::TILE;
 use super::streams::{Column, Row16};
@@ -29,9 +30,9 @@ pub enum ColumnHashes {
 
 impl ColumnHashes {
     /// Starts `count` hashes of columns of `blocks` blocks under `challenge`.
-    pub fn new(challenge: &[u8; 16], count: usize, blocks: usize) -> Self {
+    pub fn new(kernels: Kernels, challenge: &[u8; 16], count: usize, blocks: usize) -> Self {
         #[cfg(target_arch = "x86_64")]
-        if blocks >= FEW && x86::has_hash() {
+        if kernels == Kernels::Fastest && blocks >= FEW && x86::has_hash() {
             return Self::wide(challenge, count, blocks.min(TILE));
         }
         Self::portable(challenge, count)

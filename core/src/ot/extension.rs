@@ -9,7 +9,7 @@ use zeroize::{Zeroize, Zeroizing};
 use super::check::ColumnHashes;
 use super::streams::{Column, Row16, TILE, TILE_ROWS};
 use super::transpose::transpose;
-use super::{KAPPA, OtError, Row, hash, labels};
+use super::{KAPPA, Kernels, OtError, Row, hash, labels};
 
 /// Most transfers of one chunk.
 pub const MAX_CHUNK: usize = 1 << 22;
@@ -147,18 +147,38 @@ impl Drop for Columns {
 
 /// Turns a chunk's columns into its rows, and returns the hashes of the columns under `challenge`.
 pub fn turn(
+    kernels: Kernels,
     chunk: Chunk,
     challenge: &[u8; 16],
     tiles: &[[Column; KAPPA]],
     rows: &mut [Row],
 ) -> Zeroizing<Vec<Row16>> {
-    let mut hashes = ColumnHashes::new(challenge, KAPPA, chunk.blocks());
+    let mut hashes = ColumnHashes::new(kernels, challenge, KAPPA, chunk.blocks());
     let mut parts = rows.chunks_mut(TILE_ROWS);
     for (tile, columns) in tiles.iter().take(chunk.tiles()).enumerate() {
         hashes.update(columns, chunk.blocks_in(tile));
         if let Some(part) = parts.next() {
-            transpose(columns, part);
+            transpose(kernels, columns, part);
         }
     }
     hashes.finish()
+}
+
+/// `turn` of blocks of 128 rows, each holding its 16 bytes of every column in order.
+pub fn turn_blocks(
+    kernels: Kernels,
+    challenge: &[u8; 16],
+    blocks: &[[u8; KAPPA * 16]],
+    rows: &mut [Row],
+) -> Result<Zeroizing<Vec<Row16>>, OtError> {
+    let chunk = Chunk::new(0, rows.len())?;
+    let mut columns = Columns::default();
+    columns.resize(chunk.tiles());
+    for (number, block) in blocks.iter().enumerate().take(chunk.blocks()) {
+        let (parts, _) = block.as_chunks::<16>();
+        for (column, part) in columns.tiles()[number / TILE].iter_mut().zip(parts) {
+            column.blocks[number % TILE] = *part;
+        }
+    }
+    Ok(turn(kernels, chunk, challenge, columns.tiles(), rows))
 }

@@ -11,7 +11,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::base::{self, BaseSender};
-use super::{ExtensionReceiver, ExtensionSender, OtError, Row};
+use super::extension::turn_blocks;
+use super::{ExtensionReceiver, ExtensionSender, KAPPA, Kernels, OtError, Row};
 
 create_exception!(
     smpc_dp._core,
@@ -237,6 +238,35 @@ fn ot_base_transfers(py: Python<'_>, seed: &[u8]) -> PyResult<()> {
     .map_err(raise)
 }
 
+/// The rows of columns of `blocks` blocks each and the hashes of the columns, for the timing test.
+#[pyfunction]
+fn ot_rows<'py>(
+    py: Python<'py>,
+    challenge: &[u8],
+    columns: PyReadonlyArray1<'py, u8>,
+    out: &Bound<'py, PyArray1<u8>>,
+    portable: bool,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let challenge = challenge
+        .try_into()
+        .map_err(|_| PyValueError::new_err("challenge: not 16 bytes"))?;
+    let (columns, rest) = columns.as_slice()?.as_chunks::<{ KAPPA * 16 }>();
+    let mut out = to_fill("rows", out)?;
+    let rows = rows(&mut out)?;
+    if columns.len() < 2 || !rest.is_empty() || rows.len() != 128 * (columns.len() - 1) {
+        return Err(PyValueError::new_err("columns: not those of the rows"));
+    }
+    let kernels = if portable {
+        Kernels::Portable
+    } else {
+        Kernels::Fastest
+    };
+    let hashes = py
+        .detach(|| turn_blocks(kernels, challenge, columns, rows))
+        .map_err(raise)?;
+    Ok(PyBytes::new(py, hashes.as_flattened()))
+}
+
 /// Multiplications in the group, of a point that is not fixed and of the generator, for the benchmark.
 #[pyfunction]
 fn group_multiplications(
@@ -266,5 +296,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PySender>()?;
     module.add_class::<PyReceiver>()?;
     module.add_function(wrap_pyfunction!(ot_base_transfers, module)?)?;
+    module.add_function(wrap_pyfunction!(ot_rows, module)?)?;
     module.add_function(wrap_pyfunction!(group_multiplications, module)?)
 }

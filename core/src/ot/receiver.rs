@@ -11,7 +11,7 @@ use super::extension::{
 };
 use super::pads::PadHash;
 use super::streams::{Row16, Streams, TILE, correct};
-use super::{OtError, Row, expect_length, pprf};
+use super::{Kernels, OtError, Row, expect_length, pprf};
 
 enum State {
     /// The first message is out; the base response is awaited.
@@ -195,7 +195,13 @@ impl ExtensionReceiver {
         let Some(mut committed) = self.committed.pop_front() else {
             return self.refuse("no challenge is awaited");
         };
-        let hashes = turn(chunk, &point, committed.columns.tiles(), rows);
+        let hashes = turn(
+            Kernels::Fastest,
+            chunk,
+            &point,
+            committed.columns.tiles(),
+            rows,
+        );
         let mut response = Vec::with_capacity(extension::RESPONSE);
         response.extend_from_slice(&chunk.first.to_be_bytes());
         response.extend_from_slice(&hash_blocks(&point, &committed.choices));

@@ -10,7 +10,7 @@ use super::extension::{
 };
 use super::pads::PadHash;
 use super::streams::{Row16, Streams, TILE, apply};
-use super::{OtError, Row, expect_length, hash, labels, pprf};
+use super::{Kernels, OtError, Row, expect_length, hash, labels, pprf};
 
 enum State {
     /// Nothing has arrived.
@@ -253,7 +253,13 @@ impl ExtensionSender {
         }
         let (hashed, _) = hashed.as_chunks::<16>();
         let (choices, columns) = (&hashed[0], &hashed[1..]);
-        let hashes = turn(chunk, &challenged.point, challenged.columns.tiles(), rows);
+        let hashes = turn(
+            Kernels::Fastest,
+            chunk,
+            &challenged.point,
+            challenged.columns.tiles(),
+            rows,
+        );
         let mut difference = 0;
         for (column, (hash, claimed)) in hashes.iter().zip(columns).enumerate() {
             difference |= differs(hash, claimed, choices, bit_mask(&self.delta, column));

@@ -52,7 +52,7 @@ pub struct Streams {
     k: usize,
     ciphers: Vec<Aes128Enc>,
     /// The numbers of a tile's blocks, what the streams encrypt.
-    numbers: [Block; TILE],
+    numbers: Box<[Block; TILE]>,
     /// Scratch for one digit.
     buffers: Vec<Column>,
 }
@@ -66,7 +66,7 @@ impl Streams {
                 .iter()
                 .map(|leaf| Aes128Enc::new(leaf.into()))
                 .collect(),
-            numbers: [Block::default(); TILE],
+            numbers: Box::new([Block::default(); TILE]),
             buffers: vec![Column::ZERO; 1 << k],
         }
     }

@@ -3,7 +3,7 @@
 use super::streams::{Column, TILE_ROWS};
 #[cfg(target_arch = "x86_64")]
 use super::x86;
-use super::{KAPPA, Row};
+use super::{KAPPA, Kernels, Row};
 
 /// Words of 64 rows that are transposed side by side: independent lanes for the vector unit.
 const LANES: usize = 8;
@@ -65,8 +65,11 @@ fn kernel_avx2(columns: &[Column; KAPPA], rows: &mut [Row]) {
 
 /// Fills `rows`, the first of the tile: bit c of row r is bit r of column c.
 #[allow(unsafe_code)]
-pub fn transpose(columns: &[Column; KAPPA], rows: &mut [Row]) {
+pub fn transpose(kernels: Kernels, columns: &[Column; KAPPA], rows: &mut [Row]) {
     debug_assert!(rows.len() <= TILE_ROWS);
+    if kernels == Kernels::Portable {
+        return kernel(columns, rows);
+    }
     #[cfg(target_arch = "x86_64")]
     if x86::has_transpose() {
         // SAFETY: the machine has the instructions.
@@ -99,7 +102,7 @@ mod tests {
         let columns = columns();
         for length in [1, 63, 64, 65, 511, 513, TILE_ROWS] {
             let mut rows = vec![[0; 16]; length];
-            transpose(&columns, &mut rows);
+            transpose(Kernels::Fastest, &columns, &mut rows);
             for (r, row) in rows.iter().enumerate() {
                 for (c, column) in columns.iter().enumerate() {
                     let bit = column.bytes()[r / 8] >> (r % 8) & 1;
@@ -114,9 +117,9 @@ mod tests {
         let columns = columns();
         for length in [1, 511, 512, 700, TILE_ROWS] {
             let mut portable = vec![[0; 16]; length];
-            kernel(&columns, &mut portable);
+            transpose(Kernels::Portable, &columns, &mut portable);
             let mut vector = vec![[0; 16]; length];
-            transpose(&columns, &mut vector);
+            transpose(Kernels::Fastest, &columns, &mut vector);
             assert_eq!(portable, vector);
             #[cfg(target_arch = "x86_64")]
             if is_x86_feature_detected!("avx2") {
