@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import json
 import platform
-import secrets
 import ssl
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -24,10 +22,10 @@ import numpy as np
 from smpc_dp.bench.emp import EmpPeers, Turn
 from smpc_dp.bench.figures import Figure, Limit, Measure, Report, Target, alternate
 from smpc_dp.bench.garbling_core import rates
-from smpc_dp.bench.pairwise_worker import CHUNKS
+from smpc_dp.bench.transfers import CHUNK, CHUNKS, setup_figures, transfer_figures
 from smpc_dp.circuits.library import find
 from smpc_dp.crypto.garble import Mode
-from smpc_dp.crypto.ot import CONTEXT_BYTES, Receiver, Sender
+from smpc_dp.crypto.ot import FIELD_SIZES
 from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.protocols.pairwise.params import PairwiseParameters
 from smpc_dp.protocols.pairwise.plan import FIELD, Plan
@@ -39,7 +37,6 @@ WORKER_SECONDS = 300
 SHORT_REPEATS = 21
 # What the peers are, beside what we are.
 PLAIN = "semi-honest, channel not encrypted"
-MALICIOUS = "malicious, random choices"
 # How the peer is told to key its hash, and what that means.
 PEER_KEYS = {
     Mode.TILE: ("default", "a key for every 4 gates, its default"),
@@ -61,15 +58,15 @@ class _Bench:
         if self.runs < 1:
             raise ConfigError([Fault("runs", f"must be at least 1, is {self.runs}")])
 
-    def repeat(self, what: str, measure: Callable[[], T], peer: Turn) -> list[T]:
-        """Take `runs` measurements in turns with the peer's, after one that is thrown away."""
+    def repeat(self, what: str, measure: Callable[[], T], peer: Turn | None = None) -> list[T]:
+        """Take `runs` measurements, in turns with the peer's, after one that is thrown away."""
         taken: list[T] = []
 
         def ours() -> None:
             taken.append(measure())
 
         measure()
-        self.alternate(what, {"ours": ours, "peer": peer})
+        self.alternate(what, {"ours": ours} if peer is None else {"ours": ours, "peer": peer})
         return taken
 
     def alternate(self, what: str, measures: dict[str, Measure]) -> dict[str, list[float]]:
@@ -182,65 +179,10 @@ def _end_to_end(bench: _Bench) -> list[Figure]:
 def run_ot_bench(runs: int = 7, progress: Progress | None = None, emp: str | None = None) -> Report:
     """Measure the setup and correlated transfers, in memory and over the channel. Errors as above."""
     bench = _Bench("ot", runs, progress, EmpPeers(emp, ["emp_ot"]))
-    count = 1 << 18
-    peer = bench.emp.turn("emp_ot", FIELD, count * CHUNKS)
-
-    def setup() -> tuple[Sender, Receiver, float]:
-        sender = Sender("receiver", bytes(CONTEXT_BYTES), secrets.token_bytes(32), FIELD)
-        began = time.process_time()
-        receiver = Receiver("sender", bytes(CONTEXT_BYTES), secrets.token_bytes(32), FIELD)
-        sender.finish_setup(receiver.finish_setup(sender.respond(receiver.first_message())))
-        return sender, receiver, time.process_time() - began
-
-    sender, receiver, _ = setup()
-
-    def extension() -> float:
-        choices = secrets.token_bytes(count // 8)
-        began = time.perf_counter()
-        response, _ = receiver.correlated(sender.challenge(count, receiver.extend(count, choices)))
-        sender.correlated(response)
-        return count / (time.perf_counter() - began)
-
-    extension()
-    _pair("add32", 1, "transfers")
-    taken = bench.alternate(
-        "transfers",
-        {
-            "setup": lambda: setup()[2],
-            "extension": extension,
-            "channel": lambda: float(_pair("add32", 1, "transfers")["transfers"]),
-            "peer": peer,
-        },
-    )
-    figures = [
-        Figure(
-            "setup",
-            "s",
-            taken["setup"],
-            "lower",
-            f"128 base transfers and trees of k = {FIELD}, processor time of both; bound by ristretto255",
-            peer.peer("setup", "s", "transfers on P-256, processor time of both sides"),
-        ),
-        Figure(
-            "correlated transfers in memory",
-            "OT/s",
-            taken["extension"],
-            "higher",
-            f"SoftSpoken k = {FIELD} with its check, chunks of {count}, both sides in turn on one thread",
-            peer.peer("random, memory", "OT/s", f"{MALICIOUS}, a thread each side"),
-            target=Target("median", 80e6),
-        ),
-        Figure(
-            "correlated transfers over the channel",
-            "OT/s",
-            taken["channel"],
-            "higher",
-            f"chunks of {1 << 18}, one after the other, two processes, mutual TLS on loopback",
-            peer.peer("random, loopback", "OT/s", f"{MALICIOUS}, channel not encrypted"),
-            target=Target("median", 50e6),
-        ),
-    ]
-    return bench.report(figures)
+    peers = {k: bench.emp.turn("emp_ot", k, CHUNK * CHUNKS) for k in FIELD_SIZES}
+    over = bench.repeat("transfers", lambda: _pair("add32", 1, "channel transfers"))
+    transfers = transfer_figures(runs, over, peers)
+    return bench.report([*setup_figures(runs, peers[FIELD]), *transfers])
 
 
 def run_compare_bench(runs: int = 7, progress: Progress | None = None, emp: str | None = None) -> Report:

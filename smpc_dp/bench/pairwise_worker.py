@@ -10,32 +10,18 @@ import json
 import secrets
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping
 
 import numpy as np
 
+from smpc_dp.bench import transfers
 from smpc_dp.circuits.circuit import WORD_BITS
-from smpc_dp.crypto.ot import CONTEXT_BYTES, Receiver, Sender
-from smpc_dp.protocols.pairwise.messages import MAX_PIECE, TABLE_PIECE
-from smpc_dp.protocols.pairwise.plan import FIELD, Rows
+from smpc_dp.crypto.ot import FIELD_SIZES
+from smpc_dp.protocols.pairwise.messages import TABLE_PIECE
+from smpc_dp.protocols.pairwise.plan import Rows
 from smpc_dp.runtime.pairwise import PairwiseMember, drive
 
-
-class Channel(Protocol):
-    """What a measurement needs of a channel."""
-
-    @property
-    def peer(self) -> str: ...
-
-    def send(self, buffers: Sequence[bytes]) -> None: ...
-
-    def receive(self, limit: int) -> memoryview: ...
-
-
 CHANNEL_BYTES = 1 << 29
-TRANSFERS = 1 << 18
-CHUNKS = 16
 
 
 def main(session: str, name: str, what: str) -> Mapping[str, object]:
@@ -59,7 +45,8 @@ def main(session: str, name: str, what: str) -> Mapping[str, object]:
                 channel.send([b"x"])
             measured["channel"] = CHANNEL_BYTES / (time.perf_counter() - began)
         if "transfers" in what:
-            measured["transfers"] = _transfers(channel, garbler)
+            for k in FIELD_SIZES:
+                measured[transfers.over(k)] = _transfers(channel, garbler, k)
         if "evaluate" in what:
             report = drive(role, channels)
             measured["steps"] = dict(report.steps)
@@ -79,27 +66,11 @@ def random_inputs(member: PairwiseMember) -> list[Rows]:
     ]
 
 
-def _transfers(channel: Channel, sends: bool) -> float:
+def _transfers(channel: transfers.Channel, sends: bool, k: int) -> float:
     """Return how many correlated transfers a second go over a channel, setup not counted."""
-    context = bytes(CONTEXT_BYTES)
-    if sends:
-        sender = Sender(channel.peer, context, secrets.token_bytes(32), FIELD)
-        channel.send([sender.respond(bytes(channel.receive(MAX_PIECE)))])
-        sender.finish_setup(bytes(channel.receive(MAX_PIECE)))
-        began = time.perf_counter()
-        for _ in range(CHUNKS):
-            channel.send([sender.challenge(TRANSFERS, bytes(channel.receive(MAX_PIECE)))])
-            sender.correlated(bytes(channel.receive(MAX_PIECE)))
-    else:
-        receiver = Receiver(channel.peer, context, secrets.token_bytes(32), FIELD)
-        channel.send([receiver.first_message()])
-        channel.send([receiver.finish_setup(bytes(channel.receive(MAX_PIECE)))])
-        began = time.perf_counter()
-        for _ in range(CHUNKS):
-            channel.send([receiver.extend(TRANSFERS, secrets.token_bytes(TRANSFERS // 8))])
-            response, _ = receiver.correlated(bytes(channel.receive(MAX_PIECE)))
-            channel.send([response])
-    return CHUNKS * TRANSFERS / (time.perf_counter() - began)
+    party = transfers.SendingParty(channel, k) if sends else transfers.ReceivingParty(channel, k)
+    party.run(transfers.CHUNKS // 8)
+    return transfers.CHUNKS * transfers.CHUNK / party.run(transfers.CHUNKS)
 
 
 if __name__ == "__main__":

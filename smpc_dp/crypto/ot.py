@@ -13,6 +13,10 @@ that covers is in `docs/ot.md`.
     response, t = receiver.correlated    <--   challenge
     response                             -->   q = sender.correlated(response)
 
+Up to MAX_PENDING chunks may be on their way at once, finished in the order in which they were begun: each
+has its own challenge, drawn when all of its corrections are in. Arrays to write to (`out`) spare the
+operating system from finding fresh memory for each chunk.
+
 A setup lives in memory and in one run: it cannot be stored. Indices are assigned here, in order, and
 never repeat. A wrong message or a failed check destroys the setup.
 """
@@ -33,12 +37,15 @@ CONTEXT_BYTES = 32
 SEED_BYTES = 32
 MAX_CHUNK = 1 << 22
 """Most transfers of one chunk."""
+MAX_PENDING = 4
+"""Most chunks on their way at once."""
 MAX_INDEX = 1 << 36
 """Indices of one setup; a chunk takes `rows_of_chunk` of them."""
 FIELD_SIZES = (2, 4)
 """Values of k: 16/k bytes a transfer on the wire, about 2**k / k cipher blocks a transfer and side."""
 
 Rows = NDArray[np.uint8]
+Octets = bytes | bytearray | memoryview | Rows
 
 
 @contextmanager
@@ -108,29 +115,34 @@ class Sender:
         with _blaming(self.peer):
             self._core.finish_setup(corrections)
 
-    def challenge(self, count: int, corrections: bytes) -> bytes:
+    def challenge(self, count: int, corrections: Octets) -> bytes:
         """Take the corrections of the next `count` transfers; return the challenge, 24 bytes.
 
         Raises ValueError for a count outside 1 to 2**22, PeerFault for a wrong length or for corrections of
-        other transfers, LocalError if out of order or beyond MAX_INDEX.
+        other transfers, LocalError out of order, with MAX_PENDING chunks on their way, or beyond MAX_INDEX.
         """
         _check_room(self.peer, self.next_index, count)
         with _blaming(self.peer):
-            return self._core.challenge(count, corrections)
+            return self._core.challenge(count, np.frombuffer(corrections, np.uint8))
 
-    def correlated(self, response: bytes) -> Rows:
-        """Check the response; return the rows q, uint8 of shape (count, 16).
+    def correlated(self, response: bytes, out: Rows | None = None) -> Rows:
+        """Check the response of the oldest chunk; return the rows q, uint8 of shape (count, 16).
 
-        The receiver's row is q for choice 0 and q xor Delta for choice 1. Raises PeerFault for a wrong
-        length or a failed check, LocalError if out of order.
+        They are written to `out` if it is given. The receiver's row is q for choice 0 and q xor Delta for
+        choice 1. Raises PeerFault for a wrong length or a failed check, LocalError if out of order,
+        ValueError for an `out` of another shape.
         """
+        rows = _rows(out, (self._core.awaited, ROW_BYTES))
         with _blaming(self.peer):
-            return self._core.correlated(response).reshape(-1, ROW_BYTES)
+            self._core.correlated(response, rows.reshape(-1))
+        return rows
 
     def random(self, response: bytes) -> Rows:
         """Check the response; return both pads, uint8 of shape (count, 2, 16). Errors as `correlated`."""
+        pads = np.empty((2, self._core.awaited, ROW_BYTES), np.uint8)
         with _blaming(self.peer):
-            return self._core.random(response).reshape(2, -1, ROW_BYTES).swapaxes(0, 1)
+            self._core.random(response, pads.reshape(-1))
+        return pads.swapaxes(0, 1)
 
 
 class Receiver:
@@ -163,29 +175,69 @@ class Receiver:
 
         Bit j mod 8, from the least significant, of byte j // 8 of `choices` chooses in transfer j; bits
         after the last are 0. Raises ValueError for another length, a stray bit, a count outside 1 to 2**22;
-        LocalError if out of order or beyond MAX_INDEX.
+        LocalError if out of order, with MAX_PENDING chunks on their way, or beyond MAX_INDEX.
         """
+        corrections = np.empty(self.corrections_bytes(count), np.uint8)
+        self.extend_into(count, choices, corrections)
+        return corrections.tobytes()
+
+    def corrections_bytes(self, count: int) -> int:
+        """Return the length of the next corrections, if they are of `count` transfers; errors as `extend`."""
+        _check_room(self.peer, self.next_index, count)
+        return self._core.corrections(count)
+
+    def extend_into(self, count: int, choices: bytes, out: Rows) -> None:
+        """Write what `extend` returns to `out`: uint8, `corrections_bytes(count)` long. Errors as it."""
         _check_room(self.peer, self.next_index, count)
         with _blaming(self.peer):
-            return self._core.extend(count, choices)
+            self._core.extend(count, choices, out)
 
-    def correlated(self, challenge: bytes) -> tuple[bytes, Rows]:
-        """Answer the challenge: the response (2,072 bytes) and the rows t, uint8 of shape (count, 16).
+    def correlated(self, challenge: bytes, out: Rows | None = None) -> tuple[bytes, Rows]:
+        """Answer the challenge of the oldest chunk: the response (2,072 bytes) and the rows t.
 
-        Raises PeerFault for a wrong length or for the challenge of another chunk, LocalError if out of order.
+        The rows, uint8 of shape (count, 16), are `out` if given. Raises PeerFault for a wrong length or for
+        the challenge of another chunk, LocalError if out of order, ValueError for an `out` of another shape.
         """
+        rows = _rows(out, (self._core.awaited, ROW_BYTES))
         with _blaming(self.peer):
-            response, rows = self._core.correlated(challenge)
-        return response, rows.reshape(-1, ROW_BYTES)
+            return self._core.correlated(challenge, rows.reshape(-1)), rows
 
     def random(self, challenge: bytes) -> tuple[bytes, Rows]:
         """Answer the challenge: the response and the chosen pads, uint8 of shape (count, 16).
 
         Errors as `correlated`.
         """
+        pads = np.empty((self._core.awaited, ROW_BYTES), np.uint8)
         with _blaming(self.peer):
-            response, rows = self._core.random(challenge)
-        return response, rows.reshape(-1, ROW_BYTES)
+            return self._core.random(challenge, pads.reshape(-1)), pads
+
+
+def _rows(out: Rows | None, shape: tuple[int, int]) -> Rows:
+    """Return the array that rows are written to."""
+    if out is None:
+        return np.empty(shape, np.uint8)
+    if out.dtype != np.uint8 or out.shape != shape or not out.flags.c_contiguous:
+        raise ValueError(f"out: {out.dtype} of shape {out.shape}, not uint8 of shape {shape}, contiguous")
+    return out
+
+
+def base_transfers(seed: bytes) -> None:
+    """Make both sides of a setup's base transfers in this thread, for a benchmark; `seed` is 32 bytes."""
+    _core.ot_base_transfers(seed)
+
+
+def rows_and_hashes(challenge: bytes, columns: Rows, out: Rows, *, portable: bool) -> bytes:
+    """Turn columns into rows and hash them, as both sides do under a challenge, for a timing test.
+
+    `columns` is uint8 of shape (blocks + 1, 128, 16), `out` of shape (128 blocks, 16); `portable` chooses the
+    version for every machine in place of the fastest. Returns the hashes, 2,048 bytes.
+    """
+    return _core.ot_rows(challenge, columns.reshape(-1), out.reshape(-1), portable)
+
+
+def group_multiplications(seed: bytes, variable: int, fixed: int) -> None:
+    """Multiply in ristretto255, `variable` varying points and `fixed` times the generator: a yardstick."""
+    _core.group_multiplications(seed, variable, fixed)
 
 
 def seal_pairs(pads: Rows, messages: Rows) -> Rows:

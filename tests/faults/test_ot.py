@@ -277,6 +277,26 @@ def test_a_response_of_another_chunk_is_refused() -> None:
     assert_destroyed(sender)
 
 
+def test_a_challenge_of_another_chunk_on_its_way_is_refused() -> None:
+    """Answered out of turn, the challenge would be known before the older chunk's is drawn: no such step."""
+    sender, receiver = ready()
+    challenges = [sender.challenge(COUNT, receiver.extend(COUNT, CHOICES)) for _ in range(2)]
+    with pytest.raises(PeerFault, match="challenge: not of the chunk from index 0"):
+        receiver.correlated(challenges[1])
+    assert_destroyed(receiver)
+
+
+def test_a_failed_check_ends_the_chunks_on_their_way() -> None:
+    sender, receiver = ready()
+    challenges = [sender.challenge(COUNT, receiver.extend(COUNT, CHOICES)) for _ in range(2)]
+    first, second = (receiver.correlated(challenge)[0] for challenge in challenges)
+    with pytest.raises(PeerFault, match="consistency check"):
+        sender.correlated(flip(first, 99))
+    assert_destroyed(sender)
+    with pytest.raises(LocalError, match="destroyed"):
+        sender.correlated(second)
+
+
 def test_another_context_is_refused_by_the_trees() -> None:
     sender, _ = start()
     receiver = ot.Receiver("alice", b"d" * 32, bytes(31) + b"r")

@@ -91,15 +91,14 @@ class BaseTransfers:
         return first, response, pairs, received
 
     def _point(self, first: bytes, i: int, x: int, string: bytes) -> group.Point:
-        data = tuple_hash("base-point", 64, self.context, first, uint(i), bytes([x]), string)
-        half = group.from_uniform_bytes(data)
+        half = group.map_to_group(tuple_hash("base-point", 32, self.context, first, bytes([i, x]), string))
         return group.add(half, half)
 
     def _mix(self, first: bytes, i: int, x: int, point: bytes, string: bytes) -> bytes:
-        return xor(string, tuple_hash("base-string", 48, self.context, first, uint(i), bytes([x]), point))
+        return xor(string, tuple_hash("base-string", 48, self.context, first, bytes([i, x]), point))
 
     def _key(self, first: bytes, i: int, x: int, entry: bytes, shared: group.Point) -> bytes:
-        parts = (self.context, first, uint(i), bytes([x]), entry, group.encode(shared))
+        parts = (self.context, first, bytes([i, x]), entry, group.encode(shared))
         return tuple_hash("base-key", 16, *parts)
 
 

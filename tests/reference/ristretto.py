@@ -97,8 +97,8 @@ def encode(p: Point) -> bytes:
     return _abs(den_inv * (z0 - y)).to_bytes(32, "little")
 
 
-def _map(data: bytes) -> Point:
-    """RFC 9496, section 4.3.4, MAP."""
+def map_to_group(data: bytes) -> Point:
+    """RFC 9496, section 4.3.4, MAP; `data` is 32 bytes, whose highest bit is ignored."""
     t = int.from_bytes(data, "little") % 2**255 % P
     r = SQRT_M1 * t * t % P
     u = (r + 1) * ONE_MINUS_D_SQ % P
@@ -111,11 +111,6 @@ def _map(data: bytes) -> Point:
     w0, w1 = 2 * s * v, n * SQRT_AD_MINUS_ONE
     w2, w3 = 1 - s * s, 1 + s * s
     return w0 * w3 % P, w2 * w1 % P, w1 * w3 % P, w0 * w2 % P
-
-
-def from_uniform_bytes(data: bytes) -> Point:
-    """RFC 9496, section 4.3.4, the element derivation function; `data` is 64 bytes."""
-    return add(_map(data[:32]), _map(data[32:]))
 
 
 BASE = decode(bytes.fromhex("e2f2ae0a6abc4e71a884a961c500515f58e30b6aa582dd8db6a65945e08d2d76"))

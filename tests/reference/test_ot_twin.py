@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from smpc_dp.crypto import ot
@@ -34,6 +36,15 @@ def test_group_known_answers() -> None:
     for encoding in BAD_ENCODINGS:
         with pytest.raises(ValueError, match="not"):
             group.decode(bytes.fromhex(encoding))
+
+
+def test_map_known_answer() -> None:
+    """RFC 9496, appendix A.3: an element is the sum of the maps of both halves of 64 bytes."""
+    label = b"Ristretto is traditionally a short shot of espresso coffee"
+    data = hashlib.sha512(label).digest()
+    element = group.add(group.map_to_group(data[:32]), group.map_to_group(data[32:]))
+    expected = "3066f82a1a747d45120d1740f14358531a8f04bbffe6a819f86dfe50f44a0a46"
+    assert group.encode(element).hex() == expected
 
 
 def test_polyval_known_answer() -> None:

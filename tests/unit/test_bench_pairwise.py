@@ -8,9 +8,9 @@ from typing import cast
 
 import pytest
 
-from smpc_dp.bench import pairwise
+from smpc_dp.bench import pairwise, transfers
 from smpc_dp.bench.figures import Figure, Target
-from smpc_dp.errors import ConfigError
+from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.turns import Send, Turns
 from smpc_dp.protocols.result import Privacy
@@ -29,6 +29,32 @@ def test_a_comparison_is_measured_between_two_processes(monkeypatch: pytest.Monk
     assert more > 49 * (16 * 32 + 16 * 16)
     assert figures["50 comparisons"]["target"] == {"of": "median", "at_least": 0.04}
     assert all(figure["peer"] is None for figure in figures.values())
+
+
+def test_transfers_are_measured_in_memory_and_between_two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfers, "CHUNKS", 8)
+    shown = pairwise.run_ot_bench(1).to_json()
+    figures = {figure["name"]: figure for figure in shown["figures"]}  # type: ignore[attr-defined]
+    base = figures["128 base transfers"]
+    assert base["target"] == {"of": "ratio_to_limit", "at_least": 1 / 1.3}
+    assert base["limit"]["median"] > figures["128 base transfers, of those made"]["limit"]["median"]
+    for where, targets in (("in memory", {2: 80e6}), ("over the channel", {4: 50e6})):
+        for k in (2, 4):
+            figure = figures[f"correlated transfers {where}, k = {k}"]
+            assert figure["median"] > 1e5
+            assert (figure["target"] or {}).get("at_least") == targets.get(k)
+    for k in (2, 4):
+        name = f"correlated transfers in memory, k = {k}"
+        # A thread has not more processor time than the clock shows, but the clock ticks.
+        assert figures[f"{name}, processor time"]["median"] > 0.9 * figures[name]["median"]
+
+
+def test_rows_that_do_not_fit_are_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = transfers.Pair(2)
+    assert pair.rate(1) > 0
+    monkeypatch.setattr("smpc_dp.crypto.ot.Sender.delta", bytes(16))
+    with pytest.raises(LocalError, match="do not fit"):
+        pair.rate(5)
 
 
 def test_a_median_is_a_target_too() -> None:

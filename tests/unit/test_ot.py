@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -125,14 +127,76 @@ def test_steps_out_of_order_change_nothing() -> None:
     with pytest.raises(LocalError, match="not awaited"):
         receiver.finish_setup(response)
     challenge = sender.challenge(1, receiver.extend(1, b"\1"))
-    with pytest.raises(LocalError, match="not ready"):
-        receiver.extend(1, b"\1")
     answer, _ = receiver.correlated(challenge)
     with pytest.raises(LocalError, match="no challenge is awaited"):
         receiver.correlated(challenge)
     sender.correlated(answer)
     with pytest.raises(LocalError, match="no response is awaited"):
         sender.correlated(answer)
+
+
+def test_chunks_on_their_way_at_once() -> None:
+    sender, receiver = pair(4)
+    counts = [5, 300, 129, 1]
+    drawn = [draw(count) for count in counts]
+    corrections = [receiver.extend(count, choices) for count, (choices, _) in zip(counts, drawn, strict=True)]
+    with pytest.raises(LocalError, match="alice: four chunks are on their way"):
+        receiver.extend(1, b"\0")
+    # Corrections may come in any buffer.
+    views = [memoryview(bytearray(message)) for message in corrections]
+    challenges = [sender.challenge(count, view) for count, view in zip(counts, views, strict=True)]
+    assert len({challenge[8:] for challenge in challenges}) == ot.MAX_PENDING
+    with pytest.raises(LocalError, match="bob: four chunks are on their way"):
+        sender.challenge(1, b"")
+    delta = np.frombuffer(sender.delta, np.uint8)
+    for count, (_, bits), challenge in zip(counts, drawn, challenges, strict=True):
+        response, received = receiver.correlated(challenge)
+        sent = sender.correlated(response)
+        assert (received == sent ^ bits[:, None] * delta).all()
+        assert len(sent) == count
+    receiver.extend(1, b"\0")
+
+
+def test_arrays_to_write_to() -> None:
+    sender, receiver = pair()
+    choices, bits = draw(200)
+    corrections = np.empty(receiver.corrections_bytes(200), np.uint8)
+    with pytest.raises(ValueError, match="corrections: room for 7"):
+        receiver.extend_into(200, choices, corrections[:7])
+    receiver.extend_into(200, choices, corrections)
+    challenge = sender.challenge(200, corrections)
+    t, q = np.empty((2, 200, 16), np.uint8)
+    wrongs: list[Any] = [t[:199], t.reshape(-1), t.astype(np.int64), np.empty((200, 32), np.uint8)[:, ::2]]
+    for wrong in wrongs:
+        with pytest.raises(ValueError, match=r"out: .* not uint8 of shape \(200, 16\)"):
+            receiver.correlated(challenge, wrong)
+    response, received = receiver.correlated(challenge, t)
+    assert received is t
+    assert sender.correlated(response, q) is q
+    assert (t == q ^ bits[:, None] * np.frombuffer(sender.delta, np.uint8)).all()
+
+
+@pytest.mark.parametrize("blocks", [1, 20, 64, 130])
+def test_all_kernels_make_the_same_rows_and_hashes(blocks: int) -> None:
+    random = np.random.default_rng(blocks)
+    columns = random.integers(0, 256, (blocks + 1, 128, 16), dtype=np.uint8)
+    rows = np.empty((2, 128 * blocks, 16), np.uint8)
+    hashes = {
+        ot.rows_and_hashes(b"c" * 16, columns, out, portable=portable)
+        for out, portable in zip(rows, (False, True), strict=True)
+    }
+    assert len(hashes) == 1
+    bits = np.unpackbits(columns, axis=2, bitorder="little")[:-1].transpose(0, 2, 1).reshape(-1, 128)
+    assert (rows == np.packbits(bits, axis=1, bitorder="little")).all()
+    with pytest.raises(ValueError, match="columns"):
+        ot.rows_and_hashes(b"c" * 16, columns, rows[0][:-1], portable=True)
+
+
+def test_base_transfers_to_be_timed() -> None:
+    ot.base_transfers(b"s" * 32)
+    ot.group_multiplications(b"s" * 32, 1, 1)
+    with pytest.raises(ValueError, match="seed: 3 bytes"):
+        ot.base_transfers(b"abc")
 
 
 def test_seal_and_open_refuse_other_shapes() -> None:

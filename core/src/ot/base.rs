@@ -7,7 +7,8 @@
 //! H, H' and the key derivation are separated by context, first message and number of the transfer,
 //! which is what makes the shared first message sound.
 //!
-//! H is twice the ristretto map of 64 hashed bytes: doubling permutes the group, and lets every
+//! H is twice RFC 9496's MAP of 32 hashed bytes. One map is not uniform, but a simulator can draw
+//! preimages, and that is what the proof needs (`docs/ot.md`). Doubling permutes the group, and lets every
 //! encoding be computed in a batch.
 
 use curve25519_dalek::constants::RISTRETTO_BASEPOINT_TABLE;
@@ -57,7 +58,7 @@ impl Hashes {
 
     /// Half of H(number, x, string).
     fn half_point(&self, number: usize, x: u8, string: &[u8; STRING]) -> RistrettoPoint {
-        RistrettoPoint::from_uniform_bytes(&finish(&self.point, number, x, &[string]))
+        RistrettoPoint::map_to_curve(finish(&self.point, number, x, &[string]))
     }
 
     /// `string` xor H'(number, x, point).
@@ -83,8 +84,7 @@ impl Hashes {
 /// `N` bytes of the hash that has begun as `start` and goes on with transfer, choice and `parts`.
 fn finish<const N: usize>(start: &TupleHash256, number: usize, x: u8, parts: &[&[u8]]) -> [u8; N] {
     let mut hasher = start.clone();
-    hasher.absorb(&(number as u64).to_be_bytes());
-    hasher.absorb(&[x]);
+    hasher.absorb(&[number as u8, x]);
     for part in parts {
         hasher.absorb(part);
     }

@@ -4,15 +4,19 @@
 //! response to the check and is never used. The transfers' indices are 128 times the position of the
 //! chunk's first block onwards: position and index are one counter, and it only grows.
 
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
-use super::streams::{Column, TILE};
-use super::{KAPPA, OtError, hash, labels};
+use super::check::ColumnHashes;
+use super::streams::{Column, Row16, TILE, TILE_ROWS};
+use super::transpose::transpose;
+use super::{KAPPA, Kernels, OtError, Row, hash, labels};
 
 /// Most transfers of one chunk.
 pub const MAX_CHUNK: usize = 1 << 22;
 /// Indices below this may be used in one setup; the bounds in `docs/ot.md` are for this many.
 pub const MAX_INDEX: u64 = 1 << 36;
+/// Chunks whose check may be outstanding at once: what bounds the memory.
+pub const MAX_PENDING: usize = 4;
 /// Bytes of the header of corrections: first index and number of transfers.
 pub const HEADER: usize = 16;
 /// Bytes of a challenge: first index and the point of evaluation.
@@ -20,6 +24,8 @@ pub const CHALLENGE: usize = 8 + 16;
 /// Bytes of a response: first index, hash of the choices, hashes of the columns.
 pub const RESPONSE: usize = 8 + 16 + KAPPA * 16;
 
+/// What a full pipeline answers.
+pub const FULL: &str = "four chunks are on their way, no more may be";
 /// What a destroyed setup answers.
 pub const DESTROYED: &str = "the setup was destroyed by an earlier failure";
 
@@ -96,7 +102,17 @@ impl Chunk {
     }
 }
 
-/// A chunk's columns, tile after tile; the memory is kept for the next chunk.
+/// Checks the length of one of our own buffers.
+pub fn expect_room(name: &str, have: usize, expected: usize) -> Result<(), OtError> {
+    if have == expected {
+        return Ok(());
+    }
+    Err(OtError::Argument(format!(
+        "{name}: room for {have}, not {expected}"
+    )))
+}
+
+/// A chunk's columns, tile after tile; the memory is kept for another chunk.
 #[derive(Default)]
 pub struct Columns(Vec<Column>);
 
@@ -127,4 +143,42 @@ impl Drop for Columns {
     fn drop(&mut self) {
         self.zeroize();
     }
+}
+
+/// Turns a chunk's columns into its rows, and returns the hashes of the columns under `challenge`.
+pub fn turn(
+    kernels: Kernels,
+    chunk: Chunk,
+    challenge: &[u8; 16],
+    tiles: &[[Column; KAPPA]],
+    rows: &mut [Row],
+) -> Zeroizing<Vec<Row16>> {
+    let mut hashes = ColumnHashes::new(kernels, challenge, KAPPA, chunk.blocks());
+    let mut parts = rows.chunks_mut(TILE_ROWS);
+    for (tile, columns) in tiles.iter().take(chunk.tiles()).enumerate() {
+        hashes.update(columns, chunk.blocks_in(tile));
+        if let Some(part) = parts.next() {
+            transpose(kernels, columns, part);
+        }
+    }
+    hashes.finish()
+}
+
+/// `turn` of blocks of 128 rows, each holding its 16 bytes of every column in order.
+pub fn turn_blocks(
+    kernels: Kernels,
+    challenge: &[u8; 16],
+    blocks: &[[u8; KAPPA * 16]],
+    rows: &mut [Row],
+) -> Result<Zeroizing<Vec<Row16>>, OtError> {
+    let chunk = Chunk::new(0, rows.len())?;
+    let mut columns = Columns::default();
+    columns.resize(chunk.tiles());
+    for (number, block) in blocks.iter().enumerate().take(chunk.blocks()) {
+        let (parts, _) = block.as_chunks::<16>();
+        for (column, part) in columns.tiles()[number / TILE].iter_mut().zip(parts) {
+            column.blocks[number % TILE] = *part;
+        }
+    }
+    Ok(turn(kernels, chunk, challenge, columns.tiles(), rows))
 }

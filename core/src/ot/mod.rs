@@ -17,7 +17,11 @@ mod receiver;
 mod sender;
 mod streams;
 mod transpose;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
+#[cfg(test)]
+mod rates;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +36,13 @@ pub const KAPPA: usize = 128;
 
 /// A transfer's row: bit c belongs to column c of the correlation.
 pub type Row = [u8; 16];
+
+/// Which version of a kernel runs; all give the same bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kernels {
+    Fastest,
+    Portable,
+}
 
 /// Why a call was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,12 +1,18 @@
 //! The faces that Python sees; `smpc_dp/_core.pyi` documents them.
 
-use numpy::{IntoPyArray, PyArray1};
+use std::hint::black_box;
+
+use curve25519_dalek::constants::RISTRETTO_BASEPOINT_TABLE;
+use curve25519_dalek::scalar::Scalar;
+use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadwriteArray1};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use super::{ExtensionReceiver, ExtensionSender, OtError, Row};
+use super::base::{self, BaseSender};
+use super::extension::turn_blocks;
+use super::{ExtensionReceiver, ExtensionSender, KAPPA, Kernels, OtError, Row};
 
 create_exception!(
     smpc_dp._core,
@@ -30,13 +36,26 @@ fn exactly_32<'a>(name: &str, bytes: &'a [u8]) -> PyResult<&'a [u8; 32]> {
         .map_err(|_| PyValueError::new_err(format!("{name}: {} bytes, not 32", bytes.len())))
 }
 
-type Answer<'py> = (Bound<'py, PyBytes>, Bound<'py, PyArray1<u8>>);
+/// Our array that a call fills.
+fn to_fill<'py>(
+    name: &str,
+    array: &Bound<'py, PyArray1<u8>>,
+) -> PyResult<PyReadwriteArray1<'py, u8>> {
+    array
+        .try_readwrite()
+        .map_err(|error| PyValueError::new_err(format!("{name}: {error}")))
+}
 
-fn answer<'py>(py: Python<'py>, response: &[u8], rows: Vec<Row>) -> Answer<'py> {
-    (
-        PyBytes::new(py, response),
-        rows.into_flattened().into_pyarray(py),
-    )
+/// The rows of 16 bytes of an array that a call fills.
+fn rows<'a>(array: &'a mut PyReadwriteArray1<'_, u8>) -> PyResult<&'a mut [Row]> {
+    let (rows, rest) = array.as_slice_mut()?.as_chunks_mut();
+    if rest.is_empty() {
+        return Ok(rows);
+    }
+    Err(PyValueError::new_err(format!(
+        "rows: {} bytes too many for whole rows",
+        rest.len()
+    )))
 }
 
 #[pyclass(name = "OtSender", module = "smpc_dp._core")]
@@ -66,34 +85,41 @@ impl PySender {
         &mut self,
         py: Python<'py>,
         count: usize,
-        corrections: &[u8],
+        corrections: PyReadonlyArray1<'py, u8>,
     ) -> PyResult<Bound<'py, PyBytes>> {
+        let corrections = corrections.as_slice()?;
         let message = py
             .detach(|| self.0.challenge(count, corrections))
             .map_err(raise)?;
         Ok(PyBytes::new(py, &message))
     }
 
-    fn correlated<'py>(
+    fn correlated(
         &mut self,
-        py: Python<'py>,
+        py: Python<'_>,
         response: &[u8],
-    ) -> PyResult<Bound<'py, PyArray1<u8>>> {
-        let mut rows = Vec::new();
-        py.detach(|| self.0.correlated(response, &mut rows))
-            .map_err(raise)?;
-        Ok(rows.into_flattened().into_pyarray(py))
+        out: &Bound<'_, PyArray1<u8>>,
+    ) -> PyResult<()> {
+        let mut out = to_fill("rows", out)?;
+        let rows = rows(&mut out)?;
+        py.detach(|| self.0.correlated(response, rows))
+            .map_err(raise)
     }
 
-    fn random<'py>(
+    fn random(
         &mut self,
-        py: Python<'py>,
+        py: Python<'_>,
         response: &[u8],
-    ) -> PyResult<Bound<'py, PyArray1<u8>>> {
-        let mut pads = Vec::new();
-        py.detach(|| self.0.random(response, &mut pads))
-            .map_err(raise)?;
-        Ok(pads.into_flattened().into_pyarray(py))
+        out: &Bound<'_, PyArray1<u8>>,
+    ) -> PyResult<()> {
+        let mut out = to_fill("rows", out)?;
+        let pads = rows(&mut out)?;
+        py.detach(|| self.0.random(response, pads)).map_err(raise)
+    }
+
+    #[getter]
+    fn awaited(&self) -> usize {
+        self.0.awaited()
     }
 
     fn delta<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
@@ -138,32 +164,54 @@ impl PyReceiver {
         Ok(PyBytes::new(py, &message))
     }
 
-    fn extend<'py>(
+    fn extend(
         &mut self,
-        py: Python<'py>,
+        py: Python<'_>,
         count: usize,
         choices: &[u8],
+        out: &Bound<'_, PyArray1<u8>>,
+    ) -> PyResult<()> {
+        let mut out = to_fill("corrections", out)?;
+        let corrections = out.as_slice_mut()?;
+        py.detach(|| self.machine.extend(count, choices, corrections))
+            .map_err(raise)
+    }
+
+    fn corrections(&self, count: usize) -> PyResult<usize> {
+        self.machine.corrections(count).map_err(raise)
+    }
+
+    fn correlated<'py>(
+        &mut self,
+        py: Python<'py>,
+        challenge: &[u8],
+        out: &Bound<'py, PyArray1<u8>>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let mut message = Vec::new();
-        py.detach(|| self.machine.extend(count, choices, &mut message))
+        let mut out = to_fill("rows", out)?;
+        let rows = rows(&mut out)?;
+        let response = py
+            .detach(|| self.machine.correlated(challenge, rows))
             .map_err(raise)?;
-        Ok(PyBytes::new(py, &message))
+        Ok(PyBytes::new(py, &response))
     }
 
-    fn correlated<'py>(&mut self, py: Python<'py>, challenge: &[u8]) -> PyResult<Answer<'py>> {
-        let mut rows = Vec::new();
+    fn random<'py>(
+        &mut self,
+        py: Python<'py>,
+        challenge: &[u8],
+        out: &Bound<'py, PyArray1<u8>>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let mut out = to_fill("rows", out)?;
+        let pads = rows(&mut out)?;
         let response = py
-            .detach(|| self.machine.correlated(challenge, &mut rows))
+            .detach(|| self.machine.random(challenge, pads))
             .map_err(raise)?;
-        Ok(answer(py, &response, rows))
+        Ok(PyBytes::new(py, &response))
     }
 
-    fn random<'py>(&mut self, py: Python<'py>, challenge: &[u8]) -> PyResult<Answer<'py>> {
-        let mut rows = Vec::new();
-        let response = py
-            .detach(|| self.machine.random(challenge, &mut rows))
-            .map_err(raise)?;
-        Ok(answer(py, &response, rows))
+    #[getter]
+    fn awaited(&self) -> usize {
+        self.machine.awaited()
     }
 
     #[getter]
@@ -172,9 +220,82 @@ impl PyReceiver {
     }
 }
 
+/// Both sides of a setup's base transfers, for the benchmark.
+#[pyfunction]
+fn ot_base_transfers(py: Python<'_>, seed: &[u8]) -> PyResult<()> {
+    let seed = exactly_32("seed", seed)?;
+    py.detach(|| {
+        let (sender, first) = BaseSender::start(seed, seed);
+        let choices = std::array::from_fn(|number| seed[number / 8] >> (number % 8) & 1);
+        let (response, keys) = base::respond(seed, seed, &choices, &first)?;
+        let pairs = sender.finish(&response)?;
+        let mut fitting = pairs.iter().zip(&*keys).zip(choices);
+        if fitting.all(|((pair, key), choice)| pair[usize::from(choice)] == *key) {
+            return Ok(());
+        }
+        Err(OtError::Peer("the keys do not fit".into()))
+    })
+    .map_err(raise)
+}
+
+/// The rows of columns of `blocks` blocks each and the hashes of the columns, for the timing test.
+#[pyfunction]
+fn ot_rows<'py>(
+    py: Python<'py>,
+    challenge: &[u8],
+    columns: PyReadonlyArray1<'py, u8>,
+    out: &Bound<'py, PyArray1<u8>>,
+    portable: bool,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let challenge = challenge
+        .try_into()
+        .map_err(|_| PyValueError::new_err("challenge: not 16 bytes"))?;
+    let (columns, rest) = columns.as_slice()?.as_chunks::<{ KAPPA * 16 }>();
+    let mut out = to_fill("rows", out)?;
+    let rows = rows(&mut out)?;
+    if columns.len() < 2 || !rest.is_empty() || rows.len() != 128 * (columns.len() - 1) {
+        return Err(PyValueError::new_err("columns: not those of the rows"));
+    }
+    let kernels = if portable {
+        Kernels::Portable
+    } else {
+        Kernels::Fastest
+    };
+    let hashes = py
+        .detach(|| turn_blocks(kernels, challenge, columns, rows))
+        .map_err(raise)?;
+    Ok(PyBytes::new(py, hashes.as_flattened()))
+}
+
+/// Multiplications in the group, of a point that is not fixed and of the generator, for the benchmark.
+#[pyfunction]
+fn group_multiplications(
+    py: Python<'_>,
+    seed: &[u8],
+    variable: usize,
+    fixed: usize,
+) -> PyResult<()> {
+    let scalar = Scalar::from_bytes_mod_order(*exactly_32("seed", seed)?);
+    py.detach(|| {
+        let mut point = &scalar * RISTRETTO_BASEPOINT_TABLE;
+        for _ in 0..variable {
+            point = black_box(point) * black_box(scalar);
+        }
+        for _ in 0..fixed {
+            point = &black_box(scalar) * RISTRETTO_BASEPOINT_TABLE;
+            black_box(point);
+        }
+        black_box(point);
+    });
+    Ok(())
+}
+
 /// Adds what Python sees of oblivious transfer.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("OtPeerFault", module.py().get_type::<OtPeerFault>())?;
     module.add_class::<PySender>()?;
-    module.add_class::<PyReceiver>()
+    module.add_class::<PyReceiver>()?;
+    module.add_function(wrap_pyfunction!(ot_base_transfers, module)?)?;
+    module.add_function(wrap_pyfunction!(ot_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(group_multiplications, module)?)
 }

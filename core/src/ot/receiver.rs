@@ -1,23 +1,32 @@
 //! The extension receiver: it chooses, is the base sender, and answers the challenges.
 
+use std::collections::VecDeque;
+
 use zeroize::Zeroizing;
 
 use super::base::BaseSender;
-use super::check::{ColumnHashes, hash_blocks};
-use super::extension::{self, CHALLENGE, Chunk, Columns, DESTROYED, HEADER};
+use super::check::hash_blocks;
+use super::extension::{
+    self, CHALLENGE, Chunk, Columns, DESTROYED, FULL, HEADER, MAX_PENDING, expect_room, turn,
+};
 use super::pads::PadHash;
-use super::streams::{Row16, Streams, TILE, TILE_ROWS};
-use super::transpose::transpose;
-use super::{KAPPA, OtError, Row, expect_length, pprf};
+use super::streams::{Row16, Streams, TILE, correct};
+use super::{Kernels, OtError, Row, expect_length, pprf};
 
 enum State {
     /// The first message is out; the base response is awaited.
     Base(BaseSender),
-    /// Ready for a chunk.
+    /// Ready for chunks.
     Ready(Streams),
-    /// Corrections are out; the challenge is awaited. The blocks are the choices, the hiding ones last.
-    Committed(Streams, Chunk, Zeroizing<Vec<Row16>>),
     Destroyed,
+}
+
+/// A chunk whose corrections are out and whose challenge is awaited.
+struct Committed {
+    chunk: Chunk,
+    /// The choices in blocks of 128, the hiding ones last.
+    choices: Zeroizing<Vec<Row16>>,
+    columns: Columns,
 }
 
 /// The receiver of correlated, random and chosen transfers.
@@ -25,8 +34,9 @@ pub struct ExtensionReceiver {
     context: [u8; 32],
     k: usize,
     next: u64,
-    columns: Columns,
     state: State,
+    committed: VecDeque<Committed>,
+    spare: Vec<Columns>,
 }
 
 impl ExtensionReceiver {
@@ -38,8 +48,9 @@ impl ExtensionReceiver {
             context,
             k,
             next: 0,
-            columns: Columns::default(),
             state: State::Base(base),
+            committed: VecDeque::new(),
+            spare: Vec::new(),
         };
         Ok((receiver, message))
     }
@@ -49,9 +60,15 @@ impl ExtensionReceiver {
         self.next
     }
 
+    /// The number of transfers of the chunk whose challenge is awaited next, 0 if there is none.
+    pub fn awaited(&self) -> usize {
+        self.committed.front().map_or(0, |next| next.chunk.count)
+    }
+
     fn destroy(&mut self) {
         self.state = State::Destroyed;
-        self.columns = Columns::default();
+        self.committed.clear();
+        self.spare.clear();
     }
 
     /// Passes a step's outcome on, and ends the setup if the peer is at fault.
@@ -84,15 +101,19 @@ impl ExtensionReceiver {
 
     /// Commits to the choices of a chunk: bit j of `choices` is that of the j-th of `count` transfers.
     ///
-    /// `message` becomes the corrections. Bits after the last transfer's are refused unless they are 0.
+    /// `message`, of `Chunk::corrections` bytes, becomes the corrections. Bits after the last transfer's
+    /// are refused unless they are 0.
     pub fn extend(
         &mut self,
         count: usize,
         choices: &[u8],
-        message: &mut Vec<u8>,
+        message: &mut [u8],
     ) -> Result<(), OtError> {
         if !matches!(self.state, State::Ready(_)) {
             return self.refuse("the setup is not ready for a chunk");
+        }
+        if self.committed.len() == MAX_PENDING {
+            return self.refuse(FULL);
         }
         let chunk = Chunk::new(self.next, count)?;
         if choices.len() != count.div_ceil(8) {
@@ -107,23 +128,24 @@ impl ExtensionReceiver {
                 "choices: a bit after the {count} transfers is set"
             )));
         }
-        let State::Ready(mut streams) = std::mem::replace(&mut self.state, State::Destroyed) else {
+        expect_room("corrections", message.len(), chunk.corrections(self.k))?;
+        let State::Ready(streams) = &mut self.state else {
             return self.refuse("the setup is not ready for a chunk");
         };
         let blocks = chunk.blocks();
         let mut padded = Zeroizing::new(vec![[0; 16]; blocks]);
         padded.as_flattened_mut()[..choices.len()].copy_from_slice(choices);
-        message.resize(chunk.corrections(self.k), 0);
         let (header, corrections) = message.split_at_mut(HEADER);
         header.copy_from_slice(&chunk.header());
         let (corrections, _) = corrections.as_chunks_mut::<16>();
-        self.columns.resize(chunk.tiles());
-        let tiles = self.columns.tiles().iter_mut().take(chunk.tiles());
+        let mut columns = self.spare.pop().unwrap_or_default();
+        columns.resize(chunk.tiles());
+        let tiles = columns.tiles().iter_mut().take(chunk.tiles());
         for (tile, columns) in tiles.enumerate() {
-            let position = chunk.position() + (tile * TILE) as u64;
+            streams.seek(chunk.position() + (tile * TILE) as u64);
             let inside = chunk.blocks_in(tile);
             for (digit, columns) in columns.chunks_mut(self.k).enumerate() {
-                let sum = streams.sums(digit, position, false, columns);
+                let sum = streams.sums(digit, inside, false, columns);
                 if digit == 0 && (tile + 1) * TILE >= blocks {
                     // The hiding block's choices are the first digit's own sum: uniform to the sender.
                     padded[blocks - 1] = sum.blocks[inside - 1];
@@ -131,63 +153,60 @@ impl ExtensionReceiver {
                 let start = digit * blocks + tile * TILE;
                 let output = corrections[start..start + inside].as_flattened_mut();
                 let choices = padded[tile * TILE..tile * TILE + inside].as_flattened();
-                for ((byte, sum), choice) in output.iter_mut().zip(sum.bytes()).zip(choices) {
-                    *byte = sum ^ choice;
-                }
+                correct(output, sum.bytes(), choices);
             }
         }
         self.next = chunk.next();
-        self.state = State::Committed(streams, chunk, padded);
+        self.committed.push_back(Committed {
+            chunk,
+            choices: padded,
+            columns,
+        });
         Ok(())
     }
 
-    /// Answers the challenge with the response; `rows` becomes the rows t = q xor choice * Delta.
-    pub fn correlated(
-        &mut self,
-        challenge: &[u8],
-        rows: &mut Vec<Row>,
-    ) -> Result<Vec<u8>, OtError> {
+    /// Bytes of the corrections of the next chunk, if it has `count` transfers.
+    pub fn corrections(&self, count: usize) -> Result<usize, OtError> {
+        Ok(Chunk::new(self.next, count)?.corrections(self.k))
+    }
+
+    /// Answers the challenge of the oldest chunk that awaits one with the response.
+    ///
+    /// `rows`, one for each of its `awaited` transfers, become t = q xor choice * Delta.
+    pub fn correlated(&mut self, challenge: &[u8], rows: &mut [Row]) -> Result<Vec<u8>, OtError> {
         self.answer(challenge, rows).map(|(_, response)| response)
     }
 
-    /// Answers the challenge with the response; `pads` becomes the chosen pad of each transfer.
-    pub fn random(&mut self, challenge: &[u8], pads: &mut Vec<Row>) -> Result<Vec<u8>, OtError> {
+    /// Answers the challenge as `correlated`; `pads` become the chosen pad of each transfer.
+    pub fn random(&mut self, challenge: &[u8], pads: &mut [Row]) -> Result<Vec<u8>, OtError> {
         let (chunk, response) = self.answer(challenge, pads)?;
         PadHash::new(&self.context).apply(chunk.first, pads);
         Ok(response)
     }
 
-    fn answer(
-        &mut self,
-        challenge: &[u8],
-        rows: &mut Vec<Row>,
-    ) -> Result<(Chunk, Vec<u8>), OtError> {
-        let State::Committed(_, chunk, _) = self.state else {
+    fn answer(&mut self, challenge: &[u8], rows: &mut [Row]) -> Result<(Chunk, Vec<u8>), OtError> {
+        let Some(Committed { chunk, .. }) = self.committed.front() else {
             return self.refuse("no challenge is awaited");
         };
+        let chunk = *chunk;
+        expect_room("rows", rows.len(), chunk.count)?;
         let outcome = check_challenge(chunk, challenge);
         let point = self.settle(outcome)?;
-        let State::Committed(streams, _, choices) =
-            std::mem::replace(&mut self.state, State::Destroyed)
-        else {
+        let Some(mut committed) = self.committed.pop_front() else {
             return self.refuse("no challenge is awaited");
         };
-        let mut hashes = ColumnHashes::new(&point, KAPPA);
-        rows.clear();
-        rows.resize(chunk.count, [0; 16]);
-        let mut parts = rows.chunks_mut(TILE_ROWS);
-        let tiles = self.columns.tiles().iter().take(chunk.tiles());
-        for (tile, columns) in tiles.enumerate() {
-            hashes.update(columns, chunk.blocks_in(tile));
-            if let Some(part) = parts.next() {
-                transpose(columns, part);
-            }
-        }
+        let hashes = turn(
+            Kernels::Fastest,
+            chunk,
+            &point,
+            committed.columns.tiles(),
+            rows,
+        );
         let mut response = Vec::with_capacity(extension::RESPONSE);
         response.extend_from_slice(&chunk.first.to_be_bytes());
-        response.extend_from_slice(&hash_blocks(&point, &choices));
-        response.extend(hashes.finish().flatten());
-        self.state = State::Ready(streams);
+        response.extend_from_slice(&hash_blocks(&point, &committed.choices));
+        response.extend(hashes.as_flattened());
+        self.spare.push(committed.columns);
         Ok((chunk, response))
     }
 }

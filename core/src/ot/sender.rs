@@ -1,25 +1,32 @@
 //! The extension sender: it holds Delta, is the base receiver, and draws the challenges.
 
+use std::collections::VecDeque;
+
 use zeroize::{Zeroize, Zeroizing};
 
 use super::base::{self, Keys};
-use super::check::ColumnHashes;
-use super::extension::{self, Chunk, Columns, DESTROYED, HEADER};
+use super::extension::{
+    self, Chunk, Columns, DESTROYED, FULL, HEADER, MAX_PENDING, expect_room, turn,
+};
 use super::pads::PadHash;
-use super::streams::{Row16, Streams, TILE, TILE_ROWS};
-use super::transpose::transpose;
-use super::{KAPPA, OtError, Row, expect_length, hash, labels, pprf};
+use super::streams::{Row16, Streams, TILE, apply};
+use super::{Kernels, OtError, Row, expect_length, hash, labels, pprf};
 
 enum State {
     /// Nothing has arrived.
     Start,
     /// The base transfers are answered; the trees' corrections are awaited.
     Trees(Keys),
-    /// Ready for a chunk.
+    /// Ready for chunks.
     Ready(Streams),
-    /// Corrections are in, the challenge is out.
-    Challenged(Streams, Chunk, [u8; 16]),
     Destroyed,
+}
+
+/// A chunk whose corrections are in and whose challenge is out.
+struct Challenged {
+    chunk: Chunk,
+    point: [u8; 16],
+    columns: Columns,
 }
 
 /// The sender of correlated, random and chosen transfers.
@@ -29,8 +36,9 @@ pub struct ExtensionSender {
     seed: Zeroizing<[u8; 32]>,
     delta: Zeroizing<Row>,
     next: u64,
-    columns: Columns,
     state: State,
+    challenged: VecDeque<Challenged>,
+    spare: Vec<Columns>,
 }
 
 /// 0xff if bit `column` of `delta` is set, else 0.
@@ -48,8 +56,9 @@ impl ExtensionSender {
             seed: Zeroizing::new(*seed),
             delta: Zeroizing::new(hash(labels::DELTA, &[&context, seed])),
             next: 0,
-            columns: Columns::default(),
             state: State::Start,
+            challenged: VecDeque::new(),
+            spare: Vec::new(),
         })
     }
 
@@ -66,11 +75,17 @@ impl ExtensionSender {
         self.next
     }
 
+    /// The number of transfers of the chunk whose response is awaited next, 0 if there is none.
+    pub fn awaited(&self) -> usize {
+        self.challenged.front().map_or(0, |next| next.chunk.count)
+    }
+
     fn destroy(&mut self) {
         self.state = State::Destroyed;
         self.delta.zeroize();
         self.seed.zeroize();
-        self.columns = Columns::default();
+        self.challenged.clear();
+        self.spare.clear();
     }
 
     /// Passes a step's outcome on, and ends the setup if the peer is at fault.
@@ -124,27 +139,29 @@ impl ExtensionSender {
         if !matches!(self.state, State::Ready(_)) {
             return self.refuse("corrections are not awaited");
         }
+        if self.challenged.len() == MAX_PENDING {
+            return self.refuse(FULL);
+        }
         let chunk = Chunk::new(self.next, count)?;
         let outcome = self.check_header(chunk, corrections);
         self.settle(outcome)?;
-        let State::Ready(mut streams) = std::mem::replace(&mut self.state, State::Destroyed) else {
+        let State::Ready(streams) = &mut self.state else {
             return self.refuse("corrections are not awaited");
         };
-        self.columns.resize(chunk.tiles());
         let (corrections, _) = corrections[HEADER..].as_chunks::<16>();
-        let tiles = self.columns.tiles().iter_mut().take(chunk.tiles());
+        let mut columns = self.spare.pop().unwrap_or_default();
+        columns.resize(chunk.tiles());
+        let tiles = columns.tiles().iter_mut().take(chunk.tiles());
         for (tile, columns) in tiles.enumerate() {
-            let position = chunk.position() + (tile * TILE) as u64;
+            streams.seek(chunk.position() + (tile * TILE) as u64);
+            let inside = chunk.blocks_in(tile);
             for (digit, columns) in columns.chunks_mut(self.k).enumerate() {
-                streams.sums(digit, position, true, columns);
+                streams.sums(digit, inside, true, columns);
                 let start = digit * chunk.blocks() + tile * TILE;
-                let correction = &corrections[start..start + chunk.blocks_in(tile)];
+                let correction = &corrections[start..start + inside];
                 for (bit, column) in columns.iter_mut().enumerate() {
                     let mask = bit_mask(&self.delta, digit * self.k + bit);
-                    let bytes = column.bytes_mut().iter_mut();
-                    for (byte, other) in bytes.zip(correction.as_flattened()) {
-                        *byte ^= other & mask;
-                    }
+                    apply(column.bytes_mut(), correction.as_flattened(), mask);
                 }
             }
         }
@@ -157,7 +174,11 @@ impl ExtensionSender {
             ],
         );
         self.next = chunk.next();
-        self.state = State::Challenged(streams, chunk, point);
+        self.challenged.push_back(Challenged {
+            chunk,
+            point,
+            columns,
+        });
         let mut message = chunk.first.to_be_bytes().to_vec();
         message.extend_from_slice(&point);
         Ok(message)
@@ -174,23 +195,23 @@ impl ExtensionSender {
         Ok(())
     }
 
-    /// Checks the response; `rows` becomes the rows q of the chunk's transfers.
+    /// Checks the response of the oldest chunk that awaits one.
     ///
-    /// A vector that is used again spares the operating system from finding fresh pages.
-    pub fn correlated(&mut self, response: &[u8], rows: &mut Vec<Row>) -> Result<(), OtError> {
-        self.check(response, rows).map(|_| ())
+    /// `rows`, one for each of its `awaited` transfers, become the rows q.
+    pub fn correlated(&mut self, response: &[u8], rows: &mut [Row]) -> Result<(), OtError> {
+        self.check(response, rows.len(), rows).map(|_| ())
     }
 
-    /// Checks the response; `pads` becomes both pads of each of the chunk's transfers.
+    /// Checks the response as `correlated`; `pads` become both pads of each transfer.
     ///
     /// The pads for choice 0 of all transfers come first, then those for choice 1.
-    pub fn random(&mut self, response: &[u8], pads: &mut Vec<Row>) -> Result<(), OtError> {
-        let chunk = self.check(response, pads)?;
-        pads.extend_from_within(..);
-        let (zeros, ones) = pads.split_at_mut(chunk.count);
-        for row in ones.iter_mut() {
-            for (byte, other) in row.iter_mut().zip(self.delta.iter()) {
-                *byte ^= other;
+    pub fn random(&mut self, response: &[u8], pads: &mut [Row]) -> Result<(), OtError> {
+        let half = self.awaited().min(pads.len());
+        let (zeros, ones) = pads.split_at_mut(half);
+        let chunk = self.check(response, ones.len(), zeros)?;
+        for (one, zero) in ones.iter_mut().zip(&*zeros) {
+            for ((byte, other), delta) in one.iter_mut().zip(zero).zip(self.delta.iter()) {
+                *byte = other ^ delta;
             }
         }
         let hash = PadHash::new(&self.context);
@@ -199,29 +220,29 @@ impl ExtensionSender {
         Ok(())
     }
 
-    fn check(&mut self, response: &[u8], rows: &mut Vec<Row>) -> Result<Chunk, OtError> {
-        if !matches!(self.state, State::Challenged(..)) {
-            return self.refuse("no response is awaited");
-        }
-        // Whatever goes wrong from here on leaves the setup destroyed.
-        let State::Challenged(streams, chunk, point) =
-            std::mem::replace(&mut self.state, State::Destroyed)
-        else {
+    /// Checks the response, fills `rows`; `room` is that of the caller's array, for one value a transfer.
+    fn check(&mut self, response: &[u8], room: usize, rows: &mut [Row]) -> Result<Chunk, OtError> {
+        let Some(Challenged { chunk, .. }) = self.challenged.front() else {
             return self.refuse("no response is awaited");
         };
-        let outcome = self.check_chunk(chunk, &point, response, rows);
+        let chunk = *chunk;
+        expect_room("rows", room, chunk.count)?;
+        let Some(mut challenged) = self.challenged.pop_front() else {
+            return self.refuse("no response is awaited");
+        };
+        let outcome = self.check_chunk(&mut challenged, response, rows);
         self.settle(outcome)?;
-        self.state = State::Ready(streams);
+        self.spare.push(challenged.columns);
         Ok(chunk)
     }
 
     fn check_chunk(
-        &mut self,
-        chunk: Chunk,
-        point: &[u8; 16],
+        &self,
+        challenged: &mut Challenged,
         response: &[u8],
-        rows: &mut Vec<Row>,
+        rows: &mut [Row],
     ) -> Result<(), OtError> {
+        let chunk = challenged.chunk;
         expect_length("response", response, extension::RESPONSE)?;
         let (first, hashed) = response.split_at(8);
         if first != chunk.first.to_be_bytes() {
@@ -231,21 +252,17 @@ impl ExtensionSender {
             )));
         }
         let (hashed, _) = hashed.as_chunks::<16>();
-        let mut hashes = ColumnHashes::new(point, KAPPA);
-        rows.clear();
-        rows.resize(chunk.count, [0; 16]);
-        let mut parts = rows.chunks_mut(TILE_ROWS);
-        let tiles = self.columns.tiles().iter().take(chunk.tiles());
-        for (tile, columns) in tiles.enumerate() {
-            hashes.update(columns, chunk.blocks_in(tile));
-            if let Some(part) = parts.next() {
-                transpose(columns, part);
-            }
-        }
         let (choices, columns) = (&hashed[0], &hashed[1..]);
+        let hashes = turn(
+            Kernels::Fastest,
+            chunk,
+            &challenged.point,
+            challenged.columns.tiles(),
+            rows,
+        );
         let mut difference = 0;
-        for (column, (hash, claimed)) in hashes.finish().zip(columns).enumerate() {
-            difference |= differs(&hash, claimed, choices, bit_mask(&self.delta, column));
+        for (column, (hash, claimed)) in hashes.iter().zip(columns).enumerate() {
+            difference |= differs(hash, claimed, choices, bit_mask(&self.delta, column));
         }
         if std::hint::black_box(difference) != 0 {
             rows.as_flattened_mut().zeroize();

@@ -51,6 +51,8 @@ pub type Row16 = [u8; 16];
 pub struct Streams {
     k: usize,
     ciphers: Vec<Aes128Enc>,
+    /// The numbers of a tile's blocks, what the streams encrypt.
+    numbers: Box<[Block; TILE]>,
     /// Scratch for one digit.
     buffers: Vec<Column>,
 }
@@ -64,29 +66,35 @@ impl Streams {
                 .iter()
                 .map(|leaf| Aes128Enc::new(leaf.into()))
                 .collect(),
+            numbers: Box::new([Block::default(); TILE]),
             buffers: vec![Column::ZERO; 1 << k],
         }
     }
 
-    /// Computes the sums of digit `digit` over `TILE` blocks from block `position`.
+    /// Goes to the tile whose first block has the number `position`.
+    pub fn seek(&mut self, position: u64) {
+        for (block, number) in self.numbers.iter_mut().zip(position..) {
+            *block = u128::from(number).to_be_bytes().into();
+        }
+    }
+
+    /// Computes the sums of digit `digit` over the first `count` blocks of the tile, at most `TILE`.
     ///
     /// `columns` are the digit's k columns. The sum of all streams is returned; with `punctured`
-    /// slot 0 is left out everywhere.
+    /// slot 0 is left out everywhere. What follows the blocks has no meaning.
     pub fn sums(
         &mut self,
         digit: usize,
-        position: u64,
+        count: usize,
         punctured: bool,
         columns: &mut [Column],
     ) -> &Column {
-        let numbers: [Block; TILE] =
-            std::array::from_fn(|block| u128::from(position + block as u64).to_be_bytes().into());
         let ciphers = &self.ciphers[digit << self.k..(digit + 1) << self.k];
         for (cipher, buffer) in ciphers.iter().zip(&mut self.buffers).skip(punctured.into()) {
             let blocks = aes::cipher::Array::cast_slice_from_core_mut(&mut buffer.blocks);
             cipher
-                .encrypt_blocks_b2b(&numbers, blocks)
-                .expect("both have TILE blocks");
+                .encrypt_blocks_b2b(&self.numbers[..count], &mut blocks[..count])
+                .expect("both have `count` blocks");
         }
         if punctured {
             self.buffers[0].bytes_mut().fill(0);
@@ -101,6 +109,20 @@ impl Drop for Streams {
         for buffer in &mut self.buffers {
             buffer.bytes_mut().zeroize();
         }
+    }
+}
+
+#[inline(always)]
+fn correct_kernel(output: &mut [u8], sum: &[u8], choices: &[u8]) {
+    for ((byte, sum), choice) in output.iter_mut().zip(sum).zip(choices) {
+        *byte = sum ^ choice;
+    }
+}
+
+#[inline(always)]
+fn apply_kernel(column: &mut [u8], correction: &[u8], mask: u8) {
+    for (byte, other) in column.iter_mut().zip(correction) {
+        *byte ^= other & mask;
     }
 }
 
@@ -128,21 +150,37 @@ fn fold_kernel(buffers: &mut [Column], columns: &mut [Column]) {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn fold_avx2(buffers: &mut [Column], columns: &mut [Column]) {
-    fold_kernel(buffers, columns);
+/// A function that is `kernel`, compiled for wider vectors where the machine has them.
+macro_rules! widened {
+    ($(#[$note:meta])* $name:ident, $kernel:ident, ($($argument:ident: $type:ty),*)) => {
+        $(#[$note])*
+        #[allow(unsafe_code)]
+        pub fn $name($($argument: $type),*) {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2")]
+                fn avx2($($argument: $type),*) {
+                    $kernel($($argument),*);
+                }
+                if is_x86_feature_detected!("avx2") {
+                    // SAFETY: the machine has AVX2, the only requirement of this safe code.
+                    return unsafe { avx2($($argument),*) };
+                }
+            }
+            $kernel($($argument),*);
+        }
+    };
 }
 
-#[allow(unsafe_code)]
-fn fold(buffers: &mut [Column], columns: &mut [Column]) {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") {
-        // SAFETY: the machine has AVX2, the only requirement of this safe code.
-        return unsafe { fold_avx2(buffers, columns) };
-    }
-    fold_kernel(buffers, columns);
-}
+widened!(fold, fold_kernel, (buffers: &mut [Column], columns: &mut [Column]));
+widened!(
+    /// `output = sum ^ choices`, a digit's corrections.
+    correct, correct_kernel, (output: &mut [u8], sum: &[u8], choices: &[u8])
+);
+widened!(
+    /// `column ^= correction & mask`, on as many bytes as the correction has.
+    apply, apply_kernel, (column: &mut [u8], correction: &[u8], mask: u8)
+);
 
 #[cfg(test)]
 mod tests {

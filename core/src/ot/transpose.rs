@@ -1,7 +1,9 @@
 //! From 128 columns of a tile to its rows.
 
 use super::streams::{Column, TILE_ROWS};
-use super::{KAPPA, Row};
+#[cfg(target_arch = "x86_64")]
+use super::x86;
+use super::{KAPPA, Kernels, Row};
 
 /// Words of 64 rows that are transposed side by side: independent lanes for the vector unit.
 const LANES: usize = 8;
@@ -63,12 +65,17 @@ fn kernel_avx2(columns: &[Column; KAPPA], rows: &mut [Row]) {
 
 /// Fills `rows`, the first of the tile: bit c of row r is bit r of column c.
 #[allow(unsafe_code)]
-pub fn transpose(columns: &[Column; KAPPA], rows: &mut [Row]) {
+pub fn transpose(kernels: Kernels, columns: &[Column; KAPPA], rows: &mut [Row]) {
     debug_assert!(rows.len() <= TILE_ROWS);
+    if kernels == Kernels::Portable {
+        return kernel(columns, rows);
+    }
     #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") {
-        // SAFETY: the machine has AVX2, the only requirement of this safe code. (With AVX-512 the
-        // compiler makes gathers and scatters of it, which are slower.)
+    if x86::has_transpose() {
+        // SAFETY: the machine has the instructions.
+        return unsafe { x86::transpose(columns, rows) };
+    } else if is_x86_feature_detected!("avx2") {
+        // SAFETY: the machine has AVX2, the only requirement of this safe code.
         return unsafe { kernel_avx2(columns, rows) };
     }
     kernel(columns, rows);
@@ -95,7 +102,7 @@ mod tests {
         let columns = columns();
         for length in [1, 63, 64, 65, 511, 513, TILE_ROWS] {
             let mut rows = vec![[0; 16]; length];
-            transpose(&columns, &mut rows);
+            transpose(Kernels::Fastest, &columns, &mut rows);
             for (r, row) in rows.iter().enumerate() {
                 for (c, column) in columns.iter().enumerate() {
                     let bit = column.bytes()[r / 8] >> (r % 8) & 1;
@@ -106,12 +113,24 @@ mod tests {
     }
 
     #[test]
-    fn the_vector_version_agrees() {
+    fn the_vector_versions_agree() {
         let columns = columns();
-        let mut portable = vec![[0; 16]; TILE_ROWS];
-        let mut chosen = portable.clone();
-        kernel(&columns, &mut portable);
-        transpose(&columns, &mut chosen);
-        assert_eq!(portable, chosen);
+        for length in [1, 511, 512, 700, TILE_ROWS] {
+            let mut portable = vec![[0; 16]; length];
+            transpose(Kernels::Portable, &columns, &mut portable);
+            let mut vector = vec![[0; 16]; length];
+            transpose(Kernels::Fastest, &columns, &mut vector);
+            assert_eq!(portable, vector);
+            #[cfg(target_arch = "x86_64")]
+            if is_x86_feature_detected!("avx2") {
+                vector.fill([0; 16]);
+                // SAFETY: the machine has AVX2.
+                #[allow(unsafe_code)]
+                unsafe {
+                    kernel_avx2(&columns, &mut vector);
+                }
+                assert_eq!(portable, vector);
+            }
+        }
     }
 }
