@@ -8,6 +8,7 @@ both ends may send at the same time. `connect` makes these channels.
 from __future__ import annotations
 
 import contextlib
+import mmap
 import queue
 import socket
 import ssl
@@ -86,8 +87,7 @@ class Link:
         self.max_message = handshake.MAX_GREETING
         self.bytes_sent = 0
         self.bytes_received = 0
-        # Fresh memory for each message would cost as much as decrypting it.
-        self._buffers = [bytearray() for _ in range(KEPT + 1)]
+        self._memory = _memory((KEPT + 1) * framing.MAX_FRAME)
         self._next = 0
         self._received = memoryview(bytearray(RECEIVE_BYTES))
         self._socket = sock
@@ -136,19 +136,7 @@ class Link:
                 )
             if total > limit:
                 raise PeerFault(self.peer, f"announced a message of {total} bytes, the limit is {limit}")
-            buffer, have = self._buffer(total), 0
-            while True:
-                frame = min(total - have, framing.MAX_FRAME)
-                # Memory grows with the bytes that have come, not with the announced length.
-                if len(buffer) < have + frame:
-                    buffer += bytes(min(max(frame, have), total - have))
-                with memoryview(buffer) as view:
-                    self._fill(view[have : have + frame])
-                have += frame
-                if have == total:
-                    break
-                if (header := self._header()) != (total - have, framing.DATA):
-                    raise PeerFault(self.peer, f"sent the frame header {header} inside a message")
+            message = self._short(total) if total <= framing.MAX_FRAME else self._long(total)
         except TimeoutError:
             raise TimeoutFault({self.peer}, "receive", f"nothing came for {self._timeout} s") from None
         except ssl.SSLZeroReturnError:
@@ -158,7 +146,7 @@ class Link:
         except OSError:
             raise ChannelClosed(self.peer, clean=False) from None
         self.bytes_received += total
-        return memoryview(buffer)[:total]
+        return message
 
     def wait(self, seconds: float) -> None:
         """Wait so long for the peer from now on; not while another thread uses the connection."""
@@ -187,13 +175,29 @@ class Link:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
-    def _buffer(self, size: int) -> bytearray:
-        if size > framing.MAX_FRAME:
-            return bytearray(framing.MAX_FRAME)
-        self._next = (self._next + 1) % len(self._buffers)
-        if size > len(self._buffers[self._next]):
-            self._buffers[self._next] = bytearray(size)
-        return self._buffers[self._next]
+    def _short(self, total: int) -> memoryview:
+        """Read a message of one frame to where the oldest one was."""
+        self._next = (self._next + 1) % (KEPT + 1)
+        start = self._next * framing.MAX_FRAME
+        message = self._memory[start : start + total]
+        self._fill(message)
+        return message
+
+    def _long(self, total: int) -> memoryview:
+        """Read a message of several frames."""
+        buffer, have = bytearray(framing.MAX_FRAME), 0
+        while True:
+            frame = min(total - have, framing.MAX_FRAME)
+            # Memory grows with the bytes that have come, not with the announced length.
+            if len(buffer) < have + frame:
+                buffer += bytes(min(max(frame, have), total - have))
+            with memoryview(buffer) as view:
+                self._fill(view[have : have + frame])
+            have += frame
+            if have == total:
+                return memoryview(buffer)[:total]
+            if (header := self._header()) != (total - have, framing.DATA):
+                raise PeerFault(self.peer, f"sent the frame header {header} inside a message")
 
     def _header(self) -> tuple[int, int]:
         data = bytearray(framing.HEADER.size)
@@ -235,6 +239,19 @@ class Halt:
             links = list(self._links)
         for link in links:
             link.cut()
+
+
+def _memory(size: int) -> memoryview:
+    """Return memory for messages, which is used again: fresh pages for each would cost as much as decrypting.
+
+    In pages of 2 MiB where the system has them: finding 512 small ones takes it ten times as long.
+    """
+    if not hasattr(mmap, "MADV_HUGEPAGE"):
+        return memoryview(bytearray(size))
+    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(OSError):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return memoryview(memory)
 
 
 class BlockingChannel:
