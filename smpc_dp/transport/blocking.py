@@ -216,19 +216,6 @@ class Link:
             self._tls.feed(self._received[:came])
 
 
-def _memory(size: int) -> memoryview:
-    """Return memory for messages, which is used again: fresh pages for each would cost as much as decrypting.
-
-    In pages of 2 MiB where the system has them: finding 512 small ones takes it ten times as long.
-    """
-    if not hasattr(mmap, "MADV_HUGEPAGE"):
-        return memoryview(bytearray(size))
-    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with contextlib.suppress(OSError):
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    return memoryview(memory)
-
-
 class Halt:
     """Stops, from any thread, those who wait for connections, or on them."""
 
@@ -252,6 +239,19 @@ class Halt:
             links = list(self._links)
         for link in links:
             link.cut()
+
+
+def _memory(size: int) -> memoryview:
+    """Return memory for messages, which is used again: fresh pages for each would cost as much as decrypting.
+
+    In pages of 2 MiB where the system has them: finding 512 small ones takes it ten times as long.
+    """
+    if not hasattr(mmap, "MADV_HUGEPAGE"):
+        return memoryview(bytearray(size))
+    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(OSError):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return memoryview(memory)
 
 
 class BlockingChannel:

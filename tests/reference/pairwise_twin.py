@@ -169,9 +169,12 @@ class Block:
 
 
 class Evaluation:
-    """Plays a published run. `sent` holds the messages of each (sender, receiver) in order."""
+    """Plays a published run. `sent` holds the messages of each (sender, receiver) in order.
 
-    def __init__(self, vector: dict[str, Any], limits: Limits) -> None:
+    `before` is the run that the same two have played before, with the transfers that were set up in it.
+    """
+
+    def __init__(self, vector: dict[str, Any], limits: Limits, before: Evaluation | None = None) -> None:
         self.vector, self.limits = vector, limits
         self.terms = vector["session"]
         self.circuit = Circuit.parse(vector["circuit"])
@@ -187,6 +190,8 @@ class Evaluation:
         self.run_id = bytes.fromhex(self.terms["session_digest"])
         self.sent: dict[tuple[str, str], list[bytes]] = {}
         self.start = b""
+        self.setup: bytes = before.setup if before else b""
+        self.transfers: ot_twin.Extension | None = before.transfers if before else None
         self.pieces = [0, 0]
         self.streams = [b"", b""]
         self.outputs: list[list[int]] = [[] for _ in self.circuit.plain.outputs]
@@ -255,7 +260,7 @@ class Evaluation:
     def play(self) -> None:
         """Go through the whole run."""
         self._greet()
-        if self.theirs:
+        if self.theirs and self.transfers is None:
             self._set_up()
         held: list[tuple[int, bytes]] = []
         for number, instances in enumerate(self.blocks()):
@@ -282,8 +287,10 @@ class Evaluation:
         for party in self.everyone:
             for other in self.everyone:
                 if other is not party:
-                    # Nobody holds a setup of transfers from before.
-                    self.control(party, other, "hello", party.nonce, circuit, plan, party.key, b"", 0)
+                    # A third party holds no transfers.
+                    held = self.transfers if party in self.everyone[:2] else None
+                    place = (self.setup, held.next_index) if held else (b"", 0)
+                    self.control(party, other, "hello", party.nonce, circuit, plan, party.key, *place)
         self.run_id = tuple_hash(
             "run-id",
             *self.protocol(),
@@ -301,9 +308,9 @@ class Evaluation:
         self.open_seed = self.digest("pairwise-open", *self.ends())[:16]
 
     def _set_up(self) -> None:
-        context = self.digest("pairwise-transfer", *self.ends())
+        self.setup = self.digest("pairwise-transfer", *self.ends())
         seeds = self.garbler.take(32), self.evaluator.take(32)
-        self.transfers = ot_twin.Extension(context, K, *seeds)
+        self.transfers = ot_twin.Extension(self.setup, K, *seeds)
         for side, message in zip((EVALUATOR, GARBLER, EVALUATOR), self.transfers.messages, strict=True):
             self.piece(side, message)
 
@@ -359,6 +366,7 @@ class Evaluation:
     ) -> None:
         """One chunk of transfers: `due` has instance and wire, and the choice."""
         transfers = self.transfers
+        assert transfers is not None
         chunk = transfers.run([choice for _, choice in due])
         self.piece(EVALUATOR, chunk.corrections)
         self.piece(GARBLER, chunk.challenge)

@@ -16,7 +16,7 @@ from smpc_dp.protocols.envelope import decode, decode_envelope, encode_envelope
 from smpc_dp.protocols.pairwise.messages import BULK, CONTROL, PIECE_HEADER
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.turns import Receive
-from smpc_dp.simulate.vectors.pairwise_runs import SCENARIOS, SCHEMA, cast
+from smpc_dp.simulate.vectors.pairwise_runs import SCHEMA, cast, find
 
 B = TypeVar("B", bound=msgspec.Struct)
 
@@ -110,7 +110,7 @@ class Base:
     """A finished run whose messages are changed one at a time."""
 
     def __init__(self, name: str) -> None:
-        [self.scenario] = [scenario for scenario in SCENARIOS if scenario.name == name]
+        self.scenario = find(name)
         self.name = name
         self.run = cast(self.scenario).play()
 

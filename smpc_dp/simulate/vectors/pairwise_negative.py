@@ -37,6 +37,7 @@ def all_faults() -> Iterator[Fault]:
     """Yield every negative vector."""
     both, third = Base("both"), Base("aggregator")
     yield from _hellos(both, third)
+    yield from _kept(Base("second"))
     yield from _envelopes(both, third)
     yield from _starts(both)
     yield from _pieces(both)
@@ -93,6 +94,19 @@ def _hellos(both: Base, third: Base) -> Iterator[Fault]:
     yield changed(both, "hello-with-another-index", about, {"index": 128})
     about = "The nonce has 31 bytes."
     yield changed(both, "hello-nonce-too-short", about, {"nonce": bytes(31)}, DECODING)
+
+
+def _kept(base: Base) -> Iterator[Fault]:
+    """Yield the faults of a hello between two who hold a setup of transfers."""
+
+    def changed(name: str, about: str, **change: object) -> Fault:
+        place, message = resigned(base, EVALUATOR, GARBLER, m.HELLO, m.Hello, lambda _hello: change)
+        return _blamed(name, about, base, place, message, AGREEMENT)
+
+    about = "The garbler has no setup from before, the evaluator has."
+    yield changed("setup-forgotten", about, setup=b"", index=0)
+    yield changed("setup-of-another-run", "The garbler holds another setup.", setup=bytes(32))
+    yield changed("setup-index-behind", "The garbler is at an index that has been used.", index=0)
 
 
 def _envelopes(both: Base, third: Base) -> Iterator[Fault]:

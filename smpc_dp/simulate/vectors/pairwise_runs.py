@@ -18,6 +18,7 @@ from smpc_dp.protocols.pairwise.messages import CONTROL
 from smpc_dp.protocols.pairwise.params import PROTOCOL, VERSION, Mode, Output, PairwiseParameters
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.plan import Plan
+from smpc_dp.protocols.pairwise.transfers import Transfers
 from smpc_dp.simulate.average import Signer
 from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
@@ -58,7 +59,10 @@ FREE = """3 7
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """The terms of one evaluation; its inputs and random bytes follow from its name."""
+    """The terms of one evaluation; its inputs and random bytes follow from its name.
+
+    `before`: the scenario that the same two have played before, with the oblivious transfers set up there.
+    """
 
     name: str
     about: str
@@ -67,6 +71,7 @@ class Scenario:
     mode: Mode = "tile"
     evaluator_inputs: tuple[int, ...] | None = None
     circuit: str = MIXED
+    before: str = ""
 
     @property
     def parameters(self) -> PairwiseParameters:
@@ -136,6 +141,13 @@ SCENARIOS = (
         evaluator_inputs=(0, 2),
         circuit=FREE,
     ),
+    Scenario(
+        "second",
+        "After the run 'both' of the same two: their transfers are set up, and go on at the next index.",
+        "both",
+        2,
+        before="both",
+    ),
 )
 
 
@@ -150,6 +162,7 @@ class Run:
     randomness: dict[str, Recording]
     inputs: dict[str, list[list[int]]]
     roles: dict[str, Participant]
+    transfers: dict[str, Transfers]
     # (sender, receiver, bytes), in an order in which they can be sent.
     sent: list[tuple[str, str, bytes]] = field(default_factory=list)
     ends: dict[str, Evaluated] = field(default_factory=dict)
@@ -179,17 +192,22 @@ class Run:
 def cast(scenario: Scenario) -> Run:
     """Return fresh roles for a scenario, with the same inputs and randomness every time."""
 
-    def source(name: str, purpose: str) -> SeededRandomnessForSimulation:
-        return SeededRandomnessForSimulation(1, f"pairwise vectors {scenario.name} {purpose} {name}")
+    def source(name: str, purpose: str, of: str = scenario.name) -> SeededRandomnessForSimulation:
+        return SeededRandomnessForSimulation(1, f"pairwise vectors {of} {purpose} {name}")
 
+    # Who has met before, is in the same session.
+    stage = scenario.before or scenario.name
+    transfers = {GARBLER: Transfers(), EVALUATOR: Transfers()}
+    if scenario.before:
+        transfers = cast(find(scenario.before)).play().transfers
     third = scenario.output == "aggregator"
     everyone = (GARBLER, EVALUATOR, *([AGGREGATOR] if third else []))
-    signers = {name: Signer(name, SigningKey(source(name, "signing").bytes(32))) for name in everyone}
+    signers = {name: Signer(name, SigningKey(source(name, "signing", stage).bytes(32))) for name in everyone}
     context = Context(
         protocol=PROTOCOL,
         version=VERSION,
-        session_digest=source("", "session").bytes(32),
-        request=1,
+        session_digest=source("", "session", stage).bytes(32),
+        request=2 if scenario.before else 1,
         names=(GARBLER, EVALUATOR),
         aggregator=AGGREGATOR if third else "",
         keys={name: bytes(signer.key.verify_key) for name, signer in signers.items()},
@@ -209,12 +227,18 @@ def cast(scenario: Scenario) -> Run:
         for name in places
     }
     roles: dict[str, Participant] = {
-        GARBLER: GarblerRole(context, signers[GARBLER], plan, rows[GARBLER], randomness[GARBLER]),
-        EVALUATOR: EvaluatorRole(context, signers[EVALUATOR], plan, rows[EVALUATOR], randomness[EVALUATOR]),
+        name: kind(context, signers[name], plan, rows[name], randomness[name], transfers[name])
+        for name, kind in ((GARBLER, GarblerRole), (EVALUATOR, EvaluatorRole))
     }
     if third:
         roles[AGGREGATOR] = AggregatorRole(context, signers[AGGREGATOR], plan, randomness[AGGREGATOR])
-    return Run(scenario, plan, context, signers, randomness, inputs, roles)
+    return Run(scenario, plan, context, signers, randomness, inputs, roles, transfers)
+
+
+def find(name: str) -> Scenario:
+    """Return the scenario of this name."""
+    [scenario] = [scenario for scenario in SCENARIOS if scenario.name == name]
+    return scenario
 
 
 def _values(source: SeededRandomnessForSimulation, plan: Plan, place: int) -> list[int]:
@@ -238,6 +262,7 @@ def run_json(run: Run) -> JsonObject:
         "kind": "run",
         "name": scenario.name,
         "about": scenario.about,
+        "before": f"run-{scenario.before}.json" if scenario.before else "",
         "session": {
             "protocol": run.context.protocol,
             "version": run.context.version,
