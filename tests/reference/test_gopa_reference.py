@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from smpc_dp.privacy.gaussian import gaussian_delta
 from smpc_dp.privacy.gopa import exact_privacy, honest_graph
+from smpc_dp.privacy.gopa.diagonal import degree_bound, start_bound
 from smpc_dp.privacy.gopa.exact import complete_entry, path_entry, ring_entry
 from smpc_dp.privacy.gopa.graphs import HonestGraph, k_out, randomness_of, ring
 from smpc_dp.privacy.gopa.laplacian import ALL_VECTORS, Laplacian, connectivity
-from smpc_dp.privacy.gopa.lattice import CONTINUOUS, smoothing_for, zcdp_delta
-from smpc_dp.privacy.gopa.process import degree_probabilities, log_bad_cut, process
+from smpc_dp.privacy.gopa.lattice import CONTINUOUS, Smoothing, smoothing_for, theta_excess, zcdp_delta
+from smpc_dp.privacy.gopa.process import Connected, cheeger_gap, degree_probabilities, log_bad_cut, process
 
 Floats = NDArray[np.float64]
 
@@ -65,6 +66,18 @@ def test_theta_is_between_its_bounds(graph: HonestGraph, sigma_eta: float, sigma
     assert found.theta_upper >= truth * (1 - slack)
     assert found.theta_upper <= found.theta_lower * (1 + 2e-4)
     assert found.failure_log2 is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(graphs(), SIGMAS)
+def test_degree_bounds_hold_for_every_user(graph: HonestGraph, s: float) -> None:
+    laplacian = dense_laplacian(graph)
+    connected = float(np.linalg.eigvalsh(laplacian)[1])
+    entries = np.diag(np.linalg.inv(s * np.eye(graph.size) + laplacian)) - 1 / (graph.size * s)
+    degrees = graph.degrees.astype(np.float64)
+    slack = 1e-11 * (1 + 1 / s)
+    assert (entries <= degree_bound(degrees, s, connected) + slack).all()
+    assert (entries >= start_bound(degrees, s, graph.size) - slack).all()
 
 
 @settings(max_examples=60, deadline=None)
@@ -221,6 +234,47 @@ def test_lattice_mechanism_keeps_its_delta(
     assert min(claims) < 0.9
 
 
+@pytest.mark.parametrize(
+    ("n", "edges"), [(2, [(0, 1)]), (3, [(0, 1), (1, 2)]), (3, [(0, 1), (1, 2), (0, 2)])]
+)
+@pytest.mark.parametrize(("sigma_eta", "sigma_delta"), [(0.7, 0.8), (0.9, 0.6), (1.2, 1.0)])
+def test_view_is_within_its_ratio_of_the_lattice_gaussian(
+    n: int, edges: list[tuple[int, int]], sigma_eta: float, sigma_delta: float
+) -> None:
+    """Epsilon_1 of the proof, on grids so coarse that it is far from 0."""
+    reach = 14
+    mass = view(n, edges, sigma_eta, sigma_delta, reach)
+    laplacian = dense_laplacian(honest_graph(n, np.array(edges)))
+    inverse = np.linalg.inv(sigma_eta**2 * np.eye(n) + sigma_delta**2 * laplacian)
+    axes = np.meshgrid(*[np.arange(-reach, reach + 1)] * n, indexing="ij")
+    z = np.stack([axis.ravel() for axis in axes])
+    gaussian = np.exp(-0.5 * np.einsum("ik,ij,jk->k", z, inverse, z)).reshape(mass.shape)
+    gaussian /= gaussian.sum()
+    seen = np.abs(np.log(mass / gaussian)[np.abs(z).max(axis=0).reshape(mass.shape) <= 4]).max()
+    kept = 1 / (1 / sigma_delta**2 + np.linalg.eigvalsh(laplacian)[-1] / sigma_eta**2)
+    first = (1 + theta_excess(math.sqrt(kept))) ** len(edges) - 1
+    assert first < 1 or sigma_eta < 1
+    if first < 1:
+        allowed = math.log1p(first) - math.log1p(-first)
+        assert seen <= allowed
+        if len(edges) == 1:
+            assert seen >= 0.2 * allowed
+
+
+@pytest.mark.parametrize("width", [0.25, 0.4, 0.7, 1.3])
+def test_theta_excess_is_how_far_lattice_sums_stray(width: float) -> None:
+    shifts, lattice = np.linspace(0, 1, 101), np.arange(-60, 61)
+    sums = np.exp(-((lattice[:, None] - shifts) ** 2) / (2 * width**2)).sum(axis=0)
+    strayed = np.abs(sums / (width * math.sqrt(2 * math.pi)) - 1).max()
+    assert theta_excess(width) == pytest.approx(strayed, rel=1e-6, abs=1e-14)
+
+
+def test_delta_pays_for_the_ratio_twice_in_epsilon_and_once_in_delta() -> None:
+    paid = Smoothing(1.0, 1.0, 0.1, 0.05).delta(1.0, 0.7)
+    assert paid == pytest.approx(math.exp(0.1) * gaussian_delta(0.8, 0.7), rel=1e-12)
+    assert Smoothing(1.0, 1.0, 0.6, 0.1).delta(1.0, 0.7) == 1.0
+
+
 @pytest.mark.parametrize("mu", [0.1, 0.7, 3.0])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
 def test_zcdp_bound_is_above_the_gaussian(epsilon: float, mu: float) -> None:
@@ -270,6 +324,49 @@ def test_cuts_of_all_graphs(n: int, k: int, honest: int, removed: int) -> None:
                 outer = adjacency[:, inside][:, :, ~inside].sum(axis=(1, 2))
                 bad |= (1 - phi) * (outer - removed * size) <= 2 * phi * inner
         assert bad.mean() <= math.exp(log_bad_cut(n, honest, k, phi, removed))
+
+
+@settings(max_examples=100, deadline=None)
+@given(graphs(3, 9), SIGMAS, SIGMAS)
+def test_bounds_of_connected_graphs(graph: HonestGraph, sigma_eta: float, sigma_delta: float) -> None:
+    laplacian, degrees = dense_laplacian(graph), graph.degrees.astype(np.float64)
+    scale = 1 / np.sqrt(degrees)
+    gap = float(np.linalg.eigvalsh(scale[:, None] * laplacian * scale)[1])
+    conductance = 1.0
+    for size in range(1, graph.size):
+        for members in itertools.combinations(range(graph.size), size):
+            inside = np.isin(np.arange(graph.size), members)
+            if degrees[inside].sum() <= degrees.sum() / 2:
+                outer = -laplacian[inside][:, ~inside].sum()
+                conductance = min(conductance, float(outer / degrees[inside].sum()))
+    assert cheeger_gap(conductance) <= gap * (1 + 1e-9)
+    truth = dense_theta(graph, sigma_eta, sigma_delta)
+    for user in range(graph.size):
+        near = degrees[laplacian[user] < 0].min()
+        choice = Connected(
+            honest=graph.size,
+            removed=0,
+            phi=conductance,
+            gap=gap,
+            neighbour_degree=int(near),
+            least_degree=int(degrees.min()),
+            failure=0.0,
+        )
+        claimed = choice.theta(degrees, sigma_eta**2, sigma_delta)[user]
+        assert truth[user] <= claimed * (1 + 1e-7)
+
+
+def test_failure_of_a_choice_adds_up() -> None:
+    parties, honest, k, delta = 120, 90, 30, 1e-5
+    proven = process(parties, honest, k, removed=1, delta=delta)
+    assert not isinstance(proven, str)
+    degrees = np.array(proven.degrees)
+    for choice in proven.choices:
+        near, least = choice.neighbour_degree, choice.least_degree
+        tails = (near - 1) * degrees[:near].sum() + honest * degrees[:least].sum()
+        cut = math.exp(log_bad_cut(parties, honest, k, choice.phi, 1))
+        assert tails + cut <= choice.failure <= 0.31 * delta
+        assert choice.gap == cheeger_gap(choice.phi)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ class Connected(msgspec.Struct, frozen=True, kw_only=True):
     phi: float
     """Conductance, at least."""
     gap: float
-    """1 - sqrt(1 - phi^2) <= lambda_2 of the normalised Laplacian (Cheeger)."""
+    """Of the spectrum of the normalised Laplacian, at least, by Cheeger's inequality."""
     neighbour_degree: int
     """Least degree among the neighbours of the user, before the deletions."""
     least_degree: int
@@ -134,6 +134,11 @@ def log_bad_cut(parties: int, honest: int, k: int, phi: float, removed: int) -> 
     return float(np.logaddexp.reduce(terms))
 
 
+def cheeger_gap(phi: float) -> float:
+    """A lower bound on the gap of the normalised Laplacian at conductance phi. [Chung 1997, Theorem 2.3]"""
+    return 1 - math.sqrt(1 - phi * phi)
+
+
 def process(
     parties: int,
     honest: int,
@@ -175,7 +180,7 @@ def process(
                 honest=honest,
                 removed=removed,
                 phi=phi,
-                gap=1 - math.sqrt(1 - phi * phi),
+                gap=cheeger_gap(phi),
                 neighbour_degree=near,
                 least_degree=least,
                 failure=float(near_tail[near] + least_tail[least] + cut) * (1 + 1e-6),

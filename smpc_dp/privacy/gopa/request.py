@@ -8,7 +8,7 @@ import msgspec
 
 from smpc_dp.errors import ConfigError, Fault
 
-MAX_PARTIES = 1_000_000
+MAX_PARTIES = 200_000
 MAX_EPSILON = 100.0
 MAX_SIGMA = 1e9
 METHODS = ("exact", "theorem")
@@ -19,7 +19,7 @@ class GopaRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers of a plan, None where one is to be planned; ConfigError names each that is out of range."""
 
     parties: int
-    """n, users that publish, 3 to 1,000,000."""
+    """n, users that publish, 3 to 200,000."""
     honest_fraction: float = 1.0
     """rho, in (0, 1]: floor(rho n) users are honest and stay to the end, unless `max_dropouts` takes them."""
     epsilon: float
