@@ -31,8 +31,8 @@ from smpc_dp.privacy.guarantee import check_budget
 from smpc_dp.privacy.laws import hockey_stick, losses
 
 INTERVAL = 1e-4
-# The sum of absolute errors of a few thousand convolutions in double precision stays below this.
-FFT_ERROR = 1e-13
+# Five times the largest error in double precision that we found against 40 digits, over up to 4,000 releases.
+FFT_ERROR = 1e-12
 LEAST_DELTA = 1e-11
 # Losses beyond this are as good as infinite, and their grid would not fit into memory.
 GREATEST_LOSS = 200.0

@@ -173,10 +173,9 @@ class Ledger:
                         )
                     before = [other.event for other in entries[: entry.number]]
                     return self._receipt(entry, self._spending(before), repeated=True)
-            spending = self._permit([entry.event for entry in entries], event)
+            entry = _checked(Entry(len(entries) + 1, name, label, event, "0" * 64))
+            spending = self._permit([earlier.event for earlier in entries], event)
             previous = entries[-1].digest if entries else self.terms.identifier
-            number = len(entries) + 1
-            entry = _checked(Entry(number, name, label, event, "0" * 64))
             entry = msgspec.structs.replace(entry, digest=_chain(previous, entry))
             write_durably(self.path, _encode(self.terms, (*entries, entry)))
         return self._receipt(entry, spending, repeated=False)
@@ -206,7 +205,8 @@ class Ledger:
             if terms.exact == "outside":
                 return spending
             raise PrivacyError(f"{head}: an exact release has no differential privacy, and there is a budget")
-        if spending.epsilon is None or spending.epsilon > terms.epsilon:
+        # Written so that NaN fails.
+        if spending.epsilon is None or not spending.epsilon <= terms.epsilon:
             alone, spent = self._spending([event]), self._spending(before)
             raise PrivacyError(
                 f"{head}: of epsilon = {terms.epsilon:g} at delta = {terms.delta:g}, {_shown(spent)} is "
