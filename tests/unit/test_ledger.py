@@ -214,6 +214,9 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "other label": lambda text: text.replace(b'"label": "first"', b'"label": "fjrst"'),
     "unknown field": lambda text: text.replace(b'"version": 1,', b'"version": 1, "x": 0,'),
     "other version": lambda text: text.replace(b'"version": 1,', b'"version": 2,'),
+    "exact and not": lambda text: text.replace(
+        b'"descriptions": [', b'"descriptions": [ {"kind": "exact"},', 1
+    ),
     "binary": lambda text: text[:40] + b"\xff\x00" + text[42:],
     "deep": lambda _text: b"[" * 100_000,
 }

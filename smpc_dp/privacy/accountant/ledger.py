@@ -127,8 +127,7 @@ class Ledger:
         Raises LocalError if it cannot be read, others can, or it is damaged; ConfigError if it is another's.
         """
         place = Path(path)
-        with locked(place):
-            terms = _decode(place, read_private(place)).terms
+        terms = _decode(place, read_private(place)).terms
         for what, wanted, found in (("party", party, terms.party), ("dataset", dataset, terms.dataset)):
             if wanted is not None and wanted != found:
                 raise ConfigError(f"{place}: the ledger of {what} '{found}', not of '{wanted}'")
@@ -136,8 +135,8 @@ class Ledger:
 
     def entries(self) -> tuple[Entry, ...]:
         """Return every charge so far."""
-        with locked(self.path):
-            return self._read()
+        # no lock: a write replaces the file as a whole
+        return self._read()
 
     def spent(self) -> Spending:
         """Return what all charges so far cost together."""
@@ -284,7 +283,7 @@ def _decode(path: Path, content: bytes) -> _File:
     damaged = f"{path}: damaged, and left as it is: restore it or start anew with what is left of the budget"
     try:
         file = msgspec.json.decode(content, type=_File, dec_hook=decode_hook)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ConfigError) as error:
         raise LocalError(f"{damaged} ({error})") from None
     previous = file.terms.identifier
     for number, entry in enumerate(file.entries, 1):
