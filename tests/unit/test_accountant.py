@@ -103,6 +103,14 @@ def test_convolutions_err_less_than_is_allowed_for() -> None:
             assert abs(float(together.get_delta_for_epsilon(epsilon) - truth)) < FFT_ERROR / 2
 
 
+def test_losses_that_are_too_large_for_a_grid_leave_the_other_bounds() -> None:
+    assert Composition([event(Pure(100.0))] * 1000).epsilon(1e-6) == pytest.approx(1e5, rel=0.1)
+    assert Composition([event(Gaussian(100.0)), event(Pure(1.0))]).epsilon(1e-6) < 6000
+    bare = event(Shift(DiscreteGaussianLaw(Fraction(1, 10**6)), 1, 1, 2, 2))
+    assert math.isinf(Composition([bare, bare]).epsilon(1e-6))
+    assert Composition([bare]).delta(1.0) == 1.0
+
+
 def test_approximate_releases_add_their_deltas() -> None:
     one = event(Pure(0.5, 1e-4))
     assert Composition([one]).delta(0.5) == pytest.approx(1e-4)
