@@ -1,7 +1,7 @@
 """Integer noise as probability mass functions: the laws that mechanisms add, and what a shift of them shows.
 
-Every law is symmetric about its centre and log-concave (for sums of discrete Gaussians see
-`accountant.events`), so the set that tells a shift best is a half-line, and a larger shift shows more.
+Every law is symmetric about its centre and log-concave (sums of discrete Gaussians are not handled here: see
+`mechanisms.smoothing`), so the set that tells a shift best is a half-line, and a larger shift shows more.
 Masses are held as logarithms, relative to each other, on a range that leaves out at most `TAIL` of the mass.
 """
 
@@ -35,20 +35,11 @@ MAX_RECURRENCE = 1 << 17
 class Law(msgspec.Struct, frozen=True, tag_field="law", forbid_unknown_fields=True):
     """The law of one share of noise on the integers, centred at 0."""
 
-    @property
-    def variance_of_one(self) -> Fraction:
-        """The variance in squared grid steps; of the discrete Gaussian its parameter, which is no less."""
-        raise NotImplementedError
-
 
 class DiscreteGaussianLaw(Law, frozen=True, tag="discrete-gaussian"):
     """Mass proportional to exp(-x^2 / (2 variance)) [Canonne, Kamath, Steinke 2020, Definition 1]."""
 
     variance: Fraction
-
-    @property
-    def variance_of_one(self) -> Fraction:
-        return self.variance
 
 
 class DiscreteLaplaceLaw(Law, frozen=True, tag="discrete-laplace"):
@@ -56,31 +47,17 @@ class DiscreteLaplaceLaw(Law, frozen=True, tag="discrete-laplace"):
 
     scale: Fraction
 
-    @property
-    def variance_of_one(self) -> Fraction:
-        # 2q/(1-q)^2 = 1/(2 sinh^2(1/(2 scale))), as a float made exact
-        half = 1 / (2 * float(self.scale))
-        return Fraction(1 / (2 * math.sinh(half) ** 2)) if half < 300 else Fraction(0)
-
 
 class SkellamLaw(Law, frozen=True, tag="skellam"):
     """The difference of two Poisson variables of mean variance / 2."""
 
     variance: Fraction
 
-    @property
-    def variance_of_one(self) -> Fraction:
-        return self.variance
-
 
 class BinomialLaw(Law, frozen=True, tag="binomial"):
     """Heads of `trials` fair coins; centred by subtracting trials // 2 (a public constant)."""
 
     trials: int
-
-    @property
-    def variance_of_one(self) -> Fraction:
-        return Fraction(self.trials, 4)
 
 
 AnyLaw = DiscreteGaussianLaw | DiscreteLaplaceLaw | SkellamLaw | BinomialLaw
@@ -128,7 +105,8 @@ def _laplace_sum(scale: float, shares: int, more: int) -> Floats:
     widths = []
     for part in (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95):
         t = part / scale
-        log_m = 2 * math.log1p(-q) - math.log1p(-q * math.exp(t)) - math.log1p(-q * math.exp(-t))
+        log_m = 2 * math.log1p(-q) - math.log1p(-math.exp((part - 1) / scale))
+        log_m -= math.log1p(-math.exp(-(part + 1) / scale))
         widths.append((shares * log_m + _LOG_TAIL + 1) / t)
     reach = math.ceil(min(widths)) + 1 + more
     # A negative binomial has the heavier tail of the two: its mean and the same Chernoff width
@@ -140,7 +118,8 @@ def _laplace_sum(scale: float, shares: int, more: int) -> Floats:
     masses = np.exp(logs - logsumexp(logs))
     whole = np.convolve(masses, masses[::-1])
     centre = len(masses) - 1
-    return np.log(whole[centre - reach : centre + reach + 1])
+    # what underflows is far below TAIL, which is counted as lost
+    return np.log(np.maximum(whole[centre - reach : centre + reach + 1], 1e-300))
 
 
 def _skellam(variance: float, more: int) -> Floats:

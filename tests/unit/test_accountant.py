@@ -6,6 +6,7 @@ import itertools
 import math
 from fractions import Fraction
 
+import mpmath
 import msgspec
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.stats import binom
 
 from smpc_dp.errors import ConfigError, PrivacyError
-from smpc_dp.privacy.accountant.compose import Composition
+from smpc_dp.privacy.accountant.compose import FFT_ERROR, INTERVAL, Composition
 from smpc_dp.privacy.accountant.events import (
     AnyDescription,
     Event,
@@ -78,6 +79,36 @@ def test_pure_releases_compose_optimally(epsilon_0: float, count: int) -> None:
         assert (
             pure_composition_delta(epsilon_0, count, tight) >= delta * 0.999 or epsilon == count * epsilon_0
         )
+
+
+def test_convolutions_err_less_than_is_allowed_for() -> None:
+    """A thousand releases whose losses are on the grid, against a sum of 40 digits."""
+    count, cells = 1000, 100
+    with mpmath.workdps(40):
+        epsilon_0 = mpmath.mpf(cells) * mpmath.mpf(INTERVAL)
+        p = mpmath.exp(epsilon_0) / (1 + mpmath.exp(epsilon_0))
+        one = pld.PrivacyLossDistribution.create_from_rounded_probability(
+            {cells: float(p), -cells: float(1 - p)}, 0.0, INTERVAL
+        )
+        together = one.self_compose(count)
+        for epsilon in (0.5, 1, 2):
+            truth = mpmath.fsum(
+                mpmath.binomial(count, heads)
+                * p**heads
+                * (1 - p) ** (count - heads)
+                * (1 - mpmath.exp(epsilon - (2 * heads - count) * epsilon_0))
+                for heads in range(count + 1)
+                if (2 * heads - count) * epsilon_0 > epsilon
+            )
+            assert abs(float(together.get_delta_for_epsilon(epsilon) - truth)) < FFT_ERROR / 2
+
+
+def test_losses_that_are_too_large_for_a_grid_leave_the_other_bounds() -> None:
+    assert Composition([event(Pure(100.0))] * 1000).epsilon(1e-6) == pytest.approx(1e5, rel=0.1)
+    assert Composition([event(Gaussian(100.0)), event(Pure(1.0))]).epsilon(1e-6) < 6000
+    bare = event(Shift(DiscreteGaussianLaw(Fraction(1, 10**6)), 1, 1, 2, 2))
+    assert math.isinf(Composition([bare, bare]).epsilon(1e-6))
+    assert Composition([bare]).delta(1.0) == 1.0
 
 
 def test_approximate_releases_add_their_deltas() -> None:

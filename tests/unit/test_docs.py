@@ -26,6 +26,7 @@ from typer.testing import CliRunner
 
 from smpc_dp import simulate
 from smpc_dp.cli import app
+from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.protocols.secagg.params import check_parameters
 from smpc_dp.runtime.local import create_local_session
@@ -141,7 +142,9 @@ def test_toml_parses(block: Block) -> None:
 
 
 @pytest.mark.parametrize("block", in_language("sh", "console", "bash"), ids=str)
-def test_commands_parse(block: Block) -> None:
+def test_commands_parse(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
+    # an empirical audit has false alarms: the noise of its examples is fixed
+    monkeypatch.setattr(NoiseSource, "system", lambda: NoiseSource.keyed(bytes(32)))
     for arguments in commands_of(block):
         try:
             parse(arguments)

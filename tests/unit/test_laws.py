@@ -94,6 +94,13 @@ def test_laws_that_are_too_wide_are_refused(law: AnyLaw) -> None:
         log_masses(law, 1)
 
 
+def test_narrow_laws_are_nearly_constant() -> None:
+    tiny = Fraction(1, 10**6)
+    for law in (DiscreteGaussianLaw(tiny), DiscreteLaplaceLaw(tiny), SkellamLaw(tiny)):
+        assert hockey_stick(law, 1, 1, 5.0) > 0.999
+    assert hockey_stick(DiscreteLaplaceLaw(tiny), 3, 1, 5.0) > 0.999
+
+
 def test_a_sum_of_discrete_gaussians_is_none() -> None:
     with pytest.raises(ConfigError, match="not a discrete Gaussian"):
         log_masses(DiscreteGaussianLaw(Fraction(4)), 2)

@@ -214,6 +214,9 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "other label": lambda text: text.replace(b'"label": "first"', b'"label": "fjrst"'),
     "unknown field": lambda text: text.replace(b'"version": 1,', b'"version": 1, "x": 0,'),
     "other version": lambda text: text.replace(b'"version": 1,', b'"version": 2,'),
+    "exact and not": lambda text: text.replace(
+        b'"descriptions": [', b'"descriptions": [ {"kind": "exact"},', 1
+    ),
     "binary": lambda text: text[:40] + b"\xff\x00" + text[42:],
     "deep": lambda _text: b"[" * 100_000,
 }
@@ -277,6 +280,17 @@ def test_a_charge_that_could_not_be_read_again_is_refused(name: bytes, label: st
     assert book.entries() == ()
 
 
+@pytest.mark.parametrize(
+    "description",
+    [Pure(-1.0), Pure(math.nan), Pure(math.inf), Pure(0.1, -0.5), Gaussian(math.nan), Gaussian(-1.0)],
+)
+def test_an_event_that_is_none_is_never_charged(description: Pure | Gaussian, tmp_path: Path) -> None:
+    book = ledger(tmp_path)
+    with pytest.raises((ConfigError, PrivacyError)):
+        book.charge(run(1), Event("absurd", "substitution", (description,)))
+    assert book.entries() == ()
+
+
 def test_the_command_shows_what_the_ledger_holds(tmp_path: Path) -> None:
     path = tmp_path / "alice.ledger"
     terms = ["--party", "alice", "--dataset", "loans 2026", "--epsilon", "1"]
@@ -304,5 +318,5 @@ def test_a_result_carries_guarantee_and_receipt(tmp_path: Path) -> None:
     result: dict[str, Any] = {"kind": "sum", "value": [1], "step": 1.0, "weight": 3, "survivors": ["a"]}
     result |= {"absent": [], "faults": []}
     shown = result_text({**result, "privacy": told})
-    assert "ledger of alice: epsilon = 0.5" in shown
+    assert "ledger of alice: epsilon = 0.49999" in shown
     assert "of 1 spent at delta = 1e-06" in shown

@@ -31,11 +31,14 @@ from smpc_dp.privacy.guarantee import check_budget
 from smpc_dp.privacy.laws import hockey_stick, losses
 
 INTERVAL = 1e-4
-# The sum of absolute errors of a few thousand convolutions in double precision stays below this.
-FFT_ERROR = 1e-13
+# Five times the largest error in double precision that we found against 40 digits, over up to 4,000 releases.
+FFT_ERROR = 1e-12
 LEAST_DELTA = 1e-11
 # Losses beyond this are as good as infinite, and their grid would not fit into memory.
 GREATEST_LOSS = 200.0
+GREATEST_DEVIATION = 50.0
+# Extreme losses of less mass than this are counted as infinite.
+_CUT = 1e-17
 _SPLITS = (0.5, 0.1, 0.9, 0.01, 0.99, 1e-3, 0.999)
 
 
@@ -227,11 +230,12 @@ class _Losses:
 
     def _composed(self) -> Any:
         """Return the composed loss distribution, or None if it would be too wide to hold."""
+        known = [(_distribution(one), count) for one, count in sorted(self._counts.items(), key=repr)]
+        variance = self._mu_squared + sum(count * spread for (_, spread), count in known)
+        if not variance <= GREATEST_DEVIATION**2:
+            return None
         whole = None
-        for description, count in sorted(self._counts.items(), key=repr):
-            single = _distribution(description)
-            if single is None:
-                return None
+        for (single, _), count in known:
             part = single.self_compose(count) if count > 1 else single
             whole = part if whole is None else whole.compose(part)
         if self._mu_squared and whole is not None:
@@ -241,8 +245,11 @@ class _Losses:
 
 
 @functools.lru_cache(maxsize=64)
-def _distribution(description: AnyDescription) -> Any:
-    """Return the loss distribution of one coordinate, one answer or one (epsilon, delta), rounded up."""
+def _distribution(description: AnyDescription) -> tuple[Any, float]:
+    """Return the loss distribution of one coordinate, answer or budget, rounded up, and its variance.
+
+    The variance is infinite where no distribution is made, the losses being too large.
+    """
     match description:
         case Shift(law, shares, shift):
             loss, log_mass, infinite = losses(law, shares, shift)
@@ -256,17 +263,22 @@ def _distribution(description: AnyDescription) -> Any:
             mass, infinite = (1 - delta) / (1 + np.exp(-loss)), delta
         case _:
             raise ConfigError(f"{type(description).__name__} has no loss distribution of its own")
-    beyond = loss > GREATEST_LOSS
+    order = np.argsort(-loss, kind="stable")
+    loss, mass = loss[order], mass[order]
+    beyond = (np.cumsum(mass) < _CUT) | (loss > GREATEST_LOSS)
     infinite += math.fsum(mass[beyond])
-    # Losses far below 0 hardly matter to either side, and raising them is safe.
-    loss, mass = np.maximum(loss[~beyond], -GREATEST_LOSS), mass[~beyond]
+    loss, mass = loss[~beyond], mass[~beyond]
     if len(loss) == 0 or infinite > 0.5:
-        return None
+        return None, math.inf
+    # Raising the losses at the other end is safe, and of as little mass.
+    least = loss[np.cumsum(mass[::-1])[::-1] >= _CUT].min()
+    loss = np.maximum(loss, max(least, -GREATEST_LOSS))
+    variance = float(mass @ (loss - mass @ loss) ** 2)
     cells, index = np.unique(np.ceil(loss / INTERVAL + 1e-6).astype(np.int64), return_inverse=True)
     sums = np.bincount(index, weights=mass) * (1 + 1e-12)
-    return pld.PrivacyLossDistribution.create_from_rounded_probability(
-        dict(zip(cells.tolist(), sums.tolist(), strict=True)), min(1.0, infinite), INTERVAL
-    )
+    rounded = dict(zip(cells.tolist(), sums.tolist(), strict=True))
+    made = pld.PrivacyLossDistribution.create_from_rounded_probability(rounded, min(1.0, infinite), INTERVAL)
+    return made, variance
 
 
 def _pure_epsilon(event: Event) -> float:

@@ -127,8 +127,7 @@ class Ledger:
         Raises LocalError if it cannot be read, others can, or it is damaged; ConfigError if it is another's.
         """
         place = Path(path)
-        with locked(place):
-            terms = _decode(place, read_private(place)).terms
+        terms = _decode(place, read_private(place)).terms
         for what, wanted, found in (("party", party, terms.party), ("dataset", dataset, terms.dataset)):
             if wanted is not None and wanted != found:
                 raise ConfigError(f"{place}: the ledger of {what} '{found}', not of '{wanted}'")
@@ -136,8 +135,8 @@ class Ledger:
 
     def entries(self) -> tuple[Entry, ...]:
         """Return every charge so far."""
-        with locked(self.path):
-            return self._read()
+        # no lock: a write replaces the file as a whole
+        return self._read()
 
     def spent(self) -> Spending:
         """Return what all charges so far cost together."""
@@ -173,10 +172,9 @@ class Ledger:
                         )
                     before = [other.event for other in entries[: entry.number]]
                     return self._receipt(entry, self._spending(before), repeated=True)
-            spending = self._permit([entry.event for entry in entries], event)
+            entry = _checked(Entry(len(entries) + 1, name, label, event, "0" * 64))
+            spending = self._permit([earlier.event for earlier in entries], event)
             previous = entries[-1].digest if entries else self.terms.identifier
-            number = len(entries) + 1
-            entry = _checked(Entry(number, name, label, event, "0" * 64))
             entry = msgspec.structs.replace(entry, digest=_chain(previous, entry))
             write_durably(self.path, _encode(self.terms, (*entries, entry)))
         return self._receipt(entry, spending, repeated=False)
@@ -206,7 +204,8 @@ class Ledger:
             if terms.exact == "outside":
                 return spending
             raise PrivacyError(f"{head}: an exact release has no differential privacy, and there is a budget")
-        if spending.epsilon is None or spending.epsilon > terms.epsilon:
+        # Written so that NaN fails.
+        if spending.epsilon is None or not spending.epsilon <= terms.epsilon:
             alone, spent = self._spending([event]), self._spending(before)
             raise PrivacyError(
                 f"{head}: of epsilon = {terms.epsilon:g} at delta = {terms.delta:g}, {_shown(spent)} is "
@@ -284,7 +283,7 @@ def _decode(path: Path, content: bytes) -> _File:
     damaged = f"{path}: damaged, and left as it is: restore it or start anew with what is left of the budget"
     try:
         file = msgspec.json.decode(content, type=_File, dec_hook=decode_hook)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ConfigError) as error:
         raise LocalError(f"{damaged} ({error})") from None
     previous = file.terms.identifier
     for number, entry in enumerate(file.entries, 1):
