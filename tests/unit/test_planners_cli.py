@@ -21,7 +21,7 @@ NETWORK = ["plan", "network", "--parties", "100", "--epsilon", "1", "--delta", "
         (NETWORK, "sigma"),
         ([*NETWORK, "--task", "histogram"], "beta"),
         ([*NETWORK, "--topology", "complete", "--steps", "300", "--delta", "0.02"], "warning: delta"),
-        (["plan", "sgd", "--parties", "100", "--steps", "300"], "published script, local"),
+        (["plan", "sgd", "--parties", "30", "--steps", "60"], "published script, local"),
         (["plan", "collaboration", "--sizes", "10,20", "--epsilons", "1"], "together"),
     ],
 )

@@ -31,19 +31,15 @@ def test_published_and_fair_sigmas(
     # 12 contributions, each moved by 2 L: the Gaussian mechanism with shift 2 sqrt(12) / sigma.
     assert gaussian_delta(epsilon, 2 * math.sqrt(12) / plan.fair.local) <= 1e-6
     assert plan.fair.central < plan.fair.network < plan.published.network
+    # docs/planners.md has these.
+    documented = {1.0: (1.480, 7.372, 6.804), 10.0: (0.8530, 1.144, 1.015)}[epsilon]
+    assert (plan.fair.central, plan.fair.network, plan.rows[-1].sigma) == pytest.approx(documented, rel=1e-3)
     assert plan.fair.network < plan.fair.local
     assert [row.setting for row in plan.rows][:2] == ["local", "central"]
 
 
-def test_fair_sigmas_scale_with_the_gradient() -> None:
-    one = dp_sgd.plan_sgd(100, 400, 1.0, 1e-4)
-    two = dp_sgd.plan_sgd(100, 400, 1.0, 1e-4, lipschitz=3.0)
-    for name in ("local", "central", "network"):
-        assert getattr(two.fair, name) == pytest.approx(3 * getattr(one.fair, name), rel=2e-3)
-
-
 def test_the_script_without_an_answer_leaves_the_fair_table() -> None:
-    plan = dp_sgd.plan_sgd(50, 100, 60.0, 1e-2)
+    plan = dp_sgd.plan_sgd(50, 100, 60.0, 1e-2, lipschitz=3.0)
     assert plan.fair.local > 0
     assert any("1/parties" not in line for line in plan.warnings) is (plan.published is None)
 

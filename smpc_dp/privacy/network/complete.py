@@ -121,7 +121,7 @@ def gaps_law(parties: int, colluding: int, contributions: int, edge_cap: int | N
     left = (1 - stop) ** (gaps - 1.0)
     weights = left - np.append(left[1:], 0.0)
     values = 1 / gaps.astype(np.float64)
-    end = grid_end(values, weights, contributions, tail)
+    end = 1.01 * grid_end(values, weights, contributions, tail)
     if edge_cap is None:
         law = tabulate(values, weights, end / _SIZE, _SIZE)
         return summed(law, contributions, tail)

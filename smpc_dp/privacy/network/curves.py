@@ -20,8 +20,12 @@ from scipy.stats import binom
 Floats = npt.NDArray[np.float64]
 Curve = Callable[[Floats], Floats]
 
-# Points on each side of zero of a discretised curve.
-_POINTS = 3_000
+# The grid of a discretised curve: even steps near 0, then steps that grow by this factor.
+_EVEN, _GROWTH = 1_000, 1.005
+# Even steps of the first curve of a composition, of its epsilon, and of any curve at most.
+_POINTS, _OF_EPSILON, _MOST_POINTS = 2_000, 6_000, 4_000_000
+# Groups of counts in a binomial mean; each counts as its largest.
+_GROUPS = 32
 # What a curve may still have where it is cut off; it becomes probability of an infinite loss.
 _CUT = 1e-15
 
@@ -58,11 +62,12 @@ def sampled_gaussian(rate: float, mu: float) -> Curve:
 
 
 def spotted_gaussians(chances: int, rate: float, mu: float) -> Curve:
-    """The curve of S releases of shift mu, S ~ Bin(chances, rate) known to the observer."""
-    most = int(binom.isf(_CUT, chances, rate)) + 1
-    counts = np.arange(min(most, chances) + 1)
-    weights = binom.pmf(counts, chances, rate)
-    beyond = float(binom.sf(counts[-1], chances, rate))
+    """The curve of S releases of shift mu, S ~ Bin(chances, rate) known to the observer, rounded up."""
+    low = max(0, int(binom.ppf(_CUT, chances, rate)) - 1)
+    most = min(chances, int(binom.isf(_CUT, chances, rate)) + 1)
+    counts = np.unique(np.linspace(low, most, min(_GROUPS, most - low + 1)).astype(np.int64))
+    weights = np.diff(binom.cdf(counts, chances, rate), prepend=0.0)
+    beyond = float(binom.sf(most, chances, rate))
 
     def curve(epsilon: Floats) -> Floats:
         each = hockey_stick(np.asarray(epsilon)[:, None], mu * np.sqrt(counts)[None, :])
@@ -72,34 +77,50 @@ def spotted_gaussians(chances: int, rate: float, mu: float) -> Curve:
     return curve
 
 
-def loss_distribution(curve: Curve, interval: float | None = None) -> tuple[Any, float]:
-    """A privacy loss distribution that dominates the curve [Doroshenko et al. 2022], and its interval."""
-    end = 1.0
+def _end(curve: Curve) -> float:
+    """Where a curve is all but 0, within 1.25 times."""
+    end = 1e-5
     while float(curve(np.array([end]))[0]) > _CUT and end < 600:
         end *= 1.25
-    interval = end / _POINTS if interval is None else interval
-    steps = max(1, math.ceil(end / interval))
-    above = np.minimum.accumulate(curve(interval * np.arange(steps + 1, dtype=np.float64)))
-    below = np.exp(-np.arange(steps, 0, -1) * interval)
+    return end
+
+
+def _interval(epsilon: float, parts: list[tuple[Curve, int]]) -> float:
+    ends = [_end(curve) for curve, _ in parts]
+    # What rounding adds to the spread of the sum grows with the square root of the number of terms.
+    finer = max(1.0, math.sqrt(parts[0][1] / 1e5))
+    return max(ends[0] / _POINTS, epsilon / (_OF_EPSILON * finer), max(ends) / _MOST_POINTS)
+
+
+def loss_distribution(curve: Curve, interval: float) -> Any:
+    """A privacy loss distribution on multiples of `interval` that dominates the curve.
+
+    By connecting the dots [Doroshenko et al. 2022].
+    """
+    last = max(1, math.ceil(_end(curve) / interval))
+    steps = np.arange(min(last, _EVEN) + 1)
+    if last > _EVEN:
+        more = math.ceil(math.log(last / _EVEN) / math.log(_GROWTH)) + 1
+        steps = np.unique(np.append(steps, np.ceil(np.geomspace(_EVEN, last, more)).astype(np.int64)))
+    above = np.minimum.accumulate(curve(interval * steps.astype(np.float64)))
+    below = np.exp(-interval * steps[:0:-1])
     deltas = np.concatenate((1 - below + below * above[:0:-1], above))
     pmf = pld_pmf.create_pmf_pessimistic_connect_dots(
-        interval, np.arange(-steps, steps + 1), np.clip(np.minimum.accumulate(deltas), 0.0, 1.0)
+        interval,
+        np.concatenate((-steps[:0:-1], steps)),
+        np.clip(np.minimum.accumulate(deltas), 0.0, 1.0),
     )
-    return PrivacyLossDistribution(pmf), interval
+    return PrivacyLossDistribution(pmf.to_dense_pmf())
 
 
 def composed_delta(epsilon: float, parts: list[tuple[Curve, int]]) -> float:
-    """Delta at epsilon of the composition of each curve so many times, rounded up."""
+    """Delta at epsilon of the composition of each curve so many times (at least once), rounded up."""
+    interval = _interval(epsilon, parts)
     total: Any = None
-    interval: float | None = None
     for curve, times in parts:
-        if times == 0:
-            continue
-        single, interval = loss_distribution(curve, interval)
+        single = loss_distribution(curve, interval)
         with np.errstate(over="ignore"):  # in the search for a Chernoff bound
             several = single.self_compose(times) if times > 1 else single
         total = several if total is None else total.compose(several)
-    if total is None:
-        return 0.0
     # The convolutions are in floating point; their error is far below this.
     return min(1.0, float(total.get_delta_for_epsilon(epsilon)) * (1 + 1e-9) + 1e-12)

@@ -51,12 +51,12 @@ def blanket_losses(blanket: int, beta: float, categories: int) -> tuple[Any, Any
     second = total - first
     halves = gammaln(total + 1) - gammaln(first + 1) - gammaln(second + 1) - total * math.log(2)
     row = binom.pmf(both, m, pairs) if d > 2 else np.ones(1)
-    base = row[total - low] * np.exp(halves)
+    halves = np.exp(halves)  # up to a factor for each row, which rounding leaves
+    base = row[total - low] * halves / np.bincount(total - low, weights=halves)[total - low]
     floor = beta * m
     above, below = floor + (1 - beta) * d * first, floor + (1 - beta) * d * second
-    chances = base * above / m
-    left_out = max(0.0, 1 - float(chances.sum()))
-    return np.log(above) - np.log(below), chances, left_out
+    left_out = 1 - float(row @ (beta + (1 - beta) * d / m * both / 2))
+    return np.log(above) - np.log(below), base * above / m, max(0.0, left_out)
 
 
 def _segment(blankets: list[tuple[int, float]], beta: float, categories: int, lost: float) -> Any:
