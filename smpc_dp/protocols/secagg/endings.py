@@ -7,10 +7,10 @@ from collections.abc import Collection
 from smpc_dp.encoding import Lanes
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.result import Certificate, Evidence, Outcome, Privacy
-from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.protocols.secagg.params import SumParameters
 
 
-def privacy_of(parameters: SecAggParameters, survivors: int) -> Privacy:
+def privacy_of(parameters: SumParameters, survivors: int) -> Privacy:
     """Return the claim of a run: exact sum, no differential privacy, and what is not protected."""
     plan = parameters.plan
     failure = (
@@ -47,7 +47,7 @@ def privacy_of(parameters: SecAggParameters, survivors: int) -> Privacy:
 
 def outcome(
     context: Context,
-    parameters: SecAggParameters,
+    parameters: SumParameters,
     run_id: bytes,
     total: Lanes,
     roll: bytes,

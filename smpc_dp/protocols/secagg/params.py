@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
-from smpc_dp.encoding import Encoding, encoding_faults, shown
+from smpc_dp.crypto.prg import add_masks
+from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.encoding import Encoding, Lanes, encoding_faults, shown
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
 
@@ -19,11 +23,37 @@ MAX_PARTIES = 65_535
 NUMBER_BITS = 1023
 
 
-class SecAggParameters(msgspec.Struct, frozen=True):
-    """Checked parameters: how values are encoded and how the run is planned."""
+# (lanes, seeds, signs, threads): add the terms of these pairs to the lanes, in place.
+AddPairTerms = Callable[[Lanes, Sequence[bytes], Sequence[int], int], None]
+
+
+def add_uniform_terms(lanes: Lanes, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1) -> None:
+    """Add the uniform masks of these pairs, in place; `signs` as in `smpc_dp.crypto.prg.add_masks`."""
+    add_masks(lanes, seeds, signs, threads=threads)
+
+
+class SumParameters(msgspec.Struct, frozen=True):
+    """What the machines of a sum need to know: how values are encoded, how the run is planned, what hides them."""
 
     encoding: Encoding
     plan: SecAggPlan
+
+    def add_pair_terms(
+        self, lanes: Lanes, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1
+    ) -> None:
+        """Add to `lanes`, in place, the terms of these pairs, as `add_uniform_terms` does."""
+        add_uniform_terms(lanes, seeds, signs, threads)
+
+    def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:
+        """Add to `lanes`, in place, the noise that stays in the sum; without differential privacy none."""
+
+    def decode(self, total: Lanes, contributors: int) -> tuple[NDArray[np.int64], int]:
+        """Return the sum on the integer grid, shape (length,), and its weight; raise VerificationError."""
+        return self.encoding.decode(total, contributors)
+
+
+class SecAggParameters(SumParameters, frozen=True):
+    """Checked parameters of an exact sum."""
 
 
 class _Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
