@@ -14,6 +14,7 @@ from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes, encoding_faults, shown
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
+from smpc_dp.protocols.result import Noise, Privacy
 
 PROTOCOL = "secagg"
 VERSION = 1
@@ -33,7 +34,7 @@ def add_uniform_terms(lanes: Lanes, seeds: Sequence[bytes], signs: Sequence[int]
 
 
 class SumParameters(msgspec.Struct, frozen=True):
-    """What the machines of a sum need to know: how values are encoded, how the run is planned, what hides them."""
+    """What the machines of a sum need to know: the encoding, the plan, and what hides the vectors."""
 
     encoding: Encoding
     plan: SecAggPlan
@@ -51,9 +52,51 @@ class SumParameters(msgspec.Struct, frozen=True):
         """Return the sum on the integer grid, shape (length,), and its weight; raise VerificationError."""
         return self.encoding.decode(total, contributors)
 
+    def noise(self, survivors: int, residual_pairs: int) -> Noise | None:  # noqa: ARG002
+        """Return the noise in a sum over so many; None if there is none."""
+        return None
+
+    def privacy(self, survivors: int) -> Privacy:
+        """Return the claim of a run over so many survivors: who learns what, and what is not protected."""
+        raise NotImplementedError
+
 
 class SecAggParameters(SumParameters, frozen=True):
     """Checked parameters of an exact sum."""
+
+    def privacy(self, survivors: int) -> Privacy:
+        """Return the claim: an exact sum, no differential privacy, and what is not protected."""
+        plan = self.plan
+        failure = (
+            ""
+            if plan.failure_bits is None
+            else f", except with probability 2^-{plan.failure_bits:.1f} an attempt"
+        )
+        adversary = (
+            f"an aggregator that deviates and up to {plan.max_corrupt} parties that collude with it learn"
+            if plan.max_corrupt
+            else "an aggregator that deviates, without any party that colludes with it, learns"
+        )
+        return Privacy(
+            epsilon=None,
+            delta=None,
+            claim=(
+                f"an exact sum over {survivors} survivors: the aggregator learns it and every party is told it; "
+                f"{adversary} at most one sum, over at least {plan.min_honest_in_sum} honest parties, and "
+                f"nothing else about their vectors{failure}"
+            ),
+            assumptions=(
+                f"at most {plan.max_corrupt} of {plan.parties} parties are corrupt, fixed before the run; the "
+                "aggregator may be malicious and collude with them",
+                "computational: X25519, HKDF-SHA256, AES-256-CTR, XChaCha20-Poly1305, Ed25519, TupleHash256",
+            ),
+            not_protected=(
+                "the sum is exact: it has no differential privacy, and sums over two differing survivor sets "
+                "reveal the difference",
+                "a party may lie about its input, and an aggregator about the sum that it reports",
+                "who takes part, when, and the length of the vectors are visible",
+            ),
+        )
 
 
 class _Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

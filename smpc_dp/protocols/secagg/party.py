@@ -288,7 +288,9 @@ class PartyMachine(PartyRole[Outcome]):
             raise LocalError(f"{self.name}: the vector was used before")
         self._lanes = None
         self._blind(lanes)
-        vector = self._parameters.encoding.pack(lanes)
+        return self._send_vector(self._parameters.encoding.pack(lanes))
+
+    def _send_vector(self, vector: bytes) -> Sequence[Envelope]:
         return self._emit(m.MASKED, m.Masked(vector, pack_list(self._bad_dealers)))
 
     def _blind(self, lanes: Lanes) -> None:

@@ -1,0 +1,1 @@
+"""The privacy of GOPA [Bellet 2021, section 4.1]."""

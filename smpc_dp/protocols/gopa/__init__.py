@@ -1,0 +1,1 @@
+"""GOPA: gossip noise for private averaging [Bellet 2021, section 4.1]."""

@@ -1,0 +1,32 @@
+"""The messages of GOPA that secure aggregation does not have. Every struct is the body of one signed envelope.
+
+With `on_dropout = "keep"` a run has these steps of a party, each answered by the relay: hello, advertise, reveal,
+attest-participants, publish. With "roll-back" it has the steps of secure aggregation.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from smpc_dp.protocols.secagg import messages as m
+
+PUBLISH = "publish"
+AVERAGE = "average"
+
+PARTY_STEPS = (m.HELLO, m.ADVERTISE, m.REVEAL, m.ATTEST_PARTICIPANTS, PUBLISH)
+RELAY_STEPS = (m.START, m.ROLL, m.NEIGHBOURS, m.PARTICIPANTS, AVERAGE)
+
+
+class Published(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Party: x_hat, its noisy vector, packed."""
+
+    x_hat: bytes
+
+
+class Average(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Relay: the sum of all that was published, who published (a set), and the number of pairs of which one
+    published and one that takes part did not: their noise is still in the sum."""
+
+    total: bytes
+    published: bytes
+    residual_pairs: int

@@ -1,0 +1,173 @@
+"""The parameters of GOPA, as a session file gives them, and the noise that is planned from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.encoding import Encoding, Lanes, shown
+from smpc_dp.errors import ConfigError, Fault, VerificationError
+from smpc_dp.privacy.gopa.session import SessionNoise, plan_session
+from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
+from smpc_dp.protocols.result import Noise, Privacy
+from smpc_dp.protocols.secagg.params import MAX_PARTIES, SumParameters
+from smpc_dp.protocols.secagg.params import check_parameters as check_sum
+
+PROTOCOL = "gopa"
+VERSION = 1
+
+OnDropout = Literal["keep", "roll-back"]
+# A step of the grid is this fraction of the range of a coordinate, unless the session says otherwise.
+DEFAULT_STEPS = 1 << 20
+# Sums and noise together stay below 2^62: noise passes this many standard deviations with probability < 2^-1000.
+TAIL = 40
+
+
+class GopaParameters(SumParameters, frozen=True):
+    """Checked parameters: encoding, graph, quorum, and the variances of both noises in squared grid steps."""
+
+    session: SessionNoise
+    on_dropout: OnDropout
+
+    def add_pair_terms(
+        self, lanes: Lanes, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1
+    ) -> None:
+        """Add Delta of each pair, from the seed that both ends share: it cancels exactly. [T, Alg. 4.1, line 2]"""
+        del threads
+        for seed, sign in zip(seeds, signs, strict=True):
+            source = NoiseSource.keyed(seed, b"gopa", b"pair")
+            terms = discrete_gaussian(source, len(lanes), self.session.pair_variance).view(np.uint64)
+            if sign > 0:
+                lanes += terms
+            else:
+                lanes -= terms
+
+    def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:
+        """Add eta, this party's own noise. [T, Alg. 4.1, line 4]"""
+        source = NoiseSource.keyed(randomness.bytes(32), b"gopa", b"own")
+        lanes += discrete_gaussian(source, len(lanes), self.session.own_variance).view(np.uint64)
+
+    def decode(self, total: Lanes, contributors: int) -> tuple[NDArray[np.int64], int]:
+        """Return the noisy sum on the grid, shape (length,), and the number of contributors.
+
+        Raises:
+            VerificationError: it is further out than any noise of the plan explains.
+        """
+        offset = total.view(np.int64)
+        width = contributors * (self.encoding.highest - self.encoding.lowest)
+        most = self.encoding.parties * (self.encoding.parties * self.session.pair_variance)
+        slack = TAIL * math.isqrt(most + self.encoding.parties * self.session.own_variance) + TAIL
+        if int(offset.max()) > width + slack or int(offset.min()) < -slack:
+            raise VerificationError(
+                f"no {contributors} vectors within the bounds and their noise have this sum: somebody lies"
+            )
+        return offset + np.int64(contributors * self.encoding.lowest), contributors
+
+    def noise(self, survivors: int, residual_pairs: int) -> Noise:
+        """Return the noise in the sum over so many users, with that many pairwise terms left in it."""
+        variance = survivors * self.session.own_variance + residual_pairs * self.session.pair_variance
+        return Noise(
+            total=math.sqrt(variance) * self.encoding.step,
+            curator=self.session.curator_deviation * self.encoding.step,
+            honest=self.session.honest,
+            residual_pairs=residual_pairs,
+        )
+
+    def privacy(self, survivors: int) -> Privacy:
+        """Return the claim of the plan: (epsilon, delta) for each user, against whom, and what is left open."""
+        session, plan = self.session, self.plan
+        lost = (
+            "noise shared with users who were lost after the certificate stays in the average"
+            if self.on_dropout == "keep"
+            else "of a user, either the self-mask or the pairwise noise is opened, never both"
+        )
+        return Privacy(
+            epsilon=session.epsilon,
+            delta=session.delta,
+            claim=(
+                f"each honest user's vector is ({session.epsilon:g}, {session.delta:g})-differentially private "
+                f"(substitution of the whole vector) in all that the relay, up to {plan.max_corrupt} colluding "
+                f"users, or any single curious user see; {lost}"
+            ),
+            assumptions=(
+                session.assumption,
+                "computational: X25519, HKDF-SHA256, AES-256-CTR, Ed25519, TupleHash256 for the pairwise noise",
+            ),
+            not_protected=(
+                "a corrupt user may add any value of its own, or no noise: the standard error counts on "
+                f"{survivors} honest ones",
+                "the relay may report another sum than that of what was published",
+                "who takes part, when, and the length of the vectors are visible",
+                "samplers do not run in constant time",
+            ),
+        )
+
+
+class _Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    epsilon: float | int
+    delta: float | int
+    on_dropout: str = "keep"
+
+
+OWN = tuple(field.encode_name for field in msgspec.structs.fields(_Declared))
+
+
+def check_parameters(
+    parameters: Mapping[str, object], parties: int
+) -> tuple[GopaParameters | None, list[Fault]]:
+    """Check a `[parameters]` table for a session of `parties` users; return every fault found.
+
+    Keys: `length`, `lower`, `upper`, `epsilon`, `delta` (needed); `on_dropout` ("keep", the default, or
+    "roll-back"); `kind`, `precision` (default: a 2^20th of the range), `dropout`, `corrupt`, `security` as for
+    the secure sum, whose graph and quorum these are.
+    """
+    faults: list[Fault] = []
+    rest = {key: value for key, value in parameters.items() if key not in OWN}
+    if "max_weight" in rest:
+        faults.append(Fault("max_weight", "is not for gopa: values of differing weight differ in sensitivity"))
+        del rest["max_weight"]
+    lower, upper = rest.get("lower"), rest.get("upper")
+    if rest.get("kind", "real") == "real" and "precision" not in rest:
+        if isinstance(lower, int | float) and isinstance(upper, int | float) and math.isfinite(upper - lower):
+            rest["precision"] = max(abs(upper - lower) / DEFAULT_STEPS, 2.0**-900)
+    base, more = check_sum(rest, parties)
+    faults += [
+        Fault(where, what.replace("parameter of secagg", "parameter of gopa")) for where, what in more
+    ]
+    good: dict[str, float] = {}
+    for key, low, high in (("epsilon", 0.0, 1000.0), ("delta", 0.0, 1.0)):
+        value = parameters.get(key)
+        if value is None:
+            faults.append(Fault(key, "is missing"))
+        elif isinstance(value, bool) or not isinstance(value, int | float) or not low < value < high:
+            faults.append(Fault(key, f"must be a number between {low:g} and {high:g}, is {shown(value)}"))
+        else:
+            good[key] = float(value)
+    on_dropout = parameters.get("on_dropout", "keep")
+    if on_dropout not in ("keep", "roll-back"):
+        faults.append(Fault("on_dropout", f"must be 'keep' or 'roll-back', is {shown(on_dropout)}"))
+    if faults or base is None or parties > MAX_PARTIES:
+        return None, faults
+    try:
+        return _planned(base, good["epsilon"], good["delta"], on_dropout), []  # type: ignore[arg-type]
+    except ConfigError as error:
+        return None, list(error.faults)
+
+
+def _planned(base: SumParameters, epsilon: float, delta: float, on_dropout: OnDropout) -> GopaParameters:
+    encoding: Encoding = replace(base.encoding, element_bytes=8)
+    width = encoding.highest - encoding.lowest
+    session = plan_session(base.plan, width * math.sqrt(encoding.length), epsilon, delta)
+    parameters = GopaParameters(encoding=encoding, plan=base.plan, session=session, on_dropout=on_dropout)
+    parties = encoding.parties
+    most = parties * (session.own_variance + parties * session.pair_variance)
+    if parties * width + 2 * TAIL * math.isqrt(most) >= 1 << 62:
+        raise ConfigError([Fault("precision", "sum and noise need over 63 bits: widen the precision")])
+    return parameters
