@@ -1,0 +1,312 @@
+"""The exact samplers of `docs/sampling.md`, slow and obvious: integers and fractions, one at a time.
+
+Nothing is shared with the core but the block cipher and the specification. Every comparison with an
+irrational number is made with bounds that are tightened until they decide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+from cryptography.hazmat.primitives.ciphers.modes import ECB
+from mpmath import mp, mpf
+
+BLOCK_SAMPLES = 4096
+WORD = 64
+
+# Bounds on 2^bits times a number, and the number itself where it is rational and small enough to write down.
+Bounds = Callable[[int, int], tuple[int, int]]
+
+
+class Words:
+    """The 64-bit words of block `block` of the stream under `key`."""
+
+    def __init__(self, key: bytes, block: int) -> None:
+        self._cipher = Cipher(AES256(key), ECB()).encryptor()  # noqa: S305 - counter blocks are made here
+        self._block = block
+        self.read = 0
+
+    def next(self) -> int:
+        counter = self._block.to_bytes(8, "big") + (self.read // 2).to_bytes(8, "big")
+        half = self.read % 2 * 8
+        self.read += 1
+        return int.from_bytes(self._cipher.update(counter)[half : half + 8], "little")
+
+
+def exp_bounds(x: Fraction, bits: int) -> tuple[int, int]:
+    """Integers around 2^bits exp(-x), for x >= 0."""
+    if x == 0:
+        return 1 << bits, 1 << bits
+    if x > bits:
+        return 0, 1
+    halvings = max(0, math.floor(x).bit_length() + 1)
+    precision = bits + halvings + 64
+    y = (x.numerator << precision) // (x.denominator << halvings)
+    term = total = 1 << precision
+    n = 0
+    while term:
+        n += 1
+        term = -term * y // (n << precision)
+        total += term
+    for _ in range(halvings):
+        total = total * total >> precision
+    # Each of at most `precision` terms, and each squaring, loses a few units; squarings double the loss.
+    slack = 1 << (halvings + 32)
+    shift = precision - bits
+    return max(0, (total - slack) >> shift), ((total + slack) >> shift) + 1
+
+
+@dataclass(frozen=True)
+class Law:
+    """A log-concave law on the integers: mass f with f(mode) = 1, and what its strips are cut by."""
+
+    mode: int
+    spread: int
+    bounds: Callable[[int, int], tuple[int, int]]
+    exact: Callable[[int], Fraction | None]
+
+
+def gaussian(variance: Fraction) -> Law:
+    def exponent(k: int) -> Fraction:
+        return k * k / (2 * variance)
+
+    return _exponential(exponent, math.floor(variance))
+
+
+def laplace(scale: Fraction) -> Law:
+    return _exponential(lambda k: abs(k) / scale, math.floor(scale * scale))
+
+
+def geometric(x: Fraction) -> Law:
+    law = _exponential(lambda k: k * x, math.floor(1 / (x * x)))
+    return Law(
+        0,
+        law.spread,
+        lambda k, bits: (0, 0) if k < 0 else law.bounds(k, bits),
+        lambda k: Fraction(0) if k < 0 else law.exact(k),
+    )
+
+
+def _exponential(exponent: Callable[[int], Fraction], spread: int) -> Law:
+    return Law(
+        0, spread, lambda k, bits: exp_bounds(exponent(k), bits), lambda k: Fraction(1) if k == 0 else None
+    )
+
+
+# Beyond this many factors a ratio of factorials is bounded by mpmath instead of being written down.
+_FACTORS = 600
+
+
+def poisson(mean: Fraction) -> Law:
+    mode = math.floor(mean)
+
+    def exact(k: int) -> Fraction | None:
+        if k < 0:
+            return Fraction(0)
+        if abs(k - mode) > _FACTORS:
+            return None
+        down, up = sorted((k, mode))
+        ratio = Fraction(mean ** (up - down), math.prod(range(down + 1, up + 1)))
+        return ratio if k >= mode else 1 / ratio
+
+    def logarithm(k: int) -> mpf:
+        log_mean = mp.log(mpf(mean.numerator) / mpf(mean.denominator))
+        return (k - mode) * log_mean - mp.loggamma(k + 1) + mp.loggamma(mode + 1)
+
+    return Law(mode, mode, _by_logarithm(logarithm, exact), exact)
+
+
+def binomial(trials: int, p: Fraction) -> Law:
+    mode = min(trials, math.floor((trials + 1) * p))
+
+    def exact(k: int) -> Fraction | None:
+        if not 0 <= k <= trials:
+            return Fraction(0)
+        if abs(k - mode) > _FACTORS:
+            return None
+        if k == mode:
+            return Fraction(1)
+        down, up = sorted((k, mode))
+        above = math.prod(range(trials - up + 1, trials - down + 1))
+        ratio = Fraction(above, math.prod(range(down + 1, up + 1))) * (p / (1 - p)) ** (up - down)
+        return ratio if k >= mode else 1 / ratio
+
+    def logarithm(k: int) -> mpf:
+        odds = p / (1 - p)
+        return (
+            (k - mode) * mp.log(mpf(odds.numerator) / mpf(odds.denominator))
+            + (mp.loggamma(mode + 1) - mp.loggamma(k + 1))
+            + (mp.loggamma(trials - mode + 1) - mp.loggamma(trials - k + 1))
+        )
+
+    return Law(mode, math.floor(trials * p * (1 - p)), _by_logarithm(logarithm, exact), exact)
+
+
+def _by_logarithm(logarithm: Callable[[int], mpf], exact: Callable[[int], Fraction | None]) -> Bounds:
+    def bounds(k: int, bits: int) -> tuple[int, int]:
+        known = exact(k)
+        if known is not None:
+            low, rest = divmod(known.numerator << bits, known.denominator)
+            return low, low + bool(rest)
+        # The logarithms of factorials of numbers below 2^110 are below 2^120.
+        with mp.workprec(bits + 240):
+            near = int(mp.floor(mp.ldexp(mp.exp(logarithm(k)), bits + 16)))
+        return max(0, (near - 1) >> 16), ((near + 2) >> 16) + 1
+
+    return bounds
+
+
+def compare(law: Law, k: int, factor: Fraction) -> int:
+    """The floor of `factor` times f(k)."""
+    known = law.exact(k)
+    if known is not None:
+        return math.floor(factor * known)
+    bits = 128 + factor.numerator.bit_length()
+    while True:
+        low, high = (math.floor(Fraction(bound, 1 << bits) * factor) for bound in law.bounds(k, bits))
+        if low == high:
+            return low
+        bits *= 2
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A strip, or the tail of a side; `first` is its value nearest to the mode."""
+
+    first: int
+    step: int
+    height: int
+    weight: int
+    tail_bits: int | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """The segments of a law and the scale of their heights."""
+
+    law: Law
+    bits: int
+    segments: tuple[Segment, ...]
+    scale: Fraction
+
+
+def table(law: Law) -> Table:
+    """[docs/sampling.md, "The table"]."""
+    bits = max(0, (law.spread.bit_length() - 1) // 2 - 4) if law.spread else 0
+    width = 1 << bits
+    # (first value, direction, height, how many strips its weight counts for, bits of a piece of the tail)
+    rough: list[tuple[int, int, int, int, int | None]] = []
+    for start, step in ((law.mode, 1), (law.mode - 1, -1)):
+        offset = 0
+        while True:
+            height = compare(law, start + step * offset, Fraction(1 << 32)) + 1
+            if height <= 1 << 12:
+                break
+            rough.append((start + step * offset, step, height, 1, None))
+            offset += width
+        tail_bits = bits
+        while 20 << tail_bits < offset + 1:
+            tail_bits += 1
+        rough.append((start + step * offset, step, height, 2 << (tail_bits - bits), tail_bits))
+    total = sum(height * times for _, _, height, times, _ in rough)
+    room = (1 << 32) - sum(times for _, _, _, times, _ in rough)
+    segments = []
+    for first, step, height, times, tail in rough:
+        scaled = height * room // total + 1
+        segments.append(Segment(first, step, scaled, scaled * times, tail))
+    return Table(law, bits, tuple(segments), Fraction(room << 32, total))
+
+
+def below(words: Words, law: Law, k: int, factor: Fraction) -> bool:
+    """Whether a uniform real, read word by word, is below `factor` times f(k)."""
+    read = number = 0
+    while True:
+        number = number << WORD | words.next()
+        read += WORD
+        known = law.exact(k)
+        if known is not None:
+            edge = known * factor * (1 << read)
+            if number >= edge:
+                return False
+            if number + 1 <= edge:
+                return True
+            continue
+        # f(k) is irrational, or so long a fraction that no word meets it.
+        floor = compare(law, k, factor * (1 << read))
+        if number != floor:
+            return number < floor
+
+
+def draw(words: Words, t: Table) -> int:
+    """One sample. [docs/sampling.md, "One sample"]"""
+    while True:
+        word = words.next()
+        choice = word >> 32
+        for segment in t.segments:
+            if choice < segment.weight:
+                break
+            choice -= segment.weight
+        else:
+            continue
+        height = Fraction(segment.height)
+        if segment.tail_bits is None:
+            if t.bits > 32:
+                word = words.next()
+            offset = word & ((1 << t.bits) - 1)
+        else:
+            piece = 0
+            while not (word := words.next()):
+                piece += WORD
+            piece += WORD - word.bit_length()
+            offset = (piece << segment.tail_bits) + (words.next() & ((1 << segment.tail_bits) - 1))
+            height /= 1 << piece
+        k = segment.first + segment.step * offset
+        if below(words, t.law, k, t.scale / height):
+            return k
+
+
+def samples(key: bytes, count: int, one: Callable[[Words], int]) -> list[int]:
+    """`count` samples of one call, whose key is `key`: BLOCK_SAMPLES from each block."""
+    drawn: list[int] = []
+    for block in range(-(-count // BLOCK_SAMPLES)):
+        words = Words(key, block)
+        drawn += [one(words) for _ in range(min(BLOCK_SAMPLES, count - len(drawn)))]
+    return drawn
+
+
+def bernoulli_exp(key: bytes, count: int, x: Fraction) -> list[int]:
+    law = _exponential(lambda k: k * x, 1)
+    return samples(key, count, lambda words: int(below(words, law, 1 if x else 0, Fraction(1))))
+
+
+def from_law(key: bytes, count: int, law: Law) -> list[int]:
+    t = table(law)
+    return samples(key, count, lambda words: draw(words, t))
+
+
+def skellam(key: bytes, count: int, variance: Fraction) -> list[int]:
+    t = table(poisson(variance / 2))
+    return samples(key, count, lambda words: draw(words, t) - draw(words, t))
+
+
+def values(key: bytes, law: str, count: int, *parameters: Fraction) -> list[int]:
+    """Values of the law of that name."""
+    if law == "bernoulli-exp":
+        return bernoulli_exp(key, count, *parameters)
+    if law == "skellam":
+        return skellam(key, count, *parameters)
+    if law == "binomial":
+        trials, p = int(parameters[0]), parameters[1]
+        if p in (0, 1) or not trials:
+            return [int(trials * p)] * count
+        made = binomial(trials, p)
+    else:
+        made = {"geometric": geometric, "discrete-laplace": laplace, "discrete-gaussian": gaussian}[law](
+            *parameters
+        )
+    return from_law(key, count, made)

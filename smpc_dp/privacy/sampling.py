@@ -1,0 +1,124 @@
+"""Exact samplers: integers in, integers out, from cryptographic randomness, with no rounding anywhere.
+
+Each function draws `count` independent values of one law, whose probabilities are exactly as stated: no
+floating point takes part in any decision. What is read from the randomness, and in which order, is
+specified in `docs/sampling.md`; two parties with equal `NoiseSource.keyed` sources that make the same calls
+in the same order get the same values. Running times depend on the values: see there what that gives away.
+
+Parameters are integers or fractions. Each is refused with a ConfigError that names it unless it is in the
+range stated, and numerators and denominators stay below 2**256. Values are offsets in int64: within the
+ranges, one beyond int64 has a probability below 2**-1000, and raises OverflowError.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.crypto.noise import NoiseSource
+from smpc_dp.errors import ConfigError
+
+__all__ = [
+    "NoiseSource",
+    "bernoulli_exp",
+    "binomial",
+    "discrete_gaussian",
+    "discrete_laplace",
+    "geometric",
+    "skellam",
+]
+
+MAX_COUNT = 1 << 32
+"""Most values of one call."""
+MAX_SCALE = 1 << 50
+"""Largest standard deviation, scale, and 1/x of a geometric law."""
+MAX_VARIANCE = MAX_SCALE**2
+MAX_TRIALS = 1 << 62
+TERM_BITS = 256
+"""Bits of a numerator or denominator."""
+MAX_THREADS = 256
+
+
+def bernoulli_exp(
+    source: NoiseSource, count: int, x: Fraction | int, *, threads: int = 1
+) -> NDArray[np.bool_]:
+    """True with probability exp(-x), for x >= 0."""
+    x = _rational("x", x, low=Fraction(0))
+    return _draw(source, "bernoulli-exp", count, threads, x).astype(np.bool_)
+
+
+def geometric(source: NoiseSource, count: int, x: Fraction | int, *, threads: int = 1) -> NDArray[np.int64]:
+    """P(k) = (1 - exp(-x)) exp(-x k) for k >= 0; x is at least 2**-50."""
+    x = _rational("x", x, low=Fraction(1, MAX_SCALE))
+    return _draw(source, "geometric", count, threads, x)
+
+
+def discrete_laplace(
+    source: NoiseSource, count: int, scale: Fraction | int, *, threads: int = 1
+) -> NDArray[np.int64]:
+    """P(k) proportional to exp(-|k| / scale); 0 < scale <= 2**50. [Canonne, Kamath, Steinke 2020]"""
+    scale = _positive("scale", scale, MAX_SCALE)
+    return _draw(source, "discrete-laplace", count, threads, scale)
+
+
+def discrete_gaussian(
+    source: NoiseSource, count: int, variance: Fraction | int, *, threads: int = 1
+) -> NDArray[np.int64]:
+    """P(k) proportional to exp(-k^2 / (2 variance)); 0 < variance <= 2**100. [Canonne, Kamath, Steinke 2020]
+
+    `variance` is the parameter sigma^2; the variance of the values is at most that, and below it only for a
+    sigma of about 1 or less.
+    """
+    variance = _positive("variance", variance, MAX_VARIANCE)
+    return _draw(source, "discrete-gaussian", count, threads, variance)
+
+
+def skellam(
+    source: NoiseSource, count: int, variance: Fraction | int, *, threads: int = 1
+) -> NDArray[np.int64]:
+    """The difference of two independent Poisson values of mean variance / 2; 0 < variance <= 2**100."""
+    variance = _positive("variance", variance, MAX_VARIANCE)
+    return _draw(source, "skellam", count, threads, variance)
+
+
+def binomial(
+    source: NoiseSource, count: int, trials: int, p: Fraction | int, *, threads: int = 1
+) -> NDArray[np.int64]:
+    """How many of `trials` (0 to 2**62) succeed, each with probability p, 0 <= p <= 1."""
+    if not isinstance(trials, int) or isinstance(trials, bool) or not 0 <= trials <= MAX_TRIALS:
+        raise ConfigError(f"trials is {trials!r}: it must be an integer from 0 to 2**62")
+    p = _rational("p", p, low=Fraction(0))
+    if p > 1:
+        raise ConfigError(f"p is {p}: it must be between 0 and 1")
+    return _draw(source, "binomial", count, threads, Fraction(trials), p)
+
+
+def _draw(
+    source: NoiseSource, law: str, count: int, threads: int, *parameters: Fraction
+) -> NDArray[np.int64]:
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= MAX_COUNT:
+        raise ConfigError(f"count is {count!r}: it must be an integer from 0 to 2**32")
+    if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= MAX_THREADS:
+        raise ConfigError(f"threads is {threads!r}: it must be an integer from 1 to {MAX_THREADS}")
+    return source.draw(law, count, parameters, threads)
+
+
+def _positive(name: str, value: Fraction | int, high: int) -> Fraction:
+    value = _rational(name, value, low=Fraction(0))
+    if not 0 < value <= high:
+        raise ConfigError(f"{name} is {value}: it must be above 0 and at most 2**{high.bit_length() - 1}")
+    return value
+
+
+def _rational(name: str, value: Fraction | int, low: Fraction) -> Fraction:
+    """Return `value` in lowest terms; floats are refused, because they hide which number is meant."""
+    if not isinstance(value, Fraction | int) or isinstance(value, bool):
+        raise ConfigError(f"{name} is {value!r}: it must be an integer or a fractions.Fraction")
+    value = Fraction(value)
+    if value < low:
+        raise ConfigError(f"{name} is {value}: it must be at least {low}")
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) > TERM_BITS:
+        raise ConfigError(f"{name}: its numerator and denominator must be below 2**{TERM_BITS}")
+    return value
