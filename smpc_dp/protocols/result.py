@@ -72,8 +72,8 @@ class Evidence:
     """What binds a result to its run.
 
     `participating` are the parties of the certified set of participants, in roster order; `roll` is the
-    SHA-256 of the roll of commitments, which the participants' digest binds beside that set. `survivors` is None
-    where nothing secret depends on who survived.
+    SHA-256 of the roll of commitments, which the participants' digest binds beside that set. `survivors` is
+    None where nothing secret depends on who survived.
     """
 
     protocol: str

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import ConfigError, Fault, SmpcError, TimeoutFault
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.registry import party_machine
 from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.secagg.messages import START
 from smpc_dp.protocols.secagg.party import PartyMachine
@@ -80,18 +81,26 @@ class Session:
         weight: int | None = None,
         clip: bool = False,
         label: str = "",
-        method: str = "secagg",
+        method: str | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
     ) -> Result:
-        """Return the (weighted) average of the survivors' vectors; arguments and errors as in `sum`."""
-        if method != self._membership.session.protocol:
-            raise ConfigError(
-                [
-                    Fault(
-                        "method",
-                        f"is {method!r}, the session file says {self._membership.session.protocol!r}",
-                    )
-                ]
-            )
+        """Return the (weighted) average of the survivors' vectors; arguments and errors as in `sum`.
+
+        `method`, `epsilon` and `delta` are the session file's; where given, they must be the same.
+        """
+        session = self._membership.session
+        due = {"method": session.protocol} | {
+            key: session.parameters.get(key) for key in ("epsilon", "delta")
+        }
+        given = {"method": method, "epsilon": epsilon, "delta": delta}
+        differing = [
+            Fault(key, f"is {value!r}, the session file says {due[key]!r}")
+            for key, value in given.items()
+            if value is not None and value != due[key]
+        ]
+        if differing:
+            raise ConfigError(differing)
         return await self._run("average", vector, weight, clip, label)
 
     async def _run(self, kind: Kind, vector: ArrayLike, weight: int | None, clip: bool, label: str) -> Result:
@@ -119,7 +128,8 @@ class Session:
     async def _run_encoded(self, kind: Kind, lanes: Lanes, clipped: int, label: str) -> Result:
         if not self._channel.live:
             raise TimeoutFault({self._membership.aggregator}, "hello", "the connection is lost")
-        machine = self._machine(lanes, f"{kind} {label}".rstrip())
+        planned = self._membership.parameters.planned()
+        machine = self._machine(lanes, " ".join(part for part in (kind, label, planned) if part))
         try:
             await self._drive(machine)
         except SmpcError as error:
@@ -140,7 +150,7 @@ class Session:
         return Result.of(outcome, kind, clipped)
 
     def _machine(self, lanes: Lanes, question: str) -> PartyMachine:
-        return PartyMachine(
+        return party_machine(
             self._membership.context(self._request, question),
             self._membership.parameters,
             self._membership.identity,

@@ -21,9 +21,9 @@ class SessionNoise(msgspec.Struct, frozen=True):
 
     Attributes:
         epsilon, delta: of each honest user, for everything that the adversary sees in one run.
-        own_variance, pair_variance: sigma_eta^2 and sigma_delta^2, parameters of the discrete Gaussian.
+        own_variance, pair_variance: sigma_eta^2 and sigma_delta^2, the discrete Gaussian's parameters.
         honest: n_H, the fewest honest users whose noise the claim counts on.
-        curator_deviation: standard deviation that a trusted curator adds to the sum at this epsilon and delta.
+        curator_deviation: standard deviation that a trusted curator adds to the sum, at the same privacy.
         assumption: who is honest, and what is worst case.
     """
 
@@ -53,8 +53,8 @@ def plan_session(plan: SecAggPlan, diameter: float, epsilon: float, delta: float
             [
                 Fault(
                     "roster",
-                    f"{plan.parties} users, of whom {plan.max_dropouts} may drop out and "
-                    f"{max(plan.max_corrupt, 1)} may be curious, leave {honest} whose noise counts: 2 are needed",
+                    f"of {plan.parties} users {plan.max_dropouts} may drop out and "
+                    f"{max(plan.max_corrupt, 1)} be curious: {honest} bring noise that counts, 2 are due",
                 )
             ]
         )
@@ -74,7 +74,7 @@ def plan_session(plan: SecAggPlan, diameter: float, epsilon: float, delta: float
         honest=honest,
         curator_deviation=deviation,
         assumption=(
-            f"at most {plan.max_corrupt} of {plan.parties} users are corrupt, in the worst choice, and whoever "
-            f"relays may make the worst {plan.max_dropouts} others vanish: {honest} honest users bring noise"
+            f"at most {plan.max_corrupt} of {plan.parties} users are corrupt, in the worst choice, and the "
+            f"relay may make the worst {plan.max_dropouts} others vanish: {honest} honest users bring noise"
         ),
     )

@@ -1,7 +1,7 @@
-"""The messages of GOPA that secure aggregation does not have. Every struct is the body of one signed envelope.
+"""The messages of GOPA that secure aggregation does not have; each struct is the body of a signed envelope.
 
-With `on_dropout = "keep"` a run has these steps of a party, each answered by the relay: hello, advertise, reveal,
-attest-participants, publish. With "roll-back" it has the steps of secure aggregation.
+With `on_dropout = "keep"` a run has these steps of a party, each answered by the relay: hello, advertise,
+reveal, attest-participants, publish. With "roll-back" it has the steps of secure aggregation.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ class Published(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 
 
 class Average(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Relay: the sum of all that was published, who published (a set), and the number of pairs of which one
-    published and one that takes part did not: their noise is still in the sum."""
+    """Relay: the sum of all that was published, who published (a set), and how many pairs left noise in it.
+
+    These are the pairs of which one published, and the other takes part and did not.
+    """
 
     total: bytes
     published: bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -16,6 +16,7 @@ from smpc_dp.encoding import Encoding, Lanes, shown
 from smpc_dp.errors import ConfigError, Fault, VerificationError
 from smpc_dp.privacy.gopa.session import SessionNoise, plan_session
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
+from smpc_dp.protocols.gopa.messages import PARTY_STEPS
 from smpc_dp.protocols.result import Noise, Privacy
 from smpc_dp.protocols.secagg.params import MAX_PARTIES, SumParameters
 from smpc_dp.protocols.secagg.params import check_parameters as check_sum
@@ -26,20 +27,32 @@ VERSION = 1
 OnDropout = Literal["keep", "roll-back"]
 # A step of the grid is this fraction of the range of a coordinate, unless the session says otherwise.
 DEFAULT_STEPS = 1 << 20
-# Sums and noise together stay below 2^62: noise passes this many standard deviations with probability < 2^-1000.
+# In squared steps; both variances have their place in the question that parties compare.
+MAX_VARIANCE = 1 << 88
+# Sums and noise together stay below 2^62; noise is further out with probability below 2^-1000.
 TAIL = 40
 
 
 class GopaParameters(SumParameters, frozen=True):
-    """Checked parameters: encoding, graph, quorum, and the variances of both noises in squared grid steps."""
+    """Checked parameters: encoding, graph, quorum, both noises, and what happens to a lost user's terms.
 
+    On dropout "keep" leaves them in the average; "roll-back" has x_hat travel under a self-mask, and opens of
+    each user either that or its pairwise terms.
+    """
+
+    protocol: ClassVar[str] = PROTOCOL
     session: SessionNoise
     on_dropout: OnDropout
+
+    @property
+    def party_steps(self) -> tuple[str, ...]:
+        """The steps of a party, in order."""
+        return PARTY_STEPS if self.on_dropout == "keep" else super().party_steps
 
     def add_pair_terms(
         self, lanes: Lanes, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1
     ) -> None:
-        """Add Delta of each pair, from the seed that both ends share: it cancels exactly. [T, Alg. 4.1, line 2]"""
+        """Add Delta of each pair, from the seed of both: it cancels. [Bellet 2021, Alg. 4.1, line 2]"""
         del threads
         for seed, sign in zip(seeds, signs, strict=True):
             source = NoiseSource.keyed(seed, b"gopa", b"pair")
@@ -50,7 +63,7 @@ class GopaParameters(SumParameters, frozen=True):
                 lanes -= terms
 
     def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:
-        """Add eta, this party's own noise. [T, Alg. 4.1, line 4]"""
+        """Add eta, this party's own noise. [Bellet 2021, Alg. 4.1, line 4]"""
         source = NoiseSource.keyed(randomness.bytes(32), b"gopa", b"own")
         lanes += discrete_gaussian(source, len(lanes), self.session.own_variance).view(np.uint64)
 
@@ -70,6 +83,10 @@ class GopaParameters(SumParameters, frozen=True):
             )
         return offset + np.int64(contributors * self.encoding.lowest), contributors
 
+    def planned(self) -> str:
+        """Return both variances in hexadecimal."""
+        return f"{self.session.own_variance:x}/{self.session.pair_variance:x}"
+
     def noise(self, survivors: int, residual_pairs: int) -> Noise:
         """Return the noise in the sum over so many users, with that many pairwise terms left in it."""
         variance = survivors * self.session.own_variance + residual_pairs * self.session.pair_variance
@@ -81,7 +98,7 @@ class GopaParameters(SumParameters, frozen=True):
         )
 
     def privacy(self, survivors: int) -> Privacy:
-        """Return the claim of the plan: (epsilon, delta) for each user, against whom, and what is left open."""
+        """Return the claim of the plan: epsilon and delta of each user, against whom, and what is open."""
         session, plan = self.session, self.plan
         lost = (
             "noise shared with users who were lost after the certificate stays in the average"
@@ -92,13 +109,13 @@ class GopaParameters(SumParameters, frozen=True):
             epsilon=session.epsilon,
             delta=session.delta,
             claim=(
-                f"each honest user's vector is ({session.epsilon:g}, {session.delta:g})-differentially private "
-                f"(substitution of the whole vector) in all that the relay, up to {plan.max_corrupt} colluding "
-                f"users, or any single curious user see; {lost}"
+                f"each honest user's vector is ({session.epsilon:g}, {session.delta:g})-differentially "
+                f"private (substitution of the whole vector) in all that the relay, up to "
+                f"{plan.max_corrupt} colluding users, or any single curious user see; {lost}"
             ),
             assumptions=(
                 session.assumption,
-                "computational: X25519, HKDF-SHA256, AES-256-CTR, Ed25519, TupleHash256 for the pairwise noise",
+                "computational: X25519, HKDF-SHA256, AES-256-CTR, Ed25519, TupleHash256",
             ),
             not_protected=(
                 "a corrupt user may add any value of its own, or no noise: the standard error counts on "
@@ -125,22 +142,27 @@ def check_parameters(
     """Check a `[parameters]` table for a session of `parties` users; return every fault found.
 
     Keys: `length`, `lower`, `upper`, `epsilon`, `delta` (needed); `on_dropout` ("keep", the default, or
-    "roll-back"); `kind`, `precision` (default: a 2^20th of the range), `dropout`, `corrupt`, `security` as for
-    the secure sum, whose graph and quorum these are.
+    "roll-back"); `kind`, `precision` (default: a 2^20th of the range), `dropout`, `corrupt`, `security` as
+    for the secure sum, whose graph and quorum these are.
     """
     faults: list[Fault] = []
     rest = {key: value for key, value in parameters.items() if key not in OWN}
     if "max_weight" in rest:
-        faults.append(Fault("max_weight", "is not for gopa: values of differing weight differ in sensitivity"))
+        faults.append(
+            Fault("max_weight", "is not for gopa: values of differing weight differ in sensitivity")
+        )
         del rest["max_weight"]
     lower, upper = rest.get("lower"), rest.get("upper")
-    if rest.get("kind", "real") == "real" and "precision" not in rest:
-        if isinstance(lower, int | float) and isinstance(upper, int | float) and math.isfinite(upper - lower):
-            rest["precision"] = max(abs(upper - lower) / DEFAULT_STEPS, 2.0**-900)
+    if (
+        rest.get("kind", "real") == "real"
+        and isinstance(lower, int | float)
+        and isinstance(upper, int | float)
+    ):
+        width = abs(upper - lower)
+        if 0 < width < math.inf:
+            rest.setdefault("precision", max(width / DEFAULT_STEPS, 2.0**-900))
     base, more = check_sum(rest, parties)
-    faults += [
-        Fault(where, what.replace("parameter of secagg", "parameter of gopa")) for where, what in more
-    ]
+    faults += [Fault(where, what.replace("parameter of secagg", "parameter of gopa")) for where, what in more]
     good: dict[str, float] = {}
     for key, low, high in (("epsilon", 0.0, 1000.0), ("delta", 0.0, 1.0)):
         value = parameters.get(key)
@@ -168,6 +190,8 @@ def _planned(base: SumParameters, epsilon: float, delta: float, on_dropout: OnDr
     parameters = GopaParameters(encoding=encoding, plan=base.plan, session=session, on_dropout=on_dropout)
     parties = encoding.parties
     most = parties * (session.own_variance + parties * session.pair_variance)
+    if max(session.own_variance, session.pair_variance) >= MAX_VARIANCE:
+        raise ConfigError([Fault("precision", "the noise has more than 2^44 steps: make the grid coarser")])
     if parties * width + 2 * TAIL * math.isqrt(most) >= 1 << 62:
         raise ConfigError([Fault("precision", "sum and noise need over 63 bits: widen the precision")])
     return parameters

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import PrivacyError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.gopa import messages as g
@@ -20,7 +19,7 @@ from smpc_dp.protocols.secagg.party import PartyMachine
 class GopaPartyMachine(PartyMachine):
     """One user in one run; arguments as of `PartyMachine`.
 
-    It shares its steps up to the certificate of who takes part, then publishes x_hat and reveals nothing more.
+    It goes as far as the certificate of who takes part, then publishes x_hat and reveals nothing more.
     """
 
     _last_step = g.PUBLISH
@@ -44,13 +43,8 @@ class GopaPartyMachine(PartyMachine):
         }
 
     def _deal(self) -> Sequence[Envelope]:
-        """Attest who takes part, or refuse: [Bellet 2021, 4.1.2] has nobody agree on it, and needs to."""
+        """Attest who takes part: [Bellet 2021, 4.1.2] has nobody agree on it, and needs to."""
         self._participants = self._revealed
-        present = sum(peer in self._participants for peer in self._mask_keys)
-        if present < self._gopa.least_neighbours:
-            raise PrivacyError(
-                f"{self.name}: {present} neighbours take part, the plan needs {self._gopa.least_neighbours}"
-            )
         packed = pack_set(self._participants, self._parties)
         self._participants_digest = keys.participants_digest(
             self._context, self._run_id, self._roll_hash, packed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -15,6 +15,8 @@ from smpc_dp.encoding import Encoding, Lanes, encoding_faults, shown
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
 from smpc_dp.protocols.result import Noise, Privacy
+from smpc_dp.protocols.secagg.claim import privacy_of
+from smpc_dp.protocols.secagg.messages import PARTY_STEPS
 
 PROTOCOL = "secagg"
 VERSION = 1
@@ -36,8 +38,14 @@ def add_uniform_terms(lanes: Lanes, seeds: Sequence[bytes], signs: Sequence[int]
 class SumParameters(msgspec.Struct, frozen=True):
     """What the machines of a sum need to know: the encoding, the plan, and what hides the vectors."""
 
+    protocol: ClassVar[str] = PROTOCOL
     encoding: Encoding
     plan: SecAggPlan
+
+    @property
+    def party_steps(self) -> tuple[str, ...]:
+        """The steps of a party, in order."""
+        return PARTY_STEPS
 
     def add_pair_terms(
         self, lanes: Lanes, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1
@@ -51,6 +59,10 @@ class SumParameters(msgspec.Struct, frozen=True):
     def decode(self, total: Lanes, contributors: int) -> tuple[NDArray[np.int64], int]:
         """Return the sum on the integer grid, shape (length,), and its weight; raise VerificationError."""
         return self.encoding.decode(total, contributors)
+
+    def planned(self) -> str:
+        """Return what else is derived with floating point, and so compared before a run begins."""
+        return ""
 
     def noise(self, survivors: int, residual_pairs: int) -> Noise | None:  # noqa: ARG002
         """Return the noise in a sum over so many; None if there is none."""
@@ -66,37 +78,7 @@ class SecAggParameters(SumParameters, frozen=True):
 
     def privacy(self, survivors: int) -> Privacy:
         """Return the claim: an exact sum, no differential privacy, and what is not protected."""
-        plan = self.plan
-        failure = (
-            ""
-            if plan.failure_bits is None
-            else f", except with probability 2^-{plan.failure_bits:.1f} an attempt"
-        )
-        adversary = (
-            f"an aggregator that deviates and up to {plan.max_corrupt} parties that collude with it learn"
-            if plan.max_corrupt
-            else "an aggregator that deviates, without any party that colludes with it, learns"
-        )
-        return Privacy(
-            epsilon=None,
-            delta=None,
-            claim=(
-                f"an exact sum over {survivors} survivors: the aggregator learns it and every party is told it; "
-                f"{adversary} at most one sum, over at least {plan.min_honest_in_sum} honest parties, and "
-                f"nothing else about their vectors{failure}"
-            ),
-            assumptions=(
-                f"at most {plan.max_corrupt} of {plan.parties} parties are corrupt, fixed before the run; the "
-                "aggregator may be malicious and collude with them",
-                "computational: X25519, HKDF-SHA256, AES-256-CTR, XChaCha20-Poly1305, Ed25519, TupleHash256",
-            ),
-            not_protected=(
-                "the sum is exact: it has no differential privacy, and sums over two differing survivor sets "
-                "reveal the difference",
-                "a party may lie about its input, and an aggregator about the sum that it reports",
-                "who takes part, when, and the length of the vectors are visible",
-            ),
-        )
+        return privacy_of(self.plan, survivors)
 
 
 class _Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
