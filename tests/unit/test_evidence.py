@@ -42,6 +42,7 @@ def test_certificates_follow_from_the_evidence_alone() -> None:
     )
     survivors = keys.survivors_digest(context, evidence.run_id, participants, packed(outcome.survivors))
     assert evidence.participants.set_digest == participants
+    assert evidence.survivors is not None
     assert evidence.survivors.set_digest == survivors
     for step, certificate in (
         (m.ATTEST_PARTICIPANTS, evidence.participants),

@@ -60,7 +60,8 @@ def plan_session(plan: SecAggPlan, diameter: float, epsilon: float, delta: float
         )
     if not plan.complete:
         raise ConfigError([Fault("roster", "gopa on a sparse graph is planned from 65 users on: not yet")])
-    deviation = diameter / gaussian_mu(epsilon, delta)
+    # A little more than the least: what follows is floating point.
+    deviation = (1 + 1e-9) * diameter / gaussian_mu(epsilon, delta)
     own = OWN_SHARE * deviation**2 / honest
     pair = ((1 - 1 / honest) / ((1 - 1 / OWN_SHARE) / deviation**2) - own) / honest
     own_variance, pair_variance = math.ceil(own) + SMOOTHING, math.ceil(max(pair, 1.0))
