@@ -1,4 +1,4 @@
-"""Ten hospitals average statistics of their patients with differential privacy; two of them are lost on the way.
+"""Ten hospitals average statistics of their patients with differential privacy; two are lost on the way.
 
 Each hospital is a process of its own; what it publishes is private even if the relay and another hospital
 collude. Data: Breast Cancer Wisconsin (Original), CC BY 4.0, see examples/data/README.md.
@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -58,7 +59,7 @@ async def take_part(path: str, name: str, dies_at: str) -> None:
     print(json.dumps(result.to_json()))
 
 
-async def main(lost: Mapping[str, str] = LOST) -> dict[str, object]:
+async def main(lost: Mapping[str, str] = LOST) -> dict[str, Any]:
     """Start a relay here and ten hospitals as processes; print the average beside the truth."""
     with tempfile.TemporaryDirectory() as folder:
         path = str(create_local_session(folder, HOSPITALS, PARAMETERS, protocol="gopa"))
@@ -73,7 +74,7 @@ async def main(lost: Mapping[str, str] = LOST) -> dict[str, object]:
         }
         outputs = {name: (await process.communicate())[0] for name, process in processes.items()}
         await relay
-    result = json.loads(next(output for output in outputs.values() if output))
+    result: dict[str, Any] = json.loads(next(output for output in outputs.values() if output))
     truth = np.mean([statistics(name) for name in result["survivors"]], axis=0)
     print(f"lost:            {', '.join(result['absent']) or 'nobody'}")
     print(f"average:         {np.round(result['value'], 3)} of {len(result['survivors'])} hospitals")

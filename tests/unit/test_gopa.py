@@ -131,7 +131,7 @@ def test_result_says_what_it_costs() -> None:
         ({"delta": 1.0}, "delta", "between 0 and 1"),
         ({"delta": None}, "delta", "is missing"),
         ({"on_dropout": "panic"}, "on_dropout", "'keep' or 'roll-back'"),
-        ({"max_weight": 3}, "max_weight", "not for gopa"),
+        ({"max_weight": 3}, "max_weight", "unknown parameter of gopa"),
         ({"upper": 0.0}, "lower", "must be below upper"),
         ({"nonsense": 1}, "nonsense", "unknown parameter of gopa"),
         ({"precision": 0.5}, "precision", "too coarse"),

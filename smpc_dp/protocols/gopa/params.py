@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
@@ -18,8 +17,7 @@ from smpc_dp.privacy.gopa.session import SessionNoise, plan_session
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS
 from smpc_dp.protocols.result import Noise, Privacy
-from smpc_dp.protocols.secagg.params import MAX_PARTIES, SumParameters
-from smpc_dp.protocols.secagg.params import check_parameters as check_sum
+from smpc_dp.protocols.secagg.params import MAX_PARTIES, SumParameters, check_sum
 
 PROTOCOL = "gopa"
 VERSION = 1
@@ -127,13 +125,7 @@ class GopaParameters(SumParameters, frozen=True):
         )
 
 
-class _Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    epsilon: float | int
-    delta: float | int
-    on_dropout: str = "keep"
-
-
-OWN = tuple(field.encode_name for field in msgspec.structs.fields(_Declared))
+OWN = ("epsilon", "delta", "on_dropout")
 
 
 def check_parameters(
@@ -145,24 +137,17 @@ def check_parameters(
     "roll-back"); `kind`, `precision` (default: a 2^20th of the range), `dropout`, `corrupt`, `security` as
     for the secure sum, whose graph and quorum these are.
     """
-    faults: list[Fault] = []
-    rest = {key: value for key, value in parameters.items() if key not in OWN}
-    if "max_weight" in rest:
-        faults.append(
-            Fault("max_weight", "is not for gopa: values of differing weight differ in sensitivity")
-        )
-        del rest["max_weight"]
-    lower, upper = rest.get("lower"), rest.get("upper")
+    given = dict(parameters)
+    lower, upper = given.get("lower"), given.get("upper")
     if (
-        rest.get("kind", "real") == "real"
+        given.get("kind", "real") == "real"
         and isinstance(lower, int | float)
         and isinstance(upper, int | float)
     ):
         width = abs(upper - lower)
         if 0 < width < math.inf:
-            rest.setdefault("precision", max(width / DEFAULT_STEPS, 2.0**-900))
-    base, more = check_sum(rest, parties)
-    faults += [Fault(where, what.replace("parameter of secagg", "parameter of gopa")) for where, what in more]
+            given.setdefault("precision", max(width / DEFAULT_STEPS, 2.0**-900))
+    base, faults = check_sum(given, parties, protocol=PROTOCOL, own=OWN, weights=False)
     good: dict[str, float] = {}
     for key, low, high in (("epsilon", 0.0, 1000.0), ("delta", 0.0, 1.0)):
         value = parameters.get(key)

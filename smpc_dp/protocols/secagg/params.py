@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -103,12 +103,30 @@ def check_parameters(
     (fractions of the parties, default 0.1) and `security` (bits, default 40). Source: [Bell et al. 2020,
     section 3].
     """
+    checked, faults = check_sum(parameters, parties)
+    if checked is None:
+        return None, faults
+    return SecAggParameters(encoding=checked.encoding, plan=checked.plan), faults
+
+
+def check_sum(
+    parameters: Mapping[str, object],
+    parties: int,
+    *,
+    protocol: str = PROTOCOL,
+    own: Collection[str] = (),
+    weights: bool = True,
+) -> tuple[SumParameters | None, list[Fault]]:
+    """Check what sums have in common, as `check_parameters` does; a protocol checks its `own` keys itself."""
     faults: list[Fault] = []
     known = {field.encode_name: field for field in msgspec.structs.fields(_Declared)}
-    for key in parameters:
-        if key not in known:
-            faults.append(Fault(key, f"unknown parameter of secagg (known: {', '.join(sorted(known))})"))
     good: dict[str, Any] = {}
+    if not weights:
+        good["max_weight"] = known.pop("max_weight").default
+    for key in parameters:
+        if key not in known and key not in own:
+            names = ", ".join(sorted({*known, *own}))
+            faults.append(Fault(key, f"unknown parameter of {protocol} (known: {names})"))
     for key, field in known.items():
         if key not in parameters:
             if field.required:
@@ -151,7 +169,7 @@ def check_parameters(
         parties=parties,
         max_weight=good["max_weight"],
     )
-    return SecAggParameters(encoding=encoding, plan=plan), faults
+    return SumParameters(encoding=encoding, plan=plan), faults
 
 
 def _encoding_faults(good: Mapping[str, Any], parties: int) -> list[Fault]:
