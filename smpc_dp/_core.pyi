@@ -185,3 +185,23 @@ def garbling_label_hashes(
     kernel: str | None = None,
 ) -> NDArray[np.uint8]:
     """The hashes of labels (outputs, instances, 16) of a circuit's outputs, in the same shape."""
+
+class NoiseKey:
+    """The key of noise, of `smpc_dp.crypto.noise`; overwritten when it is dropped.
+
+    `terms` are the law's parameters, numerators and denominators by turns, in lowest terms, big-endian
+    without leading zeros, at most 32 bytes each. The interpreter lock is released while values are drawn.
+    """
+
+    @staticmethod
+    def system() -> NoiseKey: ...
+    @staticmethod
+    def keyed(key: bytes, context: Sequence[bytes]) -> NoiseKey: ...
+    @property
+    def calls(self) -> int: ...
+    def draw(self, law: str, terms: Sequence[bytes], count: int, threads: int) -> NDArray[np.int64]:
+        """The next `count` (at most 2^32) values of `law`, by 1 to 256 threads.
+
+        Raises ValueError for an unknown law or parameters that it does not take, OverflowError for a value
+        beyond int64.
+        """

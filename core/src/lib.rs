@@ -1,4 +1,5 @@
-//! The compiled kernels of `smpc_dp`: no input or output, no policy, no randomness of their own.
+//! The compiled kernels of `smpc_dp`: no input or output, no policy, and no randomness of their own but the
+//! operating system's keys for noise.
 //!
 //! This file holds the faces that Python sees; `smpc_dp/_core.pyi` documents them.
 
@@ -7,6 +8,7 @@
 mod garble;
 mod gf128;
 mod keystream;
+mod noise;
 mod ot;
 mod shamir;
 mod tuple_hash;
@@ -182,6 +184,7 @@ fn shamir_combine<'py>(
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     garble::register(module)?;
+    noise::register(module)?;
     ot::register(module)?;
     module.add_function(wrap_pyfunction!(hash_tuple, module)?)?;
     module.add_function(wrap_pyfunction!(add_keystreams, module)?)?;

@@ -35,5 +35,3 @@ class Label(StrEnum):
     PAIRWISE_TRANSFER = "smpc-dp/1/pairwise-transfer"
     PAIRWISE_OUTPUTS = "smpc-dp/1/pairwise-outputs"
     PAIRWISE_PLAN = "smpc-dp/1/pairwise-plan"
-    NOISE_KEY = "smpc-dp/1/noise-key"
-    NOISE_CALL = "smpc-dp/1/noise-call"

@@ -1,54 +1,69 @@
-"""Where noise comes from: keyed streams, each call of a sampler with a stream of its own.
+"""Where noise comes from: a secret key, and a stream of its own for each call of a sampler.
 
-`smpc_dp.privacy.sampling` has the samplers; `docs/sampling.md` says what they read.
+`smpc_dp.privacy.sampling` has the samplers; `docs/sampling.md` says which bytes they read.
 """
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.crypto import noise_slow
-from smpc_dp.crypto.labels import Label
-from smpc_dp.crypto.transcript import digest, encode_uint
+from smpc_dp import _core
 
 KEY_BYTES = 32
 
 
 class NoiseSource:
-    """A secret key and the number of calls made so far."""
+    """A secret key, held in the core and overwritten there at the end, and the number of calls made so far.
 
-    def __init__(self, key: bytes) -> None:
-        self._key = key
-        self._calls = 0
+    Make one with `system` or `keyed`. Calls are numbered as they come, so threads that share a source do not
+    know which of them gets which noise. It cannot be pickled.
+    """
+
+    __slots__ = ("_core",)
+
+    def __init__(self, core: _core.NoiseKey) -> None:
+        self._core = core
 
     def __repr__(self) -> str:
-        return f"NoiseSource(calls={self._calls})"
+        return f"NoiseSource(calls={self.calls})"
 
     @classmethod
     def system(cls) -> NoiseSource:
-        """Return a source with a fresh 32-byte key of the operating system."""
-        return cls(secrets.token_bytes(KEY_BYTES))
+        """Return a source with a fresh key of the operating system, which never leaves the core.
+
+        A forked process draws a new key with its first call. Raises OSError if there is no randomness.
+        """
+        return cls(_core.NoiseKey.system())
 
     @classmethod
     def keyed(cls, key: bytes, *context: bytes) -> NoiseSource:
         """Return the source that `key` (32 secret bytes) and `context` determine.
 
-        Equal arguments give equal sources: two parties derive the same noise. Raises ValueError for a key of
-        another length, TypeError for anything that is not `bytes`.
+        Two parties that give equal arguments, and then make the same calls in the same order, get the same
+        noise; whoever else knows the key has it too. Another context gives an unrelated source. The same
+        arguments again start again: never for two releases. Raises ValueError for a key of another length,
+        TypeError for anything that is not `bytes`.
         """
-        if len(key) != KEY_BYTES:
-            raise ValueError(f"key: {len(key)} bytes, not {KEY_BYTES}")
-        return cls(digest(Label.NOISE_KEY, key, *context))
+        return cls(_core.NoiseKey.keyed(key, context))
+
+    @property
+    def calls(self) -> int:
+        """How many calls have been made."""
+        return self._core.calls
 
     def draw(self, law: str, count: int, parameters: Sequence[Fraction], threads: int) -> NDArray[np.int64]:
-        """Return the next `count` values of `law`."""
-        terms = [term for value in parameters for term in (value.numerator, value.denominator)]
-        encoded = [term.to_bytes(-(-term.bit_length() // 8), "big") for term in terms]
-        key = digest(Label.NOISE_CALL, self._key, encode_uint(self._calls), law.encode(), *encoded)
-        self._calls += 1
-        return np.array(noise_slow.values(key, law, count, *parameters), np.int64)
+        """Return `count` values of the law of that name; what `smpc_dp.privacy.sampling` calls.
+
+        Raises ValueError for an unknown law or wrong parameters, OverflowError for a value beyond int64.
+        """
+        terms = [_encode(term) for value in parameters for term in (value.numerator, value.denominator)]
+        return self._core.draw(law, terms, count, threads)
+
+
+def _encode(term: int) -> bytes:
+    """The big-endian bytes of `term`, as few as hold it; none for 0."""
+    return term.to_bytes(-(-term.bit_length() // 8), "big")

@@ -1,0 +1,238 @@
+//! The face that Python sees; `smpc_dp/_core.pyi` documents it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use num_bigint::BigUint;
+use numpy::{IntoPyArray, PyArray1};
+use pyo3::exceptions::{PyOSError, PyOverflowError, PyValueError};
+use pyo3::prelude::*;
+use zeroize::Zeroizing;
+
+use super::draw::Sampler;
+use super::law::{Law, Rational};
+use super::table::Table;
+use super::words::Streams;
+use super::{CALL_KEY, NoiseError, SOURCE_KEY};
+use crate::tuple_hash::TupleHash256;
+
+/// Samplers that are kept, the latest used last: their tables take longer to make than a short call.
+const KEPT: usize = 64;
+/// Bytes of a numerator or denominator.
+const TERM_BYTES: usize = 32;
+const MAX_COUNT: u64 = 1 << 32;
+
+type Key = Zeroizing<[u8; 32]>;
+type Kept = (String, Vec<Vec<u8>>, Arc<Sampler>);
+
+static SAMPLERS: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+
+impl From<NoiseError> for PyErr {
+    fn from(error: NoiseError) -> Self {
+        match error {
+            NoiseError::Argument(_) => PyValueError::new_err(error.to_string()),
+            NoiseError::Beyond => PyOverflowError::new_err(error.to_string()),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What these hold is whole between any two statements.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Builds the sampler of `law`, whose parameters are fractions: numerator, denominator, big-endian.
+fn build(law: &str, terms: &[Vec<u8>]) -> Result<Sampler, NoiseError> {
+    if terms.iter().any(|term| term.len() > TERM_BYTES) {
+        return Err(NoiseError::Argument("a parameter has more than 32 bytes"));
+    }
+    let mut fractions = terms.chunks_exact(2).map(|pair| {
+        Rational::new(
+            BigUint::from_bytes_be(&pair[0]),
+            BigUint::from_bytes_be(&pair[1]),
+        )
+    });
+    let (first, second) = (fractions.next(), fractions.next());
+    let zero = BigUint::ZERO;
+    let positive = |value: &Rational| value.up > zero && value.down > zero;
+    match (law, terms.len(), first, second) {
+        ("bernoulli-exp", 2, Some(x), None) if x.down > zero => Sampler::bernoulli(x),
+        ("geometric", 2, Some(x), None) if positive(&x) => single(Law::geometric(x)),
+        ("discrete-laplace", 2, Some(scale), None) if positive(&scale) => {
+            single(Law::laplace(scale))
+        }
+        ("discrete-gaussian", 2, Some(variance), None) if positive(&variance) => {
+            single(Law::gaussian(variance))
+        }
+        ("skellam", 2, Some(variance), None) if positive(&variance) => {
+            let mean = Rational::new(variance.up, variance.down << 1u8);
+            Table::new(Law::poisson(mean)).map(Sampler::Difference)
+        }
+        ("binomial", 4, Some(trials), Some(p))
+            if trials.down == 1u8.into() && p.down > zero && p.up <= p.down =>
+        {
+            binomial(trials.up, p)
+        }
+        _ => Err(NoiseError::Argument(
+            "no law of that name has such parameters",
+        )),
+    }
+}
+
+fn single(law: Law) -> Result<Sampler, NoiseError> {
+    Ok(Sampler::Single {
+        table: Table::new(law)?,
+        origin: 0,
+    })
+}
+
+fn binomial(trials: BigUint, p: Rational) -> Result<Sampler, NoiseError> {
+    let most = NoiseError::Argument("more than 2^62 trials");
+    let all = i64::try_from(&trials).map_err(|_| most.clone())?;
+    if all > 1 << 62 {
+        return Err(most);
+    }
+    if all == 0 || p.up == BigUint::ZERO {
+        return Ok(Sampler::Constant(0));
+    }
+    if p.up == p.down {
+        return Ok(Sampler::Constant(all));
+    }
+    let law = Law::binomial(trials, p);
+    let origin = law.origin().ok_or(NoiseError::Beyond)?;
+    Ok(Sampler::Single {
+        table: Table::new(law)?,
+        origin,
+    })
+}
+
+/// The sampler of a law, made anew or kept from before.
+fn sampler(law: &str, terms: &[Vec<u8>]) -> Result<Arc<Sampler>, NoiseError> {
+    let same = |kept: &Kept| kept.0 == law && kept.1 == terms;
+    {
+        let mut samplers = lock(&SAMPLERS);
+        if let Some(place) = samplers.iter().position(same) {
+            let kept = samplers.remove(place);
+            let found = Arc::clone(&kept.2);
+            samplers.push(kept);
+            return Ok(found);
+        }
+    }
+    let made = Arc::new(build(law, terms)?);
+    let mut samplers = lock(&SAMPLERS);
+    samplers.retain(|kept| !same(kept));
+    if samplers.len() >= KEPT {
+        samplers.remove(0);
+    }
+    samplers.push((law.to_owned(), terms.to_vec(), Arc::clone(&made)));
+    Ok(made)
+}
+
+/// A source's secret and how far it has been used.
+struct State {
+    key: Key,
+    calls: u64,
+    /// The process that the key was drawn in, for a key of the operating system.
+    process: Option<u32>,
+}
+
+fn fresh_key() -> PyResult<Key> {
+    let mut key = Key::default();
+    getrandom::fill(&mut *key)
+        .map_err(|error| PyOSError::new_err(format!("no randomness: {error}")))?;
+    Ok(key)
+}
+
+#[pyclass(name = "NoiseKey", module = "smpc_dp._core", frozen)]
+struct PyNoiseKey(Mutex<State>);
+
+#[pymethods]
+impl PyNoiseKey {
+    #[staticmethod]
+    fn system() -> PyResult<Self> {
+        Ok(Self(Mutex::new(State {
+            key: fresh_key()?,
+            calls: 0,
+            process: Some(std::process::id()),
+        })))
+    }
+
+    #[staticmethod]
+    fn keyed(key: &[u8], context: Vec<Vec<u8>>) -> PyResult<Self> {
+        if key.len() != 32 {
+            let length = key.len();
+            return Err(PyValueError::new_err(format!(
+                "key: {length} bytes, not 32"
+            )));
+        }
+        let mut hasher = TupleHash256::new(SOURCE_KEY.as_bytes());
+        hasher.absorb(key);
+        context.iter().for_each(|part| hasher.absorb(part));
+        let mut derived = Key::default();
+        hasher.finish(&mut *derived);
+        Ok(Self(Mutex::new(State {
+            key: derived,
+            calls: 0,
+            process: None,
+        })))
+    }
+
+    #[getter]
+    fn calls(&self) -> u64 {
+        lock(&self.0).calls
+    }
+
+    fn draw<'py>(
+        &self,
+        py: Python<'py>,
+        law: &str,
+        terms: Vec<Vec<u8>>,
+        count: u64,
+        threads: usize,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        if count > MAX_COUNT {
+            return Err(PyValueError::new_err(format!("count: {count} above 2^32")));
+        }
+        if !crate::THREADS.contains(&threads) {
+            return Err(PyValueError::new_err(format!(
+                "threads: {threads}, not between {} and {}",
+                crate::THREADS.start(),
+                crate::THREADS.end()
+            )));
+        }
+        let samples = py.detach(|| {
+            let sampler = sampler(law, &terms)?;
+            let streams = self.next_call(law, &terms)?;
+            let mut samples = vec![0; count as usize];
+            sampler.fill(&streams, &mut samples, threads)?;
+            Ok::<_, PyErr>(samples)
+        })?;
+        Ok(samples.into_pyarray(py))
+    }
+}
+
+impl PyNoiseKey {
+    /// The streams of the next call.
+    fn next_call(&self, law: &str, terms: &[Vec<u8>]) -> PyResult<Streams> {
+        let mut state = lock(&self.0);
+        let here = std::process::id();
+        if state.process.is_some_and(|process| process != here) {
+            // A forked process must not repeat its parent's noise.
+            state.key = fresh_key()?;
+            state.process = Some(here);
+        }
+        let mut hasher = TupleHash256::new(CALL_KEY.as_bytes());
+        hasher.absorb(&*state.key);
+        hasher.absorb(&state.calls.to_be_bytes());
+        hasher.absorb(law.as_bytes());
+        terms.iter().for_each(|term| hasher.absorb(term));
+        state.calls += 1;
+        let mut key = Key::default();
+        hasher.finish(&mut *key);
+        Ok(Streams::new(&key))
+    }
+}
+
+/// Adds what Python sees of the samplers.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyNoiseKey>()
+}

@@ -1,0 +1,103 @@
+"""`smpc-dp ledger`: make and show a party's privacy ledger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+import typer
+from rich.table import Table
+
+from smpc_dp.cli.output import console, print_json
+
+app = typer.Typer(name="ledger", help="A party's privacy ledger.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    pass
+
+
+@app.command()
+def create(
+    path: Annotated[Path, typer.Argument(help="The new file; never over an existing one.")],
+    party: Annotated[str, typer.Option(help="Whose ledger.")],
+    dataset: Annotated[str, typer.Option(help="A name for the data that it protects.")],
+    epsilon: Annotated[float | None, typer.Option(help="Budget; without it there is a record only.")] = None,
+    delta: Annotated[float, typer.Option(help="Budget: 0, or at least 1e-11.")] = 0.0,
+    relation: Annotated[
+        Literal["substitution", "add-remove"], typer.Option(help="Which inputs are neighbours.")
+    ] = "substitution",
+    composition: Annotated[
+        Literal["fixed", "adaptive"],
+        typer.Option(help="adaptive: noise levels may depend on earlier results; costs more."),
+    ] = "fixed",
+    exact: Annotated[
+        Literal["refused", "outside"],
+        typer.Option(help="Exact releases: refused, or recorded outside of the budget."),
+    ] = "refused",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Make a ledger (mode 0600); what is given here never changes."""
+    from smpc_dp.privacy.accountant.ledger import Ledger
+
+    Ledger.create(
+        path,
+        party=party,
+        dataset=dataset,
+        relation=relation,
+        epsilon=epsilon,
+        delta=delta,
+        composition=composition,
+        exact=exact,
+    )
+    _show(path, as_json)
+
+
+@app.command()
+def show(
+    path: Annotated[Path, typer.Argument(help="The ledger.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check a ledger and print its budget, what is spent, and every charge."""
+    _show(path, as_json)
+
+
+def _show(path: Path, as_json: bool) -> None:
+    from smpc_dp.privacy.accountant.ledger import Ledger
+
+    ledger = Ledger.open(path)
+    entries, terms = ledger.entries(), ledger.terms
+    spent = ledger.spent()
+    if as_json:
+        print_json(
+            {
+                **msgspec.to_builtins(terms),
+                "spent_epsilon": spent.epsilon,
+                "exact_releases": spent.exact_releases,
+                "charges": [
+                    {
+                        "number": entry.number,
+                        "run": entry.run,
+                        "label": entry.label,
+                        "mechanism": entry.event.mechanism,
+                        "digest": entry.digest,
+                    }
+                    for entry in entries
+                ],
+            }
+        )
+        return
+    out = console()
+    out.print(f"{terms.party}: '{terms.dataset}', {terms.relation}, {terms.composition} composition")
+    budget = "no limit" if terms.epsilon is None else f"epsilon = {terms.epsilon:g}"
+    amount = "without bound" if spent.epsilon is None else f"epsilon = {spent.epsilon:.6g}"
+    out.print(f"budget {budget} at delta = {terms.delta:g}; spent {amount}")
+    if spent.exact_releases:
+        out.print(f"{spent.exact_releases} exact releases, exact ones being {terms.exact}")
+    table = Table("number", "run", "label", "mechanism")
+    for entry in entries:
+        table.add_row(str(entry.number), f"{entry.run[:16]}…", entry.label, entry.event.mechanism)
+    if entries:
+        out.print(table)

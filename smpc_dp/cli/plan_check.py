@@ -1,0 +1,116 @@
+"""`smpc-dp plan check`: an empirical lower bound on the epsilon of a mechanism as it is implemented."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+from rich.table import Table
+
+from smpc_dp.cli.output import console, print_json
+from smpc_dp.errors import ConfigError, Fault
+
+MechanismName = Literal[
+    "laplace",
+    "gaussian",
+    "discrete-laplace",
+    "discrete-gaussian",
+    "skellam",
+    "binomial",
+    "randomised-response",
+    "distributed-discrete-laplace",
+    "distributed-discrete-gaussian",
+    "distributed-skellam",
+    "distributed-binomial",
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command()(check)
+
+
+def check(
+    mechanism: Annotated[MechanismName, typer.Argument(help="Which mechanism.")],
+    epsilon: Annotated[float, typer.Option(help="Claimed epsilon: the noise is calibrated to it.")] = 1.0,
+    delta: Annotated[
+        float | None, typer.Option(help="Claimed delta; default 0 for Laplace and responses, else 1e-5.")
+    ] = None,
+    samples: Annotated[int, typer.Option(help="Releases on each of two neighbouring inputs.")] = 1_000_000,
+    dimension: Annotated[int, typer.Option(help="Coordinates of a value.")] = 1,
+    sensitivity: Annotated[
+        float, typer.Option(help="l1 for Laplace, else l2; grid steps if discrete.")
+    ] = 1.0,
+    parties: Annotated[int, typer.Option(help="Parties of a distributed sum.")] = 5,
+    missing: Annotated[int, typer.Option(help="Parties of it that may vanish.")] = 0,
+    corrupt: Annotated[int, typer.Option(help="Parties of it that may be corrupt.")] = 0,
+    categories: Annotated[int, typer.Option(help="Categories of randomised response.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Look for a violation of a mechanism's claimed privacy.
+
+    Calibrates the mechanism, draws many real releases on neighbouring inputs and prints the largest epsilon
+    that they show. Exit code 1 if that refutes the claim. Finding nothing is no proof.
+    """
+    # Loading these takes longer than starting all other commands.
+    from smpc_dp.encoding import Encoding
+    from smpc_dp.privacy import empirical, mechanisms
+    from smpc_dp.privacy.sampling import NoiseSource
+
+    kinds: dict[str, type[mechanisms.AdditiveNoise]] = {
+        "discrete-laplace": mechanisms.DiscreteLaplace,
+        "discrete-gaussian": mechanisms.DiscreteGaussian,
+        "skellam": mechanisms.Skellam,
+        "binomial": mechanisms.Binomial,
+    }
+    name = mechanism.removeprefix("distributed-")
+    pure = name in ("laplace", "discrete-laplace", "randomised-response")
+    delta = (0.0 if pure else 1e-5) if delta is None else delta
+    norm = "l1" if "laplace" in name else "l2"
+    bound: dict[str, float] = {norm: sensitivity}
+    made: mechanisms.Mechanism
+    if name == "randomised-response":
+        made = mechanisms.KaryRandomisedResponse.calibrate(epsilon, delta, categories)
+    elif name in ("laplace", "gaussian"):
+        if not 0 < sensitivity <= 1e6:
+            raise ConfigError([Fault("--sensitivity", f"must be above 0 and at most 1e6, is {sensitivity}")])
+        encoding = Encoding.plan(
+            length=dimension, lower=0.0, upper=2 * sensitivity, precision=sensitivity / 1000, parties=1
+        )
+        real = mechanisms.Sensitivity.on_reals("substitution", dimension=dimension, **bound)
+        kind = mechanisms.Laplace if name == "laplace" else mechanisms.Gaussian
+        made = kind.calibrate(epsilon, delta, real, encoding)
+    else:
+        grid = mechanisms.Sensitivity.on_integers("substitution", dimension=dimension, **bound)
+        if mechanism.startswith("distributed-"):
+            made = mechanisms.DistributedSum.calibrate(
+                kinds[name], epsilon, delta, grid, parties=parties, missing=missing, corrupt=corrupt
+            )
+        else:
+            made = kinds[name].calibrate(epsilon, delta, grid)
+    found = empirical.audit_mechanism(made, empirical.Claim(epsilon, delta), samples, NoiseSource.system())
+    told = found.to_json()
+    if as_json:
+        print_json(told)
+    else:
+        worst = found.findings[0]
+        table = Table("what", "value", title=f"{mechanism}: {made.name}")
+        table.add_row("claimed", f"epsilon = {epsilon:g} at delta = {delta:g}, substitution")
+        table.add_row("shown by the samples", f"epsilon >= {found.lower:.6g} at that delta")
+        table.add_row(
+            "strongest of all tests",
+            f"epsilon >= {worst.lower:.6g} at delta = {worst.claim.delta:.6g}, "
+            f"where {worst.claim.epsilon:.6g} is claimed",
+        )
+        table.add_row("by the event", f"{worst.event}: {worst.hits} against {worst.neighbour_hits} times")
+        table.add_row("releases", f"{samples} on each input, half of them to choose the events")
+        table.add_row(
+            "verdict",
+            "VIOLATION: the claim is false"
+            if found.refuted
+            else "no violation found, which is no proof that there is none",
+        )
+        table.add_row("false alarms", f"at most {empirical.FALSE_ALARM:g} for a claim that is right")
+        console().print(table)
+    if found.refuted:
+        raise typer.Exit(1)

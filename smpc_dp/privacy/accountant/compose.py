@@ -1,0 +1,301 @@
+"""Several releases together: privacy loss distributions (dp-accounting), Rényi divergences, or both.
+
+Everything is rounded to the safe side: losses up to a grid of `INTERVAL`, masses that are left out counted
+as lost, and `FFT_ERROR` taken off delta for the floating point of the convolutions.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from dp_accounting.pld import privacy_loss_distribution as pld
+
+from smpc_dp.errors import ConfigError
+from smpc_dp.privacy.accountant.events import (
+    AnyDescription,
+    Event,
+    Gaussian,
+    Pure,
+    RandomisedResponse,
+    Renyi,
+    Shift,
+)
+from smpc_dp.privacy.accountant.renyi import renyi_delta, renyi_epsilon, total_curve
+from smpc_dp.privacy.gaussian import GREATEST_MU, gaussian_delta, gaussian_epsilon
+from smpc_dp.privacy.guarantee import check_budget
+from smpc_dp.privacy.laws import hockey_stick, losses
+
+INTERVAL = 1e-4
+# The sum of absolute errors of a few thousand convolutions in double precision stays below this.
+FFT_ERROR = 1e-13
+LEAST_DELTA = 1e-11
+# Losses beyond this are as good as infinite, and their grid would not fit into memory.
+GREATEST_LOSS = 200.0
+_SPLITS = (0.5, 0.1, 0.9, 0.01, 0.99, 1e-3, 0.999)
+
+
+class Composition:
+    """Releases on one party's data, of one neighbouring relation, and what they cost together.
+
+    Holds for a sequence of mechanisms that is fixed in advance; each query may depend on earlier results.
+    Where the mechanisms' parameters themselves depend on results, use a ledger of adaptive composition.
+    """
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._events = Counter(events)
+        relations = {event.relation for event in self._events}
+        if len(relations) > 1:
+            raise ConfigError(
+                "releases of different neighbouring relations do not add up: convert them first"
+            )
+        self._exact = any(event.exact for event in self._events)
+        self._pure = {event: _pure_epsilon(event) for event in self._events}
+
+    def epsilon(self, delta: float) -> float:
+        """Return the least known epsilon for delta (0, or 1e-11 to 1), rounded up; may be infinite."""
+        check_budget(None, delta)
+        if not self._events:
+            return 0.0
+        if self._exact:
+            return math.inf
+        if 0 < delta < LEAST_DELTA:
+            raise ConfigError(
+                f"delta = {delta:g}: the accountant resolves {LEAST_DELTA:g} at least, or exactly 0"
+            )
+        candidates = [self._simple()]
+        if delta > 0:
+            candidates += [self._single_epsilon(delta), self._renyi_epsilon(delta)]
+            if not self._closed_form():
+                candidates.append(self._split_epsilon(delta))
+        return min(candidates)
+
+    def delta(self, epsilon: float) -> float:
+        """Return the least known delta for epsilon >= 0, rounded up."""
+        check_budget(epsilon, None)
+        if not self._events or self._simple() <= epsilon:
+            return 0.0
+        if self._exact:
+            return 1.0
+        candidates = [1.0, self._single_delta(epsilon), self._renyi_delta(epsilon)]
+        distributed, rest, slack = self._distributions()
+        if not rest and not self._closed_form():
+            candidates.append(distributed.delta(epsilon) + slack)
+        return min(candidates)
+
+    def _simple(self) -> float:
+        """Pure epsilons add up to a pure epsilon, for any sequence; to the last digit of a float."""
+        if self._exact or any(event.slack for event in self._events):
+            return math.inf
+        return math.fsum(self._pure[event] for event in self._events.elements())
+
+    def _only(self) -> Event | None:
+        if len(self._events) == 1 and self._events.total() == 1:
+            return next(iter(self._events))
+        return None
+
+    def _closed_form(self) -> bool:
+        """Whether it is one release all of whose descriptions have exact formulas."""
+        event = self._only()
+        return event is not None and all(
+            isinstance(known, Gaussian | Pure | Renyi)
+            or (isinstance(known, Shift) and known.coordinates == 1)
+            or (isinstance(known, RandomisedResponse) and known.values == 1)
+            for known in event.descriptions
+        )
+
+    def _single_delta(self, epsilon: float) -> float:
+        event = self._only()
+        if event is None:
+            return 1.0
+        return event.slack + min((_delta_of(known, epsilon) for known in event.descriptions), default=1.0)
+
+    def _single_epsilon(self, delta: float) -> float:
+        event = self._only()
+        if event is None or event.slack >= delta:
+            return math.inf
+        if all(_delta_of(known, GREATEST_LOSS) > delta - event.slack for known in event.descriptions):
+            return math.inf
+        low, high = 0.0, 1.0
+        while self._single_delta(high) > delta:
+            low, high = high, 2 * high
+        if self._single_delta(0.0) <= delta:
+            return 0.0
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._single_delta(middle) > delta else (low, middle)
+        return high
+
+    def _renyi_epsilon(self, delta: float) -> float:
+        total = total_curve(list(self._events.items()))
+        if total is None or total[2] >= delta:
+            return math.inf
+        orders, divergence, slack = total
+        return renyi_epsilon(divergence, orders, delta - slack)
+
+    def _renyi_delta(self, epsilon: float) -> float:
+        total = total_curve(list(self._events.items()))
+        if total is None:
+            return 1.0
+        orders, divergence, slack = total
+        return min(1.0, slack + renyi_delta(divergence, orders, epsilon))
+
+    def _split_epsilon(self, delta: float) -> float:
+        """Loss distributions for what has one, Rényi for the rest; the two as one after the other.
+
+        That the parts may be interleaved is concurrent composition [Lyu 2022; Vadhan and Zhang 2023].
+        """
+        distributed, rest, slack = self._distributions()
+        if slack >= delta:
+            return math.inf
+        if not rest:
+            return distributed.epsilon(delta - slack)
+        total = total_curve(rest)
+        if total is None or total[2] + slack >= delta:
+            return math.inf
+        orders, divergence, more = total
+        left = delta - slack - more
+        return min(
+            distributed.epsilon(left * part) + renyi_epsilon(divergence, orders, left * (1 - part))
+            for part in _SPLITS
+        )
+
+    def _distributions(self) -> tuple[_Losses, list[tuple[Event, int]], float]:
+        """Return (what has a loss distribution, the other events, slack of the former)."""
+        distributed, rest, slack = _Losses(), [], 0.0
+        for event, count in self._events.items():
+            known = next((known for known in event.descriptions if not isinstance(known, Renyi)), None)
+            if known is None:
+                rest.append((event, count))
+            else:
+                distributed.add(known, count)
+                slack += event.slack * count
+        return distributed, rest, slack
+
+
+class _Losses:
+    """Mechanisms with loss distributions; the Gaussians among them are one Gaussian."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[AnyDescription] = Counter()
+        self._mu_squared = self._closeness = 0.0
+
+    def add(self, description: AnyDescription, count: int) -> None:
+        if isinstance(description, Gaussian):
+            self._mu_squared += count * description.mu**2
+            self._closeness += count * description.closeness
+        elif isinstance(description, Shift):
+            single = Shift(description.law, description.shares, description.shift)
+            self._counts[single] += count * description.coordinates
+            self._closeness += count * description.closeness
+        elif isinstance(description, RandomisedResponse):
+            single_answer = RandomisedResponse(description.categories, description.ratio)
+            self._counts[single_answer] += count * description.values
+        else:
+            self._counts[description] += count
+
+    @property
+    def _mu(self) -> float:
+        return math.sqrt(self._mu_squared) * (1 + 1e-12)
+
+    def delta(self, epsilon: float) -> float:
+        """All densities are within e^closeness of the composed ones: see docs/accounting.md."""
+        inner, factor = epsilon - self._closeness, math.exp(min(self._closeness, 700))
+        if inner < 0 or self._mu > GREATEST_MU:
+            return 1.0
+        if not self._counts:
+            return min(1.0, factor * gaussian_delta(inner, self._mu))
+        whole = self._composed()
+        if whole is None:
+            return 1.0
+        return min(1.0, factor * (float(whole.get_delta_for_epsilon(inner)) + FFT_ERROR))
+
+    def epsilon(self, delta: float) -> float:
+        inner = delta * math.exp(-self._closeness)
+        if not 2 * FFT_ERROR < inner < 1 or self._mu > GREATEST_MU:
+            return math.inf
+        if not self._counts:
+            return gaussian_epsilon(inner, self._mu) + self._closeness
+        whole = self._composed()
+        if whole is None:
+            return math.inf
+        return float(whole.get_epsilon_for_delta(inner - FFT_ERROR)) * (1 + 1e-12) + self._closeness
+
+    def _composed(self) -> Any:
+        """Return the composed loss distribution, or None if it would be too wide to hold."""
+        whole = None
+        for description, count in sorted(self._counts.items(), key=repr):
+            single = _distribution(description)
+            if single is None:
+                return None
+            part = single.self_compose(count) if count > 1 else single
+            whole = part if whole is None else whole.compose(part)
+        if self._mu_squared and whole is not None:
+            gaussian = pld.from_gaussian_mechanism(1 / self._mu, value_discretization_interval=INTERVAL)
+            whole = whole.compose(gaussian)
+        return whole
+
+
+@functools.lru_cache(maxsize=64)
+def _distribution(description: AnyDescription) -> Any:
+    """Return the loss distribution of one coordinate, one answer or one (epsilon, delta), rounded up."""
+    match description:
+        case Shift(law, shares, shift):
+            loss, log_mass, infinite = losses(law, shares, shift)
+            mass = np.exp(log_mass)
+        case RandomisedResponse(categories, ratio):
+            r, k = float(ratio), float(categories)
+            loss = np.array([math.log(r), 0.0, -math.log(r)])
+            mass, infinite = np.array([r, k - 2, 1.0]) / (r + k - 1), 0.0
+        case Pure(epsilon, delta):
+            loss = np.array([epsilon, -epsilon])
+            mass, infinite = (1 - delta) / (1 + np.exp(-loss)), delta
+        case _:
+            raise ConfigError(f"{type(description).__name__} has no loss distribution of its own")
+    beyond = loss > GREATEST_LOSS
+    infinite += math.fsum(mass[beyond])
+    # Losses far below 0 hardly matter to either side, and raising them is safe.
+    loss, mass = np.maximum(loss[~beyond], -GREATEST_LOSS), mass[~beyond]
+    if len(loss) == 0 or infinite > 0.5:
+        return None
+    cells, index = np.unique(np.ceil(loss / INTERVAL + 1e-6).astype(np.int64), return_inverse=True)
+    sums = np.bincount(index, weights=mass) * (1 + 1e-12)
+    return pld.PrivacyLossDistribution.create_from_rounded_probability(
+        dict(zip(cells.tolist(), sums.tolist(), strict=True)), min(1.0, infinite), INTERVAL
+    )
+
+
+def _pure_epsilon(event: Event) -> float:
+    bounds = [math.inf]
+    for known in event.descriptions:
+        if isinstance(known, Pure) and known.delta == 0:
+            bounds.append(known.epsilon)
+        elif isinstance(known, RandomisedResponse):
+            bounds.append(known.values * math.log(known.ratio) * (1 + 1e-15))
+    return min(bounds)
+
+
+def _delta_of(description: AnyDescription, epsilon: float) -> float:
+    """Return delta of one release by itself, exactly where there is a formula, 1 where there is none here."""
+    match description:
+        case Pure(whole, delta):
+            return _pure_delta(whole, delta, epsilon) if whole > epsilon else delta
+        case Gaussian(mu, closeness) if mu <= GREATEST_MU and epsilon >= closeness:
+            return min(1.0, math.exp(closeness) * gaussian_delta(epsilon - closeness, mu))
+        case Shift(law, shares, shift, 1, _, closeness) if epsilon >= closeness:
+            return min(1.0, math.exp(closeness) * hockey_stick(law, shares, shift, epsilon - closeness))
+        case RandomisedResponse(categories, ratio, 1):
+            r = float(ratio)
+            return max(0.0, (r - math.exp(epsilon)) / (r + categories - 1)) * (1 + 1e-9)
+        case _:
+            return 1.0
+
+
+def _pure_delta(whole: float, delta: float, epsilon: float) -> float:
+    """(whole, delta)-DP at a smaller epsilon: the worst case is randomised response [KOV 2015]."""
+    gain = -math.expm1(epsilon - whole) / (1 + math.exp(-whole))
+    return min(1.0, (delta + (1 - delta) * gain) * (1 + 1e-12))

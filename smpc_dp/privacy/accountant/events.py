@@ -1,0 +1,202 @@
+"""What a release is to the accountant: data that a ledger can store and anybody can add up again.
+
+An event holds one or more descriptions of the same release. Each is a valid upper bound by itself, and the
+accountant takes whichever serves it best.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from smpc_dp.errors import ConfigError, PrivacyError
+from smpc_dp.privacy.guarantee import Relation
+from smpc_dp.privacy.laws import AnyLaw
+
+NonNegative = Annotated[float, Meta(ge=0, le=1e9)]
+Probability = Annotated[float, Meta(ge=0, lt=1)]
+Count = Annotated[int, Meta(ge=1, le=1 << 40)]
+Text = Annotated[str, Meta(max_length=200)]
+_RATIO = re.compile(r"(0|[1-9][0-9]{0,99})/([1-9][0-9]{0,99})")
+
+
+class Description(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
+    """One way to bound what a release shows about neighbouring inputs."""
+
+    def doubled(self) -> Description:
+        """Return the description of the same release for inputs two steps of its relation apart."""
+        raise NotImplementedError
+
+
+class Pure(Description, frozen=True, tag="pure"):
+    """(epsilon, delta)-differential privacy, and nothing more is known."""
+
+    epsilon: NonNegative
+    delta: Probability = 0.0
+
+    def doubled(self) -> Pure:
+        # group privacy: P <= e^eps R + d <= e^2eps Q + (1 + e^eps) d
+        delta = (1 + math.exp(min(self.epsilon, 700))) * self.delta if self.delta else 0.0
+        if delta >= 1:
+            raise PrivacyError(f"({self.epsilon}, {self.delta}) says nothing about two steps")
+        return Pure(2 * self.epsilon, delta)
+
+
+class Gaussian(Description, frozen=True, tag="gaussian"):
+    """The Gaussian mechanism with means at most `mu` standard deviations apart.
+
+    `closeness` bounds the range of log(true density / density of a post-processed Gaussian mechanism) over
+    all outputs: 0 for the Gaussian itself; see docs/accounting.md for the discrete one.
+    """
+
+    mu: NonNegative
+    closeness: NonNegative = 0.0
+
+    def doubled(self) -> Gaussian:
+        # a discrete law is close in every coordinate that moves: twice as many may
+        return Gaussian(2 * self.mu, 2 * self.closeness)
+
+
+class Shift(Description, frozen=True, tag="shift"):
+    """A sum of `shares` draws of one law in each of `dimension` coordinates.
+
+    Between neighbours at most `coordinates` of them move, each by `shift` at most. `closeness` is that of
+    `Gaussian`.
+    """
+
+    law: AnyLaw
+    shares: Count
+    shift: Count
+    coordinates: Count = 1
+    dimension: Count = 1
+    closeness: NonNegative = 0.0
+
+    def doubled(self) -> Shift:
+        # two steps move at most twice as many coordinates, each at most twice as far
+        moved = min(2 * self.coordinates, self.dimension)
+        return Shift(self.law, self.shares, 2 * self.shift, moved, self.dimension, 2 * self.closeness)
+
+
+class RandomisedResponse(Description, frozen=True, tag="randomised-response"):
+    """`values` answers out of `categories`, the true one `ratio` times as likely as any other."""
+
+    categories: Annotated[int, Meta(ge=2, le=1 << 40)]
+    ratio: Fraction
+    values: Count = 1
+
+    def doubled(self) -> RandomisedResponse:
+        # any input is a neighbour of any other already; two steps move twice as many answers
+        return RandomisedResponse(self.categories, self.ratio, 2 * self.values)
+
+
+class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A Rényi divergence of order alpha of at most `offset + slope alpha`."""
+
+    offset: NonNegative
+    slope: NonNegative
+
+
+class Renyi(Description, frozen=True, tag="renyi"):
+    """Rényi divergence below each of `lines`, at integer orders >= 2, or at all orders > 1 if `all_orders`.
+
+    rho-zCDP is the one line (0, rho) at all orders.
+    """
+
+    lines: Annotated[tuple[Line, ...], Meta(min_length=1, max_length=4)]
+    all_orders: bool = False
+
+    def doubled(self) -> Renyi:
+        if not self.all_orders or any(line.offset for line in self.lines):
+            raise PrivacyError("this Rényi bound has no conversion between neighbouring relations")
+        # [Bun and Steinke 2016, Proposition 27]: k steps apart cost k^2 rho
+        return Renyi(tuple(Line(0.0, 4 * line.slope) for line in self.lines), all_orders=True)
+
+
+class Exact(Description, frozen=True, tag="exact"):
+    """An exact value: no differential privacy."""
+
+    def doubled(self) -> Exact:
+        return self
+
+
+AnyDescription = Pure | Gaussian | Shift | RandomisedResponse | Renyi | Exact
+
+
+class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One release.
+
+    Attributes:
+        mechanism: what it was, in words.
+        relation: the neighbouring relation that its sensitivity was taken for.
+        descriptions: bounds on it, best first; an exact release has `Exact` alone.
+        slack: the probability, at most, that the descriptions do not hold (a bad graph); adds to delta.
+    """
+
+    mechanism: Text
+    relation: Relation
+    descriptions: Annotated[tuple[AnyDescription, ...], Meta(min_length=1, max_length=4)]
+    slack: Probability = 0.0
+
+    def __post_init__(self) -> None:
+        if len(self.descriptions) > 1 and self.exact:
+            raise ConfigError(f"{self.mechanism}: an exact release has no other description")
+
+    @property
+    def exact(self) -> bool:
+        """Whether it has no differential privacy."""
+        return any(isinstance(description, Exact) for description in self.descriptions)
+
+    def under(self, relation: Relation) -> Event:
+        """Return the event under another relation; raise PrivacyError where no conversion is proven.
+
+        A substitution is a removal and an addition, so a bound for add-remove gives one for two steps.
+        Nothing follows the other way.
+        """
+        if relation == self.relation or self.exact:
+            return msgspec.structs.replace(self, relation=relation)
+        if relation == "add-remove":
+            raise PrivacyError(
+                f"{self.mechanism}: its guarantee is for substitution and says nothing about add-remove"
+            )
+        if self.slack:
+            raise PrivacyError(
+                f"{self.mechanism}: a release that may fail has no conversion between relations"
+            )
+        doubled = []
+        for description in self.descriptions:
+            try:
+                doubled.append(description.doubled())
+            except PrivacyError:
+                if description is self.descriptions[-1] and not doubled:
+                    raise
+        return msgspec.structs.replace(self, relation=relation, descriptions=tuple(doubled))
+
+
+def exact_release(mechanism: str, relation: Relation) -> Event:
+    """Return the event of an exact release, such as a plain secure sum."""
+    return Event(mechanism, relation, (Exact(),))
+
+
+def encode_hook(value: Any) -> str:
+    """Write what JSON has no type for: a fraction as 'numerator/denominator'."""
+    if isinstance(value, Fraction):
+        return f"{value.numerator}/{value.denominator}"
+    raise NotImplementedError(type(value).__name__)
+
+
+def decode_hook(kind: type, value: Any) -> Fraction:
+    """Read a fraction as `encode_hook` writes it, in lowest terms and above 0; raise ValueError otherwise."""
+    if kind is not Fraction:
+        raise NotImplementedError(kind.__name__)
+    match = _RATIO.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f"not a fraction: {str(value)[:40]!r}")
+    fraction = Fraction(int(match[1]), int(match[2]))
+    if fraction <= 0 or encode_hook(fraction) != value:
+        raise ValueError(f"not a positive fraction in lowest terms: {value[:40]!r}")
+    return fraction

@@ -1,0 +1,330 @@
+"""One party's privacy ledger: a file outside of any run, charged before data leave the machine.
+
+Every charge is on disk before `charge` returns, is checked against the budget under a lock that all
+processes of the machine respect, and is never taken back. What it cannot see: another copy of the file,
+restored from a backup.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import secrets
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from smpc_dp.errors import ConfigError, Fault, LocalError, PrivacyError
+from smpc_dp.privacy.accountant.compose import LEAST_DELTA, Composition
+from smpc_dp.privacy.accountant.events import Event, decode_hook, encode_hook
+from smpc_dp.privacy.accountant.renyi import FilterPlan, event_curve, renyi_epsilon
+from smpc_dp.privacy.accountant.store import locked, read_private, write_durably
+from smpc_dp.privacy.guarantee import Relation, check_budget
+
+FORMAT = "smpc-dp privacy ledger"
+VERSION = 1
+
+CompositionKind = Literal["fixed", "adaptive"]
+ExactReleases = Literal["refused", "outside"]
+Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[!-~][ -~]*$")]
+Label = Annotated[str, Meta(max_length=500, pattern=r"^[ -~]*$")]
+RunId = Annotated[str, Meta(pattern=r"^([0-9a-f]{2}){8,64}$")]
+Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is fixed when a ledger is made.
+
+    Attributes:
+        party: whose ledger; dataset: for which data, by a name of the party's own.
+        relation: the neighbouring relation of the budget.
+        epsilon, delta: the budget for everything released from these data; epsilon None: only a record.
+        composition: "fixed": holds if the mechanisms and their parameters were chosen without looking at
+            earlier results (queries may depend on them). "adaptive": holds for any choice, and costs more.
+        exact: "refused": exact releases are, where there is a budget; "outside": they are recorded, and
+            the budget says nothing about them.
+        identifier: random, 16 bytes in hex.
+    """
+
+    party: Name
+    dataset: Name
+    relation: Relation
+    epsilon: float | None
+    delta: float
+    composition: CompositionKind
+    exact: ExactReleases
+    identifier: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One charge. `digest` is the SHA-256 of the entry before it and of this one without it."""
+
+    number: Annotated[int, Meta(ge=1)]
+    run: RunId
+    label: Label
+    event: Event
+    digest: Digest
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format: Literal["smpc-dp privacy ledger"]
+    version: Literal[1]
+    terms: Terms
+    entries: tuple[Entry, ...]
+    digest: Digest
+
+
+class Spending(msgspec.Struct, frozen=True):
+    """What is spent at the budget's delta (epsilon None: infinite), and how many releases were exact."""
+
+    epsilon: float | None
+    delta: float
+    exact_releases: int
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data."""
+        built: dict[str, object] = msgspec.to_builtins(self)
+        return built
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """That a release was charged: goes into its result. `repeated`: the run had been charged already."""
+
+    ledger: str
+    party: str
+    dataset: str
+    number: int
+    run: str
+    digest: str
+    spent: Spending
+    budget_epsilon: float | None
+    budget_delta: float
+    repeated: bool
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data."""
+        built: dict[str, object] = msgspec.to_builtins(self)
+        return built
+
+
+class Ledger:
+    """The ledger in one file; reads it anew for every call, since other processes write it too."""
+
+    def __init__(self, path: Path, terms: Terms) -> None:
+        self.path = path
+        self.terms = terms
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        *,
+        party: str,
+        dataset: str,
+        relation: Relation,
+        epsilon: float | None,
+        delta: float,
+        composition: CompositionKind = "fixed",
+        exact: ExactReleases = "refused",
+    ) -> Ledger:
+        """Make a new ledger with nothing charged; its terms never change.
+
+        Raises ConfigError for terms that cannot be, LocalError if the file exists or cannot be written.
+        """
+        check_budget(epsilon, delta)
+        if 0 < delta < LEAST_DELTA:
+            raise ConfigError([Fault("delta", f"must be 0 or at least {LEAST_DELTA:g}, is {delta}")])
+        given = Terms(party, dataset, relation, epsilon, delta, composition, exact, secrets.token_hex(16))
+        try:
+            terms = msgspec.convert(msgspec.to_builtins(given), Terms)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"a ledger's terms: {error}") from None
+        if composition == "adaptive" and epsilon is not None:
+            try:
+                FilterPlan(epsilon, delta)
+            except PrivacyError as error:
+                raise ConfigError([Fault("composition", str(error))]) from None
+        place = Path(path)
+        with locked(place):
+            write_durably(place, _encode(terms, ()), new=True)
+        return cls(place, terms)
+
+    @classmethod
+    def open(cls, path: str | Path, *, party: str | None = None, dataset: str | None = None) -> Ledger:
+        """Open a ledger, of this party and data set where given.
+
+        Raises LocalError if it cannot be read, others can, or it is damaged; ConfigError if it is another's.
+        """
+        place = Path(path)
+        with locked(place):
+            terms = _decode(place, read_private(place)).terms
+        for what, wanted, found in (("party", party, terms.party), ("dataset", dataset, terms.dataset)):
+            if wanted is not None and wanted != found:
+                raise ConfigError(f"{place}: the ledger of {what} '{found}', not of '{wanted}'")
+        return cls(place, terms)
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Return every charge so far."""
+        with locked(self.path):
+            return self._read()
+
+    def spent(self) -> Spending:
+        """Return what all charges so far cost together."""
+        return self._spending([entry.event for entry in self.entries()])
+
+    def would_spend(self, event: Event) -> Spending:
+        """Return what would be spent after one more release; nothing is charged, nothing is checked."""
+        return self._spending([*(entry.event for entry in self.entries()), event.under(self.terms.relation)])
+
+    def charge(self, run: bytes, event: Event, label: str = "") -> Receipt:
+        """Charge one release, durably, before anything that depends on data leaves this machine.
+
+        Args:
+            run: 8 to 64 bytes that name the run, never used for another release: charging a run again for the
+                same event costs nothing and returns the same receipt, so that a restart is not charged twice.
+            event: what will be released; under add-remove it is converted for a ledger of substitution.
+
+        Raises:
+            PrivacyError: the budget does not suffice, the relation does not fit and has no proven
+            conversion, an exact release is not permitted, or the run was charged for something else.
+            LocalError: the ledger cannot be read or written; then nothing may be sent.
+        """
+        event = event.under(self.terms.relation)
+        with locked(self.path):
+            entries = self._read()
+            name = run.hex()
+            for entry in entries:
+                if entry.run == name:
+                    if (entry.event, entry.label) != (event, label):
+                        raise PrivacyError(
+                            f"{self.terms.party}: run {name[:16]}… was charged for '{entry.event.mechanism}' "
+                            "already: a run id is used once"
+                        )
+                    before = [other.event for other in entries[: entry.number]]
+                    return self._receipt(entry, self._spending(before), repeated=True)
+            spending = self._permit([entry.event for entry in entries], event)
+            previous = entries[-1].digest if entries else self.terms.identifier
+            number = len(entries) + 1
+            entry = _checked(Entry(number, name, label, event, "0" * 64))
+            entry = msgspec.structs.replace(entry, digest=_chain(previous, entry))
+            write_durably(self.path, _encode(self.terms, (*entries, entry)))
+        return self._receipt(entry, spending, repeated=False)
+
+    def _receipt(self, entry: Entry, spending: Spending, *, repeated: bool) -> Receipt:
+        terms = self.terms
+        return Receipt(
+            ledger=terms.identifier,
+            party=terms.party,
+            dataset=terms.dataset,
+            number=entry.number,
+            run=entry.run,
+            digest=entry.digest,
+            spent=spending,
+            budget_epsilon=terms.epsilon,
+            budget_delta=terms.delta,
+            repeated=repeated,
+        )
+
+    def _permit(self, before: list[Event], event: Event) -> Spending:
+        terms = self.terms
+        spending = self._spending([*before, event])
+        if terms.epsilon is None:
+            return spending
+        head = f"{terms.party}: '{event.mechanism}' on '{terms.dataset}' is refused"
+        if event.exact:
+            if terms.exact == "outside":
+                return spending
+            raise PrivacyError(f"{head}: an exact release has no differential privacy, and there is a budget")
+        if spending.epsilon is None or spending.epsilon > terms.epsilon:
+            alone, spent = self._spending([event]), self._spending(before)
+            raise PrivacyError(
+                f"{head}: of epsilon = {terms.epsilon:g} at delta = {terms.delta:g}, {_shown(spent)} is "
+                f"spent, and this release, {_shown(alone)} by itself, would make it {_shown(spending)}"
+            )
+        return spending
+
+    def _spending(self, events: list[Event]) -> Spending:
+        terms = self.terms
+        private = [event for event in events if not event.exact]
+        if terms.composition == "adaptive" and terms.epsilon is not None:
+            epsilon = _filtered(private, FilterPlan(terms.epsilon, terms.delta))
+        else:
+            epsilon = Composition(private).epsilon(terms.delta)
+        if terms.epsilon is None and terms.exact == "refused" and len(private) < len(events):
+            epsilon = math.inf
+        return Spending(None if math.isinf(epsilon) else epsilon, terms.delta, len(events) - len(private))
+
+    def _read(self) -> tuple[Entry, ...]:
+        found = _decode(self.path, read_private(self.path))
+        if found.terms != self.terms:
+            raise LocalError(f"{self.path}: another ledger has taken the place of this one")
+        return found.entries
+
+
+def _filtered(events: list[Event], plan: FilterPlan) -> float:
+    """Return the epsilon at the filter's order; infinity when order or slack are overspent."""
+    order = np.array([plan.order])
+    divergence = slack = 0.0
+    for event in events:
+        known = event_curve(event, order)
+        if known is None:
+            raise PrivacyError(
+                f"'{event.mechanism}' has no Rényi bound, and the ledger's composition is adaptive"
+            )
+        divergence += float(known[0][0])
+        slack += known[1]
+    if not events:
+        return 0.0
+    if slack > plan.slack or divergence > plan.radius:
+        return math.inf
+    return renyi_epsilon(np.array([divergence]), order, plan.delta)
+
+
+def _shown(spending: Spending) -> str:
+    return "more than any" if spending.epsilon is None else f"{spending.epsilon:.6g}"
+
+
+def _checked(entry: Entry) -> Entry:
+    """Return the entry as it will be read; raise ConfigError for what would not be read again."""
+    try:
+        return msgspec.json.decode(_json(entry), type=Entry, dec_hook=decode_hook)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"a ledger's entry: {error}") from None
+
+
+def _json(value: object) -> bytes:
+    return msgspec.json.encode(value, enc_hook=encode_hook, order="deterministic")
+
+
+def _chain(previous: str, entry: Entry) -> str:
+    content = _json(msgspec.structs.replace(entry, digest="0" * 64))
+    return hashlib.sha256(previous.encode("ascii") + b"\n" + content).hexdigest()
+
+
+def _encode(terms: Terms, entries: tuple[Entry, ...]) -> bytes:
+    last = entries[-1].digest if entries else terms.identifier
+    digest = hashlib.sha256(last.encode("ascii") + b"\n" + _json(terms)).hexdigest()
+    file = _File("smpc-dp privacy ledger", 1, terms, entries, digest)
+    return msgspec.json.format(_json(file), indent=1) + b"\n"
+
+
+def _decode(path: Path, content: bytes) -> _File:
+    """Raise LocalError unless the content is exactly what `_encode` writes."""
+    damaged = f"{path}: damaged, and left as it is: restore it or start anew with what is left of the budget"
+    try:
+        file = msgspec.json.decode(content, type=_File, dec_hook=decode_hook)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise LocalError(f"{damaged} ({error})") from None
+    previous = file.terms.identifier
+    for number, entry in enumerate(file.entries, 1):
+        if entry.number != number or entry.digest != _chain(previous, entry):
+            raise LocalError(f"{damaged} (the digest of entry {number} is wrong)")
+        previous = entry.digest
+    if len({entry.run for entry in file.entries}) < len(file.entries):
+        raise LocalError(f"{damaged} (a run is charged twice)")
+    if _encode(file.terms, file.entries) != content:
+        raise LocalError(f"{damaged} (its digest is wrong)")
+    return file

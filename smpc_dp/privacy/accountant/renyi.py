@@ -1,0 +1,125 @@
+"""Rényi accounting: divergences of each order add up, also when the mechanisms are chosen as one goes.
+
+The orders are integers from 2 up, where every bound that we use holds; zCDP is also taken between 1 and 2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import PrivacyError
+from smpc_dp.privacy.accountant.events import (
+    AnyDescription,
+    Event,
+    Gaussian,
+    Pure,
+    RandomisedResponse,
+    Renyi,
+)
+
+Floats = NDArray[np.float64]
+
+_WHOLE = np.concatenate((np.arange(2, 257), np.unique(np.geomspace(257, 1 << 20, 120).astype(np.int64))))
+INTEGER_ORDERS: Floats = _WHOLE.astype(np.float64)
+ALL_ORDERS: Floats = np.concatenate(
+    (1 + np.geomspace(0.01, 0.99, 60), INTEGER_ORDERS, INTEGER_ORDERS[:60] + 0.5)
+)
+# The formulas below are good to this, relatively.
+_MARGIN = 1 + 1e-9
+
+
+def curve(description: AnyDescription, orders: Floats) -> Floats | None:
+    """Return an upper bound on the Rényi divergence at each order (> 1); None where none is known."""
+    match description:
+        case Renyi(lines, all_orders):
+            if not all_orders and not np.array_equal(orders, np.floor(orders)):
+                return None
+            divergence = np.min([line.offset + line.slope * orders for line in lines], axis=0)
+        case Gaussian(mu, closeness):
+            # densities within a range of e^closeness: P^a Q^(1-a) grows by e^(a closeness) at most
+            divergence = orders * (mu**2 / 2) + closeness * orders / (orders - 1)
+        case Pure(epsilon):
+            divergence = _two_points(orders, epsilon)
+        case RandomisedResponse(categories, ratio, values):
+            divergence = values * _two_points(orders, math.log(ratio), float(categories))
+        case _:
+            return None
+    return np.asarray(divergence * _MARGIN, dtype=np.float64)
+
+
+def _two_points(orders: Floats, epsilon: float, categories: float = 2.0) -> Floats:
+    """Randomised response at `epsilon`; with two categories nothing that is epsilon-DP is worse."""
+    terms = [orders * epsilon, (1 - orders) * epsilon]
+    if categories > 2:
+        terms.append(np.full_like(orders, math.log(categories - 2)))
+    # log(e^eps + k - 1)
+    total = np.logaddexp(epsilon, math.log(categories - 1))
+    return np.asarray((np.logaddexp.reduce(terms) - total) / (orders - 1), dtype=np.float64)
+
+
+def event_curve(event: Event, orders: Floats) -> tuple[Floats, float] | None:
+    """Return (the lowest known divergence at each order, what adds to delta), or None."""
+    best: tuple[Floats, float] | None = None
+    for description in event.descriptions:
+        divergence = curve(description, orders)
+        if divergence is None:
+            continue
+        # (eps, delta)-DP is eps-DP except with probability delta [Kairouz, Oh, Viswanath 2015]
+        slack = event.slack + (description.delta if isinstance(description, Pure) else 0.0)
+        if best is None or slack < best[1]:
+            best = (divergence, slack)
+        elif slack == best[1]:
+            best = (np.minimum(best[0], divergence), slack)
+    return best
+
+
+def renyi_epsilon(divergence: Floats, orders: Floats, delta: float) -> float:
+    """Return the least epsilon for delta in (0, 1) [Canonne, Kamath, Steinke 2020, Proposition 12]."""
+    bounds = divergence + np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
+    return max(0.0, float(bounds.min()) * (_MARGIN if bounds.min() > 0 else 1.0))
+
+
+def renyi_delta(divergence: Floats, orders: Floats, epsilon: float) -> float:
+    """Return the least delta for epsilon >= 0 by the same conversion."""
+    logs = (orders - 1) * (divergence - epsilon) - np.log(orders - 1) + orders * np.log1p(-1 / orders)
+    return min(1.0, math.exp(min(float(logs.min()), 0.0)) * _MARGIN)
+
+
+def total_curve(events: Sequence[tuple[Event, int]]) -> tuple[Floats, Floats, float] | None:
+    """Return (orders, summed divergence, summed slack), or None if some event has no Rényi bound."""
+    for orders in (ALL_ORDERS, INTEGER_ORDERS):
+        divergence, slack = np.zeros_like(orders), 0.0
+        for event, count in events:
+            known = event_curve(event, orders)
+            if known is None:
+                break
+            divergence = divergence + count * known[0]
+            slack += count * known[1]
+        else:
+            return orders, divergence, slack
+    return None
+
+
+class FilterPlan:
+    """A Rényi filter: one order, fixed before the first release, and the divergence that may be spent at it.
+
+    Chosen so that Gaussian releases get the most. Holds for mechanisms whose parameters depend on earlier
+    results [Feldman and Zrnic 2021; Lécuyer 2021]. Half of delta is kept for releases that may fail.
+    """
+
+    __slots__ = ("delta", "order", "radius", "slack")
+
+    def __init__(self, epsilon: float, delta: float) -> None:
+        if not 0 < delta < 1 or epsilon <= 0:
+            raise PrivacyError("adaptive composition needs epsilon > 0 and delta > 0")
+        self.delta = self.slack = delta / 2
+        orders = INTEGER_ORDERS
+        radii = epsilon - np.log1p(-1 / orders) + (math.log(self.delta) + np.log(orders)) / (orders - 1)
+        best = int(np.argmax(radii / orders))
+        if radii[best] <= 0:
+            raise PrivacyError(f"epsilon = {epsilon:g} is too small for adaptive composition at this delta")
+        self.order, self.radius = float(orders[best]), float(radii[best]) * (1 - 1e-9)

@@ -1,0 +1,97 @@
+"""A small private file that survives crashes: one writer at a time, each write whole or not there."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from smpc_dp.errors import LocalError
+
+MAX_BYTES = 1 << 28
+LOCK_SECONDS = 30.0
+_POLL_SECONDS = 0.02
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of `path`, which is the file PATH.lock beside it, against all processes of this machine.
+
+    The lock goes with the process that holds it. Raises LocalError if it cannot be had within 30 seconds.
+    """
+    lock = path.with_name(path.name + ".lock")
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        descriptor = os.open(lock, flags, 0o600)
+    except OSError as error:
+        raise LocalError(f"{lock}: cannot open the lock ({error.strerror})") from None
+    try:
+        deadline = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise LocalError(f"{lock}: another process has held it for {LOCK_SECONDS:g} s") from None
+                time.sleep(_POLL_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def read_private(path: Path) -> bytes:
+    """Return the content; raise LocalError unless it is a regular file that nobody else can read or write."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        raise LocalError(f"{path}: cannot read the ledger ({error.strerror})") from None
+    with os.fdopen(descriptor, "rb") as file:
+        # The open file is checked, not its path: the two cannot be exchanged in between.
+        status = os.fstat(descriptor)
+        mode = stat.S_IMODE(status.st_mode)
+        if not stat.S_ISREG(status.st_mode):
+            raise LocalError(f"{path}: not a regular file")
+        if mode & 0o077:
+            raise LocalError(f"{path}: mode {mode:04o} lets others at this ledger: run chmod 600 on it")
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise LocalError(f"{path}: not a ledger (longer than {MAX_BYTES} bytes)")
+    return content
+
+
+def write_durably(path: Path, content: bytes, *, new: bool = False) -> None:
+    """Write the file, mode 0600, and return when disk and folder have it; call with the lock held.
+
+    A crash leaves the old content or the new one. With `new` an existing file is never replaced. Raises
+    LocalError.
+    """
+    draft = path.with_name(path.name + ".new")
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(draft)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if new:
+            os.link(draft, path)
+            os.unlink(draft)
+        else:
+            os.replace(draft, path)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except FileExistsError:
+        raise LocalError(f"{path}: exists already, and a ledger is never overwritten") from None
+    except OSError as error:
+        raise LocalError(f"{path}: cannot write the ledger ({error.strerror})") from None

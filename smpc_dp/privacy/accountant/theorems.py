@@ -1,0 +1,62 @@
+"""Composition theorems by the names that papers use, for comparison with their figures; the ledger uses none.
+
+`Composition` is never worse than these. Each takes one (epsilon, delta) for every mechanism.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from smpc_dp.errors import ConfigError
+from smpc_dp.privacy.guarantee import check_budget
+
+
+def simple_composition(parameters: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return (sum of epsilons, sum of deltas).
+
+    [Dwork and Roth 2014, Theorem 3.16; Bellet 2021, Theorem A.2]
+    """
+    _check(parameters)
+    return math.fsum(e for e, _ in parameters), min(1.0, math.fsum(d for _, d in parameters))
+
+
+def advanced_composition(epsilon: float, delta: float, count: int, slack: float) -> tuple[float, float]:
+    """Return (epsilon', count delta + slack) for `count` mechanisms of one (epsilon, delta), 0 < slack < 1.
+
+    [Dwork, Rothblum, Vadhan 2010; Dwork and Roth 2014, Theorem 3.20; Bellet 2021, Theorem A.3]
+    """
+    _check([(epsilon, delta)])
+    _check_slack(slack, positive=True)
+    if count < 1:
+        raise ConfigError(f"count must be 1 or more, is {count}")
+    total = math.sqrt(2 * count * math.log(1 / slack)) * epsilon + count * epsilon * math.expm1(epsilon)
+    return total, min(1.0, count * delta + slack)
+
+
+def kairouz_oh_viswanath(parameters: Sequence[tuple[float, float]], slack: float) -> tuple[float, float]:
+    """Return (epsilon', 1 - (1 - slack) prod(1 - delta_i)), 0 <= slack < 1, the least of three bounds.
+
+    [Kairouz, Oh, Viswanath 2015, Theorem 3.5; with all delta_i = 0: Bellet et al. 2018, Theorem 1]
+    """
+    _check(parameters)
+    _check_slack(slack, positive=False)
+    total = math.fsum(e for e, _ in parameters)
+    delta = -math.expm1(math.log1p(-slack) + math.fsum(math.log1p(-d) for _, d in parameters))
+    if slack == 0:
+        return total, delta
+    squares = math.fsum(e * e for e, _ in parameters)
+    drift = math.fsum(e * math.tanh(e / 2) for e, _ in parameters)
+    second = drift + math.sqrt(2 * squares * math.log(math.e + math.sqrt(squares) / slack))
+    third = drift + math.sqrt(2 * squares * math.log(1 / slack))
+    return min(total, second, third), delta
+
+
+def _check(parameters: Sequence[tuple[float, float]]) -> None:
+    for epsilon, delta in parameters:
+        check_budget(epsilon, delta)
+
+
+def _check_slack(slack: float, *, positive: bool) -> None:
+    if not 0 <= slack < 1 or (positive and slack == 0):
+        raise ConfigError(f"slack must be {'above' if positive else 'at least'} 0 and below 1, is {slack}")

@@ -1,0 +1,318 @@
+"""A lower bound on epsilon from samples of a real implementation, which knows nothing about how it works.
+
+Two neighbouring inputs are released very often each. An event (a set of outputs) is chosen on one half of
+the samples
+and counted on the other, so that the choice does not bias the count; Clopper-Pearson bounds its two
+probabilities.
+If p and q are those on the two inputs, then epsilon is at least log((p_low - delta) / q_up). A claim that
+this exceeds is refuted. That nothing exceeds it proves nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.mechanisms import (
+    AdditiveNoise,
+    DistributedSum,
+    KaryRandomisedResponse,
+    Mechanism,
+    RealMechanism,
+    Sensitivity,
+)
+from smpc_dp.privacy.sampling import NoiseSource
+
+Floats = NDArray[np.float64]
+Outputs = NDArray[Any]
+# Draw `count` releases on input 0 or on its neighbour, 1: shape (count, coordinates).
+Sampler = Callable[[int, int], Outputs]
+
+# The chance, at most, that a right claim is refuted, over everything that one audit looks at.
+FALSE_ALARM = 1e-3
+LEAST_SAMPLES = 10_000
+MAX_SAMPLES = 1 << 27
+# Outcomes seen on fewer than this many values are also judged one by one, not only by half-lines.
+_FEW_VALUES = 4096
+_THRESHOLDS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """(epsilon, delta)-differential privacy, to be refuted."""
+
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The bound for one claim and one order of the two inputs.
+
+    Attributes:
+        claim: what was tested.
+        lower: epsilon is at least this at the claim's delta, or its run was one of the false alarms.
+        hits, neighbour_hits: how often the event came up on either input, in `samples` counted releases each.
+        event: the set of outputs, in words.
+    """
+
+    claim: Claim
+    lower: float
+    hits: int
+    neighbour_hits: int
+    samples: int
+    event: str
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the claim is false, up to the false-alarm rate."""
+        return self.lower > self.claim.epsilon
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What the audit of a mechanism found, over several pairs of neighbouring inputs; strongest finding
+    first."""
+
+    mechanism: str
+    claim: Claim
+    samples: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the claimed privacy is false, up to the false-alarm rate."""
+        return any(finding.refuted for finding in self.findings)
+
+    @property
+    def lower(self) -> float:
+        """The largest lower bound on epsilon at the claim's own delta, at least 0."""
+        return max([0.0, *(found.lower for found in self.findings if found.claim == self.claim)])
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data."""
+        worst = self.findings[0]
+        return {
+            "mechanism": self.mechanism,
+            "epsilon": self.claim.epsilon,
+            "delta": self.claim.delta,
+            "samples": self.samples,
+            "epsilon_lower": self.lower,
+            "violation": self.refuted,
+            "false_alarm": FALSE_ALARM,
+            "tested": len(self.findings),
+            "strongest": {
+                "epsilon": worst.claim.epsilon,
+                "delta": worst.claim.delta,
+                "epsilon_lower": worst.lower if math.isfinite(worst.lower) else None,
+                "event": worst.event,
+                "hits": [worst.hits, worst.neighbour_hits],
+                "counted": worst.samples,
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """Outputs whose score is in one half-line, or whose value is in a set."""
+
+    direction: Floats
+    threshold: float
+    above: bool
+    values: Outputs | None
+
+    def count(self, outputs: Outputs) -> int:
+        if self.values is not None:
+            return int(np.isin(outputs[:, 0], self.values).sum())
+        score = _scores(outputs, self.direction)
+        return int((score >= self.threshold).sum() if self.above else (score <= self.threshold).sum())
+
+    def __str__(self) -> str:
+        if self.values is not None:
+            return f"output in a set of {len(self.values)} values"
+        if len(self.direction) == 1:
+            return f"output {'>=' if self.above else '<='} {self.threshold * self.direction[0]:g}"
+        return f"projection {'>=' if self.above else '<='} {self.threshold:.6g}"
+
+
+def audit_mechanism(mechanism: Mechanism, claim: Claim, samples: int, source: NoiseSource) -> Audit:
+    """Audit a mechanism on neighbouring inputs that are as far apart as its sensitivity lets them be.
+
+    Beside `claim` two more points of the privacy that the mechanism states for itself are tested, at smaller
+    epsilon, where samples tell most. `samples` releases are drawn on each input of each pair.
+    """
+    claims = [claim]
+    for part in (0.5, 0.1):
+        delta = max(claim.delta, mechanism.delta(part * claim.epsilon))
+        if delta < 1:
+            claims.append(Claim(part * claim.epsilon, delta))
+    pairs = neighbours(mechanism)
+    findings: list[Finding] = []
+    for pair in pairs:
+
+        def sample(which: int, count: int, pair: tuple[Outputs, Outputs] = pair) -> Outputs:
+            return mechanism.release_many(pair[which], source, count)
+
+        findings += audit(sample, claims, samples, tests=len(pairs))
+    findings.sort(key=lambda finding: finding.claim.epsilon - finding.lower)
+    return Audit(mechanism.name, claim, samples, tuple(findings))
+
+
+def neighbours(mechanism: Mechanism) -> list[tuple[Outputs, Outputs]]:
+    """Return pairs of inputs at full distance: all of it in one coordinate, and spread over as many as may
+    move."""
+    match mechanism:
+        case KaryRandomisedResponse():
+            zeros = np.zeros(mechanism.changed, dtype=np.int64)
+            return [(zeros, zeros + 1)]
+        case RealMechanism():
+            encoding = mechanism.encoding
+            room = float(encoding.upper) - float(encoding.lower)
+            origin = np.full(encoding.length, float(encoding.lower))
+            return [
+                (origin, np.minimum(origin + difference, float(encoding.upper)))
+                for difference in _differences(mechanism.sensitivity, room)
+            ]
+        case DistributedSum():
+            return neighbours(mechanism.share)
+        case AdditiveNoise():
+            origin = np.zeros(mechanism.sensitivity.dimension, dtype=np.int64)
+            return [
+                (origin, difference.astype(np.int64))
+                for difference in _differences(mechanism.sensitivity, math.inf)
+            ]
+        case _:
+            raise ConfigError(f"{mechanism.name}: neighbouring inputs are not known")
+
+
+def _differences(bounds: Sensitivity, room: float) -> list[Floats]:
+    """Return differences of neighbours: one coordinate moved, and all that may; each by `room` at most."""
+    single = np.zeros(bounds.dimension)
+    single[0] = min(bounds.linf, room)
+    moved = bounds.coordinates
+    each = min(bounds.linf, bounds.l1 / moved, bounds.l2 / math.sqrt(moved), room)
+    spread = np.zeros(bounds.dimension)
+    spread[:moved] = math.floor(each * (1 + 1e-9)) if bounds.integer else each
+    return [single] if moved == 1 else [single, spread]
+
+
+def audit(sample: Sampler, claims: Sequence[Claim], samples: int, tests: int = 1) -> list[Finding]:
+    """Test each claim in both orders of the inputs; return two findings a claim, the strongest first.
+
+    Args:
+        sample: the implementation on two neighbouring inputs.
+        claims: all of them are made at once, such as points of one privacy profile.
+        samples: how many releases to draw on each input, 10,000 to 2^27; half of them choose the events.
+        tests: how many audits share the false-alarm rate of 0.001.
+
+    Raises ConfigError for no claims, or numbers out of range.
+    """
+    if not claims:
+        raise ConfigError("an audit needs a claim")
+    if not LEAST_SAMPLES <= samples <= MAX_SAMPLES:
+        raise ConfigError(
+            [Fault("samples", f"must be between {LEAST_SAMPLES} and {MAX_SAMPLES}, is {samples}")]
+        )
+    half = samples // 2
+    first = [sample(which, half) for which in (0, 1)]
+    candidates = _candidates(first[0], first[1])
+    # every finding has two one-sided bounds
+    alarm = FALSE_ALARM / (tests * len(claims) * 2 * 2)
+    chosen: list[tuple[Claim, int, _Event]] = []
+    for claim in claims:
+        for this in (0, 1):
+            event, _ = max(
+                (
+                    (event, _lower(counts[this], counts[1 - this], half, claim.delta, alarm))
+                    for event, counts in candidates
+                ),
+                key=lambda pair: pair[1],
+            )
+            chosen.append((claim, this, event))
+    rest = samples - half
+    fresh = [sample(which, rest) for which in (0, 1)]
+    findings = []
+    for claim, this, event in chosen:
+        hits, others = event.count(fresh[this]), event.count(fresh[1 - this])
+        lower = _lower(hits, others, rest, claim.delta, alarm)
+        findings.append(Finding(claim, lower, hits, others, rest, str(event)))
+    return sorted(findings, key=lambda finding: finding.claim.epsilon - finding.lower)
+
+
+def clopper_pearson(hits: int, samples: int, alarm: float) -> tuple[float, float]:
+    """Return a lower and an upper bound on a probability, each wrong with probability `alarm` at most."""
+    low = 0.0 if hits == 0 else float(betaincinv(hits, samples - hits + 1, alarm))
+    high = 1.0 if hits == samples else float(betaincinv(hits + 1, samples - hits, 1 - alarm))
+    return low, high
+
+
+def _lower(hits: int, others: int, samples: int, delta: float, alarm: float) -> float:
+    low, _ = clopper_pearson(hits, samples, alarm)
+    _, high = clopper_pearson(others, samples, alarm)
+    return math.log((low - delta) / high) if low > delta else -math.inf
+
+
+def _candidates(first: Outputs, second: Outputs) -> list[tuple[_Event, tuple[int, int]]]:
+    """Return events that may tell the inputs apart, with their counts in the two samples that suggest
+    them."""
+    found: list[tuple[_Event, tuple[int, int]]] = []
+    for direction in _directions(first, second):
+        scores = _scores(first, direction), _scores(second, direction)
+        both = np.sort(np.concatenate(scores))
+        ordered = np.sort(scores[0]), np.sort(scores[1])
+        # tails count most: thresholds at quantiles that are close together there
+        part = 0.5 ** np.linspace(1, math.log2(len(both)), _THRESHOLDS // 2)
+        ranks = np.unique(np.concatenate((part, 1 - part)) * (len(both) - 1)).astype(np.int64)
+        for threshold in np.unique(both[ranks]):
+            below = tuple(int(np.searchsorted(row, threshold, "right")) for row in ordered)
+            above = tuple(len(row) - int(np.searchsorted(row, threshold, "left")) for row in ordered)
+            found.append((_Event(direction, float(threshold), True, None), (above[0], above[1])))
+            found.append((_Event(direction, float(threshold), False, None), (below[0], below[1])))
+    if first.shape[1] == 1:
+        found += _value_sets(first[:, 0], second[:, 0])
+    return found
+
+
+def _value_sets(first: Outputs, second: Outputs) -> list[tuple[_Event, tuple[int, int]]]:
+    """Sets of single values, by how much likelier they came up on one input than on the other."""
+    values = np.unique(np.concatenate((first, second)))
+    if len(values) > _FEW_VALUES:
+        return []
+    counts = [np.bincount(np.searchsorted(values, row), minlength=len(values)) for row in (first, second)]
+    ratio = np.log((counts[0] + 1.0) / (counts[1] + 1.0))
+    one = np.ones(1)
+    found = []
+    for order in (np.argsort(-ratio, kind="stable"), np.argsort(ratio, kind="stable")):
+        sums = [np.cumsum(row[order]) for row in counts]
+        for end in np.unique(np.geomspace(1, len(values), min(len(values), 200)).astype(np.int64)):
+            event = _Event(one, 0.0, True, np.sort(values[order[:end]]))
+            found.append((event, (int(sums[0][end - 1]), int(sums[1][end - 1]))))
+    return found
+
+
+def _directions(first: Outputs, second: Outputs) -> list[Floats]:
+    """Return the directions to project on: Fisher's, which also finds noise that coordinates share, and each
+    mean."""
+    width = first.shape[1]
+    if width == 1:
+        return [np.ones(1)]
+    a, b = first.astype(np.float64), second.astype(np.float64)
+    difference = a.mean(axis=0) - b.mean(axis=0)
+    spread = (np.cov(a, rowvar=False) + np.cov(b, rowvar=False)) / 2
+    # keeps it regular where coordinates carry the same noise; small, so that this is what it finds
+    spread += 1e-9 * (1 + np.trace(spread) / width) * np.eye(width)
+    fisher = np.linalg.solve(spread, difference)
+    directions = [fisher, difference]
+    return [row / np.abs(row).max() for row in directions if np.abs(row).max() > 0] or [np.eye(width)[0]]
+
+
+def _scores(outputs: Outputs, direction: Floats) -> Floats:
+    scores: Floats = outputs.astype(np.float64) @ direction
+    return scores

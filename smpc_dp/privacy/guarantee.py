@@ -1,0 +1,65 @@
+"""What a result says about its differential privacy: one frozen value, complete enough to be quoted."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from smpc_dp.errors import ConfigError, Fault
+
+# substitution: one unit's data is exchanged for other data; add-remove: one unit's data is there or is not.
+Relation = Literal["substitution", "add-remove"]
+Norm = Literal["l1", "l2", "linf"]
+
+
+class PrivacyGuarantee(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """(epsilon, delta)-differential privacy of one release, and all that the two numbers depend on.
+
+    Attributes:
+        epsilon, delta: for every pair of neighbouring inputs and every set of outputs, rounded up.
+        relation: which inputs are neighbours.
+        sensitivity: how far apart the exact values of neighbours can be, by norm, in `unit`s.
+        unit: of the sensitivity: 'grid step', 'category', or the caller's.
+        mechanism: which noise, with its parameters.
+        assumption: about whom it holds: who must be honest, who sees what.
+        proof: how the numbers come about: the theorem or the computation.
+        warnings: what a reader should be told, such as a delta above 1/n.
+    """
+
+    epsilon: float
+    delta: float
+    relation: Relation
+    sensitivity: dict[str, float]
+    unit: str
+    mechanism: str
+    assumption: str
+    proof: str
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data."""
+        built: dict[str, object] = msgspec.to_builtins(self)
+        return built
+
+
+def delta_warnings(delta: float, units: int | None) -> tuple[str, ...]:
+    """Return what is to be said about a delta above 1/n, n being `units` (None: not known)."""
+    if units is not None and units >= 1 and delta > 1 / units:
+        return (
+            f"delta = {delta:g} is above 1/n = {1 / units:g}: publishing one of {units} inputs at random "
+            "would be allowed",
+        )
+    return ()
+
+
+def check_budget(epsilon: float | None, delta: float | None) -> None:
+    """Raise ConfigError unless 0 <= epsilon <= 1000 and 0 <= delta < 1; None is not checked."""
+    faults = []
+    # Written so that NaN fails.
+    if epsilon is not None and not 0 <= epsilon <= 1000:
+        faults.append(Fault("epsilon", f"must be between 0 and 1000, is {epsilon}"))
+    if delta is not None and not 0 <= delta < 1:
+        faults.append(Fault("delta", f"must be at least 0 and below 1, is {delta}"))
+    if faults:
+        raise ConfigError(faults)

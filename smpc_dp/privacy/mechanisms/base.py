@@ -1,0 +1,180 @@
+"""What every mechanism can do: say what it guarantees, be calibrated, and release values with real noise."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from smpc_dp.errors import ConfigError, Fault, PrivacyError
+from smpc_dp.privacy.accountant.compose import Composition
+from smpc_dp.privacy.accountant.events import Event
+from smpc_dp.privacy.guarantee import PrivacyGuarantee, Relation, check_budget, delta_warnings
+from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
+from smpc_dp.privacy.sampling import NoiseSource
+
+Integers = NDArray[np.int64]
+M = TypeVar("M", bound="Mechanism")
+
+CENTRAL = "whoever holds the exact value adds the noise honestly, and shows only what is released"
+# Sums of a value and its noise stay within int64.
+MAX_VALUE = 1 << 62
+# Calibrated parameters are multiples of about this fraction of themselves.
+_BITS = 20
+
+
+class Mechanism(ABC):
+    """A release of values with exactly sampled noise, and what it guarantees."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The noise and its parameters, in words."""
+
+    @property
+    @abstractmethod
+    def relation(self) -> Relation:
+        """Which inputs are neighbours."""
+
+    @property
+    @abstractmethod
+    def assumption(self) -> str:
+        """About whom the guarantee holds."""
+
+    @property
+    @abstractmethod
+    def proof(self) -> str:
+        """How the guarantee comes about."""
+
+    @property
+    @abstractmethod
+    def unit(self) -> str:
+        """The unit of `norms`."""
+
+    @abstractmethod
+    def norms(self) -> dict[str, float]:
+        """Return the sensitivity by norm."""
+
+    @abstractmethod
+    def event(self) -> Event:
+        """Return what the ledger is charged for one release."""
+
+    @abstractmethod
+    def release_many(self, values: ArrayLike, source: NoiseSource, count: int) -> NDArray[Any]:
+        """Return `count` independent releases of the same values, one a row: for the empirical audit."""
+
+    def release(self, values: ArrayLike, source: NoiseSource) -> NDArray[Any]:
+        """Return the values with noise drawn from `source`.
+
+        That neighbouring inputs are no further apart than the sensitivity is the caller's to ensure. Raises
+        PrivacyError for values out of range, ConfigError for a wrong shape or dtype.
+        """
+        row: NDArray[Any] = self.release_many(values, source, 1)[0]
+        return row
+
+    def epsilon(self, delta: float) -> float:
+        """Return the least known epsilon for delta (0, or 1e-11 to 1), rounded up; may be infinite."""
+        return Composition([self.event()]).epsilon(delta)
+
+    def delta(self, epsilon: float) -> float:
+        """Return the least known delta for epsilon >= 0, rounded up."""
+        return Composition([self.event()]).delta(epsilon)
+
+    def guarantee(self, delta: float, *, units: int | None = None) -> PrivacyGuarantee:
+        """Return what one release guarantees at `delta`, among `units` people where their number is known.
+
+        Raises PrivacyError if no epsilon holds at this delta.
+        """
+        epsilon = self.epsilon(delta)
+        if math.isinf(epsilon):
+            raise PrivacyError(f"{self.name}: no epsilon is known for delta = {delta:g}")
+        return PrivacyGuarantee(
+            epsilon=epsilon,
+            delta=delta,
+            relation=self.relation,
+            sensitivity=self.norms(),
+            unit=self.unit,
+            mechanism=self.name,
+            assumption=self.assumption,
+            proof=self.proof,
+            warnings=delta_warnings(delta, units),
+        )
+
+
+def least(make: Callable[[Fraction], M], start: Fraction, epsilon: float, delta: float) -> M:
+    """Return the mechanism with the least noise parameter that is (epsilon, delta)-DP, `make` giving one.
+
+    The parameter is a multiple of 2^-20 times a power of two near it. What is returned has been checked
+    itself. Raises ConfigError for a budget that is none, PrivacyError if no parameter suffices.
+    """
+    check_budget(epsilon, delta)
+    if epsilon == 0:
+        raise ConfigError([Fault("epsilon", "must be above 0 to calibrate noise")])
+
+    def enough(parameter: Fraction) -> bool:
+        return make(parameter).delta(epsilon) <= delta
+
+    low, high = Fraction(0), start
+    for _ in range(120):
+        if enough(high):
+            break
+        low, high = high, 4 * high
+    else:
+        raise PrivacyError(f"no noise makes this ({epsilon:g}, {delta:g})-differentially private")
+    while low == 0 and enough(high / 4):
+        if high < Fraction(1, 1 << 60):
+            raise PrivacyError("the least noise is too small to be meant")
+        high /= 4
+    low = max(low, high / 4)
+    exponent = math.frexp(float(high))[1] - _BITS
+    unit = Fraction(2) ** exponent
+    below, above = math.floor(low / unit), math.ceil(high / unit)
+    while above - below > 1:
+        middle = (below + above) // 2
+        if enough(middle * unit):
+            above = middle
+        else:
+            below = middle
+    return make(above * unit)
+
+
+def checked_integers(values: ArrayLike, dimension: int) -> Integers:
+    """Return values as int64, shape (dimension,); raise ConfigError or PrivacyError for what is not that."""
+    array = np.asarray(values)
+    if array.shape != (dimension,):
+        raise ConfigError([Fault("values", f"shape must be ({dimension},), is {array.shape}")])
+    if array.dtype.kind not in "iu":
+        raise ConfigError([Fault("values", f"dtype must be an integer, is {array.dtype}")])
+    if len(array) and (int(array.max()) > MAX_VALUE or int(array.min()) < -MAX_VALUE):
+        raise PrivacyError("a value is outside [-2^62, 2^62]: its sum with the noise might not fit")
+    return array.astype(np.int64)
+
+
+def added(values: Integers, noise: Integers) -> Integers:
+    """Return the sums, `noise` having a row for each; raise PrivacyError if one might not fit into int64."""
+    if noise.size and (int(noise.max()) > MAX_VALUE or int(noise.min()) < -MAX_VALUE):
+        raise PrivacyError("the noise is outside [-2^62, 2^62]: the sum might not fit")
+    return values + noise
+
+
+def checked_parameter(name: str, value: object) -> Fraction:
+    """Return a noise parameter; raise ConfigError unless it is an integer or a fraction above 0."""
+    if not isinstance(value, Fraction | int) or isinstance(value, bool) or value <= 0:
+        raise ConfigError([Fault(name, f"must be an integer or a fractions.Fraction above 0, is {value!r}")])
+    return Fraction(value)
+
+
+def on_integers(sensitivity: Sensitivity) -> Sensitivity:
+    """Return the sensitivity; raise ConfigError unless it is one of integers."""
+    if not isinstance(sensitivity, Sensitivity) or not sensitivity.integer:
+        raise ConfigError(
+            [Fault("sensitivity", "must be one of integers: see Sensitivity.on_integers, on_grid")]
+        )
+    return sensitivity

@@ -1,0 +1,152 @@
+"""A sum to which every party adds a share of the noise: private by the honest shares alone."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.accountant.events import Event
+from smpc_dp.privacy.guarantee import Relation
+from smpc_dp.privacy.mechanisms.additive import (
+    AdditiveNoise,
+    Binomial,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Skellam,
+)
+from smpc_dp.privacy.mechanisms.base import Integers, Mechanism, added, checked_integers, least
+from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
+from smpc_dp.privacy.sampling import NoiseSource
+
+MAX_PARTIES = 1 << 30
+
+
+@dataclass(frozen=True)
+class DistributedSum(Mechanism):
+    """The sum of `parties` vectors, to each of which its party adds one `share` of noise.
+
+    Attributes:
+        share: the noise of one party; its sensitivity is that of the sum.
+        parties: who should take part.
+        missing: how many of them may vanish with their noise, at most.
+        corrupt: how many of the others may be corrupt, at most: they know their own noise, or add none.
+    """
+
+    share: AdditiveNoise
+    parties: int
+    missing: int = 0
+    corrupt: int = 0
+
+    def __post_init__(self) -> None:
+        faults = [
+            Fault(name, f"must be an integer from {low} to {MAX_PARTIES}, is {value!r}")
+            for name, value, low in (
+                ("parties", self.parties, 1),
+                ("missing", self.missing, 0),
+                ("corrupt", self.corrupt, 0),
+            )
+            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= MAX_PARTIES
+        ]
+        if not faults and self.honest < 1:
+            faults.append(Fault("parties", f"{self.parties} leave no honest share of noise"))
+        if faults:
+            raise ConfigError(faults)
+
+    @property
+    def honest(self) -> int:
+        """The shares that count."""
+        return self.parties - self.missing - self.corrupt
+
+    @property
+    def name(self) -> str:
+        return f"sum of {self.honest} honest shares, each {self.share.name}"
+
+    @property
+    def relation(self) -> Relation:
+        return self.share.relation
+
+    @property
+    def assumption(self) -> str:
+        return (
+            f"of {self.parties} parties {self.missing} may vanish and {self.corrupt} collude with whoever "
+            f"sees the sum; the other {self.honest} add their noise honestly, and only the sum is seen"
+        )
+
+    @property
+    def proof(self) -> str:
+        if isinstance(self.share, DiscreteGaussian) and self.honest > 1:
+            return (
+                "near a discrete Gaussian of the summed variance, with an explicit error "
+                "(docs/accounting.md), or [Kairouz, Liu, Steinke 2021, Proposition 14]"
+            )
+        return self.share.proof
+
+    @property
+    def unit(self) -> str:
+        return self.share.unit
+
+    def norms(self) -> dict[str, float]:
+        return self.share.norms()
+
+    @functools.cached_property
+    def _event(self) -> Event:
+        return Event(self.name, self.relation, self.share.descriptions(self.honest))
+
+    def event(self) -> Event:
+        return self._event
+
+    def release_many(self, values: ArrayLike, source: NoiseSource, count: int) -> Integers:
+        """Return rows of the exact sum with the honest shares: what the others see without their own."""
+        exact = checked_integers(values, self.share.sensitivity.dimension)
+        total = np.zeros((count, len(exact)), dtype=np.int64)
+        for _ in range(self.honest):
+            total = added(total, self.share.noise(source, total.size).reshape(total.shape))
+        return added(exact, total)
+
+    @classmethod
+    def calibrate(
+        cls,
+        kind: type[AdditiveNoise],
+        epsilon: float,
+        delta: float,
+        sensitivity: Sensitivity,
+        *,
+        parties: int,
+        missing: int = 0,
+        corrupt: int = 0,
+    ) -> DistributedSum:
+        """Return the sum whose shares of this kind have the least noise that is (epsilon, delta)-DP.
+
+        Raises ConfigError for what cannot be, PrivacyError if no noise suffices.
+        """
+        whole = kind.calibrate(epsilon, delta, sensitivity)
+        honest = parties - missing - corrupt
+        if honest < 1:
+            raise ConfigError([Fault("parties", f"{parties} leave no honest share of noise")])
+
+        def make(parameter: Fraction) -> DistributedSum:
+            return cls(_share(kind, sensitivity, parameter), parties, missing, corrupt)
+
+        if isinstance(whole, DiscreteLaplace):
+            start = whole.scale
+        elif isinstance(whole, DiscreteGaussian | Skellam):
+            start = max(whole.variance / honest, Fraction(1, 4))
+        elif isinstance(whole, Binomial):
+            start = Fraction(max(2, whole.trials // honest))
+        else:
+            raise ConfigError(f"{kind.__name__} is no noise of shares")
+        return least(make, start, epsilon, delta)
+
+
+def _share(kind: type[AdditiveNoise], sensitivity: Sensitivity, parameter: Fraction) -> AdditiveNoise:
+    if issubclass(kind, Binomial):
+        return kind(sensitivity, 2 * max(1, math.ceil(parameter / 2)))
+    if issubclass(kind, DiscreteLaplace | DiscreteGaussian | Skellam):
+        return kind(sensitivity, parameter)
+    raise ConfigError(f"{kind.__name__} is no noise of shares")

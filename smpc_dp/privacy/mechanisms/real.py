@@ -1,0 +1,130 @@
+"""Laplace and Gaussian mechanisms for real vectors: through a fixed-point grid, with integer noise.
+
+Continuous noise cannot be sampled, and floating-point imitations of it leak. So values are rounded to the
+grid of an `Encoding`, the noise is discrete, and every guarantee is that of what is really released, rounding included.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from smpc_dp.encoding import Encoding
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.accountant.events import Event
+from smpc_dp.privacy.guarantee import Relation
+from smpc_dp.privacy.mechanisms.additive import AdditiveNoise, DiscreteGaussian, DiscreteLaplace
+from smpc_dp.privacy.mechanisms.base import Mechanism, added
+from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
+from smpc_dp.privacy.sampling import NoiseSource
+
+
+@dataclass(frozen=True)
+class RealMechanism(Mechanism):
+    """Real vectors within the bounds of `encoding`, on its grid, with discrete noise.
+
+    Attributes:
+        encoding: bounds, grid and length of the vectors.
+        sensitivity: of the exact real values, in the caller's unit.
+        discrete: the noise, in grid steps, for the sensitivity after rounding.
+    """
+
+    encoding: Encoding
+    sensitivity: Sensitivity
+    discrete: AdditiveNoise
+
+    def __post_init__(self) -> None:
+        _check(self.encoding, self.sensitivity)
+        if self.discrete.sensitivity != self.sensitivity.on_grid(self.encoding.step):
+            raise ConfigError([Fault("discrete", "its sensitivity is not that of the rounded values")])
+
+    @property
+    def name(self) -> str:
+        return f"{self.discrete.name} on a grid of step {self.encoding.step:g}"
+
+    @property
+    def relation(self) -> Relation:
+        return self.sensitivity.relation
+
+    @property
+    def assumption(self) -> str:
+        return self.discrete.assumption
+
+    @property
+    def proof(self) -> str:
+        return f"rounding adds one step a coordinate to the sensitivity; {self.discrete.proof}"
+
+    @property
+    def unit(self) -> str:
+        return "the caller's"
+
+    def norms(self) -> dict[str, float]:
+        return self.sensitivity.norms()
+
+    def event(self) -> Event:
+        return self.discrete.event()
+
+    def release_many(self, values: ArrayLike, source: NoiseSource, count: int) -> NDArray[np.float64]:
+        """Return rows of float64 grid points; raise PrivacyError for values out of bounds."""
+        lanes, _ = self.encoding.encode(values, party="values")
+        grid = lanes.astype(np.int64) + np.int64(self.encoding.lowest)
+        noise = self.discrete.noise(source, count * len(grid)).reshape(count, -1)
+        return self.encoding.real(added(grid, noise))
+
+
+@dataclass(frozen=True)
+class Laplace(RealMechanism):
+    """Laplace noise for an l1 sensitivity, by discrete Laplace noise on a grid."""
+
+    discrete: DiscreteLaplace
+
+    @property
+    def scale(self) -> float:
+        """The scale of the noise in the caller's unit."""
+        return float(self.discrete.scale) * self.encoding.step
+
+    @classmethod
+    def calibrate(cls, epsilon: float, delta: float, sensitivity: Sensitivity, encoding: Encoding) -> Self:
+        """Return the mechanism with the least noise that is (epsilon, delta)-DP on this grid."""
+        _check(encoding, sensitivity)
+        grid = sensitivity.on_grid(encoding.step)
+        return cls(encoding, sensitivity, DiscreteLaplace.calibrate(epsilon, delta, grid))
+
+
+@dataclass(frozen=True)
+class Gaussian(RealMechanism):
+    """Gaussian noise for an l2 sensitivity, by discrete Gaussian noise on a grid."""
+
+    discrete: DiscreteGaussian
+
+    @property
+    def sigma(self) -> float:
+        """The root of the variance parameter, in the caller's unit."""
+        return math.sqrt(self.discrete.variance) * self.encoding.step
+
+    @classmethod
+    def calibrate(cls, epsilon: float, delta: float, sensitivity: Sensitivity, encoding: Encoding) -> Self:
+        """Return the mechanism with the least noise that is (epsilon, delta)-DP on this grid."""
+        _check(encoding, sensitivity)
+        grid = sensitivity.on_grid(encoding.step)
+        return cls(encoding, sensitivity, DiscreteGaussian.calibrate(epsilon, delta, grid))
+
+
+def _check(encoding: Encoding, sensitivity: Sensitivity) -> None:
+    faults = []
+    if encoding.integer:
+        faults.append(Fault("encoding", "is one of integers: use the discrete mechanisms"))
+    if encoding.max_weight:
+        faults.append(Fault("encoding", "has weights, which would be released too"))
+    if sensitivity.integer:
+        faults.append(Fault("sensitivity", "must be one of reals: see Sensitivity.on_reals"))
+    if sensitivity.dimension != encoding.length:
+        faults.append(
+            Fault("sensitivity", f"is of {sensitivity.dimension} coordinates, not {encoding.length}")
+        )
+    if faults:
+        raise ConfigError(faults)

@@ -1,0 +1,148 @@
+"""How far the values of neighbouring inputs can be apart, in three norms at once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.guarantee import Norm, Relation
+
+MAX_DIMENSION = 1 << 26
+_UP = 1 + 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """Bounds on v - w, the difference of the exact values of two neighbouring inputs, each a vector.
+
+    Made by `on_integers` or `on_reals`, which derive from the norms given whatever else follows for the
+    other norms.
+
+    Attributes:
+        relation: which inputs are neighbours.
+        dimension: coordinates of a value.
+        l1, l2, linf: bounds on the three norms of v - w.
+        integer: whether values are integers (grid steps).
+    """
+
+    relation: Relation
+    dimension: int
+    l1: float
+    l2: float
+    linf: float
+    integer: bool
+
+    @classmethod
+    def on_integers(
+        cls,
+        relation: Relation,
+        *,
+        dimension: int = 1,
+        l1: float | None = None,
+        l2: float | None = None,
+        linf: float | None = None,
+    ) -> Self:
+        """Derive the bounds for integer vectors from at least one norm; raise ConfigError for what cannot
+        be."""
+        return cls._derived(relation, dimension, l1, l2, linf, integer=True)
+
+    @classmethod
+    def on_reals(
+        cls,
+        relation: Relation,
+        *,
+        dimension: int = 1,
+        l1: float | None = None,
+        l2: float | None = None,
+        linf: float | None = None,
+    ) -> Self:
+        """Derive the bounds for real vectors, in the caller's unit; raise ConfigError for what cannot be."""
+        return cls._derived(relation, dimension, l1, l2, linf, integer=False)
+
+    @classmethod
+    def _derived(
+        cls,
+        relation: Relation,
+        dimension: int,
+        l1: float | None,
+        l2: float | None,
+        linf: float | None,
+        *,
+        integer: bool,
+    ) -> Self:
+        faults = []
+        if (
+            not isinstance(dimension, int)
+            or isinstance(dimension, bool)
+            or not 1 <= dimension <= MAX_DIMENSION
+        ):
+            faults.append(Fault("dimension", f"must be between 1 and {MAX_DIMENSION}, is {dimension}"))
+        if relation not in ("substitution", "add-remove"):
+            faults.append(Fault("relation", f"must be 'substitution' or 'add-remove', is {relation!r}"))
+        given = {"l1": l1, "l2": l2, "linf": linf}
+        least = 1.0 if integer else 0.0
+        for name, bound in given.items():
+            # Written so that NaN fails.
+            if bound is not None and not (0 < bound <= 1e15 and bound >= least):
+                low = "1" if integer else "above 0"
+                faults.append(Fault(name, f"must be {low} to 1e15, is {bound}"))
+        if all(bound is None for bound in given.values()):
+            faults.append(Fault("sensitivity", "at least one of l1, l2 and linf is needed"))
+        if faults:
+            raise ConfigError(faults)
+        one, two, most = (math.inf if bound is None else float(bound) for bound in given.values())
+        root = math.sqrt(dimension)
+        # Two rounds reach the fixed point from any one norm.
+        for _ in range(3):
+            most = min(most, two, one)
+            two = min(two, one, root * most * _UP, math.sqrt(one * most) * _UP)
+            one = min(one, root * two * _UP, dimension * most)
+            if integer:
+                # |x| <= x^2; norms of integer vectors are integers, and so is the square of the l2 norm
+                one = _whole(min(one, two * two * _UP))
+                most = _whole(most)
+                square = _whole(two * two)
+                two = math.sqrt(square)
+                two = two if two.is_integer() else two * _UP
+        return cls(relation, dimension, one, two, most, integer)
+
+    @property
+    def coordinates(self) -> int:
+        """Coordinates that differ between neighbours, at most; for reals all of them."""
+        if not self.integer:
+            return self.dimension
+        return max(1, min(self.dimension, int(self.l1), int(_whole(self.l2 * self.l2))))
+
+    @property
+    def shift(self) -> int:
+        """By how many grid steps one coordinate differs, at most."""
+        if not self.integer:
+            raise ConfigError("a shift is counted on integers: put the values on a grid first")
+        return int(self.linf)
+
+    def on_grid(self, step: float) -> Sensitivity:
+        """Return the bounds, in steps, for values that are each rounded to the nearest multiple of `step`.
+
+        Rounding moves each of two neighbours by at most half a step a coordinate, so their difference by one
+        step.
+        """
+        d = self.dimension
+        return Sensitivity.on_integers(
+            self.relation,
+            dimension=d,
+            l1=(self.l1 / step + d) * _UP,
+            l2=(self.l2 / step + math.sqrt(d)) * _UP,
+            linf=(self.linf / step + 1) * _UP,
+        )
+
+    def norms(self) -> dict[str, float]:
+        """Return the three bounds by name."""
+        bounds: dict[Norm, float] = {"l1": self.l1, "l2": self.l2, "linf": self.linf}
+        return dict(bounds)
+
+
+def _whole(value: float) -> float:
+    """Round down to an integer, but not past what a rounding error may have taken."""
+    return float(math.floor(value * (1 + 1e-9)))
