@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import smpc_dp
+from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.runtime.events import Event
 from smpc_dp.runtime.local import create_local_session
 
@@ -54,7 +55,9 @@ async def take_part(path: str, name: str, dies_at: str) -> None:
         if event.kind == "step" and event.step == dies_at:
             os._exit(1)
 
-    async with smpc_dp.connect(path, party=name, on_event=watch) as session:
+    ledger = Path(path).parent / f"{name}.ledger"
+    Ledger.create(ledger, party=name, dataset="2026", relation="substitution", epsilon=5.0, delta=1e-4)
+    async with smpc_dp.connect(path, party=name, ledger=ledger, on_event=watch) as session:
         result = await session.average(statistics(name), method="gopa", epsilon=4.0, delta=1e-5)
     print(json.dumps(result.to_json()))
 
@@ -83,6 +86,8 @@ async def main(lost: Mapping[str, str] = LOST) -> dict[str, Any]:
     print(f"trusted curator: {result['curator_standard_error']:.3f} over the honest hospitals only")
     print(f"privacy:         epsilon {result['privacy']['epsilon']}, delta {result['privacy']['delta']}")
     print(f"assuming that    {result['privacy']['assumptions'][0]}")
+    spent = result["ledger"]["spent"]
+    print(f"ledger of one:   epsilon {spent['epsilon']:.2f} of 5 spent at delta {spent['delta']:g}")
     return result | {"truth": truth.tolist()}
 
 

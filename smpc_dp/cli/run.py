@@ -38,6 +38,9 @@ def run(
     clip: Annotated[
         bool, typer.Option("--clip", help="Clip values to the bounds instead of refusing them.")
     ] = False,
+    ledgers: Annotated[
+        Path | None, typer.Option(help="Folder with NAME.ledger, a privacy ledger of each party.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Run a whole session on this machine.
@@ -64,6 +67,8 @@ def run(
                 arguments += ["--weight", str(weight_of[name])]
             if clip:
                 arguments.append("--clip")
+            if ledgers is not None:
+                arguments += ["--ledger", str(ledgers / f"{name}.ledger")]
             commands[name] = member_command(
                 "party", str(session), "--as", name, *_key(keys, name), *arguments
             )

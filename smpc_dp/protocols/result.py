@@ -126,6 +126,7 @@ class Result:
         weight: the sum of the survivors' weights, or their number without weights.
         survivors: whose input is in the value; absent: whose is not.
         noise: the noise in the sum; None for an exact release.
+        receipt: that this party's privacy ledger was charged, and what is spent; None without a ledger.
         clipped: how many of the caller's own values were clipped to the bounds (0 unless asked for).
         faults: what went wrong on the way without spoiling the result; each names a party.
     """
@@ -142,6 +143,7 @@ class Result:
     clipped: int = 0
     faults: tuple[str, ...] = field(default=())
     noise: Noise | None = None
+    receipt: Mapping[str, object] | None = None
 
     @property
     def standard_error(self) -> float:
@@ -158,7 +160,9 @@ class Result:
         return self.noise.curator / (self.noise.honest if self.kind == "average" else 1)
 
     @classmethod
-    def of(cls, outcome: Outcome, kind: str, clipped: int = 0) -> Result:
+    def of(
+        cls, outcome: Outcome, kind: str, clipped: int = 0, receipt: Mapping[str, object] | None = None
+    ) -> Result:
         """Return the "sum" or the "average" of an outcome; an average needs a positive weight."""
         encoding = outcome.encoding
         value: NDArray[np.float64] | NDArray[np.int64]
@@ -179,6 +183,7 @@ class Result:
             clipped=clipped,
             faults=outcome.faults,
             noise=outcome.noise,
+            receipt=receipt,
         )
 
     def to_json(self) -> dict[str, object]:
@@ -196,6 +201,7 @@ class Result:
             "standard_error": self.standard_error,
             "curator_standard_error": self.curator_standard_error,
             "residual_pairs": 0 if self.noise is None else self.noise.residual_pairs,
+            "ledger": None if self.receipt is None else dict(self.receipt),
             "privacy": self.privacy.to_json(),
             "evidence": self.evidence.to_json(),
         }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,13 +16,16 @@ from smpc_dp.errors import ConfigError, Fault, SmpcError, TimeoutFault
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.registry import party_machine
 from smpc_dp.protocols.result import Result
-from smpc_dp.protocols.secagg.messages import START
+from smpc_dp.protocols.secagg.messages import PARTICIPANTS, START
 from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.runtime.events import Event, OnEvent, ignore
 from smpc_dp.runtime.events import Kind as EventKind
 from smpc_dp.runtime.member import Membership, from_wire, to_wire
 from smpc_dp.transport.channel import Channel, ChannelClosed
 from smpc_dp.transport.endpoint import dial
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.ledger import Ledger
 
 # An aggregator may wait a whole step for others before it answers, and then compute.
 PATIENCE = 4.0
@@ -33,8 +36,11 @@ LABEL_LIMIT = 200
 class Session:
     """One party's open session. Made by `connect`; use it from one task at a time."""
 
-    def __init__(self, membership: Membership, channel: Channel, on_event: OnEvent) -> None:
+    def __init__(
+        self, membership: Membership, channel: Channel, on_event: OnEvent, ledger: Ledger | None = None
+    ) -> None:
         self._membership = membership
+        self._ledger = ledger
         self._channel = channel
         self._on_event = on_event
         self._request = 0
@@ -131,7 +137,7 @@ class Session:
         planned = self._membership.parameters.planned()
         machine = self._machine(lanes, " ".join(part for part in (kind, label, planned) if part))
         try:
-            await self._drive(machine)
+            receipt = await self._drive(machine)
         except SmpcError as error:
             await self._say_farewell(machine, error)
             self._tell("failed", machine, str(error))
@@ -147,7 +153,7 @@ class Session:
                 absent=outcome.absent,
             )
         )
-        return Result.of(outcome, kind, clipped)
+        return Result.of(outcome, kind, clipped, receipt)
 
     def _machine(self, lanes: Lanes, question: str) -> PartyMachine:
         return party_machine(
@@ -163,7 +169,9 @@ class Session:
         machine = self._machine(np.zeros(encoding.lanes, dtype=encoding.dtype), "")
         await self._say_farewell(machine, error)
 
-    async def _drive(self, machine: PartyMachine) -> None:
+    async def _drive(self, machine: PartyMachine) -> Mapping[str, object] | None:
+        """Run the machine to its end; return the ledger's receipt."""
+        receipt = None
         timeouts = self._membership.session.timeouts
         await self._send(machine.start())
         patience = timeouts.connect + timeouts.gather + PATIENCE * timeouts.step
@@ -188,8 +196,19 @@ class Session:
                 raise TimeoutFault(
                     {self.party}, machine.step, f"too late: the others are at request {request}"
                 )
+            if machine.step == PARTICIPANTS:
+                # The answer to this is the first message that depends on the data.
+                receipt = await self._charge(machine)
             await self._send(await asyncio.to_thread(machine.receive, envelope))
             patience = PATIENCE * timeouts.step
+        return receipt
+
+    async def _charge(self, machine: PartyMachine) -> Mapping[str, object] | None:
+        ledger, event = self._ledger, self._membership.parameters.event
+        if ledger is None:
+            return None
+        receipt = await asyncio.to_thread(lambda: ledger.charge(machine.run_id, event()))
+        return receipt.to_json()
 
     async def _send(self, envelopes: Sequence[Envelope]) -> None:
         for envelope in envelopes:
@@ -218,6 +237,7 @@ async def connect(
     party: str,
     *,
     key: str | os.PathLike[str] | None = None,
+    ledger: str | os.PathLike[str] | None = None,
     on_event: OnEvent = ignore,
 ) -> AsyncIterator[Session]:
     """Connect `party` to the aggregator of a session file, over mutual TLS 1.3 pinned to its roster.
@@ -226,17 +246,28 @@ async def connect(
         session: path of the session file.
         party: a name of the roster with role "party".
         key: path of its identity file; by default `keys/PARTY.key` beside the session file.
+        ledger: path of the party's privacy ledger (`smpc-dp ledger create`). Each request is charged to it,
+            durably, before anything that depends on the vector is sent; one that it refuses raises
+            PrivacyError, and nothing of the vector is sent.
         on_event: told of every step, for progress.
 
     Raises:
-        ConfigError: every fault of the session file, or what differs from the aggregator's.
-        LocalError: the key file is missing or others can read it.
+        ConfigError: every fault of the session file, or what differs from the aggregator's; another's ledger.
+        LocalError: the key file or the ledger is missing or damaged, or others can read it.
         TimeoutFault, PeerFault: the aggregator cannot be reached, or is not who it should be.
     """
     membership = Membership.load(session, party, key)
+    book = None if ledger is None else await asyncio.to_thread(_open_ledger, ledger, party)
     channel = await dial(membership.endpoint(), membership.aggregator)
     on_event(Event(party, "connected", detail=membership.aggregator))
     try:
-        yield Session(membership, channel, on_event)
+        yield Session(membership, channel, on_event, book)
     finally:
         await channel.close()
+
+
+def _open_ledger(path: str | os.PathLike[str], party: str) -> Ledger:
+    # Not at the top: most sessions have no ledger, and the accountant takes a while to load.
+    from smpc_dp.privacy.accountant.ledger import Ledger
+
+    return Ledger.open(os.fspath(path), party=party)

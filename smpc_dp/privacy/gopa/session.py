@@ -21,6 +21,7 @@ class SessionNoise(msgspec.Struct, frozen=True):
 
     Attributes:
         epsilon, delta: of each honest user, for everything that the adversary sees in one run.
+        mu: of the Gaussian mechanism that this is, at most; closeness: what the grid adds, see `lattice`.
         own_variance, pair_variance: sigma_eta^2 and sigma_delta^2, the discrete Gaussian's parameters.
         honest: n_H, the fewest honest users whose noise the claim counts on.
         curator_deviation: standard deviation that a trusted curator adds to the sum, at the same privacy.
@@ -29,6 +30,8 @@ class SessionNoise(msgspec.Struct, frozen=True):
 
     epsilon: float
     delta: float
+    mu: float
+    closeness: float
     own_variance: int
     pair_variance: int
     honest: int
@@ -67,7 +70,11 @@ def plan_session(plan: SecAggPlan, diameter: float, epsilon: float, delta: float
     own_variance, pair_variance = math.ceil(own) + SMOOTHING, math.ceil(max(pair, 1.0))
     if own_variance < plan.parties * SMOOTHING:
         raise ConfigError([Fault("precision", "the grid is too coarse for the noise: make it finer")])
+    smooth = own_variance - SMOOTHING
+    theta = 1 / (honest * smooth) + (1 - 1 / honest) / (smooth + honest * pair_variance)
     return SessionNoise(
+        mu=diameter * math.sqrt(theta) * (1 + 1e-12),
+        closeness=0.0,
         epsilon=epsilon,
         delta=delta,
         own_variance=own_variance,

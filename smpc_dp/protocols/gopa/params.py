@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from msgspec.structs import replace
@@ -18,6 +18,9 @@ from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS
 from smpc_dp.protocols.result import Noise, Privacy
 from smpc_dp.protocols.secagg.params import MAX_PARTIES, SumParameters, check_sum
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
 
 PROTOCOL = "gopa"
 VERSION = 1
@@ -94,6 +97,13 @@ class GopaParameters(SumParameters, frozen=True):
             honest=self.session.honest,
             residual_pairs=residual_pairs,
         )
+
+    def event(self) -> Event:
+        """Return what one request is to a privacy ledger: a Gaussian mechanism, in the plan's worst case."""
+        from smpc_dp.privacy.accountant.events import Event, Gaussian
+
+        description = Gaussian(self.session.mu, self.session.closeness)
+        return Event("GOPA", "substitution", (description,))
 
     def privacy(self, survivors: int) -> Privacy:
         """Return the claim of the plan: epsilon and delta of each user, against whom, and what is open."""

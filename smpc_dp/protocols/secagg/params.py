@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -17,6 +17,9 @@ from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
 from smpc_dp.protocols.result import Noise, Privacy
 from smpc_dp.protocols.secagg.claim import privacy_of
 from smpc_dp.protocols.secagg.messages import PARTY_STEPS
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
 
 PROTOCOL = "secagg"
 VERSION = 1
@@ -67,6 +70,13 @@ class SumParameters(msgspec.Struct, frozen=True):
     def noise(self, survivors: int, residual_pairs: int) -> Noise | None:  # noqa: ARG002
         """Return the noise in a sum over so many; None if there is none."""
         return None
+
+    def event(self) -> Event:
+        """Return what one request is to a privacy ledger."""
+        # Not at the top: a session without a ledger needs no accountant.
+        from smpc_dp.privacy.accountant.events import exact_release
+
+        return exact_release("secure sum", "substitution")
 
     def privacy(self, survivors: int) -> Privacy:
         """Return the claim of a run over so many survivors: who learns what, and what is not protected."""
