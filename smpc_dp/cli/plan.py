@@ -10,12 +10,16 @@ from rich.table import Table
 
 from smpc_dp.cli import plan_check
 from smpc_dp.cli.output import console, print_json
+from smpc_dp.cli.plan_gopa import gopa
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.secagg_plan import communication
 from smpc_dp.protocols.secagg.params import check_parameters
 
 app = typer.Typer(name="plan", help="Plan a run before anything is sent.", no_args_is_help=True)
 plan_check.register(app)
+
+
+app.command()(gopa)
 
 
 @app.callback()

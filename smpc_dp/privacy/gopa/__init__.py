@@ -1,1 +1,21 @@
-"""The privacy of GOPA [Bellet 2021, section 4.1]."""
+"""Plan GOPA: how private is private averaging with correlated noise, exactly, and which noise suffices.
+
+`exact_privacy` certifies one graph; `plan_gopa` plans or checks a whole run before anything is sent.
+"""
+
+from smpc_dp.privacy.gopa.exact import CertifiedGraph, ExactPrivacy, exact_privacy
+from smpc_dp.privacy.gopa.graphs import HonestGraph, honest_graph
+from smpc_dp.privacy.gopa.plan import GopaPlan
+from smpc_dp.privacy.gopa.planner import plan_gopa
+from smpc_dp.privacy.gopa.request import GopaRequest
+
+__all__ = [
+    "CertifiedGraph",
+    "ExactPrivacy",
+    "GopaPlan",
+    "GopaRequest",
+    "HonestGraph",
+    "exact_privacy",
+    "honest_graph",
+    "plan_gopa",
+]

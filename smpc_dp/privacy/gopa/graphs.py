@@ -1,0 +1,210 @@
+"""Who shares pairwise noise with whom: graphs drawn or given, and what the honest users keep of them."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from smpc_dp.errors import ConfigError, Fault, LocalError
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Randomness = Callable[[int], bytes]
+"""As `os.urandom`: takes a number of bytes and returns so many."""
+
+MAX_EDGES = 20_000_000
+# Members of a component that an error lists.
+_SHOWN = 8
+
+
+@dataclass(frozen=True, eq=False)
+class HonestGraph:
+    """The graph of the honest users: the edges whose noise the adversary does not know.
+
+    Users are numbered anew, 0 to size - 1; `users` has the numbers that they had before.
+    """
+
+    size: int
+    edges: Ints
+    """Shape (m, 2), each edge once, smaller end first, sorted."""
+    users: Ints
+
+    @property
+    def degrees(self) -> Ints:
+        return np.bincount(self.edges.ravel(), minlength=self.size).astype(np.int64)
+
+    @property
+    def adjacency(self) -> csr_array:
+        """Symmetric, of ones, shape (size, size)."""
+        ends = np.concatenate([self.edges, self.edges[:, ::-1]])
+        ones = np.ones(len(ends))
+        return csr_array((ones, (ends[:, 0], ends[:, 1])), shape=(self.size, self.size))
+
+    def without(self, removed: Ints | list[int]) -> HonestGraph:
+        """The graph after some of its users (by their numbers here) were deleted with their edges."""
+        kept = np.ones(self.size, dtype=bool)
+        kept[np.asarray(removed, dtype=np.int64)] = False
+        smaller = honest_graph(self.size, self.edges, kept)
+        return HonestGraph(smaller.size, smaller.edges, self.users[smaller.users])
+
+    def check_connected(self) -> None:
+        """Raise ConfigError, with sizes and first members, if the users fall into several components.
+
+        A component pays for its privacy with the independent noise of its own members alone.
+        """
+        count, label = connected_components(self.adjacency, directed=False)
+        if count <= 1:
+            return
+        sizes = np.bincount(label)
+        order = np.argsort(sizes, kind="stable")
+        smallest = self.users[np.flatnonzero(label == order[0])]
+        first = ", ".join(map(str, smallest[:_SHOWN])) + (", …" if len(smallest) > _SHOWN else "")
+        listed = ", ".join(str(size) for size in sizes[order][::-1][:_SHOWN]) + (
+            ", …" if count > _SHOWN else ""
+        )
+        raise ConfigError(
+            [
+                Fault(
+                    "graph",
+                    f"the honest users fall into {count} components, of {listed} users; one of them has "
+                    f"{len(smallest)}: {first}; draw more neighbours, or plan for more honest users",
+                )
+            ]
+        )
+
+
+def honest_graph(users: int, edges: Ints, honest: NDArray[np.bool_] | None = None) -> HonestGraph:
+    """Delete all but the honest users, with their edges.
+
+    Args:
+        users: n; edges join numbers 0 to n - 1.
+        edges: integers, shape (m, 2), in any order; an edge given twice is one edge.
+        honest: shape (n,), True for the honest users; None: all are.
+
+    Raises:
+        ConfigError: a shape, an end or a loop is wrong, or nobody is honest.
+    """
+    pairs = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
+    mask = np.ones(users, dtype=bool) if honest is None else np.asarray(honest, dtype=bool)
+    if mask.shape != (users,):
+        raise ConfigError([Fault("honest", f"shape must be ({users},), is {mask.shape}")])
+    if not mask.any():
+        raise ConfigError([Fault("honest", "at least one user must be honest")])
+    if len(pairs) and (pairs.min() < 0 or pairs.max() >= users):
+        raise ConfigError([Fault("graph", f"an edge leaves the users 0 to {users - 1}")])
+    if (pairs[:, 0] == pairs[:, 1]).any():
+        raise ConfigError([Fault("graph", "an edge joins a user with itself")])
+    number = np.cumsum(mask) - 1
+    inside = pairs[mask[pairs].all(axis=1)]
+    size = int(mask.sum())
+    return HonestGraph(size, _unique(number[inside], size), np.flatnonzero(mask))
+
+
+def _unique(pairs: Ints, size: int) -> Ints:
+    ordered = np.sort(pairs, axis=1)
+    codes = np.unique(ordered[:, 0] * size + ordered[:, 1])
+    return np.stack([codes // size, codes % size], axis=1)
+
+
+def randomness_of(seed: int | None) -> Randomness:
+    """The operating system's randomness, or for planning again on the same graph bytes that follow from a seed.
+
+    A seed is never for a run.
+    """
+    if seed is None:
+        return os.urandom
+    calls = itertools.count()
+
+    def draw(count: int) -> bytes:
+        return hashlib.shake_256(f"smpc-dp plan gopa {seed} {next(calls)}".encode()).digest(count)
+
+    return draw
+
+
+def _below(randomness: Randomness, bound: int, count: int) -> Ints:
+    """`count` integers in [0, bound); the bias is below bound / 2^63."""
+    raw = np.frombuffer(randomness(8 * count), dtype="<u8") >> np.uint64(1)
+    return (raw % np.uint64(bound)).astype(np.int64)
+
+
+def k_out(users: int, k: int, draw: int, randomness: Randomness = os.urandom) -> Ints:
+    """Edges of a random k-out graph: each of the first `draw` users picks k of the other users - 1.
+
+    An edge is there if either end picked the other. Shape (m, 2). [Bellet 2021, before Theorem 4.1]
+    """
+    others = users - 1
+    if draw * k > MAX_EDGES:
+        raise ConfigError([Fault("k", f"{draw} users drawing {k} make more than {MAX_EDGES} edges")])
+    # Floyd's sampling without replacement, for all users at once.
+    chosen = np.full((draw, k), -1, dtype=np.int64)
+    for place, top in enumerate(range(others - k, others)):
+        pick = _below(randomness, top + 1, draw)
+        taken = (chosen[:, :place] == pick[:, None]).any(axis=1)
+        chosen[:, place] = np.where(taken, top, pick)
+    own = np.arange(draw, dtype=np.int64)[:, None]
+    picked = chosen + (chosen >= own)  # the others of u are 0 .. u-1, u+1 .. n-1
+    return _unique(np.stack([np.broadcast_to(own, picked.shape).ravel(), picked.ravel()], axis=1), users)
+
+
+def ring(users: int) -> Ints:
+    """The cycle 0, 1, ..., users - 1, of at least 3 users."""
+    own = np.arange(users, dtype=np.int64)
+    return _unique(np.stack([own, (own + 1) % users], axis=1), users)
+
+
+def random_regular(users: int, degree: int, randomness: Randomness = os.urandom) -> Ints:
+    """A random graph in which everyone has `degree` neighbours; users * degree must be even."""
+    if users * degree % 2:
+        raise ConfigError([Fault("k", f"{users} users of degree {degree}: the product must be even")])
+    import networkx  # takes a third of a second, for this graph alone
+
+    seed = int.from_bytes(randomness(8), "little")
+    drawn = networkx.random_regular_graph(degree, users, seed=seed)
+    return _unique(np.array(list(drawn.edges), dtype=np.int64).reshape(-1, 2), users)
+
+
+def read_edges(path: Path, users: int) -> Ints:
+    """Edges from a file: `u v` on each line, numbers 0 to users - 1; empty lines and `# ...` are passed over.
+
+    Raises:
+        ConfigError: naming each line that is not an edge, joins a user with itself or repeats an edge.
+        LocalError: the file cannot be read.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not text"
+        raise LocalError(f"{path}: cannot read the graph ({reason})") from None
+    faults: list[Fault] = []
+    seen: dict[tuple[int, int], int] = {}
+    for line, content in enumerate(text.splitlines(), 1):
+        words = content.split()
+        if not words or words[0].startswith("#"):
+            continue
+        where = f"{path.name}:{line}"
+        if len(words) != 2 or not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words):
+            faults.append(Fault(where, f"not an edge `u v` of two numbers: {content.strip()[:40]!r}"))
+            continue
+        first, second = sorted(map(int, words))
+        if second >= users:
+            faults.append(Fault(where, f"user {second} is not in 0..{users - 1}"))
+        elif first == second:
+            faults.append(Fault(where, f"user {first} joined with itself"))
+        elif (first, second) in seen:
+            faults.append(Fault(where, f"the edge of line {seen[first, second]} again"))
+        else:
+            seen[first, second] = line
+    if not seen and not faults:
+        faults.append(Fault(path.name, "has no edges"))
+    if faults:
+        raise ConfigError(faults)
+    return np.array(sorted(seen), dtype=np.int64)

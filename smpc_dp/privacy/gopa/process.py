@@ -1,0 +1,209 @@
+"""The privacy of drawing a random k-out graph and running GOPA on it, corrupt users fixed before the draw.
+
+Only the user whose input differs counts, and the graph does not depend on the inputs, so
+
+    delta <= E[ delta_gauss(theta bound of that user's degree) ] + P[ the graph is not well connected ].
+
+"Well connected" is a bound phi on the conductance, which gives the spectral gap by Cheeger's inequality, and
+least degrees of the user's neighbours and of all users. Every probability is bounded by a formula; nothing is
+sampled. Proofs in docs/gopa-plan.md.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import numpy as np
+from scipy.special import gammaln
+
+from smpc_dp.privacy.gopa.graphs import Floats, Ints
+from smpc_dp.privacy.gopa.lattice import Smoothing
+
+# Exponents that Chernoff's bound is tried with; each is valid, a finer grid is only a little tighter.
+_EXPONENTS = np.concatenate([np.linspace(0.02, 1.5, 38), np.geomspace(1.6, 40.0, 22)])
+# The tail may take these parts of the delta that is asked for; the best result is kept.
+BUDGETS = (1e-1, 1e-2, 1e-3, 1e-5)
+# ln of what rounding can do to a sum of log-gammas, generously.
+_SLACK = 1e-7
+
+
+class Connected(msgspec.Struct, frozen=True, kw_only=True):
+    """What the honest graph is after any `removed` deletions, and how likely at most it is not."""
+
+    honest: int
+    removed: int
+    phi: float
+    """Conductance, at least."""
+    gap: float
+    """1 - sqrt(1 - phi^2) <= lambda_2 of the normalised Laplacian (Cheeger)."""
+    neighbour_degree: int
+    """Least degree among the neighbours of the user, before the deletions."""
+    least_degree: int
+    """Least degree of all honest users, before the deletions."""
+    failure: float
+    """The probability that a random graph is not so, at most."""
+
+    def theta(self, degrees: Floats, sigma_eta_squared: float, sigma_delta: float) -> Floats:
+        """Upper bounds on (M^-1)_uu for users of these degrees (before the deletions)."""
+        n, c = self.honest - self.removed, self.removed
+        near, least = self.neighbour_degree - c, self.least_degree - c
+        own = np.maximum(degrees - c, 1e-9)
+        entry = 1 / own + (1 / (own * near) + 1 / (n * least)) / self.gap
+        value = 1 / (n * sigma_eta_squared) + entry / sigma_delta**2
+        return np.asarray(np.minimum(np.where(degrees > c, value, np.inf), 1 / sigma_eta_squared))
+
+
+class Process(msgspec.Struct, frozen=True):
+    """What is proven about random k-out graphs with these numbers of users."""
+
+    degrees: tuple[float, ...]
+    """P[degree = d] for d = 0, 1, ..., the last for that degree or more; rounded up."""
+    choices: tuple[Connected, ...]
+
+    def delta(
+        self, epsilon: float, *, diameter: float, sigma_eta: float, sigma_delta: float, smoothing: Smoothing
+    ) -> tuple[float, Connected]:
+        """The least delta of all choices, and the choice."""
+        deltas = [
+            self._delta(choice, epsilon, diameter, sigma_eta, sigma_delta, smoothing)
+            for choice in self.choices
+        ]
+        best = min(range(len(deltas)), key=deltas.__getitem__)
+        return deltas[best], self.choices[best]
+
+    def _delta(
+        self,
+        choice: Connected,
+        epsilon: float,
+        diameter: float,
+        sigma_eta: float,
+        sigma_delta: float,
+        smoothing: Smoothing,
+    ) -> float:
+        degrees = np.arange(len(self.degrees), dtype=np.float64)
+        theta = choice.theta(degrees, sigma_eta**2 - smoothing.s**2, sigma_delta)
+        total = choice.failure
+        for weight, value in zip(self.degrees, theta.tolist(), strict=True):
+            if weight > 0:
+                total += weight * smoothing.delta(epsilon, diameter * math.sqrt(value) * (1 + 1e-12))
+        return min(1.0, total * (1 + 1e-9))
+
+
+def degree_probabilities(parties: int, honest: int, k: int) -> Floats:
+    """P[an honest user has d honest neighbours], d = 0 .. cap, the last for d >= cap; rounded up.
+
+    Its own picks that are honest are hypergeometric; each other honest user picks it with chance k/(n-1).
+    """
+    others, friends = parties - 1, honest - 1
+    q = k / others
+    mean = k * friends / others * (2 - q)
+    cap = min(friends, math.ceil(mean + 8 * math.sqrt(mean) + 8))
+    own = np.arange(max(0, k - (others - friends)), min(k, friends) + 1, dtype=np.int64)
+    log_own = _log_choose(friends, own) + _log_choose(others - friends, k - own) - _log_choose(others, k)
+    total = np.zeros(cap + 1)
+    for x, log_x in zip(own.tolist(), log_own.tolist(), strict=True):
+        if x > cap:
+            continue
+        y = np.arange(0, min(cap - x, friends - x) + 1, dtype=np.int64)
+        if q < 1:
+            log_y = _log_choose(friends - x, y) + y * math.log(q) + (friends - x - y) * math.log1p(-q)
+        else:
+            log_y = np.where(y == friends - x, 0.0, -np.inf)
+        total[x + y] += np.exp(log_x + log_y + _SLACK)
+    below = float(total[:cap].sum())
+    total[cap] = min(1.0, max(total[cap], 1 - below * (1 - 2 * _SLACK)) + _SLACK)
+    return total
+
+
+def log_bad_cut(parties: int, honest: int, k: int, phi: float, removed: int) -> float:
+    """ln of a bound on P[some S of at most half of the honest users has conductance below phi].
+
+    Also after any `removed` deletions: e(S) are inner and x(S) outer edges of S, and the bad event is
+    (1 - phi) (x(S) - removed |S|) <= 2 phi e(S).
+    """
+    s = np.arange(1, honest // 2 + 1, dtype=np.float64)[:, None]
+    t, others, q = honest - s, parties - 1, k / (parties - 1)
+    beta = _EXPONENTS[None, :]
+    x = -np.expm1(-beta)
+    inner = np.exp(np.minimum(2 * phi / (1 - phi) * beta, 600.0))
+    mean = ((s - 1) * inner + t * np.exp(-beta + q * x) + (parties - honest)) / others
+    log_psi = removed * beta - q * x * t + k * np.log(mean)
+    least = s[:, 0] * (log_psi.min(axis=1) + 1e-12)
+    terms = _log_choose(honest, s[:, 0]) + least + _SLACK
+    return float(np.logaddexp.reduce(terms))
+
+
+def process(
+    parties: int,
+    honest: int,
+    k: int,
+    *,
+    removed: int,
+    delta: float,
+    budgets: tuple[float, ...] = BUDGETS,
+) -> Process | str:
+    """What can be proven about random k-out graphs, or why nothing is.
+
+    Args:
+        parties, honest: n and the honest users among them, fixed before anybody draws.
+        k: others that each user draws.
+        removed: honest users whom somebody may choose, knowing the graph, to be left out.
+        delta: how much may be lost to bad graphs is measured by this.
+        budgets: parts of delta that each of three tails may take; each gives a choice.
+    """
+    if honest - removed < 2:
+        return "fewer than two honest users stay"
+    degrees = degree_probabilities(parties, honest, k)
+    below = np.concatenate([[0.0], np.cumsum(degrees)])[: len(degrees)]  # P[degree < d]
+    counts = np.arange(len(degrees))
+    choices = []
+    for part in budgets:
+        budget = part * delta
+        # Neighbours of a user of degree below d: in the mean E[degree, if below d] <= (d - 1) P[degree < d].
+        near_tail, least_tail = np.maximum(counts - 1, 0) * below, honest * below
+        near = int(counts[near_tail <= budget].max())
+        least = int(counts[least_tail <= budget].max())
+        if least <= removed or near <= removed:
+            continue
+        phi = _largest_phi(parties, honest, k, removed, math.log(budget))
+        if phi is None:
+            continue
+        cut = math.exp(log_bad_cut(parties, honest, k, phi, removed))
+        choices.append(
+            Connected(
+                honest=honest,
+                removed=removed,
+                phi=phi,
+                gap=1 - math.sqrt(1 - phi * phi),
+                neighbour_degree=near,
+                least_degree=least,
+                failure=float(near_tail[near] + least_tail[least] + cut) * (1 + 1e-6),
+            )
+        )
+    if not choices:
+        return (
+            f"not proven for k = {k} with {honest} of {parties} users honest"
+            + (f" and {removed} chosen to drop out" if removed else "")
+            + ": the bound on badly connected graphs is not below delta; draw more neighbours"
+        )
+    return Process(tuple(map(float, degrees)), tuple(choices))
+
+
+def _largest_phi(parties: int, honest: int, k: int, removed: int, log_budget: float) -> float | None:
+    low, high = 0.01, 0.5
+    if log_bad_cut(parties, honest, k, low, removed) > log_budget:
+        return None
+    for _ in range(9):
+        middle = (low + high) / 2
+        if log_bad_cut(parties, honest, k, middle, removed) <= log_budget:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _log_choose(n: int, r: Floats | Ints | int) -> Floats:
+    return np.asarray(
+        gammaln(n + 1) - gammaln(np.add(r, 1)) - gammaln(np.subtract(n + 1, r)), dtype=np.float64
+    )

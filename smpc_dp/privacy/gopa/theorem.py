@@ -1,0 +1,124 @@
+"""Theorem 4.1 and Corollary 4.1 of Bellet's habilitation thesis (2021), as printed, for values in [0, 1].
+
+For the domain [lo, hi] the noise is in units of hi - lo. `n_honest` is n_H = rho n; logarithms are natural.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from smpc_dp.errors import ConfigError, Fault
+
+
+class TheoremGuarantee(msgspec.Struct, frozen=True):
+    """What Theorem 4.1 grants: (epsilon, delta)-DP for drawing the graph and running GOPA on it."""
+
+    theta: float
+    delta: float
+    """3 times the least delta that satisfies its conditions."""
+
+
+def spread(n_honest: int, rho: float, k: int) -> float:
+    """1/(floor((k-1) rho/3) - 1) + (12 + 6 ln n_H)/n_H; raises ConfigError if the first term has no sense."""
+    below = math.floor((k - 1) * rho / 3 + 1e-9) - 1
+    if below < 1:
+        raise ConfigError(
+            [
+                Fault(
+                    "k", f"condition floor((k - 1) rho/3) > 1 of Theorem 4.1 fails for k = {k}, rho = {rho:g}"
+                )
+            ]
+        )
+    return 1 / below + (12 + 6 * math.log(n_honest)) / n_honest
+
+
+def theta(n_honest: int, rho: float, k: int, sigma_eta: float, sigma_delta: float) -> float:
+    """theta of Theorem 4.1."""
+    return 1 / (n_honest * sigma_eta**2) + spread(n_honest, rho, k) / sigma_delta**2
+
+
+def smallest_k(n_honest: int, rho: float, delta: float) -> int:
+    """The least k that Theorem 4.1 admits for (epsilon, delta)-DP; its own delta is a third of that."""
+    third = delta / 3
+    needs = (
+        4 * math.log(2 * n_honest / (3 * third)),
+        6 * math.log(n_honest / 3),
+        1.5 + 2.25 * math.log(2 * math.e / third),
+    )
+    return math.ceil(max(needs) / rho)
+
+
+def corollary_kappa(curator_delta: float, delta: float) -> float:
+    """kappa of Corollary 4.1 for delta = 3.75 (curator_delta/1.25)^(kappa/(kappa+1))."""
+    share = math.log(delta / 3.75) / math.log(curator_delta / 1.25)
+    if not 0 < share < 1:
+        raise ConfigError(
+            [
+                Fault(
+                    "delta",
+                    f"Corollary 4.1 needs curator_delta < delta/3, is {curator_delta:g} for {delta:g}",
+                )
+            ]
+        )
+    return share / (1 - share)
+
+
+def corollary_sigma_eta(users: int, epsilon: float, curator_delta: float) -> float:
+    """sigma_eta of Corollary 4.1, at the bound of its condition c^2 > 2 ln(1.25/delta'); users is n_H."""
+    return math.sqrt(2 * math.log(1.25 / curator_delta) / users) / epsilon
+
+
+def corollary_sigma_delta(n_honest: int, rho: float, k: int, sigma_eta: float, kappa: float) -> float:
+    """sigma_delta of Corollary 4.1."""
+    return sigma_eta * math.sqrt(kappa * n_honest * spread(n_honest, rho, k))
+
+
+def guarantee(
+    *, parties: int, n_honest: int, k: int, epsilon: float, delta: float, sigma_eta: float, sigma_delta: float
+) -> TheoremGuarantee:
+    """Check every condition of Theorem 4.1 for (epsilon, delta)-DP, its own delta being delta/3.
+
+    Raises ConfigError naming each condition that fails.
+    """
+    rho, third = n_honest / parties, delta / 3
+    faults = [
+        Fault("method", f"condition {what} of Theorem 4.1 fails: {value}")
+        for holds, what, value in (
+            (0 < epsilon < 1, "0 < epsilon < 1", f"epsilon = {epsilon:g}"),
+            (0 < third < 1, "0 < delta < 1", f"delta/3 = {third:g}"),
+            (1 <= k <= parties, "k <= n", f"k = {k}, n = {parties}"),
+            (n_honest >= 81, "rho n >= 81", f"rho n = {n_honest}"),
+        )
+        if not holds
+    ]
+    if faults:
+        raise ConfigError(faults)
+    picks = rho * k
+    value = theta(n_honest, rho, k, sigma_eta, sigma_delta)
+    left = epsilon - value / 2
+    checks = [
+        ("rho k >= 4 ln(2 rho n/(3 delta))", picks, 4 * math.log(2 * n_honest / (3 * third))),
+        ("rho k >= 6 ln(rho n/3)", picks, 6 * math.log(n_honest / 3)),
+        ("rho k >= 3/2 + 9/4 ln(2e/delta)", picks, 1.5 + 2.25 * math.log(2 * math.e / third)),
+        ("(4.2), epsilon >= theta/2 + theta^(1/2)", epsilon, value / 2 + math.sqrt(value)),
+        (
+            "(4.3), (epsilon - theta/2)^2 >= 2 ln(2/(delta sqrt(2 pi))) theta",
+            left * abs(left),
+            2 * math.log(2 / (third * math.sqrt(2 * math.pi))) * value,
+        ),
+    ]
+    faults = [
+        Fault("method", f"condition {what} of Theorem 4.1 fails with delta = {third:.3g}: {a:.4g} < {b:.4g}")
+        for what, a, b in checks
+        if a < b
+    ]
+    if faults:
+        raise ConfigError(faults)
+    least = max(
+        2 * n_honest / 3 * math.exp(-picks / 4),
+        2 * math.exp(1 - (picks - 1.5) * 4 / 9),
+        2 / math.sqrt(2 * math.pi) * math.exp(-(left**2) / (2 * value)),
+    )
+    return TheoremGuarantee(value, min(3 * least, delta))
