@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes, shown
 from smpc_dp.errors import ConfigError, Fault, VerificationError
-from smpc_dp.privacy.gopa.session import SessionNoise, plan_session
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS
+from smpc_dp.protocols.gopa.plan import SessionNoise, plan_session
 from smpc_dp.protocols.result import Noise, Privacy
 from smpc_dp.protocols.secagg.params import MAX_PARTIES, SumParameters, check_sum
 
@@ -103,7 +103,7 @@ class GopaParameters(SumParameters, frozen=True):
         from smpc_dp.privacy.accountant.events import Event, Gaussian
 
         description = Gaussian(self.session.mu, self.session.closeness)
-        return Event("GOPA", "substitution", (description,))
+        return Event("GOPA", "substitution", (description,), slack=self.session.slack)
 
     def privacy(self, survivors: int) -> Privacy:
         """Return the claim of the plan: epsilon and delta of each user, against whom, and what is open."""
@@ -181,8 +181,15 @@ def check_parameters(
 def _planned(base: SumParameters, epsilon: float, delta: float, on_dropout: OnDropout) -> GopaParameters:
     encoding: Encoding = replace(base.encoding, element_bytes=8)
     width = encoding.highest - encoding.lowest
-    session = plan_session(base.plan, width * math.sqrt(encoding.length), epsilon, delta)
-    parameters = GopaParameters(encoding=encoding, plan=base.plan, session=session, on_dropout=on_dropout)
+    plan, session = plan_session(
+        base.plan,
+        diameter=width * math.sqrt(encoding.length),
+        length=encoding.length,
+        epsilon=epsilon,
+        delta=delta,
+        roll_back=on_dropout == "roll-back",
+    )
+    parameters = GopaParameters(encoding=encoding, plan=plan, session=session, on_dropout=on_dropout)
     parties = encoding.parties
     most = parties * (session.own_variance + parties * session.pair_variance)
     if max(session.own_variance, session.pair_variance) >= MAX_VARIANCE:
