@@ -300,7 +300,7 @@ def _sum(lns: Floats | list[float]) -> float:
 
 
 def _smallest_sparse(logs: LogBinomials, lim: _Limits, target: float, least: int) -> tuple[int, int] | None:
-    """The least k < n - 1, at least `least`, with a threshold that brings the bounds under `target`, and its best threshold."""
+    """The least k < n - 1, from `least` on, with bounds under `target` for its best threshold, and that."""
     block = 1024  # bounds memory; the least k is rarely beyond the first
     for start in range(max(2, least), lim.n - 1, block):
         k = np.arange(start, min(start + block, lim.n - 1), dtype=np.int64)

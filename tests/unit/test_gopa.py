@@ -177,7 +177,7 @@ def test_result_says_what_it_costs() -> None:
         ({"max_weight": 3}, "max_weight", "unknown parameter of gopa"),
         ({"upper": 0.0}, "lower", "must be below upper"),
         ({"nonsense": 1}, "nonsense", "unknown parameter of gopa"),
-        ({"precision": 0.5}, "precision", "too coarse"),
+        ({"precision": 0.5, "epsilon": 60.0}, "precision", "too coarse"),
         ({"precision": 1e-17}, "precision", "2^44 steps"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The noise and the graph of one GOPA session: from who may do what, and its privacy, to numbers on the grid."""
+"""The noise and the graph of one GOPA session: from who may do what, and its privacy, to numbers."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def plan_session(
         length: coordinates of a vector.
         roll_back: whether shares are dealt, so that the degree must do for them as well.
 
-    The adversary has c corrupt users, or one curious one if c = 0 [Bellet 2021, Remark 4.1], and picks up to D
-    honest users to be lost: of n users n_H = n - D - max(c, 1) honest ones are left. On the complete graph that
-    is the worst case over all choices; on a sparse one corrupt users are fixed before anybody draws, and delta
-    includes the chance of a bad graph (docs/gopa-plan.md).
+    The adversary has c corrupt users, or one curious one if c = 0 [Bellet 2021, Remark 4.1], and picks up to
+    D honest users to be lost: of n users n_H = n - D - max(c, 1) honest ones are left. On the complete graph
+    that is the worst case over all choices; on a sparse one corrupt users are fixed before anybody draws, and
+    delta includes the chance of a bad graph (docs/gopa-plan.md).
 
     Raises:
         ConfigError: naming the parameter that leaves too few honest users, a graph about which nothing is
@@ -72,8 +72,9 @@ def plan_session(
 
     honest = plan.parties - plan.max_dropouts - max(plan.max_corrupt, 1)
     if honest < 2:
-        what = f"of {plan.parties} users {plan.max_dropouts} may drop out and {max(plan.max_corrupt, 1)} be curious"
-        raise ConfigError([Fault("roster", f"{what}: {honest} bring noise that counts, 2 are due")])
+        gone = f"{plan.max_dropouts} may drop out and {max(plan.max_corrupt, 1)} be curious"
+        what = f"of {plan.parties} users {gone}: {honest} bring noise that counts, 2 are due"
+        raise ConfigError([Fault("roster", what)])
     deviation = MARGIN * diameter / gaussian_mu(epsilon, delta)
     own = OWN_SHARE * deviation**2 / honest
     graph = None if plan.complete else _sparse(plan, delta)
@@ -142,8 +143,8 @@ def _assumption(plan: SecAggPlan, honest: int, slack: float) -> str:
     fixed = "whichever they are" if plan.complete else "fixed before anybody draws neighbours"
     luck = f"; delta includes {slack:.1g} for a badly connected draw" if slack else ""
     return (
-        f"{corrupt}, {fixed}; the relay may make any {plan.max_dropouts} others vanish: {honest} honest users "
-        f"bring noise that counts{luck}"
+        f"{corrupt}, {fixed}; the relay may make any {plan.max_dropouts} others vanish: {honest} honest "
+        f"users bring noise that counts{luck}"
     )
 
 
@@ -156,7 +157,7 @@ def _entry(connected: Connected) -> float:
 
 
 def _sparse(plan: SecAggPlan, delta: float) -> tuple[int, Connected] | None:
-    """Return the smallest degree with a proof that the graph is well connected, and the proof; None: complete.
+    """Return the smallest degree that is proven to connect well, and the proof; None: the complete graph.
 
     Well connected enough: less pairwise noise would be saved by more neighbours than by half as many again.
     """
