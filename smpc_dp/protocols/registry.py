@@ -14,6 +14,8 @@ from smpc_dp.protocols.gopa.party import GopaPartyMachine
 from smpc_dp.protocols.gopa.relay import GopaRelayMachine
 from smpc_dp.protocols.pairwise.params import check_parameters as check_pairwise
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
+from smpc_dp.protocols.secagg.noisy import OWN as NOISY
+from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.protocols.secagg.params import check_parameters as check_secagg
 from smpc_dp.protocols.secagg.party import PartyMachine
@@ -22,8 +24,15 @@ from smpc_dp.protocols.secagg.party import PartyMachine
 # A fault's `where` is a key of [parameters], or "roster" when the number of parties is at fault.
 ParameterChecker = Callable[[Mapping[str, object], int], tuple[object | None, list[Fault]]]
 
+
+def _check_secagg(parameters: Mapping[str, object], parties: int) -> tuple[SumParameters | None, list[Fault]]:
+    """An exact sum, or where epsilon, delta or a mechanism is given one with noise."""
+    check = check_noisy if set(NOISY) & set(parameters) else check_secagg
+    return check(parameters, parties)
+
+
 PARAMETER_CHECKERS: dict[tuple[str, int], ParameterChecker] = {
-    ("secagg", 1): check_secagg,
+    ("secagg", 1): _check_secagg,
     ("gopa", 1): check_gopa,
     ("pairwise", 1): check_pairwise,
 }

@@ -19,12 +19,12 @@ from smpc_dp.identity import verify
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.contract import Machine
 from smpc_dp.protocols.envelope import Context
-from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.gopa.params import check_parameters as check_gopa
 from smpc_dp.protocols.registry import hub_machine, party_machine
 from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
 from smpc_dp.protocols.secagg.messages import PARTY_STEPS
+from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import MAX_PARTIES, PROTOCOL, VERSION, SecAggParameters, SumParameters
 from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.simulate.drive import drive
@@ -197,6 +197,7 @@ def average(
     epsilon: float | None = None,
     delta: float | None = None,
     on_dropout: str = "keep",
+    mechanism: str = "discrete-gaussian",
     seed_for_simulation: int | None = None,
     progress: Callable[[str, int], None] | None = None,
 ) -> Result:
@@ -205,12 +206,13 @@ def average(
     Args:
         values: shape (parties, length), float64, or integers with `precision=None`.
         lower, upper, precision: bounds and step of every coordinate, as in a session file.
-        method: "secagg", the exact sum, or "gopa", with differential privacy.
+        method: "secagg", the secure sum, or "gopa", gossip noise.
         weights: one secret non-negative integer for each party, or None.
         dropout: fraction of the parties that are killed, each before a random message of its own.
         planned_dropout, corrupt, security: what the session is planned for; `dropout` above it stops the run.
         threads: threads for the removal of masks.
-        epsilon, delta, on_dropout: for gopa, as in a session file.
+        epsilon, delta: for differential privacy, as in a session file; needed for gopa.
+        on_dropout: of gopa, mechanism: of a secure sum with epsilon and delta; as in a session file.
         seed_for_simulation: makes the run reproducible and thereby insecure; None uses real randomness.
         progress: called with each step of the aggregator and the number of parties that it waits for.
 
@@ -232,25 +234,27 @@ def average(
     if not 0 <= dropout <= planned_dropout:
         raise ConfigError([Fault("dropout", f"must be in [0, {planned_dropout}] as planned, is {dropout}")])
     parameters: SumParameters
-    if method == "gopa":
+    if method == "gopa" or epsilon is not None or delta is not None:
         if weights is not None:
-            raise ConfigError([Fault("weights", "are not for gopa")])
-        parameters = _gopa_parameters(
-            len(vectors),
-            length=len(vectors[0]),
-            lower=lower,
-            upper=upper,
-            precision=precision,
-            epsilon=epsilon,
-            delta=delta,
-            on_dropout=on_dropout,
-            dropout=planned_dropout,
-            corrupt=corrupt,
-            security=security,
+            raise ConfigError([Fault("weights", "are for the exact sum")])
+        given: dict[str, object] = {
+            "kind": "integer" if precision is None else "real",
+            "precision": precision,
+            "epsilon": epsilon,
+            "delta": delta,
+            "on_dropout": on_dropout if method == "gopa" else None,
+            "mechanism": mechanism if method == "secagg" else None,
+        }
+        given |= {"length": len(vectors[0]), "lower": lower, "upper": upper}
+        given |= {"dropout": planned_dropout, "corrupt": corrupt, "security": security}
+        check = check_gopa if method == "gopa" else check_noisy
+        checked, faults = check(
+            {key: value for key, value in given.items() if value is not None}, len(vectors)
         )
+        if checked is None:
+            raise ConfigError(faults)
+        parameters = checked
     else:
-        if epsilon is not None or delta is not None:
-            raise ConfigError([Fault("epsilon", "is for gopa: the secure sum is exact")])
         parameters = SecAggParameters(
             encoding=Encoding.plan(
                 length=len(vectors[0]),
@@ -299,15 +303,6 @@ def check_size(parties: int, length: int, threads: int, seed_for_simulation: int
         faults.append(Fault("length", f"{parties} parties times {length} is more than {MAX_VALUES} values"))
     if faults:
         raise ConfigError(faults)
-
-
-def _gopa_parameters(parties: int, **given: object) -> GopaParameters:
-    if given["precision"] is None:
-        given["kind"] = "integer"
-    checked, faults = check_gopa({key: value for key, value in given.items() if value is not None}, parties)
-    if checked is None:
-        raise ConfigError(faults)
-    return checked
 
 
 def _largest(weights: Sequence[int]) -> int:

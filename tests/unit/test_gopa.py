@@ -197,7 +197,7 @@ def test_simulation_refuses_what_does_not_fit() -> None:
     values = np.zeros((5, 1))
     with pytest.raises(ConfigError, match="weights"):
         simulate.average(values, lower=0, upper=1, method="gopa", epsilon=1, delta=1e-6, weights=[1] * 5)
-    with pytest.raises(ConfigError, match="epsilon"):
+    with pytest.raises(ConfigError, match="delta"):
         simulate.average(values, lower=0, upper=1, epsilon=1.0)
     with pytest.raises(ConfigError, match="epsilon"):
         simulate.average(values, lower=0, upper=1, method="gopa", delta=1e-6)

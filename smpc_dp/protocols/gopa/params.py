@@ -17,6 +17,7 @@ from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS
 from smpc_dp.protocols.gopa.plan import SessionNoise, plan_session
 from smpc_dp.protocols.result import Noise, Privacy
+from smpc_dp.protocols.secagg.noisy import privacy_faults
 from smpc_dp.protocols.secagg.params import MAX_PARTIES, SumParameters, check_sum
 
 if TYPE_CHECKING:
@@ -158,15 +159,8 @@ def check_parameters(
         if 0 < width < math.inf:
             given.setdefault("precision", max(width / DEFAULT_STEPS, 2.0**-900))
     base, faults = check_sum(given, parties, protocol=PROTOCOL, own=OWN, weights=False)
-    good: dict[str, float] = {}
-    for key, low, high in (("epsilon", 0.0, 1000.0), ("delta", 0.0, 1.0)):
-        value = parameters.get(key)
-        if value is None:
-            faults.append(Fault(key, "is missing"))
-        elif isinstance(value, bool) or not isinstance(value, int | float) or not low < value < high:
-            faults.append(Fault(key, f"must be a number between {low:g} and {high:g}, is {shown(value)}"))
-        else:
-            good[key] = float(value)
+    good, more = privacy_faults(parameters)
+    faults += more
     on_dropout = parameters.get("on_dropout", "keep")
     if on_dropout not in ("keep", "roll-back"):
         faults.append(Fault("on_dropout", f"must be 'keep' or 'roll-back', is {shown(on_dropout)}"))
