@@ -14,9 +14,8 @@ from smpc_dp.protocols.gopa.party import GopaPartyMachine
 from smpc_dp.protocols.gopa.relay import GopaRelayMachine
 from smpc_dp.protocols.pairwise.params import check_parameters as check_pairwise
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
-from smpc_dp.protocols.secagg.noisy import OWN as NOISY
 from smpc_dp.protocols.secagg.noisy import check_noisy
-from smpc_dp.protocols.secagg.params import SumParameters
+from smpc_dp.protocols.secagg.params import PRIVACY_KEYS, SumParameters
 from smpc_dp.protocols.secagg.params import check_parameters as check_secagg
 from smpc_dp.protocols.secagg.party import PartyMachine
 
@@ -27,7 +26,7 @@ ParameterChecker = Callable[[Mapping[str, object], int], tuple[object | None, li
 
 def _check_secagg(parameters: Mapping[str, object], parties: int) -> tuple[SumParameters | None, list[Fault]]:
     """An exact sum, or where epsilon, delta or a mechanism is given one with noise."""
-    check = check_noisy if set(NOISY) & set(parameters) else check_secagg
+    check = check_noisy if set(PRIVACY_KEYS) & set(parameters) else check_secagg
     return check(parameters, parties)
 
 

@@ -17,14 +17,13 @@ from smpc_dp.errors import ConfigError, Fault, LocalError, PrivacyError, Verific
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian, skellam
 from smpc_dp.protocols.result import Noise, Privacy
 from smpc_dp.protocols.secagg.claim import privacy_of
-from smpc_dp.protocols.secagg.params import SumParameters, check_sum
+from smpc_dp.protocols.secagg.params import PRIVACY_KEYS, SumParameters, check_sum
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.privacy.mechanisms.distributed import DistributedSum
     from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 
-OWN = ("epsilon", "delta", "mechanism")
 MechanismName = Literal["discrete-gaussian", "skellam"]
 SAMPLERS = {"discrete-gaussian": discrete_gaussian, "skellam": skellam}
 # Noise further out than this many standard deviations has a probability below 2^-1000.
@@ -135,7 +134,7 @@ def check_noisy(
     Keys: those of the secure sum but `max_weight`; `epsilon`, `delta` (needed); `mechanism`
     ("discrete-gaussian", the default, or "skellam").
     """
-    base, faults = check_sum(parameters, parties, own=OWN, weights=False)
+    base, faults = check_sum(parameters, parties, own=PRIVACY_KEYS, weights=False)
     good, more = privacy_faults(parameters)
     faults += more
     mechanism = parameters.get("mechanism", "discrete-gaussian")

@@ -38,6 +38,10 @@ def add_uniform_terms(lanes: Lanes, seeds: Sequence[bytes], signs: Sequence[int]
     add_masks(lanes, seeds, signs, threads=threads)
 
 
+# What makes a sum one with differential privacy (`noisy`).
+PRIVACY_KEYS = ("epsilon", "delta", "mechanism")
+
+
 class SumParameters(msgspec.Struct, frozen=True):
     """What the machines of a sum need to know: the encoding, the plan, and what hides the vectors."""
 
@@ -113,7 +117,7 @@ def check_parameters(
     (fractions of the parties, default 0.1) and `security` (bits, default 40). Source: [Bell et al. 2020,
     section 3].
     """
-    checked, faults = check_sum(parameters, parties)
+    checked, faults = check_sum(parameters, parties, told=PRIVACY_KEYS)
     if checked is None:
         return None, faults
     return SecAggParameters(encoding=checked.encoding, plan=checked.plan), faults
@@ -125,9 +129,13 @@ def check_sum(
     *,
     protocol: str = PROTOCOL,
     own: Collection[str] = (),
+    told: Collection[str] = (),
     weights: bool = True,
 ) -> tuple[SumParameters | None, list[Fault]]:
-    """Check what sums have in common, as `check_parameters` does; a protocol checks its `own` keys itself."""
+    """Check what sums have in common, as `check_parameters` does; a protocol checks its `own` keys itself.
+
+    `told` are keys that only an error mentions: with them it would be another kind of sum.
+    """
     faults: list[Fault] = []
     known = {field.encode_name: field for field in msgspec.structs.fields(_Declared)}
     good: dict[str, Any] = {}
@@ -135,7 +143,7 @@ def check_sum(
         good["max_weight"] = known.pop("max_weight").default
     for key in parameters:
         if key not in known and key not in own:
-            names = ", ".join(sorted({*known, *own}))
+            names = ", ".join(sorted({*known, *own, *told}))
             faults.append(Fault(key, f"unknown parameter of {protocol} (known: {names})"))
     for key, field in known.items():
         if key not in parameters:
