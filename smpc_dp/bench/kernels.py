@@ -17,6 +17,7 @@ from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols.secagg import keys
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import draw_neighbours, pack_list
+from smpc_dp.protocols.secagg.params import add_uniform_terms
 from smpc_dp.protocols.secagg.recovery import Recovery
 from smpc_dp.simulate.average import Stage, set_stage
 
@@ -89,6 +90,7 @@ class Wreck:
             self_commitments=self.self_commitments,
             drawn=self.drawn,
             neighbours=self.neighbours,
+            add_pair_terms=add_uniform_terms,
         )
         total = self.total.copy()
         begun = time.process_time()

@@ -57,6 +57,9 @@ def party(
         typer.Option(min=0, help="Aggregator: requests to serve, 0 until every party has left; default 1."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the result there as JSON.")] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Party: its privacy ledger, charged before its vector leaves.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     events: Annotated[bool, typer.Option("--events", hidden=True)] = False,
 ) -> None:
@@ -72,6 +75,7 @@ def party(
     given: dict[str, object]
     if serves:
         given = {"--input": vector, "--operation": operation, "--weight": weight, "--clip": clip or None}
+        given["--ledger"] = ledger
         _refuse_given(given, f"is for parties, and '{name}' is the aggregator")
     else:
         given = {"--listen": listen, "--requests": requests}
@@ -92,7 +96,9 @@ def party(
                     results.append(ended)
             else:
                 kind = operation or "average"
-                results.append(await contribute(session, name, vector, key, kind, weight, clip, watch))
+                results.append(
+                    await contribute(session, name, vector, key, kind, weight, clip, watch, ledger)
+                )
         except SmpcError as error:
             if events:
                 print_event(Event(name, "failed", detail=str(error)))
@@ -122,6 +128,7 @@ async def contribute(
     weight: int | None,
     clip: bool,
     on_event: OnEvent,
+    ledger: Path | None = None,
 ) -> Result:
     """Check everything of one party, then connect and compute."""
     membership = Membership.load(session, name, key)
@@ -129,7 +136,7 @@ async def contribute(
     lanes, clipped = membership.parameters.encoding.encode(
         read_vector(file), party=name, weight=weight, clip=clip
     )
-    async with connect(session, name, key=key, on_event=on_event) as opened:
+    async with connect(session, name, key=key, ledger=ledger, on_event=on_event) as opened:
         return await opened.sum_encoded(operation, lanes, clipped)
 
 

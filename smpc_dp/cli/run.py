@@ -13,7 +13,7 @@ from smpc_dp.cli.live import LiveBoard
 from smpc_dp.cli.output import console, print_json, report_error, report_line, result_text
 from smpc_dp.cli.party import Operation
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
-from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.runtime.inputs import find_input, read_vector, read_weights
 from smpc_dp.runtime.launcher import Ending, Launcher, member_command, run_child
 from smpc_dp.runtime.member import Membership, default_key
@@ -38,6 +38,9 @@ def run(
     clip: Annotated[
         bool, typer.Option("--clip", help="Clip values to the bounds instead of refusing them.")
     ] = False,
+    ledgers: Annotated[
+        Path | None, typer.Option(help="Folder with NAME.ledger, a privacy ledger of each party.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Run a whole session on this machine.
@@ -47,7 +50,7 @@ def run(
     loaded = load_session(session)
     parties = [member.name for member in loaded.roster.parties]
     checked = loaded.checked_parameters
-    if weights is not None and isinstance(checked, SecAggParameters) and not checked.encoding.max_weight:
+    if weights is not None and isinstance(checked, SumParameters) and not checked.encoding.max_weight:
         raise ConfigError([Fault("--weights", "this session has no weights: its max_weight is 0")])
     weight_of = {} if weights is None else read_weights(weights, parties)
     folder = inputs if inputs is not None else session.parent / "inputs"
@@ -64,6 +67,8 @@ def run(
                 arguments += ["--weight", str(weight_of[name])]
             if clip:
                 arguments.append("--clip")
+            if ledgers is not None:
+                arguments += ["--ledger", str(ledgers / f"{name}.ledger")]
             commands[name] = member_command(
                 "party", str(session), "--as", name, *_key(keys, name), *arguments
             )

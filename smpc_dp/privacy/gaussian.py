@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import math
 
-from scipy.special import log_ndtr
-
 from smpc_dp.errors import ConfigError
 
 # The evaluation below loses a few units in the last place of numbers up to about 700 in the exponent.
@@ -39,6 +37,9 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
         return 0.0
     if epsilon == 0:
         return min(1.0, math.erf(mu / math.sqrt(8)) * (1 + _MARGIN))
+    # Not at the top: every session imports this module, and few need it.
+    from scipy.special import log_ndtr
+
     # delta = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu), in logarithms
     high = float(log_ndtr(mu / 2 - epsilon / mu))
     low = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))

@@ -99,7 +99,12 @@ class _Limits(msgspec.Struct, frozen=True):
 
 
 def plan_secagg(
-    parties: int, *, dropout: float = 0.1, corrupt: float = 0.1, security: float = 40
+    parties: int,
+    *,
+    dropout: float = 0.1,
+    corrupt: float = 0.1,
+    security: float = 40,
+    least_degree: int = 2,
 ) -> SecAggPlan:
     """The smallest degree whose failure bound is at most 2**-security, with its best threshold.
 
@@ -107,7 +112,7 @@ def plan_secagg(
     out on its own, so no smaller one satisfies the same bound. Of the thresholds the one with the smallest
     bound is taken, the largest of equals. The complete graph is taken for up to `SMALL_SESSION` parties, and
     where no sparse one suffices (a sparse one always sends less); its threshold is the largest that dropouts
-    allow, which bears the most collusion.
+    allow, which bears the most collusion. `least_degree` is what others need of the degree.
     Raises ConfigError, naming the parameter and its bound, if no graph can serve.
     """
     limits = _limits(parties, dropout, corrupt, security)
@@ -117,7 +122,7 @@ def plan_secagg(
     if complete and n <= SMALL_SESSION:
         chosen: tuple[int, int] | None = complete
     else:
-        chosen = _smallest_sparse(logs, limits, -security * math.log(2))
+        chosen = _smallest_sparse(logs, limits, -security * math.log(2), least_degree)
         chosen = chosen or complete
     if chosen is None:
         raise ConfigError(
@@ -294,10 +299,10 @@ def _sum(lns: Floats | list[float]) -> float:
     return top + math.log(total) + math.ldexp(1.0 + abs(top), -48)
 
 
-def _smallest_sparse(logs: LogBinomials, lim: _Limits, target: float) -> tuple[int, int] | None:
-    """The least k < n - 1 with a threshold that brings the bounds under `target`, and its best threshold."""
+def _smallest_sparse(logs: LogBinomials, lim: _Limits, target: float, least: int) -> tuple[int, int] | None:
+    """The least k < n - 1, from `least` on, with bounds under `target` for its best threshold, and that."""
     block = 1024  # bounds memory; the least k is rarely beyond the first
-    for start in range(2, lim.n - 1, block):
+    for start in range(max(2, least), lim.n - 1, block):
         k = np.arange(start, min(start + block, lim.n - 1), dtype=np.int64)
         # P[X = x] <= P[X >= x]: where one probability is already too large, so is the tail.
         corrupt = _first_rare(logs, lim.n, lim.corrupt, k, target)

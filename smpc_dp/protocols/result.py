@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +64,23 @@ class Privacy:
 
 
 @dataclass(frozen=True, slots=True)
+class Noise:
+    """The noise in a sum, as standard deviations of each coordinate in the caller's unit.
+
+    Attributes:
+        total: of all noise in it: each survivor's own, and `residual_pairs` terms that nothing cancels.
+        curator: of what a trusted curator would have added to the sum over the honest parties, at the same
+            epsilon and delta.
+        honest: the number of those.
+    """
+
+    total: float
+    curator: float
+    honest: int
+    residual_pairs: int
+
+
+@dataclass(frozen=True, slots=True)
 class Certificate:
     """Signatures (64 bytes, by party name) over the 32-byte digest of one set of parties."""
 
@@ -83,7 +100,8 @@ class Evidence:
     """What binds a result to its run.
 
     `participating` are the parties of the certified set of participants, in roster order; `roll` is the
-    SHA-256 of the roll of commitments, which the participants' digest binds beside that set.
+    SHA-256 of the roll of commitments, which the participants' digest binds beside that set. `survivors` is
+    None where nothing secret depends on who survived.
     """
 
     protocol: str
@@ -93,7 +111,7 @@ class Evidence:
     roll: bytes
     participating: tuple[str, ...]
     participants: Certificate
-    survivors: Certificate
+    survivors: Certificate | None
 
     def to_json(self) -> dict[str, object]:
         """Return plain JSON data, bytes as hex."""
@@ -105,7 +123,7 @@ class Evidence:
             "roll": self.roll.hex(),
             "participating": list(self.participating),
             "participants": self.participants.to_json(),
-            "survivors": self.survivors.to_json(),
+            "survivors": None if self.survivors is None else self.survivors.to_json(),
         }
 
 
@@ -121,6 +139,7 @@ class Outcome:
     faults: tuple[str, ...]
     privacy: Privacy
     evidence: Evidence
+    noise: Noise | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +153,7 @@ class Result:
         step: distance between grid points.
         weight: the sum of the survivors' weights, or their number without weights.
         survivors: whose input is in the value; absent: whose is not.
+        noise: the noise in the sum; None for an exact release.
         clipped: how many of the caller's own values were clipped to the bounds (0 unless asked for).
         faults: what went wrong on the way without spoiling the result; each names a party.
     """
@@ -149,9 +169,24 @@ class Result:
     evidence: Evidence
     clipped: int = 0
     faults: tuple[str, ...] = field(default=())
+    noise: Noise | None = None
+
+    @property
+    def standard_error(self) -> float:
+        """The standard deviation of the noise in each coordinate of `value`; 0 for an exact release."""
+        if self.noise is None:
+            return 0.0
+        return self.noise.total / (self.weight if self.kind == "average" else 1)
+
+    @property
+    def curator_standard_error(self) -> float:
+        """What a trusted curator over the honest parties would have had at the same epsilon and delta."""
+        if self.noise is None:
+            return 0.0
+        return self.noise.curator / (self.noise.honest if self.kind == "average" else 1)
 
     @classmethod
-    def of(cls, outcome: Outcome, kind: str, clipped: int = 0) -> Result:
+    def of(cls, outcome: Outcome, kind: str, clipped: int = 0, receipt: Receipt | None = None) -> Result:
         """Return the "sum" or the "average" of an outcome; an average needs a positive weight."""
         encoding = outcome.encoding
         value: NDArray[np.float64] | NDArray[np.int64]
@@ -167,10 +202,11 @@ class Result:
             weight=outcome.weight,
             survivors=outcome.survivors,
             absent=outcome.absent,
-            privacy=outcome.privacy,
+            privacy=replace(outcome.privacy, receipt=receipt),
             evidence=outcome.evidence,
             clipped=clipped,
             faults=outcome.faults,
+            noise=outcome.noise,
         )
 
     def to_json(self) -> dict[str, object]:
@@ -185,6 +221,9 @@ class Result:
             "absent": list(self.absent),
             "clipped": self.clipped,
             "faults": list(self.faults),
+            "standard_error": self.standard_error,
+            "curator_standard_error": self.curator_standard_error,
+            "residual_pairs": 0 if self.noise is None else self.noise.residual_pairs,
             "privacy": self.privacy.to_json(),
             "evidence": self.evidence.to_json(),
         }

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.registry import hub_machine
 from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
 from smpc_dp.protocols.secagg.messages import HELLO
@@ -198,7 +199,7 @@ class _Server:
 
     async def request(self, number: int) -> Outcome | SmpcError | None:
         """Serve one request and return how it ended, or None when every party has left before it began."""
-        machine = AggregatorMachine(
+        machine = hub_machine(
             self._membership.context(number),
             self._membership.parameters,
             self._membership.identity,

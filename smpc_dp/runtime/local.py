@@ -21,6 +21,7 @@ def create_local_session(
     parties: Sequence[str],
     parameters: Mapping[str, object],
     *,
+    protocol: str = PROTOCOL,
     aggregator: str = AGGREGATOR,
     addresses: bool = False,
     timeouts: Timeouts | None = None,
@@ -33,7 +34,8 @@ def create_local_session(
     Args:
         folder: made if it is not there; existing keys are never overwritten.
         parties: names of the parties.
-        parameters: the `[parameters]` of secure aggregation, for instance length, lower, upper, precision.
+        parameters: the `[parameters]` of the protocol, for instance length, lower, upper, precision.
+        protocol: "secagg", the exact sum, or "gopa".
         aggregator: its name; it gets a free port of 127.0.0.1.
         addresses: give every party one too, for evaluations between two of them.
 
@@ -52,7 +54,7 @@ def create_local_session(
         is_hub = name == aggregator
         address = f"127.0.0.1:{free_port()}" if is_hub or addresses else None
         members.append((identity, identity.entry("aggregator" if is_hub else "party", address)))
-    write_session(path, PROTOCOL, VERSION, parameters, [entry for _, entry in members], timeouts)
+    write_session(path, protocol, VERSION, parameters, [entry for _, entry in members], timeouts)
     for identity, _ in members:
         identity.save(default_key(path, identity.name))
     return path

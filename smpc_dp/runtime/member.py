@@ -12,7 +12,7 @@ from smpc_dp.errors import ConfigError, Fault, PeerFault
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode_envelope, encode_envelope
-from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.runtime.session_file import SessionFile, load_session
 from smpc_dp.transport.endpoint import Endpoint
 from smpc_dp.transport.framing import InflightBudget
@@ -29,7 +29,7 @@ class Membership:
 
     session: SessionFile
     identity: Identity
-    parameters: SecAggParameters
+    parameters: SumParameters
     aggregator: str
 
     @classmethod
@@ -53,7 +53,7 @@ class Membership:
         session = load_session(path)
         parameters = session.checked_parameters
         aggregator = session.roster.aggregator
-        if not isinstance(parameters, SecAggParameters) or aggregator is None:
+        if not isinstance(parameters, SumParameters) or aggregator is None:
             raise ConfigError([Fault("protocol", f"{session.protocol!r} cannot be run")])
         if aggregator.address is None:
             raise ConfigError([Fault("roster", f"the aggregator '{aggregator.name}' has no address")])

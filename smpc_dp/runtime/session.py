@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,8 +16,9 @@ from smpc_dp.errors import ConfigError, Fault, SmpcError, TimeoutFault
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.pairwise.evaluation import AnyCircuit, Evaluation, Input, Question, Role
 from smpc_dp.protocols.pairwise.params import Mode, Output
+from smpc_dp.protocols.registry import party_machine
 from smpc_dp.protocols.result import Result
-from smpc_dp.protocols.secagg.messages import START
+from smpc_dp.protocols.secagg.messages import PARTICIPANTS, START
 from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.runtime.evaluation import Evaluations
 from smpc_dp.runtime.events import Event, OnEvent, ignore
@@ -25,6 +26,10 @@ from smpc_dp.runtime.events import Kind as EventKind
 from smpc_dp.runtime.member import Membership, from_wire, to_wire
 from smpc_dp.transport.channel import Channel, ChannelClosed
 from smpc_dp.transport.endpoint import dial
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.privacy.accountant.receipt import Receipt
 
 # An aggregator may wait a whole step for others before it answers, and then compute.
 PATIENCE = 4.0
@@ -36,9 +41,15 @@ class Session:
     """One party's open session. Made by `connect`; `sum` and `average` are for one task at a time."""
 
     def __init__(
-        self, membership: Membership, channel: Channel, evaluations: Evaluations, on_event: OnEvent
+        self,
+        membership: Membership,
+        channel: Channel,
+        evaluations: Evaluations,
+        on_event: OnEvent,
+        ledger: Ledger | None = None,
     ) -> None:
         self._membership = membership
+        self._ledger = ledger
         self._channel = channel
         self._evaluations = evaluations
         self._on_event = on_event
@@ -86,18 +97,26 @@ class Session:
         weight: int | None = None,
         clip: bool = False,
         label: str = "",
-        method: str = "secagg",
+        method: str | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
     ) -> Result:
-        """Return the (weighted) average of the survivors' vectors; arguments and errors as in `sum`."""
-        if method != self._membership.session.protocol:
-            raise ConfigError(
-                [
-                    Fault(
-                        "method",
-                        f"is {method!r}, the session file says {self._membership.session.protocol!r}",
-                    )
-                ]
-            )
+        """Return the (weighted) average of the survivors' vectors; arguments and errors as in `sum`.
+
+        `method`, `epsilon` and `delta` are the session file's; where given, they must be the same.
+        """
+        session = self._membership.session
+        due = {"method": session.protocol} | {
+            key: session.parameters.get(key) for key in ("epsilon", "delta")
+        }
+        given = {"method": method, "epsilon": epsilon, "delta": delta}
+        differing = [
+            Fault(key, f"is {value!r}, the session file says {due[key]!r}")
+            for key, value in given.items()
+            if value is not None and value != due[key]
+        ]
+        if differing:
+            raise ConfigError(differing)
         return await self._run("average", vector, weight, clip, label)
 
     async def evaluate(
@@ -184,9 +203,10 @@ class Session:
     async def _run_encoded(self, kind: Kind, lanes: Lanes, clipped: int, label: str) -> Result:
         if not self._channel.live:
             raise TimeoutFault({self._membership.aggregator}, "hello", "the connection is lost")
-        machine = self._machine(lanes, f"{kind} {label}".rstrip())
+        planned = self._membership.parameters.planned()
+        machine = self._machine(lanes, " ".join(part for part in (kind, label, planned) if part))
         try:
-            await self._drive(machine)
+            receipt = await self._drive(machine)
         except SmpcError as error:
             await self._say_farewell(machine, error)
             self._tell("failed", machine, str(error))
@@ -202,10 +222,10 @@ class Session:
                 absent=outcome.absent,
             )
         )
-        return Result.of(outcome, kind, clipped)
+        return Result.of(outcome, kind, clipped, receipt)
 
     def _machine(self, lanes: Lanes, question: str) -> PartyMachine:
-        return PartyMachine(
+        return party_machine(
             self._membership.context(self._request, question),
             self._membership.parameters,
             self._membership.identity,
@@ -218,7 +238,9 @@ class Session:
         machine = self._machine(np.zeros(encoding.lanes, dtype=encoding.dtype), "")
         await self._say_farewell(machine, error)
 
-    async def _drive(self, machine: PartyMachine) -> None:
+    async def _drive(self, machine: PartyMachine) -> Receipt | None:
+        """Run the machine to its end; return the ledger's receipt."""
+        receipt: Receipt | None = None
         timeouts = self._membership.session.timeouts
         await self._send(machine.start())
         patience = timeouts.connect + timeouts.gather + PATIENCE * timeouts.step
@@ -243,8 +265,18 @@ class Session:
                 raise TimeoutFault(
                     {self.party}, machine.step, f"too late: the others are at request {request}"
                 )
+            if machine.step == PARTICIPANTS:
+                # The answer to this is the first message that depends on the data.
+                receipt = await self._charge(machine)
             await self._send(await asyncio.to_thread(machine.receive, envelope))
             patience = PATIENCE * timeouts.step
+        return receipt
+
+    async def _charge(self, machine: PartyMachine) -> Receipt | None:
+        ledger, event = self._ledger, self._membership.parameters.event
+        if ledger is None:
+            return None
+        return await asyncio.to_thread(lambda: ledger.charge(machine.run_id, event()))
 
     async def _send(self, envelopes: Sequence[Envelope]) -> None:
         for envelope in envelopes:
@@ -278,6 +310,7 @@ async def connect(
     party: str,
     *,
     key: str | os.PathLike[str] | None = None,
+    ledger: str | os.PathLike[str] | None = None,
     on_event: OnEvent = ignore,
 ) -> AsyncIterator[Session]:
     """Connect `party` to the aggregator of a session file, over mutual TLS 1.3 pinned to its roster.
@@ -286,19 +319,30 @@ async def connect(
         session: path of the session file.
         party: a name of the roster with role "party".
         key: path of its identity file; by default `keys/PARTY.key` beside the session file.
+        ledger: path of the party's privacy ledger (`smpc-dp ledger create`). Each request is charged to it,
+            durably, before anything that depends on the vector is sent; one that it refuses raises
+            PrivacyError, and nothing of the vector is sent.
         on_event: told of every step, for progress.
 
     Raises:
-        ConfigError: every fault of the session file, or what differs from the aggregator's.
-        LocalError: the key file is missing or others can read it.
+        ConfigError: every fault of the session file, or what differs from the aggregator's; another's ledger.
+        LocalError: the key file or the ledger is missing or damaged, or others can read it.
         TimeoutFault, PeerFault: the aggregator cannot be reached, or is not who it should be.
     """
     membership = Membership.load(session, party, key)
+    book = None if ledger is None else await asyncio.to_thread(_open_ledger, ledger, party)
     channel = await dial(membership.endpoint(), membership.aggregator)
     on_event(Event(party, "connected", detail=membership.aggregator))
     evaluations = Evaluations(membership.session, membership.identity)
     try:
-        yield Session(membership, channel, evaluations, on_event)
+        yield Session(membership, channel, evaluations, on_event, book)
     finally:
         await asyncio.to_thread(evaluations.close)
         await channel.close()
+
+
+def _open_ledger(path: str | os.PathLike[str], party: str) -> Ledger:
+    # Not at the top: most sessions have no ledger, and the accountant takes a while to load.
+    from smpc_dp.privacy.accountant.ledger import Ledger
+
+    return Ledger.open(os.fspath(path), party=party)

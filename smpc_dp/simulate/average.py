@@ -19,10 +19,13 @@ from smpc_dp.identity import verify
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.contract import Machine
 from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.gopa.params import check_parameters as check_gopa
+from smpc_dp.protocols.registry import hub_machine, party_machine
 from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
 from smpc_dp.protocols.secagg.messages import PARTY_STEPS
-from smpc_dp.protocols.secagg.params import MAX_PARTIES, PROTOCOL, VERSION, SecAggParameters
+from smpc_dp.protocols.secagg.noisy import check_noisy
+from smpc_dp.protocols.secagg.params import MAX_PARTIES, PROTOCOL, VERSION, SecAggParameters, SumParameters
 from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
@@ -98,7 +101,13 @@ class Cast:
 
 
 def set_stage(
-    parties: int, *, request: int = 1, seed_for_simulation: int | None = None, remember: bool = True
+    parties: int,
+    *,
+    request: int = 1,
+    seed_for_simulation: int | None = None,
+    remember: bool = True,
+    protocol: str = PROTOCOL,
+    question: str = "",
 ) -> Stage:
     """Return the stage of a run of that many parties and the aggregator.
 
@@ -116,21 +125,22 @@ def set_stage(
     verifier = RememberingVerifier() if remember else None
     signers = {name: Signer(name, SigningKey(source.bytes(32)), verifier) for name, source in sources.items()}
     context = Context(
-        protocol=PROTOCOL,
+        protocol=protocol,
         version=VERSION,
         session_digest=sources[AGGREGATOR].bytes(32),
         request=request,
         names=names,
         aggregator=AGGREGATOR,
         keys={name: bytes(signer.key.verify_key) for name, signer in signers.items()},
+        question=question,
         verify=verifier or verify,
         memo={} if remember else None,
     )
     return Stage(context, signers, sources)
 
 
-def cast_secagg(
-    parameters: SecAggParameters,
+def cast_sum(
+    parameters: SumParameters,
     vectors: Sequence[ArrayLike],
     *,
     weights: Sequence[int] | None = None,
@@ -142,7 +152,12 @@ def cast_secagg(
 ) -> tuple[Cast, int]:
     """Return the machines of a run over `vectors`, and how many values were clipped; see `set_stage`."""
     stage = set_stage(
-        len(vectors), request=request, seed_for_simulation=seed_for_simulation, remember=remember
+        len(vectors),
+        request=request,
+        seed_for_simulation=seed_for_simulation,
+        remember=remember,
+        protocol=parameters.protocol,
+        question=parameters.planned(),
     )
     context = stage.context
     parties: list[PartyMachine] = []
@@ -151,15 +166,17 @@ def cast_secagg(
         weight = None if weights is None else weights[place]
         lanes, changed = parameters.encoding.encode(vectors[place], party=name, weight=weight, clip=clip)
         clipped += changed
-        parties.append(PartyMachine(context, parameters, stage.signers[name], lanes, stage.sources[name]))
-    aggregator = AggregatorMachine(context, parameters, stage.signers[AGGREGATOR], threads=threads)
+        parties.append(party_machine(context, parameters, stage.signers[name], lanes, stage.sources[name]))
+    aggregator = hub_machine(context, parameters, stage.signers[AGGREGATOR], threads=threads)
     return Cast(context, aggregator, parties), clipped
 
 
-def draw_kills(names: Sequence[str], fraction: float, chooser: random.Random) -> Mapping[str, int]:
+def draw_kills(
+    names: Sequence[str], fraction: float, chooser: random.Random, messages: int = len(PARTY_STEPS)
+) -> Mapping[str, int]:
     """Return floor(fraction * n) parties, each with the number of the message that it dies before."""
     dropouts = chooser.sample(list(names), int(fraction * len(names)))
-    return {name: chooser.randint(1, len(PARTY_STEPS)) for name in dropouts}
+    return {name: chooser.randint(1, messages) for name in dropouts}
 
 
 def average(
@@ -177,6 +194,10 @@ def average(
     security: float = 40,
     clip: bool = False,
     threads: int = 1,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    on_dropout: str = "keep",
+    mechanism: str = "discrete-gaussian",
     seed_for_simulation: int | None = None,
     progress: Callable[[str, int], None] | None = None,
 ) -> Result:
@@ -185,11 +206,13 @@ def average(
     Args:
         values: shape (parties, length), float64, or integers with `precision=None`.
         lower, upper, precision: bounds and step of every coordinate, as in a session file.
-        method: "secagg", the exact sum.
+        method: "secagg", the secure sum, or "gopa", gossip noise.
         weights: one secret non-negative integer for each party, or None.
         dropout: fraction of the parties that are killed, each before a random message of its own.
         planned_dropout, corrupt, security: what the session is planned for; `dropout` above it stops the run.
         threads: threads for the removal of masks.
+        epsilon, delta: for differential privacy, as in a session file; needed for gopa.
+        on_dropout: of gopa, mechanism: of a secure sum with epsilon and delta; as in a session file.
         seed_for_simulation: makes the run reproducible and thereby insecure; None uses real randomness.
         progress: called with each step of the aggregator and the number of parties that it waits for.
 
@@ -197,8 +220,8 @@ def average(
         ConfigError, PrivacyError: a value or parameter is refused; `threads` is 1 to 256.
         TimeoutFault: too many parties dropped out.
     """
-    if method != "secagg":
-        raise ConfigError([Fault("method", f"unknown: {method!r} (known: 'secagg')")])
+    if method not in ("secagg", "gopa"):
+        raise ConfigError([Fault("method", f"unknown: {method!r} (known: 'secagg', 'gopa')")])
     if kind not in ("average", "sum"):
         raise ConfigError([Fault("kind", f"must be 'average' or 'sum', is {kind!r}")])
     vectors = _rows(values)
@@ -210,18 +233,40 @@ def average(
         raise ConfigError([Fault("weights", f"{len(weights)} weights for {len(vectors)} parties")])
     if not 0 <= dropout <= planned_dropout:
         raise ConfigError([Fault("dropout", f"must be in [0, {planned_dropout}] as planned, is {dropout}")])
-    parameters = SecAggParameters(
-        encoding=Encoding.plan(
-            length=len(vectors[0]),
-            lower=lower,
-            upper=upper,
-            precision=precision,
-            parties=len(vectors),
-            max_weight=0 if weights is None else _largest(weights),
-        ),
-        plan=plan_secagg(len(vectors), dropout=planned_dropout, corrupt=corrupt, security=security),
-    )
-    cast, clipped = cast_secagg(
+    parameters: SumParameters
+    if method == "gopa" or epsilon is not None or delta is not None:
+        if weights is not None:
+            raise ConfigError([Fault("weights", "are for the exact sum")])
+        given: dict[str, object] = {
+            "kind": "integer" if precision is None else "real",
+            "precision": precision,
+            "epsilon": epsilon,
+            "delta": delta,
+            "on_dropout": on_dropout if method == "gopa" else None,
+            "mechanism": mechanism if method == "secagg" else None,
+        }
+        given |= {"length": len(vectors[0]), "lower": lower, "upper": upper}
+        given |= {"dropout": planned_dropout, "corrupt": corrupt, "security": security}
+        check = check_gopa if method == "gopa" else check_noisy
+        checked, faults = check(
+            {key: value for key, value in given.items() if value is not None}, len(vectors)
+        )
+        if checked is None:
+            raise ConfigError(faults)
+        parameters = checked
+    else:
+        parameters = SecAggParameters(
+            encoding=Encoding.plan(
+                length=len(vectors[0]),
+                lower=lower,
+                upper=upper,
+                precision=precision,
+                parties=len(vectors),
+                max_weight=0 if weights is None else _largest(weights),
+            ),
+            plan=plan_secagg(len(vectors), dropout=planned_dropout, corrupt=corrupt, security=security),
+        )
+    cast, clipped = cast_sum(
         parameters,
         vectors,
         weights=weights,
@@ -232,7 +277,7 @@ def average(
     chooser = (
         random.SystemRandom() if seed_for_simulation is None else random.Random(seed_for_simulation)  # noqa: S311
     )
-    kills = draw_kills(cast.context.names, dropout, chooser)
+    kills = draw_kills(cast.context.names, dropout, chooser, len(parameters.party_steps))
     network = MemoryNetwork(Faults(kill=kills), seed=seed_for_simulation or 0)
     errors = drive(cast.machines, network, AGGREGATOR, progress)
     _raise_first(errors)

@@ -13,7 +13,7 @@ from smpc_dp.protocols.contract import Envelope, Machine
 from smpc_dp.protocols.envelope import encode_envelope
 from smpc_dp.protocols.secagg.messages import MASKED, PARTY_STEPS
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.simulate.average import AGGREGATOR, cast_secagg
+from smpc_dp.simulate.average import AGGREGATOR, cast_sum
 from smpc_dp.simulate.drive import drive
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
@@ -130,9 +130,7 @@ def record(parameters: SecAggParameters, dropouts: int, seed: int) -> Recording:
     Raises:
         SmpcError: the run failed.
     """
-    cast, _ = cast_secagg(
-        parameters, list(vectors(parameters, seed)), seed_for_simulation=seed, remember=False
-    )
+    cast, _ = cast_sum(parameters, list(vectors(parameters, seed)), seed_for_simulation=seed, remember=False)
     names = cast.context.names
     killed = names[len(names) - dropouts :]
     kept = {AGGREGATOR, names[0]}

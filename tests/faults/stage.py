@@ -19,9 +19,10 @@ from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
 from smpc_dp.protocols.abort import ABORT, LEAVE, Abort
 from smpc_dp.protocols.contract import Envelope, Machine
 from smpc_dp.protocols.envelope import Context, decode
+from smpc_dp.protocols.gopa import messages as g
+from smpc_dp.protocols.registry import hub_machine, party_machine
 from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
-from smpc_dp.protocols.secagg.params import PROTOCOL, VERSION, SecAggParameters
+from smpc_dp.protocols.secagg.params import VERSION, SecAggParameters, SumParameters
 from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.simulate.average import Signer
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
@@ -49,6 +50,8 @@ KINDS: Mapping[str, type[msgspec.Struct]] = {
     m.SURVIVORS_CERTIFICATE: m.Certificate,
     m.UNMASK: m.Unmask,
     m.RESULT: m.Result,
+    g.PUBLISH: g.Published,
+    g.AVERAGE: g.Average,
     ABORT: Abort,
     LEAVE: Abort,
 }
@@ -70,21 +73,24 @@ class Stage:
         corrupt: float = 0.0,
         session: int = 1,
         run: int | None = 1,
+        parameters: SumParameters | None = None,
     ) -> None:
-        self.plan = plan or plan_secagg(parties, dropout=dropout, corrupt=corrupt)
-        self.encoding = Encoding.plan(length=LENGTH, lower=-9.0, upper=9.0, precision=1e-3, parties=parties)
-        self.parameters = SecAggParameters(self.encoding, self.plan)
+        plan = plan or plan_secagg(parties, dropout=dropout, corrupt=corrupt)
+        encoding = Encoding.plan(length=LENGTH, lower=-9.0, upper=9.0, precision=1e-3, parties=parties)
+        self.parameters = parameters or SecAggParameters(encoding, plan)
+        self.plan, self.encoding = self.parameters.plan, self.parameters.encoding
         keys = SeededRandomnessForSimulation(session, "attack session")
         self.names = tuple(f"p{number}" for number in range(1, parties + 1))
         self.signers = {name: Signer(name, SigningKey(keys.bytes(32))) for name in (*self.names, HUB)}
         self.context = Context(
-            protocol=PROTOCOL,
+            protocol=self.parameters.protocol,
             version=VERSION,
             session_digest=keys.bytes(32),
             request=1,
             names=self.names,
             aggregator=HUB,
             keys={name: bytes(signer.key.verify_key) for name, signer in self.signers.items()},
+            question=self.parameters.planned(),
         )
         self.vectors = np.random.default_rng(run or 1).uniform(-9, 9, (parties, LENGTH))
         self.randomness: dict[str, Randomness] = {
@@ -94,7 +100,7 @@ class Stage:
             for name in self.names
         }
         self.parties = {name: self.machine(name) for name in self.names}
-        self.aggregator = AggregatorMachine(self.context, self.parameters, self.signers[HUB])
+        self.aggregator = hub_machine(self.context, self.parameters, self.signers[HUB])
         self.sent: list[Envelope] = []
         self.errors: dict[str, SmpcError] = {}
 
@@ -102,7 +108,7 @@ class Stage:
         """Return a machine of a party."""
         vector = self.vectors[self.names.index(name)]
         lanes, _ = self.encoding.encode(vector, party=name)
-        return PartyMachine(self.context, self.parameters, self.signers[name], lanes, self.randomness[name])
+        return party_machine(self.context, self.parameters, self.signers[name], lanes, self.randomness[name])
 
     def grid(self, name: str) -> NDArray[np.int64]:
         """Return a party's vector on the integer grid: the secret that an attacker is after."""
@@ -192,7 +198,7 @@ class Stage:
             (self.grid(name) for name in self.names if name not in absent), np.zeros(LENGTH, np.int64)
         )
         assert self.aggregator.result.absent == absent
-        machines: list[AggregatorMachine | PartyMachine] = [self.aggregator, *self.parties.values()]
+        machines = [self.aggregator, *self.parties.values()]
         for machine in machines:
             if machine.name not in self.errors:
                 np.testing.assert_array_equal(machine.result.total, expected)

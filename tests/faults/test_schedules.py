@@ -12,7 +12,7 @@ from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.simulate.average import AGGREGATOR, Cast, cast_secagg
+from smpc_dp.simulate.average import AGGREGATOR, Cast, cast_sum
 from smpc_dp.simulate.drive import drive
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
@@ -87,7 +87,7 @@ def test_every_schedule_ends_exact_or_names_who(first: int) -> None:
         chooser = random.Random(seed)
         parties = chooser.randint(4, 9)
         vectors = np.random.default_rng(seed).uniform(-5, 5, (parties, LENGTH))
-        cast, _ = cast_secagg(parameters(parties), list(vectors), seed_for_simulation=seed)
+        cast, _ = cast_sum(parameters(parties), list(vectors), seed_for_simulation=seed)
         network = MemoryNetwork(draw_faults(chooser, cast.context.names), seed=seed)
         errors = drive(cast.machines, network, AGGREGATOR)
         sums += check_ends(cast, vectors, errors, network.killed)

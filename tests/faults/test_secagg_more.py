@@ -17,7 +17,7 @@ from smpc_dp.protocols.abort import ABORT
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.simulate.average import AGGREGATOR, Cast, cast_secagg
+from smpc_dp.simulate.average import AGGREGATOR, Cast, cast_sum
 from smpc_dp.simulate.drive import drive
 from smpc_dp.transport.memory import MemoryNetwork
 
@@ -27,9 +27,9 @@ PARTIES = 10
 def session(**plan: float) -> Cast:
     parameters = SecAggParameters(
         encoding=Encoding.plan(length=2, lower=0, upper=100, precision=None, parties=PARTIES),
-        plan=plan_secagg(PARTIES, **{"dropout": 0.2, "corrupt": 0.1, **plan}),
+        plan=plan_secagg(PARTIES, dropout=plan.get("dropout", 0.2), corrupt=plan.get("corrupt", 0.1)),
     )
-    return cast_secagg(parameters, [np.array([i, 1]) for i in range(PARTIES)], seed_for_simulation=5)[0]
+    return cast_sum(parameters, [np.array([i, 1]) for i in range(PARTIES)], seed_for_simulation=5)[0]
 
 
 def spoil_shares(monkeypatch: pytest.MonkeyPatch, call: int, places: Sequence[int]) -> None:

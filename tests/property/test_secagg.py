@@ -18,7 +18,7 @@ from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.secagg.graph import PartySet, draw_neighbours, pack_list, pack_set, unpack_list
 from smpc_dp.protocols.secagg.messages import PARTY_STEPS
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.simulate.average import AGGREGATOR, cast_secagg
+from smpc_dp.simulate.average import AGGREGATOR, cast_sum
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.transport.memory import Faults, MemoryNetwork
@@ -110,7 +110,7 @@ def test_total_is_the_fixed_point_sum(seed: int, parties: int, weighted: bool, d
     chooser = np.random.default_rng(seed)
     vectors = chooser.uniform(-3, 7, (parties, 5))
     weights = chooser.integers(0, 51, parties).tolist() if weighted else None
-    cast, _ = cast_secagg(
+    cast, _ = cast_sum(
         SecAggParameters(encoding, plan), list(vectors), weights=weights, seed_for_simulation=seed
     )
     errors = drive(cast.machines, MemoryNetwork(Faults(kill=kill)), AGGREGATOR)

@@ -13,7 +13,7 @@ from smpc_dp.protocols.secagg import keys
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import pack_set
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.simulate.average import AGGREGATOR, cast_secagg
+from smpc_dp.simulate.average import AGGREGATOR, cast_sum
 from smpc_dp.simulate.drive import drive
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
@@ -25,7 +25,7 @@ def test_certificates_follow_from_the_evidence_alone() -> None:
         encoding=Encoding.plan(length=2, lower=-1.0, upper=1.0, precision=1e-3, parties=PARTIES),
         plan=plan_secagg(PARTIES, dropout=0.3, corrupt=0.1),
     )
-    cast, _ = cast_secagg(parameters, [np.zeros(2)] * PARTIES, seed_for_simulation=3)
+    cast, _ = cast_sum(parameters, [np.zeros(2)] * PARTIES, seed_for_simulation=3)
     context = cast.context
     kill = {context.names[1]: 3, context.names[4]: 6}
     drive(cast.machines, MemoryNetwork(Faults(kill=kill)), AGGREGATOR)
@@ -42,6 +42,7 @@ def test_certificates_follow_from_the_evidence_alone() -> None:
     )
     survivors = keys.survivors_digest(context, evidence.run_id, participants, packed(outcome.survivors))
     assert evidence.participants.set_digest == participants
+    assert evidence.survivors is not None
     assert evidence.survivors.set_digest == survivors
     for step, certificate in (
         (m.ATTEST_PARTICIPANTS, evidence.participants),

@@ -11,7 +11,7 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.simulate.average import cast_secagg
+from smpc_dp.simulate.average import cast_sum
 
 LENGTH = 200_000
 VECTOR = 4 * LENGTH
@@ -25,7 +25,7 @@ def test_aggregator_holds_no_vector_of_a_party(parties: int) -> None:
         plan=plan_secagg(parties),
     )
     assert parameters.encoding.element_bytes == 4
-    cast, _ = cast_secagg(parameters, [np.zeros(LENGTH)] * parties, seed_for_simulation=1)
+    cast, _ = cast_sum(parameters, [np.zeros(LENGTH)] * parties, seed_for_simulation=1)
     machines = {machine.name: machine for machine in cast.parties}
     waiting = [envelope for machine in cast.parties for envelope in machine.start()]
     while cast.aggregator.step != m.MASKED:

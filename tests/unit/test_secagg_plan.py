@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -112,7 +113,7 @@ def test_more_security_never_takes_a_smaller_degree(
 def test_more_dropouts_or_corrupt_parties_never_take_a_smaller_degree() -> None:
     def degrees(**changed: list[float]) -> list[int]:
         ((name, values),) = changed.items()
-        return [plan_secagg(2_000, **{name: value}).degree for value in values]
+        return [plan_secagg(2_000, **cast(dict[str, Any], {name: value})).degree for value in values]
 
     for found in (degrees(dropout=[0, 0.05, 0.1, 0.2, 0.3]), degrees(corrupt=[0, 0.05, 0.1, 0.2, 0.3])):
         assert found == sorted(found)

@@ -15,7 +15,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import encode_envelope
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.simulate.average import AGGREGATOR, RememberingVerifier, Signer, cast_secagg
+from smpc_dp.simulate.average import AGGREGATOR, RememberingVerifier, Signer, cast_sum
 from smpc_dp.simulate.drive import drive
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
@@ -41,7 +41,7 @@ def run(remember: bool) -> tuple[list[bytes], list[Outcome]]:
         plan=check_plan(PARTIES, 7, 5, dropout=0.2, corrupt=0.1, security=20),
     )
     vectors = np.random.default_rng(3).uniform(-1, 1, (PARTIES, 5))
-    cast, _ = cast_secagg(parameters, list(vectors), seed_for_simulation=3, remember=remember)
+    cast, _ = cast_sum(parameters, list(vectors), seed_for_simulation=3, remember=remember)
     killed = cast.context.names[4]
     network = Tap(Faults(kill={killed: 6}))
     assert drive(cast.machines, network, AGGREGATOR) == {}

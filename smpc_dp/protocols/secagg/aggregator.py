@@ -23,7 +23,7 @@ from smpc_dp.protocols.secagg import endings, keys
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.certify import check_certificate, make_certificate
 from smpc_dp.protocols.secagg.graph import pack_list, pack_set, unpack_list
-from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.protocols.secagg.recovery import Recovery
 from smpc_dp.protocols.star import HubRole
 
@@ -44,7 +44,7 @@ class AggregatorMachine(HubRole[Outcome]):
     def __init__(
         self,
         context: Context,
-        parameters: SecAggParameters,
+        parameters: SumParameters,
         identity: Signer,
         *,
         threads: int = 1,
@@ -259,6 +259,7 @@ class AggregatorMachine(HubRole[Outcome]):
             self_commitments=self._self_commitments,
             drawn=self._drawn,
             neighbours=self._neighbours,
+            add_pair_terms=self._parameters.add_pair_terms,
         )
         return self._broadcast(m.SURVIVORS_CERTIFICATE, certificate)
 

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
-from smpc_dp.encoding import Encoding, encoding_faults, shown
+from smpc_dp.crypto.prg import add_masks
+from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.encoding import Encoding, Lanes, encoding_faults, shown
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
+from smpc_dp.protocols.result import Noise, Privacy
+from smpc_dp.protocols.secagg.claim import privacy_of
+from smpc_dp.protocols.secagg.messages import PARTY_STEPS
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
 
 PROTOCOL = "secagg"
 VERSION = 1
@@ -19,11 +29,70 @@ MAX_PARTIES = 65_535
 NUMBER_BITS = 1023
 
 
-class SecAggParameters(msgspec.Struct, frozen=True):
-    """Checked parameters: how values are encoded and how the run is planned."""
+# (lanes, seeds, signs, threads): add the terms of these pairs to the lanes, in place.
+AddPairTerms = Callable[[Lanes, Sequence[bytes], Sequence[int], int], None]
 
+
+def add_uniform_terms(lanes: Lanes, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1) -> None:
+    """Add the uniform masks of these pairs, in place; `signs` as in `smpc_dp.crypto.prg.add_masks`."""
+    add_masks(lanes, seeds, signs, threads=threads)
+
+
+# What makes a sum one with differential privacy (`noisy`).
+PRIVACY_KEYS = ("epsilon", "delta", "mechanism")
+
+
+class SumParameters(msgspec.Struct, frozen=True):
+    """What the machines of a sum need to know: the encoding, the plan, and what hides the vectors."""
+
+    protocol: ClassVar[str] = PROTOCOL
     encoding: Encoding
     plan: SecAggPlan
+
+    @property
+    def party_steps(self) -> tuple[str, ...]:
+        """The steps of a party, in order."""
+        return PARTY_STEPS
+
+    def add_pair_terms(
+        self, lanes: Lanes, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1
+    ) -> None:
+        """Add to `lanes`, in place, the terms of these pairs, as `add_uniform_terms` does."""
+        add_uniform_terms(lanes, seeds, signs, threads)
+
+    def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:
+        """Add to `lanes`, in place, the noise that stays in the sum; without differential privacy none."""
+
+    def decode(self, total: Lanes, contributors: int) -> tuple[NDArray[np.int64], int]:
+        """Return the sum on the integer grid, shape (length,), and its weight; raise VerificationError."""
+        return self.encoding.decode(total, contributors)
+
+    def planned(self) -> str:
+        """Return what else is derived with floating point, and so compared before a run begins."""
+        return ""
+
+    def noise(self, survivors: int, residual_pairs: int) -> Noise | None:  # noqa: ARG002
+        """Return the noise in a sum over so many; None if there is none."""
+        return None
+
+    def event(self) -> Event:
+        """Return what one request is to a privacy ledger."""
+        # Not at the top: a session without a ledger needs no accountant.
+        from smpc_dp.privacy.accountant.events import exact_release
+
+        return exact_release("secure sum", "substitution")
+
+    def privacy(self, survivors: int) -> Privacy:
+        """Return the claim of a run over so many survivors: who learns what, and what is not protected."""
+        raise NotImplementedError
+
+
+class SecAggParameters(SumParameters, frozen=True):
+    """Checked parameters of an exact sum."""
+
+    def privacy(self, survivors: int) -> Privacy:
+        """Return the claim: an exact sum, no differential privacy, and what is not protected."""
+        return privacy_of(self.plan, survivors)
 
 
 class _Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,12 +117,34 @@ def check_parameters(
     (fractions of the parties, default 0.1) and `security` (bits, default 40). Source: [Bell et al. 2020,
     section 3].
     """
+    checked, faults = check_sum(parameters, parties, told=PRIVACY_KEYS)
+    if checked is None:
+        return None, faults
+    return SecAggParameters(encoding=checked.encoding, plan=checked.plan), faults
+
+
+def check_sum(
+    parameters: Mapping[str, object],
+    parties: int,
+    *,
+    protocol: str = PROTOCOL,
+    own: Collection[str] = (),
+    told: Collection[str] = (),
+    weights: bool = True,
+) -> tuple[SumParameters | None, list[Fault]]:
+    """Check what sums have in common, as `check_parameters` does; a protocol checks its `own` keys itself.
+
+    `told` are keys that only an error mentions: with them it would be another kind of sum.
+    """
     faults: list[Fault] = []
     known = {field.encode_name: field for field in msgspec.structs.fields(_Declared)}
-    for key in parameters:
-        if key not in known:
-            faults.append(Fault(key, f"unknown parameter of secagg (known: {', '.join(sorted(known))})"))
     good: dict[str, Any] = {}
+    if not weights:
+        good["max_weight"] = known.pop("max_weight").default
+    for key in parameters:
+        if key not in known and key not in own:
+            names = ", ".join(sorted({*known, *own, *told}))
+            faults.append(Fault(key, f"unknown parameter of {protocol} (known: {names})"))
     for key, field in known.items():
         if key not in parameters:
             if field.required:
@@ -96,7 +187,7 @@ def check_parameters(
         parties=parties,
         max_weight=good["max_weight"],
     )
-    return SecAggParameters(encoding=encoding, plan=plan), faults
+    return SumParameters(encoding=encoding, plan=plan), faults
 
 
 def _encoding_faults(good: Mapping[str, Any], parties: int) -> list[Fault]:

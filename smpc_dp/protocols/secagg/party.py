@@ -18,7 +18,7 @@ from smpc_dp.protocols.secagg import endings, keys
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.certify import check_certificate
 from smpc_dp.protocols.secagg.graph import PartySet, draw_neighbours, pack_list, unpack_list
-from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.protocols.star import PartyRole
 
 
@@ -39,7 +39,7 @@ class PartyMachine(PartyRole[Outcome]):
     def __init__(
         self,
         context: Context,
-        parameters: SecAggParameters,
+        parameters: SumParameters,
         identity: Signer,
         lanes: Lanes,
         randomness: Randomness | None = None,
@@ -287,8 +287,22 @@ class PartyMachine(PartyRole[Outcome]):
         if lanes is None:
             raise LocalError(f"{self.name}: the vector was used before")
         self._lanes = None
-        seeds = [keys.self_mask_seed(self._context, self._run_id, self.name, self._self_seed)]
-        signs = [1]
+        self._blind(lanes)
+        return self._send_vector(self._parameters.encoding.pack(lanes))
+
+    def _send_vector(self, vector: bytes) -> Sequence[Envelope]:
+        return self._emit(m.MASKED, m.Masked(vector, pack_list(self._bad_dealers)))
+
+    def _blind(self, lanes: Lanes) -> None:
+        """Add what hides the vector, in place, and forget its secrets."""
+        self._parameters.add_pair_terms(lanes, *self._pair_seeds())
+        add_masks(lanes, [keys.self_mask_seed(self._context, self._run_id, self.name, self._self_seed)], [1])
+        del self._self_seed
+        self._parameters.add_noise(lanes, self._random)
+
+    def _pair_seeds(self) -> tuple[list[bytes], list[int]]:
+        """Return the seed that is shared with each neighbour that takes part, and this party's sign in it."""
+        seeds, signs = [], []
         for peer, mask_key in self._mask_keys.items():
             if peer in self._participants:
                 name = self._context.names[peer - 1]
@@ -298,10 +312,8 @@ class PartyMachine(PartyRole[Outcome]):
                     )
                 )
                 signs.append(1 if self._index < peer else -1)
-        del self._mask_secret, self._self_seed
-        add_masks(lanes, seeds, signs)
-        vector = self._parameters.encoding.pack(lanes)
-        return self._emit(m.MASKED, m.Masked(vector, pack_list(self._bad_dealers)))
+        del self._mask_secret
+        return seeds, signs
 
     def _on_survivors(self, body: bytes) -> Sequence[Envelope]:
         message = decode(body, m.Survivors, self._context.aggregator)

@@ -14,6 +14,7 @@ from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.secagg import keys
 from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.params import AddPairTerms
 
 
 class Recovery:
@@ -35,9 +36,11 @@ class Recovery:
         self_commitments: Mapping[int, bytes],
         drawn: Mapping[int, Sequence[int]],
         neighbours: Mapping[int, Sequence[int]],
+        add_pair_terms: AddPairTerms,
     ) -> None:
         self._context = context
         self._plan = plan
+        self._add_pair_terms = add_pair_terms
         self._run_id = run_id
         self._participants = participants
         self._survivors = frozenset(survivors)
@@ -74,14 +77,14 @@ class Recovery:
             TimeoutFault: too few shares of somebody were revealed; names the holders that are missing.
             PeerFault: somebody dealt shares that do not give what it committed to.
         """
+        own: list[bytes] = []
         seeds: list[bytes] = []
         signs: list[int] = []
         for party in self._participants:
             name = self._name(party)
             secret = self._recover(party)
             if party in self._survivors:
-                seeds.append(keys.self_mask_seed(self._context, self._run_id, name, secret))
-                signs.append(-1)
+                own.append(keys.self_mask_seed(self._context, self._run_id, name, secret))
                 continue
             for peer in self._neighbours[party]:
                 if peer in self._survivors:
@@ -96,7 +99,8 @@ class Recovery:
                         )
                     )
                     signs.append(-1 if peer < party else 1)
-        add_masks(total, seeds, signs, threads=threads)
+        add_masks(total, own, [-1] * len(own), threads=threads)
+        self._add_pair_terms(total, seeds, signs, threads)
 
     def _name(self, party: int) -> str:
         return self._context.names[party - 1]

@@ -11,6 +11,7 @@ from nacl.signing import SigningKey
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding
+from smpc_dp.errors import LocalError
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode
@@ -204,6 +205,9 @@ def to_json(scenario: Scenario) -> dict[str, object]:
     """Return the vector of one run."""
     run = cast(scenario).play()
     outcome = run.aggregator.result
+    survivors = outcome.evidence.survivors
+    if survivors is None:
+        raise LocalError(f"{scenario.name}: a run without a certificate of the survivors")
     by_step = {(envelope.step, envelope.sender): envelope.body for envelope in run.sent}
     return {
         "schema": SCHEMA,
@@ -230,7 +234,7 @@ def to_json(scenario: Scenario) -> dict[str, object]:
         "intermediate": {
             "run_id": outcome.evidence.run_id.hex(),
             "participants_digest": outcome.evidence.participants.set_digest.hex(),
-            "survivors_digest": outcome.evidence.survivors.set_digest.hex(),
+            "survivors_digest": survivors.set_digest.hex(),
             "masked": {
                 name: decode(by_step[m.MASKED, name], m.Masked, name).vector.hex()
                 for name in scenario.names

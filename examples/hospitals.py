@@ -1,0 +1,103 @@
+"""Ten hospitals average statistics of their patients with differential privacy; two are lost on the way.
+
+Each hospital is a process of its own; what it publishes is private even if the relay and another hospital
+collude. Data: Breast Cancer Wisconsin (Original), CC BY 4.0, see examples/data/README.md.
+Run: python examples/hospitals.py
+"""
+
+import argparse
+import asyncio
+import csv
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import smpc_dp
+from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.runtime.events import Event
+from smpc_dp.runtime.local import create_local_session
+
+DATA = Path(__file__).parent / "data" / "breast_cancer_wisconsin_original.csv"
+HOSPITALS = tuple(f"hospital-{number:02d}" for number in range(1, 11))
+# Share of malignant findings, and mean clump thickness over its range 1 to 10: both from 0 to 1.
+PARAMETERS = {
+    "length": 2,
+    "lower": 0.0,
+    "upper": 1.0,
+    "epsilon": 4.0,
+    "delta": 1e-5,
+    "dropout": 0.2,
+    "corrupt": 0.1,
+    "on_dropout": "roll-back",
+}
+# Who is killed, and in which step: before it has sent a vector, and after.
+LOST = {"hospital-03": "roll", "hospital-07": "survivors-certificate"}
+
+
+def statistics(name: str) -> np.ndarray:
+    """Return one hospital's own two numbers; its patients are every tenth of the file."""
+    rows = list(csv.DictReader(DATA.open()))[HOSPITALS.index(name) :: len(HOSPITALS)]
+    malignant = np.mean([row["Class"] == "malignant" for row in rows])
+    thickness = np.mean([(int(row["Cl.thickness"]) - 1) / 9 for row in rows])
+    return np.array([malignant, thickness])
+
+
+async def take_part(path: str, name: str, dies_at: str) -> None:
+    """Be one hospital."""
+
+    def watch(event: Event) -> None:
+        if event.kind == "step" and event.step == dies_at:
+            os._exit(1)
+
+    ledger = Path(path).parent / f"{name}.ledger"
+    Ledger.create(ledger, party=name, dataset="2026", relation="substitution", epsilon=5.0, delta=1e-4)
+    async with smpc_dp.connect(path, party=name, ledger=ledger, on_event=watch) as session:
+        result = await session.average(statistics(name), method="gopa", epsilon=4.0, delta=1e-5)
+    print(json.dumps(result.to_json()))
+
+
+async def main(lost: Mapping[str, str] = LOST) -> dict[str, Any]:
+    """Start a relay here and ten hospitals as processes; print the average beside the truth."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(create_local_session(folder, HOSPITALS, PARAMETERS, protocol="gopa"))
+        relay = asyncio.create_task(smpc_dp.serve(path, requests=1))
+        processes = {
+            name: await asyncio.create_subprocess_exec(
+                *(sys.executable, __file__, "--as", name, "--session", path),
+                *("--dies-at", lost.get(name, "")),
+                stdout=asyncio.subprocess.PIPE,
+            )
+            for name in HOSPITALS
+        }
+        outputs = {name: (await process.communicate())[0] for name, process in processes.items()}
+        await relay
+    result: dict[str, Any] = json.loads(next(output for output in outputs.values() if output))
+    truth = np.mean([statistics(name) for name in result["survivors"]], axis=0)
+    print(f"lost:            {', '.join(result['absent']) or 'nobody'}")
+    print(f"average:         {np.round(result['value'], 3)} of {len(result['survivors'])} hospitals")
+    print(f"without noise:   {np.round(truth, 3)} (nobody sees this)")
+    print(f"standard error:  {result['standard_error']:.3f} in each of the two")
+    print(f"trusted curator: {result['curator_standard_error']:.3f} over the honest hospitals only")
+    print(f"privacy:         epsilon {result['privacy']['epsilon']}, delta {result['privacy']['delta']}")
+    print(f"assuming that    {result['privacy']['assumptions'][0]}")
+    spent = result["privacy"]["receipt"]["spent"]
+    print(f"ledger of one:   epsilon {spent['epsilon']:.2f} of 5 spent at delta {spent['delta']:g}")
+    return result | {"truth": truth.tolist()}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--as", dest="name", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--session", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--dies-at", default="", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.name:
+        asyncio.run(take_part(arguments.session, arguments.name, arguments.dies_at))
+    else:
+        asyncio.run(main())

@@ -1,0 +1,34 @@
+"""The messages of GOPA that secure aggregation does not have; each struct is the body of a signed envelope.
+
+With `on_dropout = "keep"` a run has these steps of a party, each answered by the relay: hello, advertise,
+reveal, attest-participants, publish. With "roll-back" it has the steps of secure aggregation.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from smpc_dp.protocols.secagg import messages as m
+
+PUBLISH = "publish"
+AVERAGE = "average"
+
+PARTY_STEPS = (m.HELLO, m.ADVERTISE, m.REVEAL, m.ATTEST_PARTICIPANTS, PUBLISH)
+RELAY_STEPS = (m.START, m.ROLL, m.NEIGHBOURS, m.PARTICIPANTS, AVERAGE)
+
+
+class Published(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Party: x_hat, its noisy vector, packed."""
+
+    x_hat: bytes
+
+
+class Average(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Relay: the sum of all that was published, who published (a set), and how many pairs left noise in it.
+
+    These are the pairs of which one published, and the other takes part and did not.
+    """
+
+    total: bytes
+    published: bytes
+    residual_pairs: int

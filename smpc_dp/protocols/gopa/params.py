@@ -1,0 +1,204 @@
+"""The parameters of GOPA, as a session file gives them, and the noise that is planned from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.encoding import Encoding, Lanes, shown
+from smpc_dp.errors import ConfigError, Fault, VerificationError
+from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
+from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
+from smpc_dp.protocols.gopa.messages import PARTY_STEPS
+from smpc_dp.protocols.gopa.plan import SessionNoise, plan_session
+from smpc_dp.protocols.result import Noise, Privacy
+from smpc_dp.protocols.secagg.noisy import privacy_faults
+from smpc_dp.protocols.secagg.params import MAX_PARTIES, SumParameters, check_sum
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
+
+PROTOCOL = "gopa"
+VERSION = 1
+
+OnDropout = Literal["keep", "roll-back"]
+# A step of the grid is this fraction of the range of a coordinate, unless the session says otherwise.
+DEFAULT_STEPS = 1 << 20
+# In squared steps; both variances have their place in the question that parties compare.
+MAX_VARIANCE = 1 << 88
+# Sums and noise together stay below 2^62; noise is further out with probability below 2^-1000.
+TAIL = 40
+
+
+class GopaParameters(SumParameters, frozen=True):
+    """Checked parameters: encoding, graph, quorum, both noises, and what happens to a lost user's terms.
+
+    On dropout "keep" leaves them in the average; "roll-back" has x_hat travel under a self-mask, and opens of
+    each user either that or its pairwise terms.
+    """
+
+    protocol: ClassVar[str] = PROTOCOL
+    session: SessionNoise
+    on_dropout: OnDropout
+
+    @property
+    def party_steps(self) -> tuple[str, ...]:
+        """The steps of a party, in order."""
+        return PARTY_STEPS if self.on_dropout == "keep" else super().party_steps
+
+    def add_pair_terms(
+        self, lanes: Lanes, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1
+    ) -> None:
+        """Add Delta of each pair, from the seed of both: it cancels. [Bellet 2021, Alg. 4.1, line 2]"""
+        del threads
+        for seed, sign in zip(seeds, signs, strict=True):
+            source = NoiseSource.keyed(seed, b"gopa", b"pair")
+            terms = discrete_gaussian(source, len(lanes), self.session.pair_variance).view(np.uint64)
+            if sign > 0:
+                lanes += terms
+            else:
+                lanes -= terms
+
+    def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:
+        """Add eta, this party's own noise. [Bellet 2021, Alg. 4.1, line 4]"""
+        source = NoiseSource.keyed(randomness.bytes(32), b"gopa", b"own")
+        lanes += discrete_gaussian(source, len(lanes), self.session.own_variance).view(np.uint64)
+
+    def decode(self, total: Lanes, contributors: int) -> tuple[NDArray[np.int64], int]:
+        """Return the noisy sum on the grid, shape (length,), and the number of contributors.
+
+        Raises:
+            VerificationError: it is further out than any noise of the plan explains.
+        """
+        offset = total.view(np.int64)
+        width = contributors * (self.encoding.highest - self.encoding.lowest)
+        most = self.encoding.parties * (self.encoding.parties * self.session.pair_variance)
+        slack = TAIL * math.isqrt(most + self.encoding.parties * self.session.own_variance) + TAIL
+        if int(offset.max()) > width + slack or int(offset.min()) < -slack:
+            raise VerificationError(
+                f"no {contributors} vectors within the bounds and their noise have this sum: somebody lies"
+            )
+        return offset + np.int64(contributors * self.encoding.lowest), contributors
+
+    def planned(self) -> str:
+        """Return both variances in hexadecimal."""
+        return f"{self.session.own_variance:x}/{self.session.pair_variance:x}"
+
+    def noise(self, survivors: int, residual_pairs: int) -> Noise:
+        """Return the noise in the sum over so many users, with that many pairwise terms left in it."""
+        variance = survivors * self.session.own_variance + residual_pairs * self.session.pair_variance
+        return Noise(
+            total=math.sqrt(variance) * self.encoding.step,
+            curator=self.session.curator_deviation * self.encoding.step,
+            honest=self.session.honest,
+            residual_pairs=residual_pairs,
+        )
+
+    def event(self) -> Event:
+        """Return what one request is to a privacy ledger: a Gaussian mechanism, in the plan's worst case."""
+        from smpc_dp.privacy.accountant.events import Event, Gaussian
+
+        description = Gaussian(self.session.mu, self.session.closeness)
+        return Event("GOPA", "substitution", (description,), slack=self.session.slack)
+
+    def privacy(self, survivors: int) -> Privacy:
+        """Return the claim of the plan: epsilon and delta of each user, against whom, and what is open."""
+        session, plan = self.session, self.plan
+        lost = (
+            "noise shared with users who were lost after the certificate stays in the average"
+            if self.on_dropout == "keep"
+            else "of a user, either the self-mask or the pairwise noise is opened, never both"
+        )
+        width = float(self.encoding.highest - self.encoding.lowest)
+        return Privacy.private(
+            PrivacyGuarantee(
+                epsilon=session.epsilon,
+                delta=session.delta,
+                relation="substitution",
+                sensitivity={"l2": width * math.sqrt(self.encoding.length), "linf": width},
+                unit="grid step",
+                mechanism=(
+                    f"GOPA: discrete Gaussian noise of variance {session.own_variance}, pairwise noise of "
+                    f"{session.pair_variance}"
+                ),
+                assumption=session.assumption,
+                proof="exact for the covariance of what is seen (docs/gopa-plan.md)",
+                warnings=delta_warnings(session.delta, plan.parties),
+            ),
+            claim=(
+                f"each honest user's vector is ({session.epsilon:g}, {session.delta:g})-differentially "
+                f"private (substitution of the whole vector) in all that the relay, up to "
+                f"{plan.max_corrupt} colluding users, or any single curious user see; {lost}"
+            ),
+            assumptions=("computational: X25519, HKDF-SHA256, AES-256-CTR, Ed25519, TupleHash256",),
+            not_protected=(
+                "a corrupt user may add any value of its own, or no noise: the standard error counts on "
+                f"{survivors} honest ones",
+                "the relay may report another sum than that of what was published",
+                "who takes part, when, and the length of the vectors are visible",
+                "samplers do not run in constant time",
+            ),
+        )
+
+
+OWN = ("epsilon", "delta", "on_dropout")
+
+
+def check_parameters(
+    parameters: Mapping[str, object], parties: int
+) -> tuple[GopaParameters | None, list[Fault]]:
+    """Check a `[parameters]` table for a session of `parties` users; return every fault found.
+
+    Keys: `length`, `lower`, `upper`, `epsilon`, `delta` (needed); `on_dropout` ("keep", the default, or
+    "roll-back"); `kind`, `precision` (default: a 2^20th of the range), `dropout`, `corrupt`, `security` as
+    for the secure sum, whose graph and quorum these are.
+    """
+    given = dict(parameters)
+    lower, upper = given.get("lower"), given.get("upper")
+    if (
+        given.get("kind", "real") == "real"
+        and isinstance(lower, int | float)
+        and isinstance(upper, int | float)
+    ):
+        width = abs(upper - lower)
+        if 0 < width < math.inf:
+            given.setdefault("precision", max(width / DEFAULT_STEPS, 2.0**-900))
+    base, faults = check_sum(given, parties, protocol=PROTOCOL, own=OWN, weights=False)
+    good, more = privacy_faults(parameters)
+    faults += more
+    on_dropout = parameters.get("on_dropout", "keep")
+    if on_dropout not in ("keep", "roll-back"):
+        faults.append(Fault("on_dropout", f"must be 'keep' or 'roll-back', is {shown(on_dropout)}"))
+    if faults or base is None or parties > MAX_PARTIES:
+        return None, faults
+    try:
+        return _planned(base, good["epsilon"], good["delta"], on_dropout), []  # type: ignore[arg-type]
+    except ConfigError as error:
+        return None, list(error.faults)
+
+
+def _planned(base: SumParameters, epsilon: float, delta: float, on_dropout: OnDropout) -> GopaParameters:
+    encoding: Encoding = replace(base.encoding, element_bytes=8)
+    width = encoding.highest - encoding.lowest
+    plan, session = plan_session(
+        base.plan,
+        diameter=width * math.sqrt(encoding.length),
+        length=encoding.length,
+        epsilon=epsilon,
+        delta=delta,
+        roll_back=on_dropout == "roll-back",
+    )
+    parameters = GopaParameters(encoding=encoding, plan=plan, session=session, on_dropout=on_dropout)
+    parties = encoding.parties
+    most = parties * (session.own_variance + parties * session.pair_variance)
+    if max(session.own_variance, session.pair_variance) >= MAX_VARIANCE:
+        raise ConfigError([Fault("precision", "the noise has more than 2^44 steps: make the grid coarser")])
+    if parties * width + 2 * TAIL * math.isqrt(most) >= 1 << 62:
+        raise ConfigError([Fault("precision", "sum and noise need over 63 bits: widen the precision")])
+    return parameters

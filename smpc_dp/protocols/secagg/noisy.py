@@ -1,0 +1,208 @@
+"""The secure sum with differential privacy: every party adds a share of the noise before it masks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.encoding import Encoding, Lanes, shown
+from smpc_dp.errors import ConfigError, Fault, LocalError, PrivacyError, VerificationError
+from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian, skellam
+from smpc_dp.protocols.result import Noise, Privacy
+from smpc_dp.protocols.secagg.claim import privacy_of
+from smpc_dp.protocols.secagg.params import PRIVACY_KEYS, SumParameters, check_sum
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.privacy.mechanisms.distributed import DistributedSum
+    from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
+
+MechanismName = Literal["discrete-gaussian", "skellam"]
+SAMPLERS = {"discrete-gaussian": discrete_gaussian, "skellam": skellam}
+# Noise further out than this many standard deviations has a probability below 2^-1000.
+TAIL = 40
+
+
+class NoisySumParameters(SumParameters, frozen=True):
+    """Checked parameters of a sum with noise: `variance` of each share, in squared grid steps.
+
+    The claim counts on `honest` shares, the fewest honest parties in any sum that colluders can learn.
+    """
+
+    epsilon: float
+    delta: float
+    mechanism: MechanismName
+    variance: Fraction
+    honest: int
+    curator_deviation: float
+
+    def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:
+        """Add this party's share of the noise."""
+        source = NoiseSource.keyed(randomness.bytes(32), b"secagg", b"noise")
+        lanes += SAMPLERS[self.mechanism](source, len(lanes), self.variance).view(np.uint64)
+
+    def planned(self) -> str:
+        """Return the variance of a share in hexadecimal."""
+        return f"{self.variance.numerator:x}/{self.variance.denominator:x}"
+
+    def decode(self, total: Lanes, contributors: int) -> tuple[NDArray[np.int64], int]:
+        """Return the noisy sum on the grid, shape (length,), and the number of contributors.
+
+        Raises:
+            VerificationError: it is further out than the noise explains.
+        """
+        offset = total.view(np.int64)
+        width = contributors * (self.encoding.highest - self.encoding.lowest)
+        slack = TAIL * (1 + math.isqrt(math.ceil(self.encoding.parties * self.variance)))
+        if int(offset.max()) > width + slack or int(offset.min()) < -slack:
+            raise VerificationError(
+                f"no {contributors} vectors within the bounds and their noise have this sum: somebody lies"
+            )
+        return offset + np.int64(contributors * self.encoding.lowest), contributors
+
+    def noise(self, survivors: int, residual_pairs: int) -> Noise:
+        """Return the noise in the sum over so many parties."""
+        return Noise(
+            total=math.sqrt(survivors * self.variance) * self.encoding.step,
+            curator=self.curator_deviation * self.encoding.step,
+            honest=self.honest,
+            residual_pairs=residual_pairs,
+        )
+
+    def event(self) -> Event:
+        """Return what one request is to a privacy ledger."""
+        return mechanism_of(self).event()
+
+    def privacy(self, survivors: int) -> Privacy:
+        """Return the claim: that of the secure sum, and (epsilon, delta) for what it releases."""
+        exact = privacy_of(self.plan, survivors)
+        guarantee = replace(
+            mechanism_of(self).guarantee(self.delta, units=self.plan.parties),
+            epsilon=self.epsilon,
+            assumption=(
+                f"at least {self.honest} honest parties in every sum bring their share of "
+                f"{self.mechanism} noise"
+            ),
+        )
+        return Privacy.private(
+            guarantee,
+            claim=(
+                f"each honest party's vector is ({self.epsilon:g}, {self.delta:g})-differentially private "
+                f"(substitution of the whole vector) in what is released: "
+                f"{exact.claim.replace('an exact', 'a noisy', 1)}"
+            ),
+            assumptions=exact.assumptions,
+            not_protected=(
+                "a corrupt party may add any value of its own, or no noise",
+                *exact.not_protected[1:],
+                "samplers do not run in constant time",
+            ),
+        )
+
+
+def mechanism_of(parameters: NoisySumParameters) -> DistributedSum:
+    """Return the mechanism that a run is, for an accountant."""
+    from smpc_dp.privacy.mechanisms import distributed
+    from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian, Skellam
+
+    kinds = {"discrete-gaussian": DiscreteGaussian, "skellam": Skellam}
+    share = kinds[parameters.mechanism](_sensitivity(parameters.encoding), parameters.variance)
+    plan = parameters.plan
+    return distributed.DistributedSum(
+        share, plan.parties, plan.parties - plan.max_corrupt - plan.min_honest_in_sum, plan.max_corrupt
+    )
+
+
+def _sensitivity(encoding: Encoding) -> Sensitivity:
+    from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
+
+    width, length = float(encoding.highest - encoding.lowest), encoding.length
+    return Sensitivity.on_integers(
+        "substitution", dimension=length, l1=width * length, l2=width * math.sqrt(length), linf=width
+    )
+
+
+def check_noisy(
+    parameters: Mapping[str, object], parties: int
+) -> tuple[NoisySumParameters | None, list[Fault]]:
+    """Check a `[parameters]` table that asks for differential privacy; return every fault found.
+
+    Keys: those of the secure sum but `max_weight`; `epsilon`, `delta` (needed); `mechanism`
+    ("discrete-gaussian", the default, or "skellam").
+    """
+    base, faults = check_sum(parameters, parties, own=PRIVACY_KEYS, weights=False)
+    good, more = privacy_faults(parameters)
+    faults += more
+    mechanism = parameters.get("mechanism", "discrete-gaussian")
+    if mechanism not in SAMPLERS:
+        faults.append(Fault("mechanism", f"must be one of {', '.join(SAMPLERS)}, is {shown(mechanism)}"))
+    if faults or base is None:
+        return None, faults
+    try:
+        return _planned(base, good["epsilon"], good["delta"], mechanism), []  # type: ignore[arg-type]
+    except ConfigError as error:
+        norms = {"l1", "l2", "linf"}
+        if norms & {fault.where for fault in error.faults}:
+            return None, [Fault("precision", "vectors have more than 1e15 steps: make the grid coarser")]
+        return None, list(error.faults) or [Fault("epsilon", str(error))]
+    except PrivacyError as error:
+        return None, [Fault("epsilon", str(error))]
+
+
+def privacy_faults(parameters: Mapping[str, object]) -> tuple[dict[str, float], list[Fault]]:
+    """Return epsilon and delta of a `[parameters]` table as far as they are right, and every fault."""
+    good: dict[str, float] = {}
+    faults: list[Fault] = []
+    for key, low, high in (("epsilon", 0.0, 1000.0), ("delta", 0.0, 1.0)):
+        value = parameters.get(key)
+        if value is None:
+            faults.append(Fault(key, "is missing"))
+        elif isinstance(value, bool) or not isinstance(value, int | float) or not low < value < high:
+            faults.append(Fault(key, f"must be a number between {low:g} and {high:g}, is {shown(value)}"))
+        else:
+            good[key] = float(value)
+    return good, faults
+
+
+def _planned(
+    base: SumParameters, epsilon: float, delta: float, mechanism: MechanismName
+) -> NoisySumParameters:
+    from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian, Skellam
+    from smpc_dp.privacy.mechanisms.distributed import DistributedSum
+
+    plan, encoding = base.plan, replace(base.encoding, element_bytes=8)
+    kind = DiscreteGaussian if mechanism == "discrete-gaussian" else Skellam
+    sensitivity = _sensitivity(encoding)
+    found = DistributedSum.calibrate(
+        kind,
+        epsilon,
+        delta,
+        sensitivity,
+        parties=plan.parties,
+        missing=plan.parties - plan.max_corrupt - plan.min_honest_in_sum,
+        corrupt=plan.max_corrupt,
+    )
+    curator = DiscreteGaussian.calibrate(epsilon, delta, sensitivity)
+    if not isinstance(found.share, DiscreteGaussian | Skellam):
+        raise LocalError(f"{mechanism} has no variance")
+    variance = Fraction(math.ceil(found.share.variance))
+    deviation = math.isqrt(math.ceil(plan.parties * variance)) + 1
+    if plan.parties * (encoding.highest - encoding.lowest) + 2 * TAIL * deviation >= 1 << 62:
+        raise ConfigError([Fault("precision", "sum and noise need over 63 bits: widen the precision")])
+    return NoisySumParameters(
+        encoding=encoding,
+        plan=plan,
+        epsilon=epsilon,
+        delta=delta,
+        mechanism=mechanism,
+        variance=variance,
+        honest=plan.min_honest_in_sum,
+        curator_deviation=math.sqrt(curator.variance),
+    )

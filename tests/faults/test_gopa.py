@@ -1,0 +1,195 @@
+"""GOPA under attack: a relay that wants one user's value, users that cheat, and what a loss costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from smpc_dp.encoding import Lanes
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import decode
+from smpc_dp.protocols.gopa import messages as g
+from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_parameters
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.graph import pack_set
+from tests.faults.stage import HUB, LENGTH, Stage, by, only
+
+VICTIM, OTHER = "p1", "p2"
+
+
+def stage_of(on_dropout: OnDropout, parties: int = 8) -> Stage:
+    given: dict[str, object] = {"length": LENGTH, "lower": -9.0, "upper": 9.0, "epsilon": 1.0, "delta": 1e-6}
+    given |= {"dropout": 0.25, "corrupt": 0.0, "on_dropout": on_dropout}
+    parameters, faults = check_parameters(given, parties)
+    assert parameters is not None, faults
+    return Stage(parties, parameters=parameters)
+
+
+def parameters_of(stage: Stage) -> GopaParameters:
+    assert isinstance(stage.parameters, GopaParameters)
+    return stage.parameters
+
+
+class PairTerms:
+    """Overhears the pairwise terms that machines compute, each call with its seeds and signs."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[tuple[Sequence[bytes], Sequence[int]]] = []
+        original = GopaParameters.add_pair_terms
+
+        def overhear(
+            parameters: GopaParameters,
+            lanes: Lanes,
+            seeds: Sequence[bytes],
+            signs: Sequence[int],
+            threads: int = 1,
+        ) -> None:
+            self.calls.append((list(seeds), list(signs)))
+            original(parameters, lanes, seeds, signs, threads)
+
+        monkeypatch.setattr(GopaParameters, "add_pair_terms", overhear)
+
+
+def without_terms(stage: Stage, vector: bytes, seeds: Sequence[bytes], signs: Sequence[int]) -> Lanes:
+    """Return what is left of a vector when these pairwise terms are taken out, as offsets from zero."""
+    lanes = stage.encoding.unpack(vector)
+    parameters_of(stage).add_pair_terms(lanes, seeds, [-sign for sign in signs])
+    left: Lanes = lanes + np.int64(stage.encoding.lowest).view(np.uint64)
+    return left
+
+
+def distance(stage: Stage, left: Lanes) -> NDArray[np.float64]:
+    """Return how far the remains of the victim's vector are from its secret, in own standard deviations."""
+    off = (left - stage.grid(VICTIM).view(np.uint64)).view(np.int64)
+    deviation = parameters_of(stage).session.own_variance ** 0.5
+    return np.asarray(np.abs(off.astype(np.float64)) / deviation)
+
+
+def test_relay_keeps_a_value_and_declares_its_user_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the vector, and gets the pairwise terms for it: the self-mask is what then saves the user.
+
+    As printed [Bellet 2021, 4.1.2] there is none: the very same messages would leave the relay with x + eta.
+    """
+    stage, terms, kept = stage_of("roll-back"), PairTerms(monkeypatch), []
+
+    def keep(envelope: Envelope) -> Iterable[Envelope]:
+        kept.append(decode(envelope.body, m.Masked, VICTIM).vector)
+        return ()
+
+    stage.play(by(m.MASKED, VICTIM, keep))
+    assert VICTIM in stage.aggregator.result.absent
+    seeds, signs = terms.calls[-1]
+    assert len(seeds) == 7, "the aggregator took all terms of the victim's pairs out of the sum"
+    left = without_terms(stage, kept[0], seeds, [-sign for sign in signs])
+    assert (distance(stage, left) > 1e6).all()
+    # Without the self-mask the relay would be where the printed protocol leaves it.
+    bare = stage_of("keep")
+    terms.calls.clear()
+    bare.play()
+    own = next(call for call in terms.calls if len(call[0]) == 7)
+    exposed = without_terms(bare, bare.body_of(g.PUBLISH, VICTIM).x_hat, *own)
+    assert (distance(bare, exposed) < 6).all(), "six standard deviations: 6e-9 for three coordinates"
+
+
+def test_relay_withholds_a_publication_after_the_certificate() -> None:
+    """The late variant: nobody reveals anything for a user that vanishes, so nothing is to be gained."""
+    stage = stage_of("keep")
+    stage.play(by(g.PUBLISH, VICTIM, lambda _: ()))
+    outcome = stage.aggregator.result
+    assert outcome.absent == (VICTIM,)
+    assert outcome.noise is not None
+    assert outcome.noise.residual_pairs == 7
+    assert all(stage.steps_of(name)[-1] == g.PUBLISH for name in stage.names)
+
+
+def test_relay_shows_the_victim_another_set() -> None:
+    """A victim that believes two neighbours gone leaves their terms out: it attests that, and is refused."""
+    stage = stage_of("keep")
+
+    def shrink(envelope: Envelope) -> Iterable[Envelope]:
+        message = decode(envelope.body, m.Neighbours, HUB)
+        left = [item for item in message.advertisements if item.party > 3]
+        opened = [item for item in message.openings if item.party > 3]
+        shown = pack_set({1, 4, 5, 6, 7, 8}, 8)
+        return (stage.change(envelope, revealed=shown, advertisements=left, openings=opened),)
+
+    stage.play(only(m.NEIGHBOURS, VICTIM, shrink))
+    assert g.PUBLISH not in stage.steps_of(VICTIM)
+    assert stage.told(VICTIM).reason == "attests another set than the one that was sent"
+    assert stage.aggregator.result.absent == (VICTIM,)
+
+
+def test_forged_certificate_is_refused() -> None:
+    stage = stage_of("keep")
+
+    def forge(envelope: Envelope) -> Iterable[Envelope]:
+        signatures = bytearray(decode(envelope.body, m.Certificate, HUB).signatures)
+        signatures[0] ^= 1
+        return (stage.change(envelope, signatures=bytes(signatures)),)
+
+    stage.play(only(m.PARTICIPANTS, VICTIM, forge))
+    stage.assert_blames(VICTIM, HUB, "certificate")
+    assert g.PUBLISH not in stage.steps_of(VICTIM)
+
+
+def test_user_publishes_two_different_values() -> None:
+    stage = stage_of("keep")
+
+    def twice(envelope: Envelope) -> Iterable[Envelope]:
+        x_hat = bytearray(decode(envelope.body, g.Published, OTHER).x_hat)
+        x_hat[0] ^= 1
+        return envelope, stage.change(envelope, x_hat=bytes(x_hat))
+
+    stage.play(by(g.PUBLISH, OTHER, twice))
+    assert any(
+        fault.startswith(f"{OTHER}: ") and "two different messages" in fault
+        for fault in stage.aggregator.result.faults
+    )
+
+
+def test_malformed_value_excludes_its_user() -> None:
+    stage = stage_of("keep")
+    stage.play(by(g.PUBLISH, OTHER, lambda envelope: (stage.change(envelope, x_hat=b"short"),)))
+    assert stage.aggregator.result.absent == (OTHER,)
+    stage.assert_out(OTHER, "malformed Published")
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"published": pack_set({2, 3, 4, 5, 6, 7, 8}, 8)}, f"left {VICTIM} out of the average"),
+        ({"published": pack_set({1, 2}, 8)}, "over too few"),
+        ({"total": b""}, "malformed Average"),
+        ({"total": b"\x7f" * 8 * LENGTH}, "somebody lies"),
+    ],
+)
+def test_relay_reports_nonsense(fields: dict[str, object], reason: str) -> None:
+    stage = stage_of("keep")
+    stage.play(only(g.AVERAGE, VICTIM, lambda envelope: (stage.change(envelope, **fields),)))
+    assert reason in str(stage.errors[VICTIM])
+
+
+@pytest.mark.parametrize("on_dropout", ["keep", "roll-back"])
+def test_too_few_users_stop_the_run(on_dropout: OnDropout) -> None:
+    stage = stage_of(on_dropout)
+    gone = {"p1", "p2", "p3"}
+    stage.play(lambda e: () if e.sender in gone and e.step == m.ATTEST_PARTICIPANTS else (e,))
+    stage.assert_too_few()
+    assert not {g.PUBLISH, m.MASKED} & {envelope.step for envelope in stage.sent}
+
+
+def test_differing_plans_are_told_before_anything_is_sent() -> None:
+    """Variances are derived with floating point: who has others is not added up with the rest."""
+    stage = stage_of("keep")
+
+    def differ(envelope: Envelope) -> Iterable[Envelope]:
+        hello = decode(envelope.body, m.Hello, OTHER)
+        return (stage.write(envelope, msgspec.structs.replace(hello, question="1f/2e")),)
+
+    stage.play(by(m.HELLO, OTHER, differ))
+    assert stage.aggregator.result.absent == (OTHER,)
+    assert "asks '1f/2e'" in stage.told(OTHER).reason

@@ -1,0 +1,78 @@
+"""A session charges each party's privacy ledger before its vector leaves, and is refused when it is spent."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import smpc_dp
+from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.runtime.local import create_local_session
+
+PARTIES = ("alice", "bob", "carol", "dave", "eve")
+GOPA = {"length": 1, "lower": 0.0, "upper": 1.0, "epsilon": 1.0, "delta": 1e-6, "dropout": 0.2}
+
+
+def budget(path: Path, epsilon: float | None) -> Path:
+    Ledger.create(
+        path, party="alice", dataset="patients", relation="substitution", epsilon=epsilon, delta=1e-5
+    )
+    return path
+
+
+async def average(path: Path, name: str, requests: int, ledger: Path | None) -> list[object]:
+    """Ask as often as that; return a result or an error for each."""
+    answers: list[object] = []
+    async with smpc_dp.connect(path, party=name, ledger=ledger) as session:
+        for _ in range(requests):
+            try:
+                answers.append(await session.average([0.5]))
+            except smpc_dp.SmpcError as error:
+                answers.append(error)
+    return answers
+
+
+async def test_requests_are_charged_until_the_budget_is_spent(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, PARTIES, GOPA, protocol="gopa")
+    ledger = budget(tmp_path / "alice.ledger", 1.2)
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=2))
+    alice, *others = await asyncio.gather(
+        *(average(path, name, 2, ledger if name == "alice" else None) for name in PARTIES)
+    )
+    await serving
+    first, second = alice
+    assert isinstance(first, smpc_dp.Result)
+    assert first.privacy.receipt is not None
+    assert first.privacy.receipt.run == first.evidence.run_id.hex()
+    assert isinstance(second, smpc_dp.PrivacyError)
+    assert "alice: 'GOPA' on 'patients' is refused" in str(second)
+    # One charge; the request that was refused cost nothing, and went on without her.
+    assert len(Ledger.open(ledger).entries()) == 1
+    for answers in others:
+        assert isinstance(answers[1], smpc_dp.Result)
+        assert answers[1].absent == ("alice",)
+        assert answers[1].privacy.receipt is None
+
+
+async def test_an_exact_sum_is_refused_by_a_ledger_with_a_budget(tmp_path: Path) -> None:
+    given = {"length": 1, "lower": 0.0, "upper": 1.0, "precision": 1e-3, "dropout": 0.2}
+    path = create_local_session(tmp_path, PARTIES, given)
+    ledger = budget(tmp_path / "alice.ledger", 1.2)
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=1))
+    alice, *_ = await asyncio.gather(
+        *(average(path, name, 1, ledger if name == "alice" else None) for name in PARTIES)
+    )
+    await serving
+    assert isinstance(alice[0], smpc_dp.PrivacyError)
+    assert "an exact release has no differential privacy" in str(alice[0])
+    assert not Ledger.open(ledger).entries()
+
+
+async def test_anothers_ledger_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, PARTIES, GOPA, protocol="gopa")
+    ledger = budget(tmp_path / "alice.ledger", None)
+    with pytest.raises(smpc_dp.ConfigError, match="of party 'alice', not of 'bob'"):
+        async with smpc_dp.connect(path, party="bob", ledger=ledger):
+            pass

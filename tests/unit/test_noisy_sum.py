@@ -1,0 +1,84 @@
+"""The secure sum with shares of noise: how much noise there is, and what is claimed for it."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import msgspec
+import numpy as np
+import pytest
+
+from smpc_dp import simulate
+from smpc_dp.errors import ConfigError
+from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.secagg.noisy import NoisySumParameters, mechanism_of
+
+GIVEN = {"length": 2, "lower": 0.0, "upper": 1.0, "precision": 2.0**-16, "epsilon": 1.0, "delta": 1e-6}
+
+
+def planned(parties: int, **more: object) -> NoisySumParameters:
+    parameters, faults = PARAMETER_CHECKERS["secagg", 1](GIVEN | more, parties)
+    assert isinstance(parameters, NoisySumParameters), faults
+    return parameters
+
+
+@pytest.mark.parametrize("mechanism", ["discrete-gaussian", "skellam"])
+@pytest.mark.parametrize("parties", [5, 40, 200])
+def test_the_honest_shares_alone_are_enough(mechanism: str, parties: int) -> None:
+    parameters = planned(parties, mechanism=mechanism)
+    whole = mechanism_of(parameters)
+    assert whole.honest == parameters.plan.min_honest_in_sum
+    assert whole.delta(1.0) <= 1e-6
+    # and not wasteful: nine tenths of the noise would not do
+    less = mechanism_of(with_variance(parameters, parameters.variance * 9 / 10))
+    assert less.delta(1.0) > 1e-6
+
+
+def with_variance(parameters: NoisySumParameters, variance: Fraction) -> NoisySumParameters:
+
+    return msgspec.structs.replace(parameters, variance=variance)
+
+
+@pytest.mark.parametrize("mechanism", ["discrete-gaussian", "skellam"])
+def test_noise_of_the_sum_is_as_stated(mechanism: str) -> None:
+    """30 runs of 20 coordinates: 600 degrees of freedom; five deviations of the mean square: 6e-7."""
+    values = np.full((6, 20), 0.25)
+    squares = []
+    for seed in range(30):
+        result = simulate.average(
+            values,
+            lower=0.0,
+            upper=1.0,
+            precision=2.0**-16,
+            epsilon=1.0,
+            delta=1e-6,
+            mechanism=mechanism,
+            planned_dropout=0.2,
+            dropout=0.2,
+            seed_for_simulation=seed,
+        )
+        squares.append(((result.value - 0.25) / result.standard_error) ** 2)
+        assert (result.privacy.epsilon, result.privacy.delta) == (1.0, 1e-6)
+    assert abs(np.mean(squares) - 1) < 5 * math.sqrt(2 / 600)
+
+
+@pytest.mark.parametrize(
+    ("change", "where", "what"),
+    [
+        ({"mechanism": "laplace"}, "mechanism", "must be one of"),
+        ({"epsilon": None}, "epsilon", "is missing"),
+        ({"delta": 0.0}, "delta", "between 0 and 1"),
+        ({"max_weight": 2}, "max_weight", "unknown parameter"),
+        ({"precision": 1e-17}, "precision", "1e15 steps"),
+    ],
+)
+def test_bad_parameters_are_named(change: dict[str, object], where: str, what: str) -> None:
+    parameters, faults = PARAMETER_CHECKERS["secagg", 1](GIVEN | change, 10)
+    assert parameters is None
+    assert any(fault.where == where and what in fault.what for fault in faults), faults
+
+
+def test_weights_are_refused() -> None:
+    with pytest.raises(ConfigError, match="weights"):
+        simulate.average(np.zeros((5, 1)), lower=0, upper=1, epsilon=1, delta=1e-6, weights=[1] * 5)
