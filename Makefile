@@ -1,5 +1,5 @@
 # `make demo` runs the main job, `make test` the tests, `make check` adds lint and types.
-# Each does all the set-up: it needs Python 3.11 or later, a Rust toolchain (cargo) with a C linker, and make.
+# Each does all the set-up: it needs Python 3.11 or later, a Rust toolchain (cargo), a C compiler (cc), and make.
 
 PYTHON ?= python3
 VENV := .venv
@@ -37,7 +37,7 @@ tools:
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "missing: the venv module of $(PYTHON) (Debian: apt install python3-venv)"; exit 1; }
 	@cargo --version >/dev/null 2>&1 || { echo "missing: a cargo that runs. Install a Rust toolchain: https://rustup.rs"; exit 1; }
 	@rustc --version >/dev/null 2>&1 || { echo "missing: a rustc that runs. Install a Rust toolchain: https://rustup.rs"; exit 1; }
-	@command -v cc >/dev/null 2>&1 || { echo "missing: cc. Rust needs a C linker (Debian: apt install gcc)"; exit 1; }
+	@command -v cc >/dev/null 2>&1 || { echo "missing: cc. The core needs a C compiler (Debian: apt install gcc)"; exit 1; }
 
 $(VENV)/.installed: requirements/dev.lock | tools
 	$(PYTHON) -m venv $(VENV)

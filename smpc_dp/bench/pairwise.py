@@ -149,7 +149,7 @@ def _end_to_end(bench: _Bench) -> list[Figure]:
     limit = Limit("channel, 32 bytes an AND", _median([run["channel"] / AND_BYTES for run in taken]))
     note = (
         f"{instances} x {circuit}, two processes, mutual TLS on loopback, tiles share keys, transfers and "
-        "outputs included; bound by the cores: TLS and sockets take about 55 ns of CPU an AND on both sides "
+        "outputs included; bound by the cores: TLS and sockets take about 50 ns of CPU an AND on both sides "
         "together, hashing 10, garbling and evaluating 13"
     )
     what = "end to end"

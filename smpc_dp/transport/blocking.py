@@ -85,8 +85,6 @@ class Link:
     def __init__(self, peer: str, sock: socket.socket, secured: Tls, timeout: float) -> None:
         self.peer = peer
         self.max_message = handshake.MAX_GREETING
-        self.bytes_sent = 0
-        self.bytes_received = 0
         self._memory = working_memory((KEPT + 1) * framing.MAX_FRAME).data
         self._next = 0
         self._received = memoryview(bytearray(RECEIVE_BYTES))
@@ -118,7 +116,6 @@ class Link:
             raise PeerFault(self.peer, tls.describe(error)) from None
         except OSError:
             raise ChannelClosed(self.peer, clean=False) from None
-        self.bytes_sent += total
 
     def read(self, limit: int) -> memoryview:
         """Return the next message, of at most `limit` bytes; it stays until KEPT more have been read.
@@ -145,7 +142,6 @@ class Link:
             raise PeerFault(self.peer, tls.describe(error)) from None
         except OSError:
             raise ChannelClosed(self.peer, clean=False) from None
-        self.bytes_received += total
         return message
 
     def wait(self, seconds: float) -> None:
@@ -250,9 +246,8 @@ class BlockingChannel:
 
     def __init__(self, link: Link) -> None:
         self.peer = link.peer
-        # The hello does not count.
-        link.bytes_sent = link.bytes_received = 0
         self._link = link
+        self._sent = self._received = 0
         self._outgoing: queue.Queue[Sequence[Buffer] | None] = queue.Queue(DEPTH)
         self._wanted: queue.Queue[tuple[int, int] | None] = queue.Queue()
         self._messages: queue.Queue[memoryview | SmpcError] = queue.Queue(DEPTH)
@@ -270,13 +265,13 @@ class BlockingChannel:
 
     @property
     def bytes_sent(self) -> int:
-        """Content of whole messages, without frames and TLS."""
-        return self._link.bytes_sent
+        """Content of the messages that were to be sent, without frames and TLS."""
+        return self._sent
 
     @property
     def bytes_received(self) -> int:
         """Content of whole messages, without frames and TLS."""
-        return self._link.bytes_received
+        return self._received
 
     def send(self, buffers: Sequence[Buffer]) -> None:
         """Send one message; wait while DEPTH others are on their way.
@@ -284,6 +279,7 @@ class BlockingChannel:
         Raises ChannelClosed, TimeoutFault or PeerFault for what went wrong since the last call.
         """
         self._check()
+        self._sent += sum(memoryview(buffer).nbytes for buffer in buffers)
         self._outgoing.put(list(buffers))
 
     def receive(self, limit: int, ahead: int = 0) -> memoryview:
@@ -305,6 +301,7 @@ class BlockingChannel:
             raise message
         if len(message) > limit:
             raise PeerFault(self.peer, f"sent a message of {len(message)} bytes, the limit is {limit}")
+        self._received += len(message)
         return message
 
     def close(self, last: Sequence[Buffer] | None = None) -> None:
