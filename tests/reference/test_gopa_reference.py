@@ -110,6 +110,18 @@ def test_worst_case_of_larger_graphs_is_bounded(n: int, k: int, removed: int, cl
     assert found.worst_upper <= truth * (1 + close)
 
 
+def test_badly_connected_sparse_graphs() -> None:
+    """A path and a caterpillar, where sparse factors stand in for conjugate gradients."""
+    n = 150
+    path = [(v, v + 1) for v in range(n - 1)]
+    for edges, size in ((path, n), ([*path, *((v, n + v) for v in range(n))], 2 * n)):
+        graph = honest_graph(size, np.array(edges))
+        found = exact_privacy(graph, sigma_eta=0.1, sigma_delta=20.0, diameter=1.0)
+        truth = float(dense_theta(graph, 0.1, 20.0).max())
+        assert found.theta_lower <= truth * (1 + 1e-7)
+        assert truth * (1 - 1e-7) <= found.theta_upper <= found.theta_lower * (1 + 2e-4)
+
+
 def test_a_user_who_can_be_isolated_has_its_own_noise_alone() -> None:
     graph = honest_graph(200, k_out(200, 3, 200, randomness_of(2)))
     dropouts = int(graph.degrees.min())

@@ -16,7 +16,8 @@ import os
 
 import msgspec
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, diags_array
+from scipy.sparse.linalg import SuperLU, splu
 
 from smpc_dp.privacy.gopa.graphs import Floats, HonestGraph, Randomness
 
@@ -28,7 +29,7 @@ PROBES = 64
 # The random bound fails with probability at most 2 to this, over the prober's own coins.
 PROBE_FAILURE_LOG2 = -128
 _BLOCK = 64
-_LONGEST = 2048
+_LONGEST = 1024
 
 
 class Laplacian:
@@ -40,8 +41,16 @@ class Laplacian:
         self.degrees: Floats = graph.degrees.astype(np.float64)
         ends = self.degrees[graph.edges]
         self.edges = len(graph.edges)
+        self._factors: tuple[float, SuperLU] | None = None
         # [Anderson and Morley 1985]; and L is at most that of the complete graph.
         self.greatest = min(float(self.n), float(ends.sum(axis=1).max())) if self.edges else 0.0
+
+    def factors(self, s: float) -> SuperLU:
+        """Sparse factors of s I + L, kept until another s is asked for."""
+        if self._factors is None or self._factors[0] != s:
+            matrix = diags_array(self.degrees + s) - self.adjacency
+            self._factors = (s, splu(matrix.tocsc()))
+        return self._factors[1]
 
     def apply(self, x: Floats) -> Floats:
         """L x for x of shape (n, columns)."""
