@@ -83,7 +83,7 @@ def network(
     if as_json:
         print_json(msgspec.to_builtins(plan))
         return
-    table = Table("what", "value", "meaning", title=f"{plan.task} on the {plan.topology} of {parties} users")
+    table = Table("what", "value", "meaning", title=f"{plan.task}, {plan.topology} graph of {parties} users")
     if plan.sigma is not None:
         table.add_row("sigma", f"{plan.sigma:.6g}", "standard deviation of one noise, each coordinate")
     if plan.beta is not None:

@@ -18,7 +18,7 @@ def pairwise(
     parties: Annotated[int, typer.Option(help="Users n, an even number.")],
     epsilon: Annotated[float, typer.Option(help="Budget for one user's record.")],
     zeta_1: Annotated[
-        float | None, typer.Option("--zeta-1", help="Var(E[h given X_1]); default the largest, width^2 / 8.")
+        float | None, typer.Option("--zeta-1", help="Var(E[h given X_1]); default the largest, zeta_2 / 2.")
     ] = None,
     zeta_2: Annotated[
         float | None, typer.Option("--zeta-2", help="Var(h(X_1, X_2)); default the largest, width^2 / 4.")
@@ -58,12 +58,14 @@ def pairwise(
         density_lipschitz=density_lipschitz,
         auc=auc,
     )
-    first, second = zetas(*read) if read else (width**2 / 8, width**2 / 4)
+    first, second = zetas(*read) if read else (None, width**2 / 4)
+    second = second if zeta_2 is None else zeta_2
+    first = second / 2 if first is None else first
     plan = plan_pairwise(
         parties,
         epsilon,
         first if zeta_1 is None else zeta_1,
-        second if zeta_2 is None else zeta_2,
+        second,
         width=width,
         partners=partners,
     )

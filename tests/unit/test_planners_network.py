@@ -9,8 +9,10 @@ from __future__ import annotations
 import itertools
 import math
 
+import dp_accounting
 import numpy as np
 import pytest
+from dp_accounting.pld import PLDAccountant
 from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
@@ -361,6 +363,14 @@ def test_hidden_path_against_a_simulated_composition() -> None:
     error = float(samples.std()) / math.sqrt(runs)
     bound = complete.hidden_delta(epsilon, mu, steps, others)
     assert float(samples.mean()) - 5 * error <= bound <= 1.3 * float(samples.mean())
+
+
+def test_hidden_path_is_no_less_careful_than_another_accountant() -> None:
+    """dp-accounting's Poisson-sampled Gaussian, a record added or removed: one of the pairs we cover."""
+    event = dp_accounting.PoissonSampledDpEvent(1 / 50, dp_accounting.GaussianDpEvent(1.5))
+    other = PLDAccountant(dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE).compose(event, 300)
+    theirs = other.get_delta(1.0)
+    assert theirs <= complete.hidden_delta(1.0, 1 / 1.5, 300, 50) <= 10 * theirs
 
 
 @pytest.mark.parametrize(
