@@ -8,7 +8,6 @@ both ends may send at the same time. `connect` makes these channels.
 from __future__ import annotations
 
 import contextlib
-import mmap
 import queue
 import socket
 import ssl
@@ -16,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 
+from smpc_dp.crypto.memory import working_memory
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.transport import framing, handshake, tls
 from smpc_dp.transport.channel import CLOSE_SECONDS, ChannelClosed
@@ -87,7 +87,7 @@ class Link:
         self.max_message = handshake.MAX_GREETING
         self.bytes_sent = 0
         self.bytes_received = 0
-        self._memory = _memory((KEPT + 1) * framing.MAX_FRAME)
+        self._memory = working_memory((KEPT + 1) * framing.MAX_FRAME).data
         self._next = 0
         self._received = memoryview(bytearray(RECEIVE_BYTES))
         self._socket = sock
@@ -239,19 +239,6 @@ class Halt:
             links = list(self._links)
         for link in links:
             link.cut()
-
-
-def _memory(size: int) -> memoryview:
-    """Return memory for messages, which is used again: fresh pages for each would cost as much as decrypting.
-
-    In pages of 2 MiB where the system has them: finding 512 small ones takes it ten times as long.
-    """
-    if not hasattr(mmap, "MADV_HUGEPAGE"):
-        return memoryview(bytearray(size))
-    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with contextlib.suppress(OSError):
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    return memoryview(memory)
 
 
 class BlockingChannel:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +21,7 @@ from smpc_dp.protocols.pairwise.params import PairwiseParameters
 from smpc_dp.protocols.pairwise.participant import Evaluated
 from smpc_dp.protocols.pairwise.plan import Plan
 from smpc_dp.protocols.pairwise.transfers import Transfers
+from smpc_dp.runtime.pairwise import PairwiseMember, create_pairwise_session, drive
 from smpc_dp.simulate.pairwise import Tamper, evaluate_in_memory
 from tests.faults.test_pairwise import IDENTITIES
 
@@ -165,3 +168,28 @@ def test_the_garbler_draws_nothing_before_it_has_every_hello() -> None:
     with pytest.raises(RuntimeError, match="everybody waits"):
         pair.evaluate(hold)
     assert envelopes(pair, START) == []
+
+
+def test_evaluations_over_one_pair_of_channels_share_the_setup(tmp_path: Path) -> None:
+    """Over real sockets."""
+    path = create_pairwise_session(tmp_path, {"circuit": "add32", "instances": INSTANCES})
+    values = {"garbler": X, "evaluator": Y}
+
+    def twice(name: str) -> tuple[list[list[int]], int]:
+        member = PairwiseMember.load(path, name)
+        channels, transfers, learned = member.connect(), Transfers(), []
+        try:
+            for request in (1, 2):
+                role = member.role([pack(values[name], 32)], request, transfers)
+                outputs = drive(role, channels).evaluated.outputs
+                assert outputs is not None
+                learned.append(unpack(outputs[0], INSTANCES))
+        finally:
+            for channel in channels.values():
+                channel.close()
+        return learned, transfers.next_index
+
+    with ThreadPoolExecutor(2) as pool:
+        ends = list(pool.map(twice, values))
+    due = [x + y for x, y in zip(X, Y, strict=True)]
+    assert ends == [([due, due], 2 * CHUNK)] * 2

@@ -9,6 +9,7 @@ from itertools import cycle
 import numpy as np
 
 from smpc_dp.crypto.garble import Garbler
+from smpc_dp.crypto.memory import working_memory
 from smpc_dp.crypto.ot import Sender
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.seal import seal
@@ -72,7 +73,7 @@ class GarblerRole(Participant):
         yield from self._greet()
         self.step = "setup"
         sender = (yield from self._set_up()) if plan.evaluator_values else None
-        buffers = [np.empty(TABLE_PIECE, np.uint8) for _ in range(KEPT + 1)]
+        buffers = working_memory((KEPT + 1) * TABLE_PIECE).reshape(-1, TABLE_PIECE)
         outputs: list[Bits] = []
         held: list[Decode] = []
         value = b""

@@ -18,7 +18,7 @@ CONTROL, BULK = 1, 2
 PIECE_HEADER = struct.Struct(">BBQQ")
 MAX_CONTROL = 1 << 26
 """Bytes of an envelope, at most."""
-TABLE_PIECE = 1 << 18
+TABLE_PIECE = 1 << 19
 """Bytes of tables or labels in one piece, at most; at least one gate of the largest tile (128 KiB)."""
 MAX_PIECE = 1 << 24
 """Bytes of a piece of an oblivious transfer, at most."""
