@@ -215,12 +215,8 @@ def drive(
 def _keep_freed_memory() -> None:
     """Keep the C library from giving memory back that the next chunk of transfers asks for again.
 
-        Fresh pages cost more than what is computed in them. glibc keeps freed blocks up to the size of the
-    <<<<<<< HEAD
-        largest that was ever freed; elsewhere this does nothing. The block is never touched, so it costs nothing.
-    =======
-        largest ever freed; elsewhere this does nothing. The block is never touched, so it costs nothing either.
-    >>>>>>> bulk
+    Fresh pages cost more than what is computed in them. glibc keeps freed blocks up to the size of the
+    largest ever freed; elsewhere this does nothing. The block is never touched, so it costs nothing either.
     """
     np.empty(KEPT_BYTES, np.uint8)
 
