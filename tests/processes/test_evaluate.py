@@ -195,6 +195,7 @@ async def test_wrong_arguments_are_named_before_anybody_is_called(tmp_path: Path
         ({"peer": "aggregator"}, "peer: 'aggregator' is no other party"),
         ({"role": "both"}, "role: 'both'"),
         ({"circuit": "add31"}, "'add31' is neither a file nor a published circuit"),
+        ({"inputs": 1}, "inputs: not a list that has"),
         ({"inputs": []}, "0 values of 'alice', the circuit takes 1"),
         ({"inputs": [1, 2]}, "2 values of 'alice', the circuit takes 1"),
         ({"inputs": [1 << 32]}, r"inputs\[0\].*33 bits, more than 32"),

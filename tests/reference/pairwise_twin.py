@@ -18,7 +18,7 @@ from tests.reference.blake3_twin import keyed_hash
 from tests.reference.secagg_twin import agree, pack, public_key, seal, sign, tuple_hash, uint
 
 K = 2
-PIECE = 1 << 18
+PIECE = 1 << 19
 GARBLER, EVALUATOR = 0, 1
 OPS = {"XOR": 0, "AND": 1, "INV": 2, "EQ": 3, "EQW": 4}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ def test_single_values_are_ints_and_batches_are_arrays() -> None:
     one = smpc_dp.simulate.evaluate("mul32", [70_000, 70_001])
     assert one.value == (70_000 * 70_001 % 2**32,)
     assert isinstance(one.value[0], int)
+    assert smpc_dp.simulate.evaluate("add64", [np.int64(3), np.uint8(4)]).value == (7,)
     many = smpc_dp.simulate.evaluate("mul32", [range(100), np.arange(100, dtype=np.int32) + 2**30])
     assert many.value is not None
     assert many.value[0].dtype == np.uint64
@@ -52,9 +55,12 @@ def test_the_result_is_plain_json() -> None:
         ("add32", [1, [2]], "inputs: not all single numbers, or all of one length"),
         ("add32", [[1, 2], [3]], "inputs: not all single numbers, or all of one length"),
         ("add32", [1, 1 << 40], "more than 32"),
+        ("add32", [[1.5], [2]], r"inputs\[0\]: not a number, or a sequence of numbers"),
+        ("add32", ["1", "2"], r"inputs\[0\]: not a number, or a sequence of numbers"),
+        ("add32", [1.5, 2], "inputs: not a list that has an integer, or integers, for each input value"),
         ("nothing", [1, 2], "'nothing' is neither a file nor"),
     ],
 )
-def test_what_is_refused(circuit: str, inputs: list[int], said: str) -> None:
+def test_what_is_refused(circuit: str, inputs: list[Any], said: str) -> None:
     with pytest.raises(smpc_dp.ConfigError, match=said):
         smpc_dp.simulate.evaluate(circuit, inputs)

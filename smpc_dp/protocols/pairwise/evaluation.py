@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import index
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +23,7 @@ from smpc_dp.protocols.result import Privacy
 
 AnyCircuit = str | os.PathLike[str] | Circuit
 Role = Literal["garbler", "evaluator"]
-Input = int | Sequence[int] | NDArray[np.unsignedinteger] | NDArray[np.signedinteger]
+Input = int | np.integer[Any] | Sequence[int] | NDArray[np.integer[Any]]
 
 _WORD = 64
 
@@ -186,7 +187,11 @@ def resolve(circuit: AnyCircuit) -> Circuit:
 
 def count_instances(inputs: Sequence[Input], declared: int | None) -> tuple[int, bool]:
     """Return how many instances there are, and whether they are a batch."""
-    counts = {None if isinstance(values, int) else len(values) for values in inputs}
+    try:
+        counts = {None if isinstance(values, int | np.integer) else len(values) for values in inputs}
+    except TypeError:
+        what = "not a list that has an integer, or integers, for each input value"
+        raise ConfigError([Fault("inputs", what)]) from None
     if len(counts) > 1:
         raise ConfigError([Fault("inputs", "not all single numbers, or all of one length")])
     found = next(iter(counts), declared)
@@ -197,8 +202,8 @@ def count_instances(inputs: Sequence[Input], declared: int | None) -> tuple[int,
 
 
 def _rows(values: Input, width: int, where: str) -> Rows:
-    if isinstance(values, int):
-        values = [values]
+    if isinstance(values, int | np.integer):
+        values = [int(values)]
     if isinstance(values, np.ndarray):
         if values.ndim != 1 or not np.issubdtype(values.dtype, np.integer):
             raise ConfigError([Fault(where, "not integers, or not in one dimension")])
@@ -206,12 +211,11 @@ def _rows(values: Input, width: int, where: str) -> Rows:
             if values.min() < 0 or int(values.max()).bit_length() > width:
                 raise ConfigError([Fault(where, f"a value is negative or has more than {width} bits")])
             return pack_bytes(values.astype("<u8").view(np.uint8).reshape(-1, _WORD // 8), width)
-        values = [int(value) for value in values]
     try:
-        return pack(values, width)
+        return pack([index(value) for value in values], width)
     except ConfigError as error:
         raise ConfigError([Fault(f"{where}: {fault.where}", fault.what) for fault in error.faults]) from None
-    except (AttributeError, TypeError):
+    except TypeError:
         raise ConfigError([Fault(where, "not a number, or a sequence of numbers")]) from None
 
 
