@@ -19,16 +19,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from smpc_dp.bench import transfers
 from smpc_dp.bench.emp import EmpPeers, Turn
 from smpc_dp.bench.figures import Figure, Limit, Measure, Report, Target, alternate
 from smpc_dp.bench.garbling_core import rates
-from smpc_dp.bench.transfers import CHUNK, CHUNKS, setup_figures, transfer_figures
 from smpc_dp.circuits.library import find
 from smpc_dp.crypto.garble import Mode
 from smpc_dp.crypto.ot import FIELD_SIZES
 from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.protocols.pairwise.params import PairwiseParameters
-from smpc_dp.protocols.pairwise.plan import FIELD, Plan
+from smpc_dp.protocols.pairwise.plan import Plan
 from smpc_dp.runtime.pairwise import create_pairwise_session
 
 AND_BYTES = 32
@@ -58,15 +58,15 @@ class _Bench:
         if self.runs < 1:
             raise ConfigError([Fault("runs", f"must be at least 1, is {self.runs}")])
 
-    def repeat(self, what: str, measure: Callable[[], T], peer: Turn | None = None) -> list[T]:
-        """Take `runs` measurements, in turns with the peer's, after one that is thrown away."""
+    def repeat(self, what: str, measure: Callable[[], T], peer: Turn) -> list[T]:
+        """Take `runs` measurements in turns with the peer's, after one that is thrown away."""
         taken: list[T] = []
 
         def ours() -> None:
             taken.append(measure())
 
         measure()
-        self.alternate(what, {"ours": ours} if peer is None else {"ours": ours, "peer": peer})
+        self.alternate(what, {"ours": ours, "peer": peer})
         return taken
 
     def alternate(self, what: str, measures: dict[str, Measure]) -> dict[str, list[float]]:
@@ -179,10 +179,14 @@ def _end_to_end(bench: _Bench) -> list[Figure]:
 def run_ot_bench(runs: int = 7, progress: Progress | None = None, emp: str | None = None) -> Report:
     """Measure the setup and correlated transfers, in memory and over the channel. Errors as above."""
     bench = _Bench("ot", runs, progress, EmpPeers(emp, ["emp_ot"]))
-    peers = {k: bench.emp.turn("emp_ot", k, CHUNK * CHUNKS) for k in FIELD_SIZES}
-    over = bench.repeat("transfers", lambda: _pair("add32", 1, "channel transfers"))
-    transfers = transfer_figures(runs, over, peers)
-    return bench.report([*setup_figures(runs, peers[FIELD]), *transfers])
+    count = transfers.CHUNKS * transfers.CHUNK
+    turns = {k: bench.emp.turn("emp_ot", k, count) for k in FIELD_SIZES}
+    figures = transfers.transfer_figures(
+        lambda measures: bench.alternate("transfers", measures),
+        lambda: _pair("add32", 1, "channel transfers"),
+        turns,
+    )
+    return bench.report([*transfers.setup_figures(runs, turns[2]), *figures])
 
 
 def run_compare_bench(runs: int = 7, progress: Progress | None = None, emp: str | None = None) -> Report:

@@ -35,7 +35,7 @@ MAX_MESSAGE = 1 << 20
 # generator.
 VARYING, GENERATOR = 384, 129
 MOST_TIMES = 1.3
-MALICIOUS = "malicious, random choices"
+PEER = "malicious, random choices, one check for all"
 
 
 class Channel(Protocol):
@@ -191,9 +191,7 @@ def over(k: int) -> str:
 def setup_figures(runs: int, peer: Turn) -> list[Figure]:
     """Measure a setup, and its base transfers beside the multiplications that they need.
 
-    `peer` has been measured before, by `transfer_figures`.
-
-    Everything on one thread, in its processor time.
+    Everything on one thread, in its processor time. `peer` has had its turns.
     """
     seed = secrets.token_bytes(32)
     measures: dict[str, Measure] = {
@@ -241,18 +239,27 @@ def setup_figures(runs: int, peer: Turn) -> list[Figure]:
 
 
 def transfer_figures(
-    runs: int, over_channel: Sequence[Mapping[str, Any]], peers: Mapping[int, Turn]
+    take: Callable[[dict[str, Measure]], dict[str, list[float]]],
+    between: Callable[[], Mapping[str, Any]],
+    peers: Mapping[int, Turn],
 ) -> list[Figure]:
-    """Measure transfers in memory; `over_channel` holds what was measured between processes.
+    """Measure transfers in memory, between processes and by the peer of each k, in turns.
 
-    Raises LocalError as `Pair.rate`.
+    `take` takes all measurements, `between` one between processes. Raises LocalError as `Pair.rate`.
     """
+    over_channel: list[Mapping[str, Any]] = []
+
+    def channel_rates() -> None:
+        over_channel.append(between())
+
     pairs = {str(k): Pair(k) for k in FIELD_SIZES}
     measures: dict[str, Measure] = {k: pair.rate for k, pair in pairs.items()}
     alternate(1, measures)
     for pair in pairs.values():
         pair.by_processor.clear()
-    taken = alternate(runs, measures | {f"peer, k = {k}": peer for k, peer in peers.items()})
+    between()
+    peer_turns: dict[str, Measure] = {f"peer {k}": turn for k, turn in peers.items()}
+    taken = take(measures | {"channel": channel_rates} | peer_turns)
     how = f"SoftSpoken with its check, {CHUNKS} chunks of {CHUNK}, {DEPTH} on their way, sender and receiver"
     memory = [
         Figure(
@@ -261,7 +268,7 @@ def transfer_figures(
             taken[str(k)],
             "higher",
             f"{how} on a thread each in one process, until both are done; bound by AES and the caches",
-            peers[k].peer("random, memory", "OT/s", f"{MALICIOUS}, a thread each side"),
+            peers[k].peer("random, memory", "OT/s", f"{PEER}, a thread each"),
             target=Target("median", 80e6) if k == 2 else None,
         )
         for k in FIELD_SIZES
@@ -284,7 +291,7 @@ def transfer_figures(
             [run[over(k)] for run in over_channel],
             "higher",
             f"{how} in two processes, mutual TLS on loopback; bound by TLS, beside AES on the same cores",
-            peers[k].peer("random, loopback", "OT/s", f"{MALICIOUS}, channel not encrypted"),
+            peers[k].peer("random, loopback", "OT/s", f"{PEER}, channel not encrypted"),
             limit=Limit(f"channel, {ROW_BYTES // k} bytes a transfer", channel * k / ROW_BYTES),
             target=Target("median", 50e6) if k == 4 else None,
         )

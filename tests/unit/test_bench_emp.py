@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from smpc_dp.bench import emp, pairwise
+from smpc_dp.bench import emp, pairwise, transfers
 from smpc_dp.bench.emp import DRIVERS, EmpPeers
 from smpc_dp.bench.figures import Peer
 from smpc_dp.bench.garbling_core import Rates
@@ -157,7 +157,8 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         with (tmp_path / "log").open("a") as log:
             log.write(f"ours {circuit} {instances}\n")
         steps = {"labels": 0.25, "done": 0.5}
-        return {"steps": steps, "bytes": 100, "channel": 1e9, "transfers": 4e6}
+        rates = {"transfers, k = 2": 4e6, "transfers, k = 4": 3e6}
+        return {"steps": steps, "bytes": 100, "channel": 1e9, **rates}
 
     def rates(circuit: object, instances: int, *, mode: object, tile: int, runs: int) -> Rates:
         with (tmp_path / "log").open("a") as log:
@@ -165,6 +166,7 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return Rates(instances, (1.0,) * runs, (0.5,) * runs)
 
     monkeypatch.setattr(pairwise, "_pair", pair)
+    monkeypatch.setattr(transfers, "CHUNKS", 8)
     monkeypatch.setattr(pairwise, "rates", rates)
     says(tmp_path, "emp_garbling", answer("emp-tool", garble=("AND/s", 4.0), evaluate=("AND/s", 8.0)))
     says(
@@ -218,12 +220,16 @@ def test_transfers_stand_beside_the_peer_of_the_same_run(quick: Path) -> None:
     figures = {"setup": ("s", 1.0), "random, memory": ("OT/s", 1e6), "random, loopback": ("OT/s", 2e6)}
     says(quick, "emp_ot", answer("emp-ot", **figures))
     shown = pairwise.run_ot_bench(2, emp=str(quick)).to_json()
-    peers = [figure["peer"] for figure in shown["figures"]]  # type: ignore[attr-defined]
-    assert [peer["median"] for peer in peers] == [1.0, 1e6, 2e6]
-    assert [peer["name"].split(", ")[1] for peer in peers[1:]] == ["malicious"] * 2
-    assert shown["figures"][2]["ratio_to_peer"] == 2.0  # type: ignore[index]
+    found = {figure["name"]: figure for figure in shown["figures"]}  # type: ignore[attr-defined]
+    assert found["setup"]["peer"]["median"] == 1.0
+    assert found["128 base transfers"]["peer"] is None
+    for k, rate in ((2, 4e6), (4, 3e6)):
+        assert found[f"correlated transfers in memory, k = {k}"]["peer"]["median"] == 1e6
+        channel = found[f"correlated transfers over the channel, k = {k}"]
+        assert channel["ratio_to_peer"] == rate / 2e6
+        assert channel["peer"]["name"].startswith("emp-ot, malicious")
     theirs = [line for line in (quick / "log").read_text().splitlines() if line.startswith("emp")]
-    assert theirs == ["emp_ot 2 4194304"] * 2
+    assert sorted(theirs) == [f"emp_ot {k} {8 * transfers.CHUNK}" for k in (2, 2, 4, 4)]
 
 
 def test_no_peer_is_null_and_meets_nothing(quick: Path) -> None:
