@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import time
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import typer
@@ -13,7 +13,11 @@ from smpc_dp import simulate as simulation
 from smpc_dp.cli.live import Bar
 from smpc_dp.cli.output import console, print_json
 from smpc_dp.encoding import Encoding, fixed_point_sum
+from smpc_dp.protocols.gopa.messages import PARTY_STEPS as PUBLISHING_STEPS
 from smpc_dp.protocols.secagg.messages import PARTY_STEPS
+
+Method = Literal["secagg", "gopa"]
+OnDropout = Literal["keep", "roll-back"]
 
 app = typer.Typer(name="simulate", help="Run many parties in one process.", no_args_is_help=True)
 
@@ -34,29 +38,43 @@ def average(
         int | None, typer.Option("--seed-for-simulation", help="Make the run reproducible.")
     ] = None,
     threads: Annotated[int, typer.Option(help="Threads that the aggregator removes masks with.")] = 2,
+    method: Annotated[Method, typer.Option(help="Secure sum, or gossip noise.")] = "secagg",
+    epsilon: Annotated[
+        float | None, typer.Option(help="For differential privacy, with --delta; gopa needs both.")
+    ] = None,
+    delta: Annotated[float | None, typer.Option(help="For differential privacy.")] = None,
+    on_dropout: Annotated[
+        OnDropout, typer.Option(help="gopa: noise of lost users stays in, or is rolled back.")
+    ] = "keep",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Average random vectors, and compare with the plain average.
 
-    The vectors are uniform in [-1, 1]; the secure aggregation of all parties runs in this process.
+    The vectors are uniform in [-1, 1]; the machines of all parties run in this process. Planned for a tenth
+    of the parties to drop out, with gopa for a hundredth, or for --dropout if that is more.
     """
     simulation.check_size(parties, length, threads, seed)
     values = np.random.default_rng(seed).uniform(-1.0, 1.0, (parties, length))
     begun = time.perf_counter()
+    steps = PUBLISHING_STEPS if method == "gopa" and on_dropout == "keep" else PARTY_STEPS
     with Bar("steps", quiet=as_json) as bar:
 
         def show(step: str, waiting: int) -> None:
             if step == "done":
-                bar.show(step, len(PARTY_STEPS), len(PARTY_STEPS))
+                bar.show(step, len(steps), len(steps))
             else:
-                bar.show(f"{step} ({waiting} parties)", PARTY_STEPS.index(step), len(PARTY_STEPS))
+                bar.show(f"{step} ({waiting} parties)", steps.index(step), len(steps))
 
         result = simulation.average(
             values,
             lower=-1.0,
             upper=1.0,
             dropout=dropout,
-            planned_dropout=max(dropout, 0.1),
+            planned_dropout=max(dropout, 0.01 if method == "gopa" else 0.1),
+            method=method,
+            epsilon=epsilon,
+            delta=delta,
+            on_dropout=on_dropout,
             corrupt=corrupt,
             security=security,
             threads=threads,
@@ -68,12 +86,19 @@ def average(
     absent = set(result.absent)
     names = sorted(absent.union(result.survivors))
     survivors = [values[place] for place, name in enumerate(names) if name not in absent]
-    exact = bool((fixed_point_sum(encoding, survivors) == result.fixed_point).all())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    private = result.noise is not None
+    exact = None if private else bool((fixed_point_sum(encoding, survivors) == result.fixed_point).all())
+    error = float(np.abs(result.value - np.mean(survivors, axis=0)).max())
     if as_json:
         print_json(
             {
                 "exact": exact,
+                "error": error,
+                "standard_error": result.standard_error,
+                "curator_standard_error": result.curator_standard_error,
+                "epsilon": result.privacy.epsilon,
+                "delta": result.privacy.delta,
                 "parties": parties,
                 "survivors": len(result.survivors),
                 "length": length,
@@ -82,10 +107,15 @@ def average(
             }
         )
     else:
+        verdict = (
+            f"is {error:.3g} off their average in the worst coordinate (standard error "
+            f"{result.standard_error:.3g}, a trusted curator's {result.curator_standard_error:.3g})"
+            if private
+            else f"{'equals' if exact else 'DIFFERS FROM'} the fixed-point sum of their vectors"
+        )
         console().print(
-            f"{len(result.survivors)} of {parties} parties survived; the result "
-            f"{'equals' if exact else 'DIFFERS FROM'} the fixed-point sum of their vectors; "
+            f"{len(result.survivors)} of {parties} parties survived; the result {verdict}; "
             f"{seconds:.1f} s, peak memory {peak / 1e9:.2f} GB"
         )
-    if not exact:
+    if exact is False:
         raise typer.Exit(1)
