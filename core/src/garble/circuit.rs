@@ -8,6 +8,8 @@
 
 use std::fmt;
 
+use super::runs::{GateSlots, Gates};
+
 /// The gates of a circuit; the numbers are those of `Gate::kind`.
 pub const XOR: u8 = 0;
 pub const AND: u8 = 1;
@@ -66,8 +68,16 @@ pub enum Step {
         out: u32,
         index: u32,
     },
-    /// The AND gates before and after may depend on each other.
-    Barrier,
+    /// XOR gates of one instance: a range of the program's.
+    Xors {
+        first: u32,
+        end: u32,
+    },
+    /// AND gates of one instance, independent of each other: a range of the program's.
+    Ands {
+        first: u32,
+        end: u32,
+    },
     Not {
         a: u32,
         out: u32,
@@ -86,6 +96,8 @@ pub enum Step {
 /// A circuit in the order in which it is garbled and evaluated.
 pub struct Program {
     pub steps: Vec<Step>,
+    /// Those that the steps `Xors` and `Ands` mean.
+    pub gates: Gates,
     pub slots: usize,
 }
 
@@ -99,6 +111,11 @@ pub struct Circuit {
 }
 
 impl Circuit {
+    /// The slot of `single` that holds the offset: NOT is XOR with it.
+    pub fn offset_slot(&self) -> usize {
+        self.inputs
+    }
+
     /// Checks and compiles; the errors name the gate and the bound.
     pub fn new(
         mut gates: Vec<Gate>,
@@ -281,7 +298,8 @@ impl Slots {
 }
 
 impl Compiler<'_> {
-    /// Compiles in `order`. With `levels` all inputs are loaded first, and barriers divide the levels.
+    /// Compiles in `order`. With `levels` all inputs are loaded first, the offset's slot follows,
+    /// and gates are in runs, of AND gates none longer than a level.
     fn compile(&self, order: &[u32], levels: Option<&[u32]>) -> Program {
         let mut slots = Slots {
             of: vec![NONE; self.wires],
@@ -314,19 +332,14 @@ impl Compiler<'_> {
         if levels.is_some() {
             // Every input gets a slot of its own, used or not, so that the slots are in order.
             slots.of[..self.inputs].copy_from_slice(&Vec::from_iter(0..self.inputs as u32));
-            slots.count = self.inputs as u32;
+            slots.count = self.inputs as u32 + 1;
             steps.push(Step::Inputs);
             (0..self.inputs as u32).for_each(|wire| store(&mut steps, &mut slots, wire));
         }
+        let mut gates = Gates::default();
         let mut level = 0;
         for &number in order {
             let gate = self.gates[number as usize];
-            if let Some(levels) = levels
-                && levels[gate.out as usize] != level
-            {
-                level = levels[gate.out as usize];
-                steps.push(Step::Barrier);
-            }
             let operands: &[u32] = match gate.kind {
                 EQ => &[],
                 INV => &[gate.a],
@@ -338,6 +351,45 @@ impl Compiler<'_> {
                     steps.push(Step::Input { input: wire, out });
                     store(&mut steps, &mut slots, wire);
                 }
+            }
+            if let Some(levels) = levels
+                && gate.kind != EQ
+            {
+                let mut slot_of_b = self.inputs as u32;
+                let a = slots.read(gate.a);
+                if gate.kind != INV {
+                    slot_of_b = slots.read(gate.b);
+                }
+                let out = slots.take(gate.out);
+                let (gate_slots, of) = (
+                    GateSlots {
+                        a,
+                        b: slot_of_b,
+                        out,
+                    },
+                    levels[gate.out as usize],
+                );
+                if gate.kind == AND {
+                    let place = gates.and(gate_slots, self.index[number as usize]) as u32;
+                    match steps.last_mut() {
+                        Some(Step::Ands { end, .. }) if of == level => *end += 1,
+                        _ => steps.push(Step::Ands {
+                            first: place,
+                            end: place + 1,
+                        }),
+                    }
+                } else {
+                    let place = gates.xor(gate_slots) as u32;
+                    match steps.last_mut() {
+                        Some(Step::Xors { end, .. }) => *end += 1,
+                        _ => steps.push(Step::Xors {
+                            first: place,
+                            end: place + 1,
+                        }),
+                    }
+                }
+                level = of;
+                continue;
             }
             steps.push(match gate.kind {
                 EQ => Step::Constant {
@@ -378,6 +430,7 @@ impl Compiler<'_> {
         }
         Program {
             steps,
+            gates,
             slots: slots.count as usize,
         }
     }

@@ -8,7 +8,8 @@ use zeroize::Zeroizing;
 use super::circuit::{Circuit, Refused, refuse};
 use super::inputs::{Inputs, LABEL, read_labels, segments};
 use super::kernel::{Keys, Wires};
-use super::tile::{self, GATE, Plan, Side};
+use super::runs::Ands;
+use super::tile::{GATE, Plan, Side};
 use super::window::Window;
 use super::{Block, mask};
 
@@ -60,23 +61,9 @@ impl<'t> Side for Evaluation<'_, 't> {
         plan.kernel.evaluate(registers, wires, keys, rows.into());
     }
 
-    fn and_group(
-        &mut self,
-        plan: &Plan,
-        registers: &mut [Block],
-        wires: Wires,
-        keys: Keys<'_>,
-        _delta: &[Block],
-    ) {
-        let mut rows = [[0; 16 * tile::GROUP]; 2];
-        let gates = self.take(GATE * wires.lanes).chunks_exact(GATE);
-        for (lane, gate) in gates.enumerate() {
-            rows[0][16 * lane..16 * lane + 16].copy_from_slice(&gate[..16]);
-            rows[1][16 * lane..16 * lane + 16].copy_from_slice(&gate[16..]);
-        }
-        let [generator, evaluator] = &rows;
-        let rows = [generator, evaluator].map(|row| &row[..16 * wires.lanes]);
-        plan.kernel.evaluate(registers, wires, keys, rows);
+    fn and_run(&mut self, plan: &Plan, registers: &mut [Block], run: Ands<'_>, _delta: Block) {
+        let table = self.take(GATE * run.gates().len());
+        plan.kernel.evaluate_run(registers, run, table);
     }
 }
 

@@ -8,6 +8,7 @@ use zeroize::Zeroizing;
 use super::circuit::{Circuit, Refused, refuse};
 use super::inputs::{Inputs, LABEL, draw, read_labels, segments};
 use super::kernel::{Cipher, Keys, Wires};
+use super::runs::Ands;
 use super::tile::{self, GATE, Plan, Side};
 use super::window::Window;
 use super::{Block, mask};
@@ -86,27 +87,9 @@ impl<'t> Side for Garbling<'_, 't> {
             .garble(registers, wires, keys, delta, rows.into());
     }
 
-    fn and_group(
-        &mut self,
-        plan: &Plan,
-        registers: &mut [Block],
-        wires: Wires,
-        keys: Keys<'_>,
-        delta: &[Block],
-    ) {
-        let mut rows = [[0; 16 * tile::GROUP]; 2];
-        let [generator, evaluator] = &mut rows;
-        let [generator, evaluator] = [generator, evaluator].map(|row| &mut row[..16 * wires.lanes]);
-        plan.kernel
-            .garble(registers, wires, keys, delta, [generator, evaluator]);
-        for (gate, row) in self
-            .take(GATE * wires.lanes)
-            .chunks_exact_mut(GATE)
-            .zip(generator.chunks_exact(16).zip(evaluator.chunks_exact(16)))
-        {
-            gate[..16].copy_from_slice(row.0);
-            gate[16..].copy_from_slice(row.1);
-        }
+    fn and_run(&mut self, plan: &Plan, registers: &mut [Block], run: Ands<'_>, delta: Block) {
+        let table = self.take(GATE * run.gates().len());
+        plan.kernel.garble_run(registers, run, delta, table);
     }
 }
 

@@ -4,6 +4,8 @@
 
 use zeroize::Zeroize;
 
+use super::runs::{Ands, Xors};
+use super::tile::GATE;
 #[cfg(target_arch = "x86_64")]
 use super::x86;
 use super::{Block, portable};
@@ -151,6 +153,32 @@ impl Kernel {
     pub fn xor(self, registers: &mut [Block], wires: Wires) {
         wires.check(registers.len(), &Keys::Shared([0; 2]));
         dispatch!(self, xor(registers, wires));
+    }
+
+    /// Garbles gates of one instance; the table has T_G and T_E of each gate side by side.
+    pub fn garble_run(
+        self,
+        registers: &mut [Block],
+        run: Ands<'_>,
+        delta: Block,
+        table: &mut [u8],
+    ) {
+        assert!(run.bound() <= registers.len(), "operands");
+        assert!(table.len() == GATE * run.gates().len(), "table");
+        dispatch!(self, garble_run(registers, run, delta, table));
+    }
+
+    /// Evaluates gates of one instance, as `garble_run` garbled them.
+    pub fn evaluate_run(self, registers: &mut [Block], run: Ands<'_>, table: &[u8]) {
+        assert!(run.bound() <= registers.len(), "operands");
+        assert!(table.len() == GATE * run.gates().len(), "table");
+        dispatch!(self, evaluate_run(registers, run, table));
+    }
+
+    /// Does XOR gates of one instance.
+    pub fn xor_run(self, registers: &mut [Block], run: Xors<'_>) {
+        assert!(run.bound() <= registers.len(), "operands");
+        dispatch!(self, xor_run(registers, run));
     }
 
     /// Replaces each label by its hash under the first key of its lane.

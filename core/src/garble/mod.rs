@@ -45,7 +45,10 @@ mod inputs;
 mod kernel;
 mod portable;
 mod python;
+mod runs;
 mod simd;
+#[cfg(target_arch = "x86_64")]
+mod simd_runs;
 mod tile;
 mod window;
 #[cfg(target_arch = "x86_64")]

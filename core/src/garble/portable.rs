@@ -4,6 +4,8 @@ use aes::Aes128Enc;
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 
 use super::kernel::{Keys, Wires};
+use super::runs::{Ands, Xors};
+use super::tile::GATE;
 use super::{Block, mask, sigma};
 
 /// Lanes whose blocks are encrypted together.
@@ -110,6 +112,70 @@ pub fn evaluate(registers: &mut [Block], wires: Wires, keys: Keys<'_>, rows: [&[
 pub fn xor(registers: &mut [Block], wires: Wires) {
     for lane in 0..wires.lanes {
         registers[wires.out + lane] = registers[wires.a + lane] ^ registers[wires.b + lane];
+    }
+}
+
+/// Calls `work` for at most `BATCH` gates of a run at a time, on registers that hold their operands, with
+/// their keys and their place in the run; and puts the output labels where they belong.
+fn in_batches(
+    registers: &mut [Block],
+    run: Ands<'_>,
+    mut work: impl FnMut(&mut [Block], Wires, Keys<'_>, usize),
+) {
+    let halves = run.halves().chunks(BATCH);
+    for (batch, (gates, halves)) in run.gates().chunks(BATCH).zip(halves).enumerate() {
+        let (mut labels, mut lanes) = ([0; 3 * BATCH], [0; BATCH]);
+        for (lane, (gate, half)) in gates.iter().zip(halves).enumerate() {
+            labels[lane] = registers[gate.a as usize];
+            labels[BATCH + lane] = registers[gate.b as usize];
+            lanes[lane] = run.base ^ Block::from(half[0]);
+        }
+        let wires = Wires {
+            a: 0,
+            b: BATCH,
+            out: 2 * BATCH,
+            lanes: gates.len(),
+        };
+        // The second half-gate's number is the first's, which is even, and one.
+        let keys = Keys::Unique {
+            lanes: &lanes,
+            pair: [0, 1],
+        };
+        work(&mut labels, wires, keys, batch * BATCH);
+        for (gate, label) in gates.iter().zip(&labels[2 * BATCH..]) {
+            registers[gate.out as usize] = *label;
+        }
+    }
+}
+
+pub fn garble_run(registers: &mut [Block], run: Ands<'_>, delta: Block, table: &mut [u8]) {
+    in_batches(registers, run, |labels, wires, keys, place| {
+        let mut rows = [[0; 16 * BATCH]; 2];
+        let [generator, evaluator] = &mut rows;
+        garble(labels, wires, keys, &[delta; BATCH], [generator, evaluator]);
+        let table = &mut table[GATE * place..][..GATE * wires.lanes];
+        for (lane, gate) in table.chunks_exact_mut(GATE).enumerate() {
+            gate[..16].copy_from_slice(&rows[0][16 * lane..16 * lane + 16]);
+            gate[16..].copy_from_slice(&rows[1][16 * lane..16 * lane + 16]);
+        }
+    });
+}
+
+pub fn evaluate_run(registers: &mut [Block], run: Ands<'_>, table: &[u8]) {
+    in_batches(registers, run, |labels, wires, keys, place| {
+        let mut rows = [[0; 16 * BATCH]; 2];
+        let table = &table[GATE * place..][..GATE * wires.lanes];
+        for (lane, gate) in table.chunks_exact(GATE).enumerate() {
+            rows[0][16 * lane..16 * lane + 16].copy_from_slice(&gate[..16]);
+            rows[1][16 * lane..16 * lane + 16].copy_from_slice(&gate[16..]);
+        }
+        evaluate(labels, wires, keys, [&rows[0], &rows[1]]);
+    });
+}
+
+pub fn xor_run(registers: &mut [Block], run: Xors<'_>) {
+    for gate in run.gates() {
+        registers[gate.out as usize] = registers[gate.a as usize] ^ registers[gate.b as usize];
     }
 }
 

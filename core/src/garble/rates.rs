@@ -73,7 +73,7 @@ fn rates() {
         aes.single
             .steps
             .iter()
-            .filter(|step| **step == Step::Barrier)
+            .filter(|step| matches!(step, Step::Ands { .. }))
             .count(),
         aes.tiled.slots,
         aes.single.slots

@@ -10,7 +10,7 @@ use super::Block;
 use super::kernel::Wires;
 
 /// The round constants of AES-128's key schedule; round 0 has none.
-const ROUND_CONSTANTS: [u32; 11] = [
+pub const ROUND_CONSTANTS: [u32; 11] = [
     0, 0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0x1b, 0x36,
 ];
 
@@ -36,6 +36,18 @@ pub trait Vector: Copy {
     unsafe fn mask(self) -> Self;
     /// The next round key of AES-128 in every block.
     unsafe fn next_key(self, constant: u32) -> Self;
+    /// Blocks from `LANES` places.
+    unsafe fn gather(from: [*const Block; 4]) -> Self;
+    /// `word` in every word.
+    unsafe fn word(word: u32) -> Self;
+    /// The key schedule's RotWord, SubWord and addition of a constant, in every word.
+    unsafe fn substitute(self, constant: u32) -> Self;
+    /// Words 0 of both, words 1 of both; and likewise 2 and 3, in every block.
+    unsafe fn low_words(self, other: Self) -> Self;
+    unsafe fn high_words(self, other: Self) -> Self;
+    /// Lower halves of both, and upper ones, in every block.
+    unsafe fn low_pairs(self, other: Self) -> Self;
+    unsafe fn high_pairs(self, other: Self) -> Self;
 }
 
 /// Where the keys of the half-gates come from.

@@ -4,14 +4,13 @@ use zeroize::{Zeroize, Zeroizing};
 
 use super::circuit::{Circuit, Program, Refused, Step, refuse};
 use super::kernel::{Kernel, Keys, Wires};
+use super::runs::Ands;
 use super::{Block, MAX_TILE};
 
 /// Bytes of table for an AND gate of one instance.
 pub const GATE: usize = 32;
 /// Instances of all runs of one `start` are below this.
 const MAX_INSTANCE: u64 = 1 << 48;
-/// Independent AND gates of a single instance that go through the kernel together.
-pub const GROUP: usize = 64;
 /// The half-gate number of the hash of output 0.
 const OUTPUT_HASH: Block = 1 << 63;
 /// Bytes of registers of a tile: about a second-level cache.
@@ -153,15 +152,8 @@ pub trait Side {
         keys: Keys<'_>,
         delta: &[Block],
     );
-    /// As `and`, with T_G and T_E of each lane side by side.
-    fn and_group(
-        &mut self,
-        plan: &Plan,
-        registers: &mut [Block],
-        wires: Wires,
-        keys: Keys<'_>,
-        delta: &[Block],
-    );
+    /// Does AND gates of one instance; T_G and T_E of each gate are side by side.
+    fn and_run(&mut self, plan: &Plan, registers: &mut [Block], run: Ands<'_>, delta: Block);
 }
 
 /// The place in one tile, and its registers, which are overwritten when dropped.
@@ -172,15 +164,14 @@ pub struct Walk {
     /// The offset of each lane; all zero for an evaluator.
     delta: Vec<Block>,
     groups: Vec<Block>,
-    scratch: Vec<Block>,
-    scratch_keys: Vec<Block>,
+    /// The AND gates of this step's run that are done.
+    done: usize,
 }
 
 impl Drop for Walk {
     fn drop(&mut self) {
         self.registers.zeroize();
         self.delta.zeroize();
-        self.scratch.zeroize();
     }
 }
 
@@ -194,16 +185,14 @@ impl Walk {
         delta: impl FnOnce(&mut [Block]),
     ) {
         let lanes = plan.lanes(tile);
-        self.step = 0;
+        (self.step, self.done) = (0, 0);
         self.registers
             .resize(plan.program(circuit).slots * plan.tile, 0);
         self.delta.resize(lanes, 0);
         delta(&mut self.delta);
         plan.groups(tile, &mut self.groups);
         if plan.tile == 1 {
-            // One lane has one offset, for each gate of a group.
-            self.delta.resize(GROUP, self.delta[0]);
-            self.scratch.resize(3 * GROUP, 0);
+            self.registers[circuit.offset_slot()] = self.delta[0];
         }
     }
 
@@ -216,15 +205,22 @@ impl Walk {
         side: &mut impl Side,
         outputs: &mut [Block],
     ) -> bool {
-        let steps = &plan.program(circuit).steps;
+        let Program { steps, gates, .. } = plan.program(circuit);
         let lanes = plan.lanes(tile);
         let at = |slot: u32| slot as usize * lanes;
         while let Some(&step) = steps.get(self.step) {
             match step {
                 Step::And { .. } if side.gates() < lanes => return false,
-                Step::And { .. } if plan.tile == 1 => {
-                    self.group(plan, steps, side);
-                    continue;
+                Step::Ands { first, end } => {
+                    let from = first as usize + self.done;
+                    let to = (end as usize).min(from + side.gates());
+                    let run = gates.ands(from..to, self.groups[0]);
+                    side.and_run(plan, &mut self.registers, run, self.delta[0]);
+                    if to < end as usize {
+                        self.done += to - from;
+                        return false;
+                    }
+                    self.done = 0;
                 }
                 Step::And { a, b, out, index } => {
                     let wires = Wires {
@@ -237,9 +233,9 @@ impl Walk {
                     let keys = plan.keys(&self.groups, [half, half + 1]);
                     side.and(plan, &mut self.registers, wires, keys, &self.delta);
                 }
-                Step::Xor { .. } if lanes == 1 => {
-                    self.step += xor_run(&mut self.registers, &steps[self.step..]);
-                    continue;
+                Step::Xors { first, end } => {
+                    let run = gates.xors(first as usize..end as usize);
+                    plan.kernel.xor_run(&mut self.registers, run);
                 }
                 Step::Xor { a, b, out } => {
                     let wires = Wires {
@@ -274,57 +270,11 @@ impl Walk {
                     outputs[output..output + lanes]
                         .copy_from_slice(&self.registers[at(a)..at(a) + lanes]);
                 }
-                Step::Barrier => {}
             }
             self.step += 1;
         }
         true
     }
-
-    /// Does the AND gates from here to the next barrier, as many as there is table for.
-    fn group(&mut self, plan: &Plan, steps: &[Step], side: &mut impl Side) {
-        let most = GROUP.min(side.gates());
-        let mut count = 0;
-        self.scratch_keys.clear();
-        while let Some(&Step::And { a, b, index, .. }) = steps.get(self.step + count) {
-            if count == most {
-                break;
-            }
-            self.scratch[count] = self.registers[a as usize];
-            self.scratch[GROUP + count] = self.registers[b as usize];
-            self.scratch_keys
-                .push(self.groups[0] ^ (2 * Block::from(index)));
-            count += 1;
-        }
-        let wires = Wires {
-            a: 0,
-            b: GROUP,
-            out: 2 * GROUP,
-            lanes: count,
-        };
-        let keys = Keys::Unique {
-            lanes: &self.scratch_keys,
-            pair: [0, 1],
-        };
-        side.and_group(plan, &mut self.scratch, wires, keys, &self.delta);
-        for lane in 0..count {
-            if let Step::And { out, .. } = steps[self.step + lane] {
-                self.registers[out as usize] = self.scratch[2 * GROUP + lane];
-            }
-        }
-        self.step += count;
-    }
-}
-
-/// Does the XOR gates of one lane at the front of `steps`; how many they were.
-fn xor_run(registers: &mut [Block], steps: &[Step]) -> usize {
-    for (done, step) in steps.iter().enumerate() {
-        let &Step::Xor { a, b, out } = step else {
-            return done;
-        };
-        registers[out as usize] = registers[a as usize] ^ registers[b as usize];
-    }
-    steps.len()
 }
 
 /// Room for so many labels.

@@ -10,12 +10,33 @@ use super::simd::{SharedKeys, Vector};
 /// Byte shuffle that puts the last column of a round key, rotated, into all four: since the columns are
 /// then equal, AESENCLAST's ShiftRows changes nothing and SubBytes and the constant remain.
 const ROTATE: i32 = 0x0c0f_0e0d;
+/// Byte shuffle that rotates every word, and undoes AESENCLAST's ShiftRows beforehand.
+const ROTATE_WORDS: Block = 0x0007_0a0d_0c03_0609_080f_0205_040b_0e01;
 /// The upper half of a block.
 const HIGH: Block = (u64::MAX as Block) << 64;
 
+// SAFETY (all three): as for `Vector::gather`.
+#[inline(always)]
+unsafe fn gather1(from: [*const Block; 4]) -> __m128i {
+    unsafe { _mm_loadu_si128(from[0].cast()) }
+}
+#[inline(always)]
+unsafe fn gather2(from: [*const Block; 4]) -> __m256i {
+    unsafe { _mm256_loadu2_m128i(from[1].cast(), from[0].cast()) }
+}
+#[inline(always)]
+unsafe fn gather4(from: [*const Block; 4]) -> __m512i {
+    unsafe {
+        let low = _mm512_castsi256_si512(gather2(from));
+        let high = _mm256_loadu2_m128i(from[3].cast(), from[2].cast());
+        _mm512_inserti64x4::<1>(low, high)
+    }
+}
+
 macro_rules! vector {
     ($type:ty, $lanes:literal, $load:ident, $store:ident, $splat:expr, $set:ident, $xor:ident, $and:ident,
-     $round:ident, $last:ident, $dwords:ident, $bytes:ident, $shift:ident, $left:ident, $right:ident) => {
+     $round:ident, $last:ident, $dwords:ident, $bytes:ident, $shift:ident, $left:ident, $right:ident,
+     $gather:expr, $low_words:ident, $high_words:ident, $low_pairs:ident, $high_pairs:ident) => {
         // SAFETY (all functions): the caller of the trait promises the instructions and the memory;
         // loads and stores are unaligned ones.
         impl Vector for $type {
@@ -64,6 +85,39 @@ macro_rules! vector {
                     sums.xor($shift::<8>(sums)).xor(column)
                 }
             }
+            #[inline(always)]
+            unsafe fn gather(from: [*const Block; 4]) -> Self {
+                unsafe { $gather(from) }
+            }
+            #[inline(always)]
+            unsafe fn word(word: u32) -> Self {
+                unsafe { $set(word as i32) }
+            }
+            #[inline(always)]
+            unsafe fn substitute(self, constant: u32) -> Self {
+                unsafe {
+                    $last(
+                        $bytes(self, Self::splat(ROTATE_WORDS)),
+                        $set(constant as i32),
+                    )
+                }
+            }
+            #[inline(always)]
+            unsafe fn low_words(self, other: Self) -> Self {
+                unsafe { $low_words(self, other) }
+            }
+            #[inline(always)]
+            unsafe fn high_words(self, other: Self) -> Self {
+                unsafe { $high_words(self, other) }
+            }
+            #[inline(always)]
+            unsafe fn low_pairs(self, other: Self) -> Self {
+                unsafe { $low_pairs(self, other) }
+            }
+            #[inline(always)]
+            unsafe fn high_pairs(self, other: Self) -> Self {
+                unsafe { $high_pairs(self, other) }
+            }
         }
     };
 }
@@ -83,7 +137,12 @@ vector!(
     _mm_shuffle_epi8,
     _mm_bslli_si128,
     _mm_slli_epi32,
-    _mm_srai_epi32
+    _mm_srai_epi32,
+    gather1,
+    _mm_unpacklo_epi32,
+    _mm_unpackhi_epi32,
+    _mm_unpacklo_epi64,
+    _mm_unpackhi_epi64
 );
 vector!(
     __m256i,
@@ -100,7 +159,12 @@ vector!(
     _mm256_shuffle_epi8,
     _mm256_bslli_epi128,
     _mm256_slli_epi32,
-    _mm256_srai_epi32
+    _mm256_srai_epi32,
+    gather2,
+    _mm256_unpacklo_epi32,
+    _mm256_unpackhi_epi32,
+    _mm256_unpacklo_epi64,
+    _mm256_unpackhi_epi64
 );
 vector!(
     __m512i,
@@ -117,7 +181,12 @@ vector!(
     _mm512_shuffle_epi8,
     _mm512_bslli_epi128,
     _mm512_slli_epi32,
-    _mm512_srai_epi32
+    _mm512_srai_epi32,
+    gather4,
+    _mm512_unpacklo_epi32,
+    _mm512_unpackhi_epi32,
+    _mm512_unpacklo_epi64,
+    _mm512_unpackhi_epi64
 );
 
 /// The key schedule of AES-128.
@@ -138,7 +207,9 @@ macro_rules! entry_points {
 
             use crate::garble::Block;
             use crate::garble::kernel::{Keys, Wires};
+            use crate::garble::runs::{Ands, Xors};
             use crate::garble::simd::{self, KeySource, SharedKeys, UniqueKeys, Vector};
+            use crate::garble::simd_runs;
 
             const LANES: usize = <$vector as Vector>::LANES;
 
@@ -236,6 +307,38 @@ macro_rules! entry_points {
                     let at = simd::xor::<$vector>(registers, wires, 0);
                     simd::xor::<__m128i>(registers, wires, at);
                 }
+            }
+
+            /// # Safety
+            /// The machine has the instructions, and `Kernel::garble_run` checked the operands.
+            #[target_feature(enable = $features)]
+            pub unsafe fn garble_run(
+                registers: &mut [Block],
+                run: Ands<'_>,
+                delta: Block,
+                table: &mut [u8],
+            ) {
+                let registers = registers.as_mut_ptr();
+                // SAFETY: the caller's promise.
+                unsafe { simd_runs::garble::<$vector, __m128i>(registers, run, delta, table) }
+            }
+
+            /// # Safety
+            /// The machine has the instructions, and `Kernel::evaluate_run` checked the operands.
+            #[target_feature(enable = $features)]
+            pub unsafe fn evaluate_run(registers: &mut [Block], run: Ands<'_>, table: &[u8]) {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    simd_runs::evaluate::<$vector, __m128i>(registers.as_mut_ptr(), run, table)
+                }
+            }
+
+            /// # Safety
+            /// The machine has the instructions, and `Kernel::xor_run` checked the operands.
+            #[target_feature(enable = $features)]
+            pub unsafe fn xor_run(registers: &mut [Block], run: Xors<'_>) {
+                // SAFETY: the caller's promise.
+                unsafe { simd_runs::xor::<__m128i>(registers.as_mut_ptr(), run) }
             }
 
             /// # Safety
