@@ -3,7 +3,7 @@
 //! Two orders are made of each circuit. `tiled` keeps the order of the file and serves tiles of two or
 //! more instances. `single` serves tiles of one instance: gates are sorted by level (the greatest number
 //! of AND gates on a path to them), within a level AND gates first, then by their place in the file; so
-//! the AND gates of a level are independent of each other and adjacent. In both, wires live in as few
+//! the AND gates of a level are independent of each other and adjacent: `runs`. In both, wires live in as few
 //! slots as their lifetimes allow.
 
 use std::fmt;
@@ -337,7 +337,6 @@ impl Compiler<'_> {
             (0..self.inputs as u32).for_each(|wire| store(&mut steps, &mut slots, wire));
         }
         let mut gates = Gates::default();
-        let mut level = 0;
         for &number in order {
             let gate = self.gates[number as usize];
             let operands: &[u32] = match gate.kind {
@@ -355,40 +354,19 @@ impl Compiler<'_> {
             if let Some(levels) = levels
                 && gate.kind != EQ
             {
-                let mut slot_of_b = self.inputs as u32;
                 let a = slots.read(gate.a);
-                if gate.kind != INV {
-                    slot_of_b = slots.read(gate.b);
-                }
+                let b = match gate.kind {
+                    INV => self.inputs as u32,
+                    _ => slots.read(gate.b),
+                };
                 let out = slots.take(gate.out);
-                let (gate_slots, of) = (
-                    GateSlots {
-                        a,
-                        b: slot_of_b,
-                        out,
-                    },
-                    levels[gate.out as usize],
-                );
+                let place = GateSlots { a, b, out };
                 if gate.kind == AND {
-                    let place = gates.and(gate_slots, self.index[number as usize]) as u32;
-                    match steps.last_mut() {
-                        Some(Step::Ands { end, .. }) if of == level => *end += 1,
-                        _ => steps.push(Step::Ands {
-                            first: place,
-                            end: place + 1,
-                        }),
-                    }
+                    let level = levels[gate.out as usize];
+                    gates.and(place, self.index[number as usize], level, &mut steps);
                 } else {
-                    let place = gates.xor(gate_slots) as u32;
-                    match steps.last_mut() {
-                        Some(Step::Xors { end, .. }) => *end += 1,
-                        _ => steps.push(Step::Xors {
-                            first: place,
-                            end: place + 1,
-                        }),
-                    }
+                    gates.xor(place, &mut steps);
                 }
-                level = of;
                 continue;
             }
             steps.push(match gate.kind {

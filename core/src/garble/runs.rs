@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::Block;
+use super::circuit::Step;
 
 /// The slots of one gate.
 #[derive(Clone, Copy, Default, Debug)]
@@ -21,6 +22,8 @@ pub struct Gates {
     ands: Vec<GateSlots>,
     halves: Vec<[u32; 2]>,
     bound: usize,
+    /// Of the last AND gate.
+    level: u32,
 }
 
 impl Gates {
@@ -29,19 +32,34 @@ impl Gates {
         self.bound = self.bound.max(most as usize + 1);
     }
 
-    /// Adds an XOR gate; its place among the XOR gates.
-    pub fn xor(&mut self, gate: GateSlots) -> usize {
+    /// Adds an XOR gate, to the last of `steps` or to a new one.
+    pub fn xor(&mut self, gate: GateSlots, steps: &mut Vec<Step>) {
         self.check(gate);
+        let first = self.xors.len() as u32;
         self.xors.push(gate);
-        self.xors.len() - 1
+        match steps.last_mut() {
+            Some(Step::Xors { end, .. }) => *end += 1,
+            _ => steps.push(Step::Xors {
+                first,
+                end: first + 1,
+            }),
+        }
     }
 
-    /// Adds AND gate `index` of the file; its place among the AND gates.
-    pub fn and(&mut self, gate: GateSlots, index: u32) -> usize {
+    /// Adds AND gate `index` of the file, to the last of `steps` if that is of its level, or to a new one.
+    pub fn and(&mut self, gate: GateSlots, index: u32, level: u32, steps: &mut Vec<Step>) {
         self.check(gate);
+        let first = self.ands.len() as u32;
         self.ands.push(gate);
         self.halves.push([2 * index, 2 * index + 1]);
-        self.ands.len() - 1
+        match steps.last_mut() {
+            Some(Step::Ands { end, .. }) if self.level == level => *end += 1,
+            _ => steps.push(Step::Ands {
+                first,
+                end: first + 1,
+            }),
+        }
+        self.level = level;
     }
 
     pub fn xors(&self, places: Range<usize>) -> Xors<'_> {

@@ -236,11 +236,12 @@ unsafe fn evaluate_some<V: Vector>(
     }
 }
 
-/// The gates from `at` on, the last one repeated: it gives the same label again.
-fn padded(run: Ands<'_>, at: usize) -> ([GateSlots; WIDEST], [[u32; 2]; WIDEST]) {
+/// `width` gates from `at` on, the last one repeated: it gives the same label again.
+#[inline(always)]
+fn padded(run: Ands<'_>, at: usize, width: usize) -> ([GateSlots; WIDEST], [[u32; 2]; WIDEST]) {
     let last = run.gates().len() - 1;
     let mut gates = ([GateSlots::default(); WIDEST], [[0; 2]; WIDEST]);
-    for place in 0..WIDEST {
+    for place in 0..width {
         gates.0[place] = run.gates()[last.min(at + place)];
         gates.1[place] = run.halves()[last.min(at + place)];
     }
@@ -272,18 +273,34 @@ pub unsafe fn garble<V: Vector, N: Vector>(
             );
             at += 2 * V::LANES;
         }
-        if at < count {
-            let (gates, halves) = padded(run, at);
-            let (gates, halves) = (gates.as_ptr(), halves.as_ptr());
-            let mut rows = [0; GATE * WIDEST];
-            let to = rows.as_mut_ptr();
-            if count - at <= 2 {
-                garble_some::<N>(registers, run.base, gates, halves, delta, to);
-            } else {
-                garble_some::<V>(registers, run.base, gates, halves, delta, to);
-            }
-            table[GATE * at..].copy_from_slice(&rows[..GATE * (count - at)]);
+        if at < count && count - at <= 2 * N::LANES {
+            garble_rest::<N>(registers, run, at, delta, table);
+        } else if at < count {
+            garble_rest::<V>(registers, run, at, delta, table);
         }
+    }
+}
+
+/// Garbles the gates from `at` on, at least one and at most 2 * LANES.
+#[inline(always)]
+unsafe fn garble_rest<V: Vector>(
+    registers: *mut Block,
+    run: Ands<'_>,
+    at: usize,
+    delta: Block,
+    table: &mut [u8],
+) {
+    let (gates, halves) = padded(run, at, 2 * V::LANES);
+    let (gates, halves) = (gates.as_ptr(), halves.as_ptr());
+    let mut rows = [[0; GATE]; WIDEST];
+    // SAFETY: the caller's promise.
+    unsafe {
+        let to = rows.as_mut_ptr().cast();
+        garble_some::<V>(registers, run.base, gates, halves, delta, to);
+    }
+    let (table, _) = table[GATE * at..].as_chunks_mut::<GATE>();
+    for (to, row) in table.iter_mut().zip(rows) {
+        *to = row;
     }
 }
 
@@ -300,22 +317,26 @@ pub unsafe fn evaluate<V: Vector, N: Vector>(registers: *mut Block, run: Ands<'_
             evaluate_some::<V>(registers, run.base, gates.add(at), halves.add(at), from);
             at += 2 * V::LANES;
         }
-        if at < count {
-            let (gates, halves) = padded(run, at);
-            let (gates, halves) = (gates.as_ptr(), halves.as_ptr());
-            let mut rows = [[0; GATE]; WIDEST];
-            let (given, _) = table[GATE * at..].as_chunks::<GATE>();
-            for (place, row) in rows.iter_mut().enumerate() {
-                *row = given[place.min(given.len() - 1)];
-            }
-            let from = rows.as_ptr().cast();
-            if count - at <= 2 {
-                evaluate_some::<N>(registers, run.base, gates, halves, from);
-            } else {
-                evaluate_some::<V>(registers, run.base, gates, halves, from);
-            }
+        if at < count && count - at <= 2 * N::LANES {
+            evaluate_rest::<N>(registers, run, at, table);
+        } else if at < count {
+            evaluate_rest::<V>(registers, run, at, table);
         }
     }
+}
+
+/// Evaluates the gates from `at` on, at least one and at most 2 * LANES.
+#[inline(always)]
+unsafe fn evaluate_rest<V: Vector>(registers: *mut Block, run: Ands<'_>, at: usize, table: &[u8]) {
+    let (gates, halves) = padded(run, at, 2 * V::LANES);
+    let (given, _) = table[GATE * at..].as_chunks::<GATE>();
+    let mut rows = [[0; GATE]; WIDEST];
+    for (place, row) in rows.iter_mut().enumerate().take(2 * V::LANES) {
+        *row = given[place.min(given.len() - 1)];
+    }
+    let (gates, halves, from) = (gates.as_ptr(), halves.as_ptr(), rows.as_ptr().cast());
+    // SAFETY: the caller's promise.
+    unsafe { evaluate_some::<V>(registers, run.base, gates, halves, from) }
 }
 
 /// Does a run of XOR gates; `N` is a vector of one block.

@@ -4,6 +4,7 @@ use super::circuit::{AND, Circuit, EQ, EQW, Gate, INV, XOR};
 use super::evaluator::Evaluator;
 use super::garbler::Garbler;
 use super::kernel::{Kernel, Keys, Wires};
+use super::runs::{GateSlots, Gates};
 use super::tile::{Mode, Plan, suggest_tile};
 use super::{Block, mask, sigma};
 
@@ -194,6 +195,85 @@ fn kernels_agree() {
             }
         }
     }
+}
+
+/// AND gates on the first 50 slots, none of which an earlier gate has written; some share an output's slot.
+fn independent(fixed: &mut Fixed, count: usize) -> Gates {
+    let (mut gates, mut steps) = (Gates::default(), Vec::new());
+    for place in 0..count as u32 {
+        let slots = GateSlots {
+            a: fixed.below(50) as u32,
+            b: fixed.below(50) as u32,
+            out: 50 + place / 2,
+        };
+        gates.and(slots, fixed.below(1 << 31) as u32, 1, &mut steps);
+        let slots = GateSlots {
+            out: fixed.below(100) as u32,
+            ..slots
+        };
+        gates.xor(slots, &mut steps);
+    }
+    gates
+}
+
+#[test]
+fn kernels_agree_on_runs() {
+    let mut fixed = Fixed(6);
+    for count in 1..60 {
+        let gates = independent(&mut fixed, count);
+        let registers = fixed.blocks(100);
+        let (base, delta) = (fixed.block(), fixed.block() | 1);
+        let run = gates.ands(0..count, base);
+        let results: Vec<_> = Kernel::available()
+            .into_iter()
+            .map(|kernel| {
+                let mut table = vec![0; 32 * count];
+                let mut garbled = registers.clone();
+                kernel.garble_run(&mut garbled, run, delta, &mut table);
+                let mut evaluated = registers.clone();
+                kernel.evaluate_run(&mut evaluated, run, &table);
+                let mut sums = registers.clone();
+                kernel.xor_run(&mut sums, gates.xors(0..count));
+                (table, garbled, evaluated, sums)
+            })
+            .collect();
+        for result in &results[1..] {
+            assert_eq!(*result, results[0], "{count} gates");
+        }
+        // Gate by gate it is the same, and the same as one lane of a tile.
+        for kernel in Kernel::available() {
+            let mut labels = registers.clone();
+            for place in 0..count {
+                let run = gates.ands(place..place + 1, base);
+                let gate = run.gates()[0];
+                let mut one = vec![labels[gate.a as usize], labels[gate.b as usize], 0];
+                let mut rows = [[0; 16]; 2];
+                let [generator, evaluator] = &mut rows;
+                let wires = Wires {
+                    a: 0,
+                    b: 1,
+                    out: 2,
+                    lanes: 1,
+                };
+                let keys = Keys::Shared(run.halves()[0].map(|half| base ^ Block::from(half)));
+                kernel.garble(&mut one, wires, keys, &[delta], [generator, evaluator]);
+                let mut table = [0; 32];
+                kernel.garble_run(&mut labels, run, delta, &mut table);
+                assert_eq!(table, *rows.as_flattened());
+                assert_eq!(table, results[0].0[32 * place..][..32]);
+                assert_eq!(labels[gate.out as usize], one[2]);
+            }
+            assert_eq!(labels, results[0].1);
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "operands")]
+fn runs_stay_within_the_registers() {
+    let mut gates = Gates::default();
+    gates.xor(GateSlots { a: 0, b: 7, out: 1 }, &mut Vec::new());
+    Kernel::available()[0].xor_run(&mut [0; 7], gates.xors(0..1));
 }
 
 #[test]
