@@ -265,10 +265,12 @@ class Session:
                 raise TimeoutFault(
                     {self.party}, machine.step, f"too late: the others are at request {request}"
                 )
-            if machine.step == PARTICIPANTS:
-                # The answer to this is the first message that depends on the data.
+            due = machine.step
+            answer = await asyncio.to_thread(machine.receive, envelope)
+            if due == PARTICIPANTS and answer:
+                # The first message that depends on the data: charged when it is there, before it is sent.
                 receipt = await self._charge(machine)
-            await self._send(await asyncio.to_thread(machine.receive, envelope))
+            await self._send(answer)
             patience = PATIENCE * timeouts.step
         return receipt
 

@@ -104,7 +104,7 @@ def test_killed_at_any_step_it_loses_nothing(
         : 2 if written else 1
     ]
     # the lock went with the process; the same run charged again is charged once in all
-    receipt = book.charge(b"second run", TENTH)
+    receipt = book.charge(b"second run", TENTH, resume=True)
     assert receipt.repeated == written
     assert book.spent().epsilon == pytest.approx(0.2)
 

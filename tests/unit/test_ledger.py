@@ -76,14 +76,16 @@ def test_a_run_is_charged_once(tmp_path: Path) -> None:
     book = ledger(tmp_path)
     first = book.charge(run(1), pure(0.4), "average")
     book.charge(run(2), pure(0.4), "average")
-    again = book.charge(run(1), pure(0.4), "average")
+    with pytest.raises(PrivacyError, match="used once"):
+        book.charge(run(1), pure(0.4), "average")
+    again = book.charge(run(1), pure(0.4), "average", resume=True)
     assert again.repeated
     assert not first.repeated
     assert (again.number, again.digest, again.spent) == (first.number, first.digest, first.spent)
     assert len(book.entries()) == 2
     for event, label in ((pure(0.1), "average"), (pure(0.4), "sum")):
         with pytest.raises(PrivacyError, match="used once"):
-            book.charge(run(1), event, label)
+            book.charge(run(1), event, label, resume=True)
 
 
 def test_relations(tmp_path: Path) -> None:
@@ -91,7 +93,7 @@ def test_relations(tmp_path: Path) -> None:
     added = Event("count", "add-remove", (Pure(0.3),))
     assert book.charge(run(1), added).spent.epsilon == 0.6
     # the same event again is the same charge, converted or not
-    assert book.charge(run(1), added).repeated
+    assert book.charge(run(1), added, resume=True).repeated
     other = Ledger.create(
         tmp_path / "b", party="b", dataset="d", relation="add-remove", epsilon=1.0, delta=0.0
     )

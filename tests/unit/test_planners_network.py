@@ -120,6 +120,30 @@ def test_gap_law_covers_simulated_walks(colluders: int) -> None:
     assert float(less.mean()) - 5 * error <= capped.delta(epsilon, mu) <= law.delta(epsilon, mu) * (1 + 1e-3)
 
 
+@pytest.mark.parametrize(("n", "times"), [(3, 36_000), (10, 60_000), (200, 20_000)])
+def test_a_law_of_many_contributions_is_not_below_its_mean(n: int, times: int) -> None:
+    """Rounded up, and nothing comes round the end of the grid as a small sum."""
+    gaps = np.arange(1, 100_000)
+    stop = 2 / n
+    mean = times * float(((1 - stop) ** (gaps - 1) * stop / gaps).sum())
+    law = complete.gaps_law(n, 1, times, None, 1e-9)
+    assert mean <= law.mean() <= 1.02 * mean
+    assert law.beyond < 1e-6
+
+
+def test_a_coarser_law_is_rounded_up() -> None:
+    law = Law(np.array([0.1, 0.2, 0.3, 0.1, 0.2, 0.05, 0.03, 0.02]), 0.5, 0.0).coarser(4)
+    np.testing.assert_allclose(law.mass, [0.1, 0.5, 0.3, 0.08])
+    assert (law.step, law.beyond) == (1.0, pytest.approx(0.02))
+
+
+def test_contributions_beyond_the_grid_are_refused() -> None:
+    with pytest.raises(ConfigError, match="limit contributions"):
+        complete.gaps_law(3, 1, 3_000_000, None, 1e-9)
+    with pytest.raises(ConfigError, match="limit contributions"):
+        complete.gaps_law(3, 1, 200_000, 1, 1e-9)
+
+
 def test_law_of_a_sum_is_that_of_direct_convolution() -> None:
     values, weights = np.array([0.0, 0.11, 0.5]), np.array([0.5, 0.3, 0.2])
     law = mixture.tabulate(values, weights, 0.01, 400)

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from smpc_dp.errors import ConfigError, PrivacyError
+from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.privacy.guarantee import Relation
 from smpc_dp.privacy.laws import AnyLaw
 
@@ -22,11 +22,25 @@ NonNegative = Annotated[float, Meta(ge=0, le=1e9)]
 Probability = Annotated[float, Meta(ge=0, lt=1)]
 Count = Annotated[int, Meta(ge=1, le=1 << 40)]
 Text = Annotated[str, Meta(max_length=200)]
-_RATIO = re.compile(r"(0|[1-9][0-9]{0,99})/([1-9][0-9]{0,99})")
+_RATIO = re.compile(r"(0|[1-9][0-9]{0,399})/([1-9][0-9]{0,399})")
+
+
+def _check_number(owner: str, name: str, value: object) -> None:
+    """Raise ConfigError for a number that is negative, not finite, or a probability of 1 and more."""
+    most = 1.0 if name in ("delta", "slack") else 1e15
+    if isinstance(value, int | float) and not 0 <= value < most:
+        raise ConfigError([Fault(name, f"of {owner}: must be 0 or more and below {most:g}, is {value}")])
 
 
 class Description(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
-    """One way to bound what a release shows about neighbouring inputs."""
+    """One way to bound what a release shows about neighbouring inputs.
+
+    Raises ConfigError, naming the field, for numbers out of range: what msgspec checks when it reads a ledger.
+    """
+
+    def __post_init__(self) -> None:
+        for field in msgspec.structs.fields(self):
+            _check_number(type(self).__name__, field.name, getattr(self, field.name))
 
     def doubled(self) -> Description:
         """Return the description of the same release for inputs two steps of its relation apart."""
@@ -143,6 +157,7 @@ class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     slack: Probability = 0.0
 
     def __post_init__(self) -> None:
+        _check_number(self.mechanism, "slack", self.slack)
         if len(self.descriptions) > 1 and self.exact:
             raise ConfigError(f"{self.mechanism}: an exact release has no other description")
 

@@ -146,17 +146,18 @@ class Ledger:
         """Return what would be spent after one more release; nothing is charged, nothing is checked."""
         return self._spending([*(entry.event for entry in self.entries()), event.under(self.terms.relation)])
 
-    def charge(self, run: bytes, event: Event, label: str = "") -> Receipt:
+    def charge(self, run: bytes, event: Event, label: str = "", *, resume: bool = False) -> Receipt:
         """Charge one release, durably, before anything that depends on data leaves this machine.
 
         Args:
-            run: 8 to 64 bytes that name the run, never used for another release: charging a run again for the
-                same event costs nothing and returns the same receipt, so that a restart is not charged twice.
+            run: 8 to 64 bytes that name the run, never used for another release; random, or a protocol's run id.
             event: what will be released; under add-remove it is converted for a ledger of substitution.
+            resume: the run may have been charged already, and then costs nothing: only for sending again, after
+                a crash, the very bytes that it was charged for. Fresh noise is another release.
 
         Raises:
             PrivacyError: the budget does not suffice, the relation does not fit and has no proven
-            conversion, an exact release is not permitted, or the run was charged for something else.
+            conversion, an exact release is not permitted, or the run was charged already.
             LocalError: the ledger cannot be read or written; then nothing may be sent.
         """
         event = event.under(self.terms.relation)
@@ -165,7 +166,7 @@ class Ledger:
             name = run.hex()
             for entry in entries:
                 if entry.run == name:
-                    if (entry.event, entry.label) != (event, label):
+                    if not resume or (entry.event, entry.label) != (event, label):
                         raise PrivacyError(
                             f"{self.terms.party}: run {name[:16]}… was charged for '{entry.event.mechanism}' "
                             "already: a run id is used once"

@@ -24,24 +24,33 @@ def locked(path: Path) -> Iterator[None]:
     The lock goes with the process that holds it. Raises LocalError if it cannot be had within 30 seconds.
     """
     lock = path.with_name(path.name + ".lock")
+    deadline = time.monotonic() + LOCK_SECONDS
+    while (descriptor := _try_lock(lock)) is None:
+        if time.monotonic() > deadline:
+            raise LocalError(f"{lock}: another process has held it for {LOCK_SECONDS:g} s")
+        time.sleep(_POLL_SECONDS)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(lock: Path) -> int | None:
+    """Return the descriptor of the locked file, or None if another process holds it, or has put another there."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         descriptor = os.open(lock, flags, 0o600)
     except OSError as error:
         raise LocalError(f"{lock}: cannot open the lock ({error.strerror})") from None
     try:
-        deadline = time.monotonic() + LOCK_SECONDS
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise LocalError(f"{lock}: another process has held it for {LOCK_SECONDS:g} s") from None
-                time.sleep(_POLL_SECONDS)
-        yield
-    finally:
-        os.close(descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # A lock on a file that was unlinked meanwhile excludes nobody.
+        if os.path.samestat(os.fstat(descriptor), os.stat(lock, follow_symlinks=False)):
+            return descriptor
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(descriptor)
+    return None
 
 
 def read_private(path: Path) -> bytes:
@@ -57,6 +66,8 @@ def read_private(path: Path) -> bytes:
         mode = stat.S_IMODE(status.st_mode)
         if not stat.S_ISREG(status.st_mode):
             raise LocalError(f"{path}: not a regular file")
+        if status.st_nlink != 1:
+            raise LocalError(f"{path}: has a second name (hard link): each would be charged by itself")
         if mode & 0o077:
             raise LocalError(f"{path}: mode {mode:04o} lets others at this ledger: run chmod 600 on it")
         with os.fdopen(descriptor, "rb", closefd=False) as file:

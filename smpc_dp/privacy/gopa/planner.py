@@ -71,7 +71,7 @@ class _Exact:
             sigma_delta = self._sigma_delta(certified, proven, sigma_eta)
         result = self._exact(certified, sigma_eta, sigma_delta)
         delta = result.delta(request.epsilon)
-        delta_process, reason = self._whole(proven, result, sigma_eta, sigma_delta)
+        delta_process, reason = self._whole(proven, result, k, sigma_eta, sigma_delta)
         common = common_fields(request, delta, k, sigma_eta, sigma_delta, self.diameter)
         extra = []
         if request.sigma_delta is None and (delta_process is None or delta_process > request.delta_asked):
@@ -285,13 +285,21 @@ class _Exact:
         return high
 
     def _whole(
-        self, proven: Process | str, result: ExactPrivacy, sigma_eta: float, sigma_delta: float
+        self,
+        proven: Process | str,
+        result: ExactPrivacy,
+        k: int | None,
+        sigma_eta: float,
+        sigma_delta: float,
     ) -> tuple[float | None, str]:
         """delta_process, and how or why not."""
         request = self.request
         delta = result.delta(request.epsilon)
         everyone = request.honest == request.parties
-        if result.edges == result.honest * (result.honest - 1) // 2:
+        # Not by what was drawn: a sample may happen to be complete.
+        if request.graph == "complete" or (
+            request.graph in ("k-out", "random-regular") and k == request.parties - 1
+        ):
             return delta, "complete graph: the same for every choice of the users who are not honest"
         if isinstance(proven, Process):
             value = self._process_delta(proven, sigma_eta, sigma_delta)

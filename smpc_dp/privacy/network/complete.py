@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.stats import binom
 
+from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings, least_sufficient
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.network.curves import composed_delta, sampled_gaussian, spotted_gaussians
@@ -23,7 +24,9 @@ from smpc_dp.privacy.network.published import sgd_sigma
 MAX_STEPS = 10_000_000
 # Of delta, for events that are bounded apart from the noise.
 _SIDE = 1e-3
+# Cells of a law that is evaluated, and of one that is summed: at most, and with a cap on edges.
 _SIZE = 1 << 18
+_FINEST, _FINEST_CAPPED = 1 << 24, 1 << 20
 
 
 def plan_walk(
@@ -122,14 +125,35 @@ def gaps_law(parties: int, colluding: int, contributions: int, edge_cap: int | N
     weights = left - np.append(left[1:], 0.0)
     values = 1 / gaps.astype(np.float64)
     end = 1.01 * grid_end(values, weights, contributions, tail)
+    # Each value is rounded up, so the sum grows by up to `contributions` steps: they have their place on the
+    # grid, and are few of its cells.
+    size = _grid_size(contributions, _FINEST if edge_cap is None else _FINEST_CAPPED)
+    step = end / (size - contributions)
     if edge_cap is None:
-        law = tabulate(values, weights, end / _SIZE, _SIZE)
-        return summed(law, contributions, tail)
+        return summed(tabulate(values, weights, step, size), contributions, tail).coarser(_SIZE)
     direct = colluding / parties
     rest = weights.copy()
     rest[0] -= direct
-    law = tabulate(values, rest / (1 - direct), end / _SIZE, _SIZE)
-    return with_direct(law, contributions, direct, edge_cap * colluding, tail)
+    law = tabulate(values, rest / (1 - direct), step, size)
+    return with_direct(law, contributions, direct, edge_cap * colluding, tail).coarser(_SIZE)
+
+
+def _grid_size(contributions: int, finest: int) -> int:
+    """Return how many cells keep the rounding of so many contributions below 1 %, or 1/8 at most."""
+    size = _SIZE
+    while size < finest and size < 128 * contributions:
+        size *= 2
+    if contributions > size // 8:
+        raise ConfigError(
+            [
+                Fault(
+                    "steps",
+                    f"a user may contribute {contributions} times, more than the {size // 8} that known paths "
+                    "are computed for; limit contributions, or plan for fewer steps",
+                )
+            ]
+        )
+    return size
 
 
 def _curve(

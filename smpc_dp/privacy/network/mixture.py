@@ -29,6 +29,16 @@ class Law(NamedTuple):
         deltas = hockey_stick(epsilon, mu * np.sqrt(held * self.step))
         return min(1.0, float(self.mass[held] @ deltas) * (1 + 1e-9) + self.beyond)
 
+    def coarser(self, size: int) -> Law:
+        """The law on a grid of `size` cells, a divisor of this one's, rounded up."""
+        factor = len(self.mass) // size
+        if factor == 1:
+            return self
+        # Cell j takes what lies in (j - 1, j] of the coarser steps; the last ones go beyond.
+        padded = np.concatenate([np.zeros(factor - 1), self.mass, [0.0]])
+        cells = padded.reshape(-1, factor).sum(axis=1)
+        return Law(cells[:size], self.step * factor, self.beyond + float(cells[size:].sum()))
+
     def mean(self) -> float:
         """The mean of S, without what is beyond."""
         return float(self.mass @ np.arange(len(self.mass))) * self.step
