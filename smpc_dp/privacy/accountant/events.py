@@ -35,7 +35,7 @@ def _check_number(owner: str, name: str, value: object) -> None:
 class Description(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
     """One way to bound what a release shows about neighbouring inputs.
 
-    Raises ConfigError, naming the field, for numbers out of range: what msgspec checks when it reads a ledger.
+    Raises ConfigError, naming the field, for numbers out of range.
     """
 
     def __post_init__(self) -> None:

@@ -150,10 +150,10 @@ class Ledger:
         """Charge one release, durably, before anything that depends on data leaves this machine.
 
         Args:
-            run: 8 to 64 bytes that name the run, never used for another release; random, or a protocol's run id.
+            run: 8 to 64 bytes that name the run, never used for another release; random, or a run id.
             event: what will be released; under add-remove it is converted for a ledger of substitution.
-            resume: the run may have been charged already, and then costs nothing: only for sending again, after
-                a crash, the very bytes that it was charged for. Fresh noise is another release.
+            resume: the run may have been charged already, and then costs nothing: only for sending again,
+                after a crash, the very bytes that it was charged for. Fresh noise is another release.
 
         Raises:
             PrivacyError: the budget does not suffice, the relation does not fit and has no proven

@@ -36,7 +36,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _try_lock(lock: Path) -> int | None:
-    """Return the descriptor of the locked file, or None if another process holds it, or has put another there."""
+    """Return the descriptor of the locked file, or None if another process holds it or has replaced it."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         descriptor = os.open(lock, flags, 0o600)

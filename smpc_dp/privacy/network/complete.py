@@ -148,8 +148,8 @@ def _grid_size(contributions: int, finest: int) -> int:
             [
                 Fault(
                     "steps",
-                    f"a user may contribute {contributions} times, more than the {size // 8} that known paths "
-                    "are computed for; limit contributions, or plan for fewer steps",
+                    f"a user may contribute {contributions} times, known paths are computed for "
+                    f"{size // 8}: limit contributions, or plan for fewer steps",
                 )
             ]
         )
