@@ -13,11 +13,12 @@ import numpy as np
 from nacl.signing import SigningKey
 
 from smpc_dp.bench.figures import Figure, Limit, Report
-from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.privacy.secagg_plan import check_plan, plan_secagg
-from smpc_dp.protocols.gopa.params import check_parameters
+from smpc_dp.privacy.secagg_plan import check_plan
+from smpc_dp.protocols.gopa.params import check_parameters as check_gopa
+from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import SecAggParameters, SumParameters
+from smpc_dp.protocols.secagg.params import check_parameters as check_exact
 from smpc_dp.simulate.recording import Sampled, record_sample
 
 STEPS = 1 << 20
@@ -40,10 +41,10 @@ def run_gopa_bench(
     length: int = 1,
     dropout: float = 0.01,
 ) -> Report:
-    """Measure GOPA and the exact secure sum for each number of `parties`, `length` numbers in [0, 1] each.
+    """Measure GOPA and secure sums for each number of `parties`, `length` numbers in [0, 1] each.
 
-    GOPA is planned for epsilon 1 and delta 1e-6 and keeps residual noise; both are planned for the fraction
-    `dropout` lost and a tenth corrupt, and nobody is lost. CPU times are of one thread.
+    GOPA, and a sum with shares of noise, are planned for epsilon 1 and delta 1e-6; all are for the fraction
+    `dropout` lost and a tenth corrupt, but nobody is lost. CPU times are of one thread.
 
     Args:
         parties: 10 to 10,000 each; the complete graph is measured up to 1,000.
@@ -94,18 +95,23 @@ def run_gopa_bench(
 
 
 def _cases(parties: int, length: int, dropout: float) -> dict[str, SumParameters]:
-    given = {"length": length, "lower": 0.0, "upper": 1.0, "precision": 1 / STEPS}
-    gopa, faults = check_parameters(given | {"epsilon": EPSILON, "delta": DELTA, "dropout": dropout}, parties)
-    if gopa is None:
-        raise ConfigError(faults)
-    encoding = Encoding.plan(length=length, lower=0.0, upper=1.0, precision=1 / STEPS, parties=parties)
-    cases: dict[str, SumParameters] = {
-        "GOPA": gopa,
-        "secure sum, sparse graph": SecAggParameters(encoding, plan_secagg(parties, dropout=dropout)),
+    given: dict[str, object] = {"length": length, "lower": 0.0, "upper": 1.0, "precision": 1 / STEPS}
+    given["dropout"] = dropout
+    private = given | {"epsilon": EPSILON, "delta": DELTA}
+    checked: dict[str, tuple[SumParameters | None, list[Fault]]] = {
+        "GOPA, keep": check_gopa(private, parties),
+        "GOPA, roll-back": check_gopa(private | {"on_dropout": "roll-back"}, parties),
+        "secure sum with shares of noise": check_noisy(private, parties),
+        "secure sum, sparse graph": check_exact(given, parties),
     }
+    faults = [fault for _, found in checked.values() for fault in found]
+    if faults:
+        raise ConfigError(faults)
+    cases = {name: parameters for name, (parameters, _) in checked.items() if parameters is not None}
     if parties <= MOST_COMPLETE:
         threshold = -(-2 * (parties - 1) // 3)
         complete = check_plan(parties, parties - 1, threshold, dropout=dropout)
+        encoding = cases["secure sum, sparse graph"].encoding
         cases["secure sum, complete graph"] = SecAggParameters(encoding, complete)
     return cases
 

@@ -188,15 +188,15 @@ def test_gopa_is_measured_beside_both_graphs() -> None:
     shown = json.loads(json.dumps(report.to_json(), allow_nan=False))
     assert shown["bench"] == "gopa"
     assert set(shown["parameters"]) == {"length", "dropout", "sample", "plans"}
-    assert len(shown["figures"]) == 2 * 3 * 4
+    assert len(shown["figures"]) == 2 * 5 * 4
     median = {item["name"]: item["median"] for item in shown["figures"]}
-    down = {n: median[f"GOPA, {n} users: bytes down of a user"] for n in (10, 50)}
+    down = {n: median[f"GOPA, keep, {n} users: bytes down of a user"] for n in (10, 50)}
     quorum = {plan["parties"]: plan["quorum"] for plan in shown["parameters"]["plans"]}
     # What the specification says grows with every user: signatures of a certificate, the roll.
     assert down[50] - down[10] >= 64 * (quorum[50] - quorum[10]) + 32 * 40
     for n in (10, 50):
         assert (
-            median[f"GOPA, {n} users: bytes up of a user"]
+            median[f"GOPA, keep, {n} users: bytes up of a user"]
             < (median[f"secure sum, sparse graph, {n} users: bytes up of a user"])
         )
     for item in shown["figures"]:
