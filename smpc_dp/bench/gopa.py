@@ -152,8 +152,8 @@ def _figures(name: str, parameters: SumParameters, samples: Sequence[Sampled], c
             values=[float(median(sample.down)) for sample in samples],
             better="lower",
             limit=Limit("one quorum's signatures", 64.0 * quorum),
-            note="likewise; linear in the number of users: 64 bytes for each signature of a certificate and "
-            "32 for each commitment of the roll",
+            note="likewise; linear in the number of users: 64 bytes for each signature of a certificate, "
+            "and 64 for each nonce and commitment of the roll",
         ),
     ]
 

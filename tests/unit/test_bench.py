@@ -193,7 +193,7 @@ def test_gopa_is_measured_beside_both_graphs() -> None:
     down = {n: median[f"GOPA, keep, {n} users: bytes down of a user"] for n in (10, 50)}
     quorum = {plan["parties"]: plan["quorum"] for plan in shown["parameters"]["plans"]}
     # What the specification says grows with every user: signatures of a certificate, the roll.
-    assert down[50] - down[10] >= 64 * (quorum[50] - quorum[10]) + 32 * 40
+    assert down[50] - down[10] >= 64 * (quorum[50] - quorum[10]) + 64 * 40
     for n in (10, 50):
         assert (
             median[f"GOPA, keep, {n} users: bytes up of a user"]
