@@ -1,6 +1,7 @@
 """Benchmarks: each measures its peers and its limit in the same run, alternating with ours."""
 
 from smpc_dp.bench.figures import Report
+from smpc_dp.bench.gopa import run_gopa_bench
 from smpc_dp.bench.pairwise import run_compare_bench, run_garbling_bench, run_ot_bench
 from smpc_dp.bench.sampling import run_sampling_bench
 from smpc_dp.bench.secagg import run_secagg_bench
@@ -9,6 +10,7 @@ __all__ = [
     "Report",
     "run_compare_bench",
     "run_garbling_bench",
+    "run_gopa_bench",
     "run_ot_bench",
     "run_sampling_bench",
     "run_secagg_bench",

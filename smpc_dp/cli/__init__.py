@@ -9,7 +9,20 @@ from typing import Annotated, Any
 import typer
 
 import smpc_dp
-from smpc_dp.cli import bench, circuits, demo, keygen, ledger, party, plan, roster, run, simulate, vectors
+from smpc_dp.cli import (
+    bench,
+    circuits,
+    demo,
+    keygen,
+    ledger,
+    party,
+    plan,
+    reproduce,
+    roster,
+    run,
+    simulate,
+    vectors,
+)
 from smpc_dp.cli.output import report_error, report_line
 from smpc_dp.errors import SmpcError
 from smpc_dp.runtime.launcher import unwinding_on_signals
@@ -27,7 +40,7 @@ app = typer.Typer(
 )
 for command in (demo, keygen, roster, run, party):
     command.register(app)
-for group in (plan, ledger, simulate, circuits, bench, vectors):
+for group in (plan, ledger, simulate, circuits, bench, reproduce, vectors):
     app.add_typer(group.app)
 
 

@@ -12,6 +12,7 @@ from smpc_dp.bench import (
     Report,
     run_compare_bench,
     run_garbling_bench,
+    run_gopa_bench,
     run_ot_bench,
     run_sampling_bench,
     run_secagg_bench,
@@ -107,6 +108,31 @@ def sampling(
         _print(report)
 
 
+@app.command()
+def gopa(
+    parties: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="Users, 10 to 10,000; may be repeated. Left out: 100 and 1,000.", show_default=False
+        ),
+    ] = None,
+    length: Annotated[int, typer.Option(help="Coordinates a vector.")] = 1,
+    runs: Annotated[int, typer.Option(help="Measurements of each figure.")] = 1,
+    dropout: Annotated[float, typer.Option(help="Fraction of the users that the plans may lose.")] = 0.01,
+    as_json: Json = False,
+) -> None:
+    """Measure private averaging (GOPA).
+
+    What a user pays as users grow in number, beside secure sums on the sparse and on the complete graph.
+    """
+    with Bar("runs", quiet=as_json) as bar:
+        report = run_gopa_bench(parties or (100, 1_000), runs, bar.show, length=length, dropout=dropout)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        _print(report)
+
+
 def _measure(
     bench: Callable[[int, Progressing, str | None], Report], runs: int, emp: str | None, as_json: bool
 ) -> None:
@@ -139,13 +165,18 @@ def _print(report: Report) -> None:
     out.print()
     if report.bench == "secagg":
         out.print(f"Targets count at the standard size: {STANDARD}.")
+    notes: dict[str, list[str]] = {}
     for figure in report.figures:
         beside = [
             f"peer: {figure.peer.name} {figure.peer.version}" if figure.peer is not None else "",
             f"limit: {figure.limit.name}" if figure.limit is not None else "",
         ]
-        note = "; ".join([f"{figure.name}: {figure.note.rstrip('.')}", *filter(None, beside)]) + "."
-        out.print(note, markup=False)
+        note = "; ".join([figure.note.rstrip("."), *filter(None, beside)])
+        notes.setdefault(note, []).append(figure.name)
+    for note, names in notes.items():
+        # Figures of several sizes share a note, and what follows the colon of their names.
+        kinds = dict.fromkeys(name.rpartition(": ")[2] for name in names)
+        out.print(f"{', '.join(kinds)}: {note}.", markup=False)
 
 
 def _number(value: float, unit: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -149,8 +149,12 @@ def cast_sum(
     threads: int = 1,
     seed_for_simulation: int | None = None,
     remember: bool = True,
+    alone: Collection[int] = (),
 ) -> tuple[Cast, int]:
-    """Return the machines of a run over `vectors`, and how many values were clipped; see `set_stage`."""
+    """Return the machines of a run over `vectors`, and how many values were clipped; see `set_stage`.
+
+    The parties at the places `alone` check everything themselves, whatever the others remember.
+    """
     stage = set_stage(
         len(vectors),
         request=request,
@@ -162,11 +166,13 @@ def cast_sum(
     context = stage.context
     parties: list[PartyMachine] = []
     clipped = 0
+    unaided = replace(context, verify=verify, memo=None) if alone else context
     for place, name in enumerate(context.names):
         weight = None if weights is None else weights[place]
         lanes, changed = parameters.encoding.encode(vectors[place], party=name, weight=weight, clip=clip)
         clipped += changed
-        parties.append(party_machine(context, parameters, stage.signers[name], lanes, stage.sources[name]))
+        own = unaided if place in alone else context
+        parties.append(party_machine(own, parameters, stage.signers[name], lanes, stage.sources[name]))
     aggregator = hub_machine(context, parameters, stage.signers[AGGREGATOR], threads=threads)
     return Cast(context, aggregator, parties), clipped
 

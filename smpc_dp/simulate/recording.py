@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +12,7 @@ from smpc_dp.errors import SmpcError
 from smpc_dp.protocols.contract import Envelope, Machine
 from smpc_dp.protocols.envelope import encode_envelope
 from smpc_dp.protocols.secagg.messages import MASKED, PARTY_STEPS
-from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.protocols.secagg.params import SecAggParameters, SumParameters
 from smpc_dp.simulate.average import AGGREGATOR, cast_sum
 from smpc_dp.simulate.drive import drive
 from smpc_dp.transport.memory import Faults, MemoryNetwork
@@ -84,10 +84,11 @@ class TimedMachine:
 
 
 class CountingNetwork(MemoryNetwork):
-    """Adds up the encoded bytes that each machine sends and is sent."""
+    """Adds up the encoded bytes that each machine sends and is sent; with `only`, that these do."""
 
-    def __init__(self, faults: Faults) -> None:
+    def __init__(self, faults: Faults, only: Collection[str] | None = None) -> None:
         super().__init__(faults)
+        self._only = only
         self.up: dict[str, int] = {}
         self.down: dict[str, int] = {}
 
@@ -95,10 +96,13 @@ class CountingNetwork(MemoryNetwork):
         """Send and count, unless the sender was killed."""
         before = self.messages
         super().send(envelope)
-        if self.messages > before:
+        if self.messages > before and self._counts(envelope):
             size = len(encode_envelope(envelope))
             self.up[envelope.sender] = self.up.get(envelope.sender, 0) + size
             self.down[envelope.receiver] = self.down.get(envelope.receiver, 0) + size
+
+    def _counts(self, envelope: Envelope) -> bool:
+        return self._only is None or envelope.sender in self._only or envelope.receiver in self._only
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,7 @@ class Recording:
     aggregator_heard: list[Envelope | None] = field(repr=False)
 
 
-def vectors(parameters: SecAggParameters, seed: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+def vectors(parameters: SumParameters, seed: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     """Return the rows of the benchmark, shape (parties, length), in [lower, upper]."""
     encoding = parameters.encoding
     shape = (parameters.plan.parties, encoding.length)
@@ -148,4 +152,45 @@ def record(parameters: SecAggParameters, dropouts: int, seed: int) -> Recording:
         client=names[0],
         client_heard=machines[names[0]].heard,
         aggregator_heard=machines[AGGREGATOR].heard,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """One run without dropouts, of which a few users were measured: CPU seconds and bytes of each of these.
+
+    `others_per_second` is how many of the others one second of CPU time simulates; in one process they check
+    each signature once between them.
+    """
+
+    others_per_second: float
+    seconds: list[float]
+    up: list[int]
+    down: list[int]
+
+
+def record_sample(parameters: SumParameters, users: int, seed: int) -> Sampled:
+    """Run the protocol and measure `users` of its parties, evenly spread; these check everything themselves.
+
+    Raises:
+        SmpcError: the run failed.
+    """
+    parties = parameters.plan.parties
+    places = [number * parties // users for number in range(users)]
+    begun = time.process_time()
+    rows = list(vectors(parameters, seed))
+    cast, _ = cast_sum(parameters, rows, seed_for_simulation=seed, alone=places)
+    sample = {cast.context.names[place]: TimedMachine(cast.parties[place], keep=False) for place in places}
+    machines: list[Machine] = [sample.get(machine.name, machine) for machine in cast.machines]
+    network = CountingNetwork(Faults(), only=sample)
+    errors = drive(machines, network, AGGREGATOR)
+    for error in errors.values():
+        raise error
+    seconds = [machine.seconds for machine in sample.values()]
+    spent = time.process_time() - begun - sum(seconds)
+    return Sampled(
+        others_per_second=(parties - users) / spent,
+        seconds=seconds,
+        up=[network.up[name] for name in sample],
+        down=[network.down[name] for name in sample],
     )

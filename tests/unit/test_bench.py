@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from smpc_dp.bench import run_secagg_bench
+from smpc_dp.bench import run_gopa_bench, run_secagg_bench
 from smpc_dp.bench.figures import Figure, Limit, Peer, Report, Target, alternate
 from smpc_dp.bench.peer import FlowerPeer
 from smpc_dp.errors import ConfigError, LocalError
@@ -180,4 +180,34 @@ def test_bad_numbers_are_refused(changed: dict[str, Any], field: str) -> None:
     good: dict[str, Any] = {"parties": 12, "length": 50, "runs": 1}
     with pytest.raises(ConfigError) as caught:
         run_secagg_bench(**{**good, **changed})
+    assert [fault.where for fault in caught.value.faults] == [field]
+
+
+def test_gopa_is_measured_beside_both_graphs() -> None:
+    report = run_gopa_bench((10, 50), 1)
+    shown = json.loads(json.dumps(report.to_json(), allow_nan=False))
+    assert shown["bench"] == "gopa"
+    assert set(shown["parameters"]) == {"length", "dropout", "sample", "plans"}
+    assert len(shown["figures"]) == 2 * 5 * 4
+    median = {item["name"]: item["median"] for item in shown["figures"]}
+    down = {n: median[f"GOPA, keep, {n} users: bytes down of a user"] for n in (10, 50)}
+    quorum = {plan["parties"]: plan["quorum"] for plan in shown["parameters"]["plans"]}
+    # What the specification says grows with every user: signatures of a certificate, the roll.
+    assert down[50] - down[10] >= 64 * (quorum[50] - quorum[10]) + 64 * 40
+    for n in (10, 50):
+        assert (
+            median[f"GOPA, keep, {n} users: bytes up of a user"]
+            < (median[f"secure sum, sparse graph, {n} users: bytes up of a user"])
+        )
+    for item in shown["figures"]:
+        assert item["runs"] == 1
+        assert item["min"] > 0
+
+
+@pytest.mark.parametrize(
+    ("parties", "runs", "field"), [((9,), 1, "parties"), ((10_001,), 1, "parties"), ((10,), 0, "runs")]
+)
+def test_gopa_refuses_bad_sizes(parties: tuple[int, ...], runs: int, field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        run_gopa_bench(parties, runs)
     assert [fault.where for fault in caught.value.faults] == [field]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -60,7 +61,7 @@ def test_wrong_usage_is_one_line(case: str) -> None:
 def test_no_command_shows_the_commands_in_full() -> None:
     done = smpc_dp()
     assert done.returncode == 2
-    assert "keygen    Make a new identity" in done.stderr
+    assert re.search("keygen +Make a new identity", done.stderr)
     assert "..." not in done.stderr.replace("[ARGS]...", "")
 
 

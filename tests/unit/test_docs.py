@@ -255,6 +255,7 @@ def test_errata_name_tests_that_exist() -> None:
         ("plan network", ["plan", "network", "--parties", "10", "--epsilon", "1", "--delta", "0.01"]),
         ("plan sgd", ["plan", "sgd", "--parties", "20", "--steps", "40", "--delta", "0.01"]),
         ("plan collaboration", ["plan", "collaboration", "--sizes", "10,20", "--epsilons", "1"]),
+        ("reproduce gopa-tradeoff", ["reproduce", "gopa-tradeoff", "--parties", "5", "--repetitions", "100"]),
         ("simulate average", ["simulate", "average", "--parties", "3", "--length", "1"]),
         ("vectors check", ["vectors", "check", "empty"]),
         ("circuits run", ["circuits", "run", "add32", "--inputs", "1,2"]),

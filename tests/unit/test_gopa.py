@@ -135,6 +135,7 @@ def test_sparse_plan_keeps_what_it_promises_on_drawn_graphs(
         base, diameter=1e7, length=1, epsilon=epsilon, delta=delta, roll_back=roll_back
     )
     assert plan.degree < parties / 2
+    assert plan.mask_degree == pytest.approx(2 * plan.degree - plan.degree**2 / (parties - 1))
     assert plan.quorum == base.quorum
     assert not roll_back or plan.sufficient
     source = SeededRandomnessForSimulation(1, "graph")

@@ -9,7 +9,7 @@ import msgspec
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.gaussian import gaussian_mu
-from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
+from smpc_dp.privacy.secagg_plan import SecAggPlan, mask_degree, plan_secagg
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.gopa.process import Connected
@@ -89,7 +89,9 @@ def plan_session(
                 least_degree=degree,
             )
         else:
-            plan = msgspec.structs.replace(plan, degree=degree, complete=False)
+            plan = msgspec.structs.replace(
+                plan, degree=degree, complete=False, mask_degree=mask_degree(plan.parties, degree)
+            )
     slack = 0.0 if graph is None or plan.complete else connected.failure
     room = (gaussian_mu(epsilon, (delta - slack) / MARGIN) / diameter / MARGIN) ** 2 - 1 / (honest * own)
     if graph is None or plan.complete:
