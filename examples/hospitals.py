@@ -1,4 +1,4 @@
-"""Ten hospitals average statistics of their patients with differential privacy; two are lost on the way.
+"""Ten hospitals average statistics of their patients with differential privacy; two are killed on the way.
 
 Each hospital is a process of its own; what it publishes is private even if the relay and another hospital
 collude. Data: Breast Cancer Wisconsin (Original), CC BY 4.0, see examples/data/README.md.
@@ -79,7 +79,8 @@ async def main(lost: Mapping[str, str] = LOST) -> dict[str, Any]:
         await relay
     result: dict[str, Any] = json.loads(next(output for output in outputs.values() if output))
     truth = np.mean([statistics(name) for name in result["survivors"]], axis=0)
-    print(f"lost:            {', '.join(result['absent']) or 'nobody'}")
+    print(f"killed:          {', '.join(lost) or 'nobody'}")
+    print(f"not in it:       {', '.join(result['absent']) or 'nobody'} (killed before its vector was sent)")
     print(f"average:         {np.round(result['value'], 3)} of {len(result['survivors'])} hospitals")
     print(f"without noise:   {np.round(truth, 3)} (nobody sees this)")
     print(f"standard error:  {result['standard_error']:.3f} in each of the two")

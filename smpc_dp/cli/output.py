@@ -49,7 +49,12 @@ def result_text(result: Mapping[str, Any]) -> str:
     by the weight gives.
     """
     values = result["value"][:SHOWN_VALUES]
-    if result["kind"] == "average":
+    error = result.get("standard_error", 0.0)
+    if error:
+        # Two digits of the error: more would be noise.
+        digits = max(0, 1 - math.floor(math.log10(error)))
+        values = [round(value, digits) for value in values]
+    elif result["kind"] == "average":
         digits = max(6, math.ceil(-math.log10(result["step"] / result["weight"])))
         values = [round(value, digits) for value in values]
     shown = ", ".join(map(str, values))
@@ -57,6 +62,7 @@ def result_text(result: Mapping[str, Any]) -> str:
     survivors, absent = result["survivors"], result["absent"]
     lines = [
         f"{result['kind']} over {len(survivors)} of {len(survivors) + len(absent)} parties: [{shown}{more}]",
+        *([_noise(result)] if error else []),
         f"without: {', '.join(absent)}" if absent else "nobody was missing",
         *(f"fault: {line}" for line in result["faults"]),
         f"privacy: {result['privacy']['claim']}",
@@ -64,6 +70,16 @@ def result_text(result: Mapping[str, Any]) -> str:
         *(f"not protected: {line}" for line in result["privacy"]["not_protected"]),
     ]
     return "\n".join(lines)
+
+
+def _noise(result: Mapping[str, Any]) -> str:
+    error, curator = result["standard_error"], result["curator_standard_error"]
+    residual = result["residual_pairs"]
+    left = f"; noise of {residual} pairs is left in it" if residual else ""
+    return (
+        f"standard error: {error:.2g} in each coordinate (a trusted curator over the honest parties: "
+        f"{curator:.2g}){left}"
+    )
 
 
 def _spent(receipt: Mapping[str, Any] | None) -> list[str]:
