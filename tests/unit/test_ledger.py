@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
@@ -283,14 +284,47 @@ def test_a_charge_that_could_not_be_read_again_is_refused(name: bytes, label: st
 
 
 @pytest.mark.parametrize(
-    "description",
-    [Pure(-1.0), Pure(math.nan), Pure(math.inf), Pure(0.1, -0.5), Gaussian(math.nan), Gaussian(-1.0)],
+    ("kind", "numbers", "field"),
+    [
+        (Pure, (-1.0,), "epsilon"),
+        (Pure, (math.nan,), "epsilon"),
+        (Pure, (math.inf,), "epsilon"),
+        (Pure, (0.1, -0.5), "delta"),
+        (Gaussian, (math.nan,), "mu"),
+        (Gaussian, (1.0, -1.0), "closeness"),
+    ],
 )
-def test_an_event_that_is_none_is_never_charged(description: Pure | Gaussian, tmp_path: Path) -> None:
+def test_a_description_that_is_none_is_never_made(
+    kind: Callable[..., object], numbers: tuple[float, ...], field: str
+) -> None:
+    with pytest.raises(ConfigError, match=field):
+        kind(*numbers)
+
+
+def test_a_lock_that_was_unlinked_meanwhile_is_taken_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     book = ledger(tmp_path)
-    with pytest.raises((ConfigError, PrivacyError)):
-        book.charge(run(1), Event("absurd", "substitution", (description,)))
-    assert book.entries() == ()
+    lock = book.path.with_name(book.path.name + ".lock")
+    flock, calls = fcntl.flock, []
+
+    def lose_the_first(descriptor: int, operation: int) -> None:
+        flock(descriptor, operation)
+        if not calls:
+            lock.unlink()
+        calls.append(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(fcntl, "flock", lose_the_first)
+    book.charge(run(1), pure(0.1))
+    assert len(calls) == 2
+    assert lock.stat().st_ino == calls[1]
+
+
+def test_a_second_name_of_the_file_is_refused(tmp_path: Path) -> None:
+    book = ledger(tmp_path)
+    os.link(book.path, tmp_path / "other.ledger")
+    with pytest.raises(LocalError, match="second name"):
+        book.charge(run(1), pure(0.1))
 
 
 def test_the_command_shows_what_the_ledger_holds(tmp_path: Path) -> None:
