@@ -306,7 +306,7 @@ def test_a_lock_that_was_unlinked_meanwhile_is_taken_anew(
 ) -> None:
     book = ledger(tmp_path)
     lock = book.path.with_name(book.path.name + ".lock")
-    flock, calls = fcntl.flock, []
+    flock, calls = fcntl.flock, list[int]()
 
     def lose_the_first(descriptor: int, operation: int) -> None:
         flock(descriptor, operation)
