@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import cycle
 
 import numpy as np
 
-from smpc_dp.crypto.garble import Garbler
+from smpc_dp.crypto.garble import Bytes, Garbler
 from smpc_dp.crypto.memory import working_memory
 from smpc_dp.crypto.ot import Sender
 from smpc_dp.crypto.randomness import Randomness
@@ -20,6 +20,7 @@ from smpc_dp.protocols.pairwise.messages import (
     CONFIRM,
     DECODE,
     HASHES,
+    LABEL_BYTES,
     MAX_PIECE,
     RECEIPT,
     TABLE_PIECE,
@@ -31,6 +32,7 @@ from smpc_dp.protocols.pairwise.messages import (
 from smpc_dp.protocols.pairwise.participant import EVALUATOR, GARBLER, Evaluated, Participant
 from smpc_dp.protocols.pairwise.plan import (
     FIELD,
+    IN_FLIGHT,
     TRANSFERS,
     Bits,
     Block,
@@ -73,7 +75,7 @@ class GarblerRole(Participant):
         yield from self._greet()
         self.step = "setup"
         sender = (yield from self._set_up()) if plan.evaluator_values else None
-        buffers = working_memory((KEPT + 1) * TABLE_PIECE).reshape(-1, TABLE_PIECE)
+        buffers = cycle(working_memory((KEPT + 1) * TABLE_PIECE).reshape(-1, TABLE_PIECE))
         outputs: list[Bits] = []
         held: list[Decode] = []
         value = b""
@@ -85,9 +87,9 @@ class GarblerRole(Participant):
                     plan.wires(plan.garbler_values), bits_of(self._inputs, block), self._open_seed()
                 )
             if sender is not None:
-                yield from self._transfer(sender, garbler, block)
+                yield from self._transfer(sender, garbler, block, buffers)
             self.step = "tables"
-            for buffer in cycle(buffers):
+            for buffer in buffers:
                 if not (size := garbler.fill(buffer)):
                     break
                 yield self._piece(GARBLER, buffer[:size].data)
@@ -124,7 +126,9 @@ class GarblerRole(Participant):
         self._transfers.keep(context, sender)
         return sender
 
-    def _transfer(self, sender: Sender, garbler: Garbler, block: Block) -> Turns[None]:
+    def _transfer(
+        self, sender: Sender, garbler: Garbler, block: Block, buffers: Iterator[Bytes]
+    ) -> Turns[None]:
         """Let the evaluator choose one of both labels of each of its input wires.
 
         A random transfer gives two pads. The first is the label of 0; their sum and the instance's offset
@@ -132,13 +136,19 @@ class GarblerRole(Participant):
         """
         wires = self._plan.wires(self._plan.evaluator_values)
         count = len(wires) * block.count
-        for place in range(0, count, TRANSFERS):
-            extension = yield from self._take_piece(EVALUATOR, MAX_PIECE)
-            yield self._piece(GARBLER, sender.challenge(min(TRANSFERS, count - place), bytes(extension)))
-            response = yield from self._take_piece(EVALUATOR, MAX_PIECE)
-            pads = np.ascontiguousarray(sender.random(bytes(response)).swapaxes(0, 1))
-            garbler.transfer(wires, place, pads)
-            yield self._piece(GARBLER, pads[1].data.cast("B"))
+        sizes = [min(TRANSFERS, count - place) for place in range(0, count, TRANSFERS)]
+        left = 2 * len(sizes)
+        for number in range(len(sizes) + IN_FLIGHT):
+            if number >= IN_FLIGHT:
+                oldest = number - IN_FLIGHT
+                response = yield from self._take_piece(EVALUATOR, MAX_PIECE, left := left - 1)
+                pads = next(buffers)[: 2 * LABEL_BYTES * sizes[oldest]].reshape(2, -1, LABEL_BYTES)
+                sender.random(bytes(response), pads)
+                garbler.transfer(wires, oldest * TRANSFERS, pads)
+                yield self._piece(GARBLER, pads[1].data.cast("B"))
+            if number < len(sizes):
+                extension = yield from self._take_piece(EVALUATOR, MAX_PIECE, left := left - 1)
+                yield self._piece(GARBLER, sender.challenge(sizes[number], extension))
 
     def _decode(self, garbler: Garbler, block: Block, confirm: Confirm) -> Bits:
         """Return the output bits that the evaluator's labels stand for; it must show that it has them."""
