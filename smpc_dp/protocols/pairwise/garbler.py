@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import cycle
 
 import numpy as np
@@ -45,6 +46,19 @@ from smpc_dp.protocols.pairwise.plan import (
 )
 from smpc_dp.protocols.pairwise.transfers import Transfers
 from smpc_dp.protocols.pairwise.turns import KEPT, Turns
+
+
+@dataclass(frozen=True, slots=True)
+class _OutputZeros:
+    """The labels that mean 0 of a block's outputs, their colours, and the offsets; secret."""
+
+    labels: Bytes = field(repr=False)
+    colours: Bits = field(repr=False)
+    deltas: Bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, garbler: Garbler) -> _OutputZeros:
+        return cls(garbler.output_zero_labels(), garbler.output_colours(), garbler.deltas())
 
 
 class GarblerRole(Participant):
@@ -96,13 +110,15 @@ class GarblerRole(Participant):
             value = self._value()
             self.step = "outputs"
             yield self._control(self._evaluator, CHECK, Check(block.number, self._sequence[GARBLER], value))
+            # While the evaluator is at the last tables: what its answer will be compared with.
+            zeros = _OutputZeros.of(garbler)
             confirm = yield from self._take(self._evaluator, CONFIRM, Confirm)
             self._check_block(self._evaluator, block.number, confirm.block)
             self._check_value(self._evaluator, confirm.transcript)
             if to in ("garbler", "both"):
-                outputs.append(self._decode(garbler, block, confirm))
+                outputs.append(self._decode(zeros, block, confirm))
             if to in ("evaluator", "both"):
-                held.append(Decode(block.number, pack_bits(garbler.output_colours())))
+                held.append(Decode(block.number, pack_bits(zeros.colours)))
             if to == "aggregator":
                 yield self._for_aggregator(HASHES, block.number, self._seal_hashes(garbler, block))
         # Not before the evaluator is bound to all of its inputs: it could choose the later ones by these.
@@ -150,15 +166,14 @@ class GarblerRole(Participant):
                 extension = yield from self._take_piece(EVALUATOR, MAX_PIECE, left := left - 1)
                 yield self._piece(GARBLER, sender.challenge(sizes[number], extension))
 
-    def _decode(self, garbler: Garbler, block: Block, confirm: Confirm) -> Bits:
+    def _decode(self, zeros: _OutputZeros, block: Block, confirm: Confirm) -> Bits:
         """Return the output bits that the evaluator's labels stand for; it must show that it has them."""
         shape = (self._plan.circuit.n_outputs, block.count)
         colours = unpack_bits(confirm.colours, shape)
         if colours is None:
             raise PeerFault(self._evaluator, f"its output colours are not {shape[0]} x {shape[1]} bits")
-        zeros = garbler.output_zero_labels()
-        bits = np.bitwise_xor(colours, garbler.output_colours())
-        active = zeros ^ (garbler.deltas() & np.negative(bits)[:, :, None])
+        bits = np.bitwise_xor(colours, zeros.colours)
+        active = zeros.labels ^ (zeros.deltas & np.negative(bits)[:, :, None])
         if not hmac.compare_digest(confirm.proof, self._proof(block.number, active.data.cast("B"))):
             raise PeerFault(self._evaluator, "does not have the output labels whose colours it sent")
         return bits
