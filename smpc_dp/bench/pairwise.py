@@ -197,7 +197,7 @@ def run_compare_bench(runs: int = 7, progress: Progress | None = None, emp: str 
     one = bench.repeat("one", lambda: _pair("less_u16", 1, "evaluate"), peer_of_one)
     after = [(run["steps"]["done"] - run["steps"]["labels"]) / COMPARISONS for run in many]
     how = "fresh parties, two processes, mutual TLS on loopback, from open channels to both having the output"
-    bound = "bound by the setup of oblivious transfers, and by the operating system finding fresh memory"
+    bound = "bound by the cores: a third is the setup of oblivious transfers, another TLS and sockets"
     figures = [
         Figure(
             f"{COMPARISONS} comparisons",

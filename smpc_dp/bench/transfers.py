@@ -79,9 +79,9 @@ class _Party:
 
     def run(self, chunks: int) -> float:
         """Return the seconds that `chunks` chunks took; `rows` are those of the last."""
-        began, busy = time.perf_counter(), time.thread_time()
+        began, busy = time.perf_counter(), time.process_time()
         self._work(chunks, min(DEPTH, chunks))
-        self.processor_seconds = time.thread_time() - busy
+        self.processor_seconds = time.process_time() - busy
         return time.perf_counter() - began
 
     def _work(self, chunks: int, begun: int) -> None:
@@ -191,7 +191,7 @@ def over(k: int) -> str:
 def setup_figures(runs: int, peer: Turn) -> list[Figure]:
     """Measure a setup, and its base transfers beside the multiplications that they need.
 
-    Everything on one thread, in its processor time. `peer` has had its turns.
+    In processor time, of all threads. `peer` has had its turns.
     """
     seed = secrets.token_bytes(32)
     measures: dict[str, Measure] = {
@@ -203,7 +203,7 @@ def setup_figures(runs: int, peer: Turn) -> list[Figure]:
     alternate(1, measures)
     # A setup takes hundredths of a second: more runs cost little.
     taken = alternate(max(runs, 21), measures)
-    how = "both sides in turn on one thread, its processor time"
+    how = "both sides in turn, processor time"
     # The same number of multiplications, which the target is about; and those really made, which are cheaper.
     limits = (
         ("", "same", f"{VARYING + GENERATOR} multiplications of a varying point"),
@@ -300,9 +300,9 @@ def transfer_figures(
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    began = time.thread_time()
+    began = time.process_time()
     work()
-    return time.thread_time() - began
+    return time.process_time() - began
 
 
 def _set_up() -> None:

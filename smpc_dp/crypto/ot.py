@@ -137,9 +137,12 @@ class Sender:
             self._core.correlated(response, rows.reshape(-1))
         return rows
 
-    def random(self, response: bytes) -> Rows:
-        """Check the response; return both pads, uint8 of shape (count, 2, 16). Errors as `correlated`."""
-        pads = np.empty((2, self._core.awaited, ROW_BYTES), np.uint8)
+    def random(self, response: bytes, out: Rows | None = None) -> Rows:
+        """Check the response; return both pads, uint8 of shape (count, 2, 16). Errors as `correlated`.
+
+        They are a view of `out` if it is given, which has shape (2, count, 16).
+        """
+        pads = _rows(out, (2, self._core.awaited, ROW_BYTES))
         with _blaming(self.peer):
             self._core.random(response, pads.reshape(-1))
         return pads.swapaxes(0, 1)
@@ -202,17 +205,17 @@ class Receiver:
         with _blaming(self.peer):
             return self._core.correlated(challenge, rows.reshape(-1)), rows
 
-    def random(self, challenge: bytes) -> tuple[bytes, Rows]:
+    def random(self, challenge: bytes, out: Rows | None = None) -> tuple[bytes, Rows]:
         """Answer the challenge: the response and the chosen pads, uint8 of shape (count, 16).
 
-        Errors as `correlated`.
+        The pads are `out` if given. Errors as `correlated`.
         """
-        pads = np.empty((self._core.awaited, ROW_BYTES), np.uint8)
+        pads = _rows(out, (self._core.awaited, ROW_BYTES))
         with _blaming(self.peer):
             return self._core.random(challenge, pads.reshape(-1)), pads
 
 
-def _rows(out: Rows | None, shape: tuple[int, int]) -> Rows:
+def _rows(out: Rows | None, shape: tuple[int, ...]) -> Rows:
     """Return the array that rows are written to."""
     if out is None:
         return np.empty(shape, np.uint8)

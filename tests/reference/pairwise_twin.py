@@ -25,10 +25,11 @@ OPS = {"XOR": 0, "AND": 1, "INV": 2, "EQ": 3, "EQW": 4}
 
 @dataclass(frozen=True)
 class Limits:
-    """What a block holds at most (labels of one kind), and a chunk (transfers)."""
+    """What a block holds at most (labels of one kind), a chunk (transfers), and how many are on their way."""
 
     block_labels: int = 1 << 20
-    transfers: int = 1 << 16
+    transfers: int = 1 << 14
+    in_flight: int = 3
 
 
 @dataclass(frozen=True)
@@ -354,8 +355,15 @@ class Evaluation:
             for wire, bits in zip(self.circuit.wires(place), self.bits(place, instances), strict=True)
             for n, bit in zip(instances, bits, strict=True)
         ]
-        for start in range(0, len(due), self.limits.transfers):
-            self._chunk(due[start : start + self.limits.transfers], zeros, active)
+        starts = range(0, len(due), self.limits.transfers)
+        pieces = [self._chunk(due[start : start + self.limits.transfers], zeros, active) for start in starts]
+        # Each chunk is answered only when so many later ones have begun, if there are so many.
+        for begun in range(len(pieces) + self.limits.in_flight):
+            answered = begun - self.limits.in_flight
+            for number, half in ((answered, slice(2, 4)), (begun, slice(0, 2))):
+                if 0 <= number < len(pieces):
+                    for side, content in pieces[number][half]:
+                        self.piece(side, content)
         return zeros, active
 
     def _chunk(
@@ -363,14 +371,11 @@ class Evaluation:
         due: list[tuple[tuple[int, int], int]],
         zeros: dict[tuple[int, int], int],
         active: dict[tuple[int, int], int],
-    ) -> None:
-        """One chunk of transfers: `due` has instance and wire, and the choice."""
+    ) -> list[tuple[int, bytes]]:
+        """The four pieces of a chunk of transfers: `due` has instance and wire, and the choice."""
         transfers = self.transfers
         assert transfers is not None
         chunk = transfers.run([choice for _, choice in due])
-        self.piece(EVALUATOR, chunk.corrections)
-        self.piece(GARBLER, chunk.challenge)
-        self.piece(EVALUATOR, chunk.response)
         sent = transfers.pads(chunk.first, chunk.q)
         others = transfers.pads(chunk.first, [ot_twin.xor(row, transfers.delta) for row in chunk.q])
         chosen = transfers.pads(chunk.first, chunk.t)
@@ -383,7 +388,12 @@ class Evaluation:
             active[n, wire] = int.from_bytes(label, "little")
             assert active[n, wire] == zeros[n, wire] ^ choice * offset
             corrections += correction
-        self.piece(GARBLER, corrections)
+        return [
+            (EVALUATOR, chunk.corrections),
+            (GARBLER, chunk.challenge),
+            (EVALUATOR, chunk.response),
+            (GARBLER, corrections),
+        ]
 
     def _finish(self, block: Block, zero_colours: list[list[int]]) -> None:
         """Compare hashes and bring the output to whom it is for."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from smpc_dp.circuits.builder import Builder
 from smpc_dp.circuits.circuit import Circuit, pack, unpack
 from smpc_dp.circuits.library import find
-from smpc_dp.crypto.ot import Receiver
+from smpc_dp.crypto.ot import Receiver, Rows
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import ConfigError, PeerFault, SmpcError
 from smpc_dp.identity import Identity
@@ -181,10 +181,9 @@ def test_the_transfers_of_a_run_take_as_many_indices_as_planned(monkeypatch: pyt
     taken: list[int] = []
 
     class Counted(Receiver):
-        def extend(self, count: int, choices: bytes) -> bytes:
-            corrections = super().extend(count, choices)
+        def extend_into(self, count: int, choices: bytes, out: Rows) -> None:
+            super().extend_into(count, choices, out)
             taken.append(self.next_index)
-            return corrections
 
     monkeypatch.setattr("smpc_dp.protocols.pairwise.evaluator.Receiver", Counted)
     plan = plan_of(find("less_u32").build(), 150)

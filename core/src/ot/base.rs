@@ -11,6 +11,8 @@
 //! preimages, and that is what the proof needs (`docs/ot.md`). Doubling permutes the group, and lets every
 //! encoding be computed in a batch.
 
+use std::ops::Range;
+
 use curve25519_dalek::constants::RISTRETTO_BASEPOINT_TABLE;
 use curve25519_dalek::ristretto::{CompressedRistretto, RistrettoPoint};
 use curve25519_dalek::scalar::Scalar;
@@ -24,6 +26,8 @@ use crate::tuple_hash::TupleHash256;
 const POINT: usize = 32;
 /// Bytes of the Feistel string: three times the security parameter.
 const STRING: usize = 48;
+/// Bytes of randomness of a transfer: a scalar and a string.
+const COINS: usize = 64 + STRING;
 /// Bytes of the base receiver's message.
 pub const RESPONSE: usize = KAPPA * (STRING + POINT);
 
@@ -125,37 +129,71 @@ impl BaseSender {
         (sender, first.to_vec())
     }
 
-    /// Both keys of every transfer, from the base receiver's message.
-    pub fn finish(&self, message: &[u8]) -> Result<KeyPairs, OtError> {
+    /// Both keys of every transfer, from the base receiver's message, on so many threads.
+    pub fn finish(&self, message: &[u8], threads: usize) -> Result<KeyPairs, OtError> {
         expect_length("base response", message, RESPONSE)?;
+        let (entries, _) = message.as_chunks::<{ STRING + POINT }>();
         let half = Zeroizing::new(*self.scalar * Scalar::from(2u8).invert());
         let hashes = Hashes::new(&self.context, &self.first);
-        let (entries, _) = message.as_chunks::<{ STRING + POINT }>();
-        let mut halves = Zeroizing::new(Vec::with_capacity(2 * KAPPA));
-        for (number, entry) in entries.iter().enumerate() {
-            let (string, point) = split(entry);
-            let decoded = decode(&format!("base response: point {number}"), point)?;
-            for x in 0..2 {
-                let hashed = hashes.half_point(number, x, &hashes.mix(number, x, point, string));
-                halves.push((decoded + hashed + hashed) * *half);
-            }
+        let parts = on_threads(threads, |range| {
+            finish_part(&hashes, &half, range.start, &entries[range])
+        });
+        let mut pairs = Zeroizing::new(Vec::with_capacity(KAPPA));
+        for part in parts {
+            pairs.extend_from_slice(&part?);
         }
-        let shared = Zeroizing::new(RistrettoPoint::double_and_compress_batch(halves.iter()));
-        let (shared_pairs, _) = shared.as_chunks::<2>();
-        Ok(Zeroizing::new(
-            entries
-                .iter()
-                .zip(shared_pairs)
-                .enumerate()
-                .map(|(number, (entry, [zero, one]))| {
-                    [
-                        hashes.key(number, 0, entry, zero),
-                        hashes.key(number, 1, entry, one),
-                    ]
-                })
-                .collect(),
-        ))
+        Ok(pairs)
     }
+}
+
+/// Both keys of the transfers from number `first` on; `half` is half of the sender's scalar.
+fn finish_part(
+    hashes: &Hashes,
+    half: &Scalar,
+    first: usize,
+    entries: &[[u8; STRING + POINT]],
+) -> Result<KeyPairs, OtError> {
+    let mut halves = Zeroizing::new(Vec::with_capacity(2 * entries.len()));
+    for (number, entry) in (first..).zip(entries) {
+        let (string, point) = split(entry);
+        let decoded = decode(&format!("base response: point {number}"), point)?;
+        for x in 0..2 {
+            let hashed = hashes.half_point(number, x, &hashes.mix(number, x, point, string));
+            halves.push((decoded + hashed + hashed) * half);
+        }
+    }
+    let shared = Zeroizing::new(RistrettoPoint::double_and_compress_batch(halves.iter()));
+    let (shared_pairs, _) = shared.as_chunks::<2>();
+    let pairs = (first..).zip(entries).zip(shared_pairs);
+    Ok(Zeroizing::new(
+        pairs
+            .map(|((number, entry), [zero, one])| {
+                [
+                    hashes.key(number, 0, entry, zero),
+                    hashes.key(number, 1, entry, one),
+                ]
+            })
+            .collect(),
+    ))
+}
+
+/// What `work` makes of the numbers of all transfers, cut into a range for each thread; in order.
+fn on_threads<T: Send>(threads: usize, work: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
+    let share = KAPPA.div_ceil(threads.clamp(1, KAPPA));
+    let range = |start| start..KAPPA.min(start + share);
+    let work = &work;
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (share..KAPPA)
+            .step_by(share)
+            .map(|start| scope.spawn(move || work(range(start))))
+            .collect();
+        let first = work(range(0));
+        let others = others.into_iter().map(|other| {
+            let ended = other.join();
+            ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        std::iter::once(first).chain(others).collect()
+    })
 }
 
 fn split(entry: &[u8; STRING + POINT]) -> (&[u8; STRING], &[u8; POINT]) {
@@ -163,14 +201,14 @@ fn split(entry: &[u8; STRING + POINT]) -> (&[u8; STRING], &[u8; POINT]) {
     (string, rest.first_chunk().expect("the other 32 bytes"))
 }
 
-/// The base receiver's message and its keys, for choice bits `choices` (0 or 1 each).
+/// The base receiver's message and its keys, for choice bits `choices` (0 or 1 each), on so many threads.
 pub fn respond(
     context: &[u8; 32],
     seed: &[u8; 32],
     choices: &[u8; KAPPA],
     first: &[u8],
+    threads: usize,
 ) -> Result<(Vec<u8>, Keys), OtError> {
-    const COINS: usize = 64 + STRING;
     expect_length("base message", first, POINT)?;
     let first: &[u8; POINT] = first.first_chunk().expect("the length was checked");
     let peer = decode("base message", first)?;
@@ -180,9 +218,30 @@ pub fn respond(
         &[context, seed],
     ));
     let (coins, _) = coins.as_chunks::<COINS>();
-    let mut half_points = Zeroizing::new(Vec::with_capacity(KAPPA));
-    let mut half_shared = Zeroizing::new(Vec::with_capacity(KAPPA));
-    for (number, (coin, &choice)) in coins.iter().zip(choices).enumerate() {
+    let parts = on_threads(threads, |range| {
+        let (coins, choices) = (&coins[range.clone()], &choices[range.clone()]);
+        respond_part(&hashes, &peer, range.start, coins, choices)
+    });
+    let mut message = Vec::with_capacity(RESPONSE);
+    let mut keys = Zeroizing::new(Vec::with_capacity(KAPPA));
+    for (part, chosen) in parts {
+        message.extend_from_slice(&part);
+        keys.extend_from_slice(&chosen);
+    }
+    Ok((message, keys))
+}
+
+/// Message and keys of the transfers from number `start` on.
+fn respond_part(
+    hashes: &Hashes,
+    peer: &RistrettoPoint,
+    start: usize,
+    coins: &[[u8; COINS]],
+    choices: &[u8],
+) -> (Vec<u8>, Keys) {
+    let mut half_points = Zeroizing::new(Vec::with_capacity(coins.len()));
+    let mut half_shared = Zeroizing::new(Vec::with_capacity(coins.len()));
+    for (number, (coin, &choice)) in (start..).zip(coins.iter().zip(choices)) {
         let (wide, string) = coin.split_first_chunk().expect("64 of 112 bytes");
         let string = string.first_chunk().expect("the other 48 bytes");
         let scalar = Zeroizing::new(Scalar::from_bytes_mod_order_wide(wide));
@@ -194,15 +253,16 @@ pub fn respond(
     let shared = Zeroizing::new(RistrettoPoint::double_and_compress_batch(
         half_shared.iter(),
     ));
-    let mut message = Vec::with_capacity(RESPONSE);
-    let mut keys = Zeroizing::new(Vec::with_capacity(KAPPA));
-    for (number, (coin, &choice)) in coins.iter().zip(choices).enumerate() {
+    let mut message = Vec::with_capacity(coins.len() * (STRING + POINT));
+    let mut keys = Zeroizing::new(Vec::with_capacity(coins.len()));
+    for (place, (coin, &choice)) in coins.iter().zip(choices).enumerate() {
+        let number = start + place;
         let string = coin.last_chunk().expect("48 of 112 bytes");
-        let point = points[number].as_bytes();
+        let point = points[place].as_bytes();
         message.extend_from_slice(&hashes.mix(number, choice, point, string));
         message.extend_from_slice(point);
-        let entry = &message[number * (STRING + POINT)..];
-        keys.push(hashes.key(number, choice, entry, &shared[number]));
+        let entry = &message[place * (STRING + POINT)..];
+        keys.push(hashes.key(number, choice, entry, &shared[place]));
     }
-    Ok((message, keys))
+    (message, keys)
 }

@@ -17,6 +17,8 @@ pub const MAX_CHUNK: usize = 1 << 22;
 pub const MAX_INDEX: u64 = 1 << 36;
 /// Chunks whose check may be outstanding at once: what bounds the memory.
 pub const MAX_PENDING: usize = 4;
+/// More would not pay for starting them.
+const MAX_THREADS: usize = 4;
 /// Bytes of the header of corrections: first index and number of transfers.
 pub const HEADER: usize = 16;
 /// Bytes of a challenge: first index and the point of evaluation.
@@ -28,6 +30,11 @@ pub const RESPONSE: usize = 8 + 16 + KAPPA * 16;
 pub const FULL: &str = "four chunks are on their way, no more may be";
 /// What a destroyed setup answers.
 pub const DESTROYED: &str = "the setup was destroyed by an earlier failure";
+
+/// Threads for a setup's base transfers: the peer can only wait meanwhile.
+pub fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MAX_THREADS))
+}
 
 /// The context of a setup: the caller's and the field size.
 pub fn setup_context(context: &[u8; 32], k: usize) -> Result<[u8; 32], OtError> {

@@ -220,15 +220,15 @@ impl PyReceiver {
     }
 }
 
-/// Both sides of a setup's base transfers, for the benchmark.
+/// Both sides of a setup's base transfers in this thread, for the benchmark.
 #[pyfunction]
 fn ot_base_transfers(py: Python<'_>, seed: &[u8]) -> PyResult<()> {
     let seed = exactly_32("seed", seed)?;
     py.detach(|| {
         let (sender, first) = BaseSender::start(seed, seed);
         let choices = std::array::from_fn(|number| seed[number / 8] >> (number % 8) & 1);
-        let (response, keys) = base::respond(seed, seed, &choices, &first)?;
-        let pairs = sender.finish(&response)?;
+        let (response, keys) = base::respond(seed, seed, &choices, &first, 1)?;
+        let pairs = sender.finish(&response, 1)?;
         let mut fitting = pairs.iter().zip(&*keys).zip(choices);
         if fitting.all(|((pair, key), choice)| pair[usize::from(choice)] == *key) {
             return Ok(());

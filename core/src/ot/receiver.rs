@@ -92,7 +92,7 @@ impl ExtensionReceiver {
         let State::Base(base) = &self.state else {
             return self.refuse("the base response is not awaited");
         };
-        let outcome = base.finish(response);
+        let outcome = base.finish(response, extension::threads());
         let keys = self.settle(outcome)?;
         let (leaves, message) = pprf::plant(&self.context, self.k, &keys);
         self.state = State::Ready(Streams::new(self.k, &leaves));

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 
 import numpy as np
 
 from smpc_dp.crypto.garble import Evaluator
+from smpc_dp.crypto.memory import working_memory
 from smpc_dp.crypto.ot import Receiver
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.seal import seal
@@ -29,6 +31,7 @@ from smpc_dp.protocols.pairwise.messages import (
 from smpc_dp.protocols.pairwise.participant import EVALUATOR, GARBLER, Evaluated, Participant
 from smpc_dp.protocols.pairwise.plan import (
     FIELD,
+    IN_FLIGHT,
     TRANSFERS,
     Bits,
     Block,
@@ -40,7 +43,7 @@ from smpc_dp.protocols.pairwise.plan import (
     unpack_bits,
 )
 from smpc_dp.protocols.pairwise.transfers import Transfers
-from smpc_dp.protocols.pairwise.turns import Turns
+from smpc_dp.protocols.pairwise.turns import KEPT, Send, Turns
 
 
 class EvaluatorRole(Participant):
@@ -129,23 +132,36 @@ class EvaluatorRole(Participant):
     def _transfer(self, receiver: Receiver, evaluator: Evaluator, bits: Bits) -> Turns[None]:
         """Get the label of each of our input bits, and show the garbler nothing of the bits."""
         wires = self._plan.wires(self._plan.evaluator_values)
-        places = range(0, bits.size, TRANSFERS)
-        chunks = [bits[place : place + TRANSFERS] for place in places]
-        for number, (place, chunk) in enumerate(zip(places, chunks, strict=True)):
-            if number == 0:
-                yield self._piece(EVALUATOR, receiver.extend(chunk.size, pack_bits(chunk)))
-            challenge = yield from self._take_piece(GARBLER, MAX_PIECE)
-            response, pads = receiver.random(bytes(challenge))
-            yield self._piece(EVALUATOR, response)
-            # The next chunk goes ahead of the corrections of this one, so that nobody waits.
-            more = chunks[number + 1 : number + 2]
-            for following in more:
-                yield self._piece(EVALUATOR, receiver.extend(following.size, pack_bits(following)))
-            size = LABEL_BYTES * chunk.size
-            content = yield from self._take_piece(GARBLER, size, len(more))
-            if len(content) != size:
-                raise PeerFault(self._garbler, f"sent {len(content)} bytes of corrections, not {size}")
-            evaluator.transfer(wires, place, chunk, pads, np.frombuffer(content, np.uint8))
+        chunks = [bits[place : place + TRANSFERS] for place in range(0, bits.size, TRANSFERS)]
+        room = working_memory(IN_FLIGHT * LABEL_BYTES * TRANSFERS).reshape(IN_FLIGHT, -1, LABEL_BYTES)
+        longest = receiver.corrections_bytes(chunks[0].size)
+        messages = cycle(working_memory((KEPT + 1) * longest).reshape(-1, longest))
+
+        def extend(chunk: Bits) -> Send:
+            message = next(messages)[: receiver.corrections_bytes(chunk.size)]
+            receiver.extend_into(chunk.size, pack_bits(chunk), message)
+            return self._piece(EVALUATOR, message.data)
+
+        left = 2 * len(chunks)
+        for chunk in chunks[:IN_FLIGHT]:
+            yield extend(chunk)
+        for number in range(len(chunks) + IN_FLIGHT):
+            pads = room[number % IN_FLIGHT]
+            if number >= IN_FLIGHT:
+                oldest = number - IN_FLIGHT
+                chunk = chunks[oldest]
+                size = LABEL_BYTES * chunk.size
+                content = yield from self._take_piece(GARBLER, size, left := left - 1)
+                if len(content) != size:
+                    raise PeerFault(self._garbler, f"sent {len(content)} bytes of corrections, not {size}")
+                corrections = np.frombuffer(content, np.uint8)
+                evaluator.transfer(wires, oldest * TRANSFERS, chunk, pads[: chunk.size], corrections)
+            if number < len(chunks):
+                challenge = yield from self._take_piece(GARBLER, MAX_PIECE, left := left - 1)
+                response, _ = receiver.random(bytes(challenge), pads[: chunks[number].size])
+                yield self._piece(EVALUATOR, response)
+                for following in chunks[number + IN_FLIGHT : number + IN_FLIGHT + 1]:
+                    yield extend(following)
 
     def _take_tables(self, evaluator: Evaluator) -> Turns[None]:
         if not evaluator.remaining:

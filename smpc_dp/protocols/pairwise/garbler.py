@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import cycle
 
 import numpy as np
 
-from smpc_dp.crypto.garble import Garbler
+from smpc_dp.crypto.garble import Bytes, Garbler
 from smpc_dp.crypto.memory import working_memory
 from smpc_dp.crypto.ot import Sender
 from smpc_dp.crypto.randomness import Randomness
@@ -20,6 +21,7 @@ from smpc_dp.protocols.pairwise.messages import (
     CONFIRM,
     DECODE,
     HASHES,
+    LABEL_BYTES,
     MAX_PIECE,
     RECEIPT,
     TABLE_PIECE,
@@ -31,6 +33,7 @@ from smpc_dp.protocols.pairwise.messages import (
 from smpc_dp.protocols.pairwise.participant import EVALUATOR, GARBLER, Evaluated, Participant
 from smpc_dp.protocols.pairwise.plan import (
     FIELD,
+    IN_FLIGHT,
     TRANSFERS,
     Bits,
     Block,
@@ -43,6 +46,19 @@ from smpc_dp.protocols.pairwise.plan import (
 )
 from smpc_dp.protocols.pairwise.transfers import Transfers
 from smpc_dp.protocols.pairwise.turns import KEPT, Turns
+
+
+@dataclass(frozen=True, slots=True)
+class _OutputZeros:
+    """The labels that mean 0 of a block's outputs, their colours, and the offsets; secret."""
+
+    labels: Bytes = field(repr=False)
+    colours: Bits = field(repr=False)
+    deltas: Bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, garbler: Garbler) -> _OutputZeros:
+        return cls(garbler.output_zero_labels(), garbler.output_colours(), garbler.deltas())
 
 
 class GarblerRole(Participant):
@@ -73,7 +89,7 @@ class GarblerRole(Participant):
         yield from self._greet()
         self.step = "setup"
         sender = (yield from self._set_up()) if plan.evaluator_values else None
-        buffers = working_memory((KEPT + 1) * TABLE_PIECE).reshape(-1, TABLE_PIECE)
+        buffers = cycle(working_memory((KEPT + 1) * TABLE_PIECE).reshape(-1, TABLE_PIECE))
         outputs: list[Bits] = []
         held: list[Decode] = []
         value = b""
@@ -85,22 +101,24 @@ class GarblerRole(Participant):
                     plan.wires(plan.garbler_values), bits_of(self._inputs, block), self._open_seed()
                 )
             if sender is not None:
-                yield from self._transfer(sender, garbler, block)
+                yield from self._transfer(sender, garbler, block, buffers)
             self.step = "tables"
-            for buffer in cycle(buffers):
+            for buffer in buffers:
                 if not (size := garbler.fill(buffer)):
                     break
                 yield self._piece(GARBLER, buffer[:size].data)
             value = self._value()
             self.step = "outputs"
             yield self._control(self._evaluator, CHECK, Check(block.number, self._sequence[GARBLER], value))
+            # While the evaluator is at the last tables: what its answer will be compared with.
+            zeros = _OutputZeros.of(garbler)
             confirm = yield from self._take(self._evaluator, CONFIRM, Confirm)
             self._check_block(self._evaluator, block.number, confirm.block)
             self._check_value(self._evaluator, confirm.transcript)
             if to in ("garbler", "both"):
-                outputs.append(self._decode(garbler, block, confirm))
+                outputs.append(self._decode(zeros, block, confirm))
             if to in ("evaluator", "both"):
-                held.append(Decode(block.number, pack_bits(garbler.output_colours())))
+                held.append(Decode(block.number, pack_bits(zeros.colours)))
             if to == "aggregator":
                 yield self._for_aggregator(HASHES, block.number, self._seal_hashes(garbler, block))
         # Not before the evaluator is bound to all of its inputs: it could choose the later ones by these.
@@ -124,7 +142,9 @@ class GarblerRole(Participant):
         self._transfers.keep(context, sender)
         return sender
 
-    def _transfer(self, sender: Sender, garbler: Garbler, block: Block) -> Turns[None]:
+    def _transfer(
+        self, sender: Sender, garbler: Garbler, block: Block, buffers: Iterator[Bytes]
+    ) -> Turns[None]:
         """Let the evaluator choose one of both labels of each of its input wires.
 
         A random transfer gives two pads. The first is the label of 0; their sum and the instance's offset
@@ -132,23 +152,28 @@ class GarblerRole(Participant):
         """
         wires = self._plan.wires(self._plan.evaluator_values)
         count = len(wires) * block.count
-        for place in range(0, count, TRANSFERS):
-            extension = yield from self._take_piece(EVALUATOR, MAX_PIECE)
-            yield self._piece(GARBLER, sender.challenge(min(TRANSFERS, count - place), bytes(extension)))
-            response = yield from self._take_piece(EVALUATOR, MAX_PIECE)
-            pads = np.ascontiguousarray(sender.random(bytes(response)).swapaxes(0, 1))
-            garbler.transfer(wires, place, pads)
-            yield self._piece(GARBLER, pads[1].data.cast("B"))
+        sizes = [min(TRANSFERS, count - place) for place in range(0, count, TRANSFERS)]
+        left = 2 * len(sizes)
+        for number in range(len(sizes) + IN_FLIGHT):
+            if number >= IN_FLIGHT:
+                oldest = number - IN_FLIGHT
+                response = yield from self._take_piece(EVALUATOR, MAX_PIECE, left := left - 1)
+                pads = next(buffers)[: 2 * LABEL_BYTES * sizes[oldest]].reshape(2, -1, LABEL_BYTES)
+                sender.random(bytes(response), pads)
+                garbler.transfer(wires, oldest * TRANSFERS, pads)
+                yield self._piece(GARBLER, pads[1].data.cast("B"))
+            if number < len(sizes):
+                extension = yield from self._take_piece(EVALUATOR, MAX_PIECE, left := left - 1)
+                yield self._piece(GARBLER, sender.challenge(sizes[number], extension))
 
-    def _decode(self, garbler: Garbler, block: Block, confirm: Confirm) -> Bits:
+    def _decode(self, zeros: _OutputZeros, block: Block, confirm: Confirm) -> Bits:
         """Return the output bits that the evaluator's labels stand for; it must show that it has them."""
         shape = (self._plan.circuit.n_outputs, block.count)
         colours = unpack_bits(confirm.colours, shape)
         if colours is None:
             raise PeerFault(self._evaluator, f"its output colours are not {shape[0]} x {shape[1]} bits")
-        zeros = garbler.output_zero_labels()
-        bits = np.bitwise_xor(colours, garbler.output_colours())
-        active = zeros ^ (garbler.deltas() & np.negative(bits)[:, :, None])
+        bits = np.bitwise_xor(colours, zeros.colours)
+        active = zeros.labels ^ (zeros.deltas & np.negative(bits)[:, :, None])
         if not hmac.compare_digest(confirm.proof, self._proof(block.number, active.data.cast("B"))):
             raise PeerFault(self._evaluator, "does not have the output labels whose colours it sent")
         return bits

@@ -22,9 +22,11 @@ from smpc_dp.protocols.pairwise.params import PairwiseParameters
 BLOCK_LABELS = 1 << 20
 # k of the extension of oblivious transfers.
 FIELD = 2
-# Transfers of one chunk, at most: they stay in the cache, and while one side is at a chunk the other is at
-# the next.
-TRANSFERS = 1 << 15
+# Transfers of one chunk, at most: they stay in the cache.
+TRANSFERS = 1 << 14
+# Chunks on their way at once: while one side is at a chunk, the other is at the next. More than
+# `ot.MAX_PENDING` are refused there; with so many, neither side sends more than a channel takes.
+IN_FLIGHT = 3
 
 Bits = NDArray[np.uint8]
 Rows = NDArray[np.uint64]

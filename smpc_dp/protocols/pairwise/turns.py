@@ -2,7 +2,8 @@
 
 A role is a generator that reads like the specification. Whoever drives it delivers each `Send` in order, and
 answers each `Receive` with the next message of that sender. No role waits for anything while it sends, so a
-driver may compute ahead of a slow link, and may read ahead as far as `Receive.ahead` says.
+driver may compute ahead of a slow link, and may read ahead as far as `Receive.ahead` says. A driver takes at
+least KEPT messages to a peer that does not read: no two roles wait until the other one reads more than that.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ class Send:
 class Receive:
     """Wait for a message of `sender` of at most `limit` bytes.
 
-    After it at least `ahead` more come from the same sender, of at most `limit` bytes each, before it is our
-    turn to send it anything. A message is used before the next one is asked for.
+    After it `ahead` more come from the same sender, of at most `limit` bytes each, whose turn does not end
+    before: unless the run fails, nothing but what we send meanwhile is needed for them. A message is used
+    before the next one is asked for.
     """
 
     sender: str
