@@ -145,7 +145,8 @@ class _Exact:
         request = self.request
 
         def suffices(k: int) -> bool:
-            proven = self._process(k, _PLANNED_BUDGET)
+            # A regular graph is planned like a random k-out graph, about which something is proven.
+            proven = self._k_out_process(k, _PLANNED_BUDGET)
             if not isinstance(proven, Process):
                 return False
             if request.sigma_delta is None:
@@ -162,10 +163,13 @@ class _Exact:
             low, high = (low, middle) if suffices(middle) else (middle, high)
         return min(high, most)
 
-    def _process(self, k: int | None, budgets: tuple[float, ...] = BUDGETS) -> Process | str:
+    def _process(self, k: int | None) -> Process | str:
+        if self.request.graph != "k-out" or k is None:
+            return f"nothing is proven about {self.request.graph} graphs in general"
+        return self._k_out_process(k, BUDGETS)
+
+    def _k_out_process(self, k: int, budgets: tuple[float, ...]) -> Process | str:
         request = self.request
-        if request.graph != "k-out" or k is None:
-            return f"nothing is proven about {request.graph} graphs in general"
         if k == request.parties - 1:
             return "the complete graph"
         return process(
