@@ -247,4 +247,4 @@ def test_circuits_import_downwards_only() -> None:
     for path in ROOT.joinpath("smpc_dp", "circuits").rglob("*.py"):
         for name in imports(path):
             if name.startswith("smpc_dp"):
-                assert name.split(".")[1] in {"circuits", "crypto", "encoding", "errors"}
+                assert name.split(".")[1] in {"circuits", "crypto", "encoding", "errors", "files"}
