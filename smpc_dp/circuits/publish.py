@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -80,7 +81,8 @@ def check_folder(folder: Path) -> Finding:
     try:
         names = sorted(path.name for path in folder.iterdir())
     except OSError as error:
-        raise LocalError(f"{folder}: {error.strerror}; `smpc-dp circuits export --all` makes it") from error
+        advice = f"`smpc-dp circuits export --all --out {shlex.quote(str(folder))}` makes it"
+        raise LocalError(f"{folder}: {error.strerror}; {advice}") from error
     known = {entry.file for entry in PUBLISHED.values()} | {MANIFEST, "README.md"}
     faults.extend(f"{name}: not a published file" for name in names if name not in known)
     try:
