@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -13,8 +14,10 @@ from smpc_dp.circuits.check import RANDOM_INPUTS, check_meaning
 from smpc_dp.circuits.circuit import Circuit, Op
 from smpc_dp.circuits.library import PUBLISHED, Published, Value
 from smpc_dp.errors import ConfigError, Fault, LocalError, VerificationError
+from smpc_dp.files import read_bounded
 
 MANIFEST = "MANIFEST.json"
+MAX_FILE_BYTES = 1 << 26
 BIT_ORDER = "least significant bit first"
 
 
@@ -78,13 +81,14 @@ def check_folder(folder: Path) -> Finding:
     try:
         names = sorted(path.name for path in folder.iterdir())
     except OSError as error:
-        raise LocalError(f"{folder}: {error.strerror}; `smpc-dp circuits export --all` makes it") from error
+        advice = f"`smpc-dp circuits export --all --out {shlex.quote(str(folder))}` makes it"
+        raise LocalError(f"{folder}: {error.strerror}; {advice}") from error
     known = {entry.file for entry in PUBLISHED.values()} | {MANIFEST, "README.md"}
     faults.extend(f"{name}: not a published file" for name in names if name not in known)
     try:
         entries = read_manifest(folder)
         faults.extend(f"{MANIFEST}: no such circuit: {name}" for name in entries if name not in PUBLISHED)
-        if not faults and (folder / MANIFEST).read_bytes() != manifest():
+        if not faults and _read(folder / MANIFEST) != manifest():
             faults.append(f"{MANIFEST}: differs from what the builder makes")
     except (ConfigError, LocalError) as error:
         faults.append(str(error))
@@ -95,10 +99,8 @@ def read_manifest(folder: Path) -> Mapping[str, object]:
     """Return the manifest's entries by name. Raises LocalError (no file) or ConfigError (not a manifest)."""
     path = folder / MANIFEST
     try:
-        value = json.loads(path.read_bytes())
-    except OSError as error:
-        raise LocalError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
+        value = json.loads(_read(path))
+    except (ValueError, RecursionError) as error:
         raise ConfigError([Fault(str(path), f"not JSON: {error}")]) from error
     circuits = value.get("circuits") if isinstance(value, dict) else None
     if not isinstance(circuits, dict):
@@ -122,13 +124,11 @@ def check_published(
     built = entry.build()
     path = folder / entry.file
     try:
-        text = path.read_bytes()
+        text = _read(path)
         if text != format_bristol(built):
             faults.append(f"{entry.file}: not byte for byte what the builder makes")
         circuit = parse_bristol(text, str(path))
         faults.extend(_manifest_faults(entry, read_manifest(folder), describe(entry, circuit, text)))
-    except OSError as error:
-        faults.append(f"{path}: {error.strerror}")
     except (ConfigError, LocalError) as error:
         faults.append(str(error))
     try:
@@ -136,6 +136,10 @@ def check_published(
     except VerificationError as error:
         faults.append(str(error))
     return Finding(entry.name, tried, tuple(faults))
+
+
+def _read(path: Path) -> bytes:
+    return read_bounded(path, "the file", MAX_FILE_BYTES)
 
 
 def _manifest_faults(

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from smpc_dp.bench import (
-    Report,
-    run_compare_bench,
-    run_garbling_bench,
-    run_gopa_bench,
-    run_ot_bench,
-    run_sampling_bench,
-    run_secagg_bench,
-)
 from smpc_dp.cli.live import Bar
 from smpc_dp.cli.output import console, print_json
+
+if TYPE_CHECKING:
+    # Loaded by the commands: all benchmarks together take a while.
+    from smpc_dp.bench import Report
 
 STANDARD_PARTIES, STANDARD_LENGTH = 100, 100_000
 STANDARD = f"{STANDARD_PARTIES} parties, {STANDARD_LENGTH:,} coordinates"
@@ -47,6 +42,8 @@ def secagg(
     Beside Flower's SecAgg+ functions and the machine's raw AES-256-CTR rate. The targets count at the size
     that is the default.
     """
+    from smpc_dp.bench import run_secagg_bench
+
     with Bar("rounds", quiet=as_json) as bar:
         report = run_secagg_bench(parties, length, runs, bar.show, dropout=dropout, peer_python=peer_python)
     if as_json:
@@ -67,6 +64,8 @@ def garbling(runs: Runs = 7, emp: Emp = None, as_json: Json = False) -> None:
 
     In memory, and end to end between two processes.
     """
+    from smpc_dp.bench import run_garbling_bench
+
     _measure(run_garbling_bench, runs, emp, as_json)
 
 
@@ -76,6 +75,8 @@ def ot(runs: Runs = 7, emp: Emp = None, as_json: Json = False) -> None:
 
     Its setup, in memory, and over the channel.
     """
+    from smpc_dp.bench import run_ot_bench
+
     _measure(run_ot_bench, runs, emp, as_json)
 
 
@@ -85,6 +86,8 @@ def compare(runs: Runs = 7, emp: Emp = None, as_json: Json = False) -> None:
 
     Of 16-bit integers between two fresh processes: 10,000, and one.
     """
+    from smpc_dp.bench import run_compare_bench
+
     _measure(run_compare_bench, runs, emp, as_json)
 
 
@@ -100,6 +103,8 @@ def sampling(
 
     Beside OpenDP's exact ones, and numpy's, which are neither exact nor cryptographic.
     """
+    from smpc_dp.bench import run_sampling_bench
+
     with Bar("rounds", quiet=as_json) as bar:
         report = run_sampling_bench(runs, bar.show, peer_python=peer_python)
     if as_json:
@@ -125,6 +130,8 @@ def gopa(
 
     What a user pays as users grow in number, beside secure sums on the sparse and on the complete graph.
     """
+    from smpc_dp.bench import run_gopa_bench
+
     with Bar("runs", quiet=as_json) as bar:
         report = run_gopa_bench(parties or (100, 1_000), runs, bar.show, length=length, dropout=dropout)
     if as_json:

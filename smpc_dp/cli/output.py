@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,6 +33,19 @@ def progress_console() -> Console:
 def print_json(value: object) -> None:
     """Print one JSON object."""
     sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
+
+
+def check_can_write(path: Path) -> None:
+    """Raise LocalError if a file cannot be written there, as far as that shows beforehand."""
+    place = path if path.exists() else path.parent
+    if path.is_dir():
+        raise LocalError(f"{path}: cannot write the result (is a folder)")
+    if not place.exists():
+        raise LocalError(f"{path}: cannot write the result (there is no folder {place})")
+    if not place.is_dir() and place != path:
+        raise LocalError(f"{path}: cannot write the result ({place} is no folder)")
+    if not os.access(place, os.W_OK | (0 if place == path else os.X_OK)):
+        raise LocalError(f"{path}: cannot write the result (no right to write to {place})")
 
 
 def write_json(value: object, path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from smpc_dp.cli.output import (
+    check_can_write,
     console,
     print_json,
     progress_console,
@@ -17,7 +18,7 @@ from smpc_dp.cli.output import (
     result_text,
     write_json,
 )
-from smpc_dp.errors import ConfigError, Fault, SmpcError
+from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
 from smpc_dp.protocols.result import Result
 from smpc_dp.runtime.aggregator import serve
 from smpc_dp.runtime.events import Event, OnEvent
@@ -80,6 +81,8 @@ def party(
     else:
         given = {"--listen": listen, "--requests": requests}
         _refuse_given(given, f"is for the aggregator, and '{name}' is a party")
+    if out is not None:
+        check_can_write(out)
     watch: OnEvent = print_event if events else _show
     results: list[Result] = []
 
@@ -108,12 +111,15 @@ def party(
 
     code = run_child(act, supervised=events)
     for result in results:
-        if out is not None:
-            write_json(result.to_json(), out)
-        if as_json:
-            print_json(result.to_json())
+        told = result.to_json()
+        kept = out is None or _write(told, out)
+        if not kept:
+            code = code or 1
+        # A result that could not be written must not be lost: the run is over.
+        if as_json or not kept:
+            print_json(told)
         elif not events:
-            console().print(result_text(result.to_json()))
+            console().print(result_text(told))
             if result.clipped:
                 console().print(f"clipped: {result.clipped} values of {name}")
     raise typer.Exit(code)
@@ -138,6 +144,15 @@ async def contribute(
     )
     async with connect(session, name, key=key, ledger=ledger, on_event=on_event) as opened:
         return await opened.sum_encoded(operation, lanes, clipped)
+
+
+def _write(told: object, out: Path) -> bool:
+    try:
+        write_json(told, out)
+    except LocalError as error:
+        report_error(error)
+        return False
+    return True
 
 
 def _refuse_given(options: Mapping[str, object], why: str) -> None:

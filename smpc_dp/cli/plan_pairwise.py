@@ -12,6 +12,9 @@ from rich.table import Table
 
 from smpc_dp.cli.output import console, print_json
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.files import read_bounded
+
+MAX_MODEL_BYTES = 1 << 26
 
 
 def pairwise(
@@ -93,7 +96,8 @@ def pairwise(
 
 
 def _load(path: Path) -> object:
+    content = read_bounded(path, "the model", MAX_MODEL_BYTES)
     try:
-        return json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError([Fault("model", f"{path}: cannot be read as JSON ({error})")]) from None
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError([Fault("model", f"{path}: not JSON ({error})")]) from None

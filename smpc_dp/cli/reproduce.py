@@ -9,7 +9,6 @@ import msgspec
 import typer
 from rich.table import Table
 
-from smpc_dp.bench.tradeoff import PARTIES, REPETITIONS, check_plot, gopa_tradeoff, plot
 from smpc_dp.cli.live import Bar
 from smpc_dp.cli.output import console, print_json
 
@@ -32,7 +31,9 @@ def gopa(
         typer.Option(help="Users, 5 to 10,000; may be repeated. Left out: 10 to 10,000.", show_default=False),
     ] = None,
     corrupt: Annotated[float, typer.Option(help="Fraction of the users that may collude.")] = 0.1,
-    repetitions: Annotated[int, typer.Option(help="How often noise is drawn.")] = REPETITIONS,
+    repetitions: Annotated[
+        int | None, typer.Option(help="How often noise is drawn. Left out: 2,000.", show_default=False)
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of that noise.")] = 1,
     plot_file: Annotated[
         Path | None,
@@ -48,6 +49,9 @@ def gopa(
 
     Local DP, GOPA and a trusted curator at the same epsilon and delta, as planned and as measured.
     """
+    # The benchmarks take a while to load.
+    from smpc_dp.bench.tradeoff import PARTIES, REPETITIONS, check_plot, gopa_tradeoff, plot
+
     path = plot_file or (None if as_json else Path("gopa-tradeoff.png"))
     if path is not None:
         check_plot(path)
@@ -57,7 +61,7 @@ def gopa(
             delta,
             parties=parties or PARTIES,
             corrupt=corrupt,
-            repetitions=repetitions,
+            repetitions=REPETITIONS if repetitions is None else repetitions,
             seed=seed,
             progress=bar.show,
         )

@@ -56,6 +56,8 @@ def run(
     folder = inputs if inputs is not None else session.parent / "inputs"
     files = {name: find_input(folder, name) for name in parties}
     aggregator = _check(loaded, session, keys, files, weight_of, clip)
+    if ledgers is not None:
+        _check_ledgers(ledgers, parties)
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as scratch:
         outputs = {name: Path(scratch) / f"{name}.json" for name in parties}
         commands: dict[str, list[str]] = {
@@ -68,7 +70,7 @@ def run(
             if clip:
                 arguments.append("--clip")
             if ledgers is not None:
-                arguments += ["--ledger", str(ledgers / f"{name}.ledger")]
+                arguments += ["--ledger", str(_ledger(ledgers, name))]
             commands[name] = member_command(
                 "party", str(session), "--as", name, *_key(keys, name), *arguments
             )
@@ -115,6 +117,25 @@ def _check(
                 clip=clip,
             )
     return aggregator.name
+
+
+def _check_ledgers(folder: Path, parties: list[str]) -> None:
+    """Open every party's ledger; raise ConfigError with a fault for each that cannot be charged."""
+    # Not at the top: most sessions have no ledger, and the accountant takes a while to load.
+    from smpc_dp.privacy.accountant.ledger import Ledger
+
+    faults: list[Fault] = []
+    for name in parties:
+        try:
+            Ledger.open(_ledger(folder, name), party=name)
+        except (ConfigError, LocalError) as error:
+            faults.append(Fault("--ledgers", str(error)))
+    if faults:
+        raise ConfigError(faults)
+
+
+def _ledger(folder: Path, name: str) -> Path:
+    return folder / f"{name}.ledger"
 
 
 def _key(keys: Path | None, name: str) -> list[str]:

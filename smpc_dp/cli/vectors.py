@@ -9,7 +9,6 @@ import typer
 
 from smpc_dp.cli.output import print_json
 from smpc_dp.errors import LocalError
-from smpc_dp.simulate import vectors
 
 app = typer.Typer(name="vectors", help="Make or check the published test vectors.", no_args_is_help=True)
 
@@ -27,6 +26,8 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check that the code produces the published vectors, byte for byte."""
+    from smpc_dp.simulate import vectors
+
     if not folder.is_dir():
         raise LocalError(f"{folder}: no such folder; run this in a checkout, or name the folder")
     places = {protocol: folder / protocol / "vectors" for protocol in vectors.PROTOCOLS}
@@ -52,6 +53,8 @@ def write(
     folder: Annotated[Path, typer.Argument(help="Where to write NAME/vectors of each protocol.")] = FOLDER,
 ) -> None:
     """Write the vectors, over what is there."""
+    from smpc_dp.simulate import vectors
+
     try:
         count = sum(
             len(vectors.write(folder / protocol / "vectors", protocol)) for protocol in vectors.PROTOCOLS

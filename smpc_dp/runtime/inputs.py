@@ -10,13 +10,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.encoding import EXACT_FLOAT, shown
+from smpc_dp.encoding import EXACT_FLOAT, MAX_LENGTH, shown
 from smpc_dp.errors import ConfigError, Fault, LocalError
+from smpc_dp.files import read_bounded
 
 SUFFIXES = (".npy", ".json", ".csv", ".txt")
 NPY_MAGIC = b"\x93NUMPY"
 # Longer numbers are no input, and Python refuses to read them.
 MAX_DIGITS = 4000
+# Longer vectors are for .npy, which holds as many coordinates as a session may have.
+MAX_TEXT_BYTES = 1 << 28
+MAX_NPY_BYTES = 8 * MAX_LENGTH + (1 << 16)
 
 Vector = NDArray[np.float64] | NDArray[np.int64] | NDArray[np.uint64]
 
@@ -29,7 +33,7 @@ def read_vector(path: str | os.PathLike[str]) -> Vector:
     lines.
 
     Raises:
-        LocalError: the file cannot be read.
+        LocalError: the file cannot be read, or is longer than MAX_NPY_BYTES (.npy) or MAX_TEXT_BYTES.
         ConfigError: it does not hold numbers, or a whole number that would be rounded; names the first.
     """
     file = Path(path)
@@ -45,11 +49,11 @@ def read_vector(path: str | os.PathLike[str]) -> Vector:
             kind = "an object" if isinstance(values, dict) else shown(values)
             raise ConfigError([Fault(str(file), f"must be a list of numbers, is {kind}")])
         return _array(values, file)
-    words = [
+    words = (
         (line, word)
         for line, content in enumerate(_text(file, "the input").splitlines(), 1)
         for word in content.replace(",", " ").split()
-    ]
+    )
     numbers: list[int | float] = []
     for line, word in words:
         whole = word.lstrip("+-").isdigit()
@@ -101,9 +105,7 @@ def find_input(folder: str | os.PathLike[str], name: str) -> Path:
 
 def _text(file: Path, what: str) -> str:
     try:
-        return file.read_text("utf-8")
-    except OSError as error:
-        raise LocalError(f"{file}: cannot read {what} ({error.strerror})") from None
+        return read_bounded(file, what, MAX_TEXT_BYTES).decode("utf-8")
     except UnicodeDecodeError:
         raise ConfigError([Fault(str(file), "not UTF-8 text")]) from None
 
@@ -135,6 +137,8 @@ def _load_npy(file: Path) -> NDArray[np.generic]:
         with file.open("rb") as opened:
             if opened.read(len(NPY_MAGIC)) != NPY_MAGIC:
                 raise ConfigError([Fault(str(file), "not a .npy file")])
+            if os.fstat(opened.fileno()).st_size > MAX_NPY_BYTES:
+                raise LocalError(f"{file}: cannot read the input (longer than {MAX_NPY_BYTES} bytes)")
             opened.seek(0)
             array: NDArray[np.generic] = np.lib.format.read_array(opened, allow_pickle=False)
             return array

@@ -24,6 +24,7 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigError, Fault, LocalError
+from smpc_dp.files import read_bounded
 from smpc_dp.protocols.registry import NEEDS_AGGREGATOR, PARAMETER_CHECKERS
 from smpc_dp.roster import ROLES, Member, Role, Roster
 from smpc_dp.transport.difference import difference
@@ -93,13 +94,7 @@ def load_session(path: str | os.PathLike[str]) -> SessionFile:
 
     Raises LocalError when it cannot be read, ConfigError with every fault when something in it is wrong.
     """
-    try:
-        with Path(path).open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise LocalError(f"{path}: cannot read the session file ({error.strerror})") from None
-    if len(content) > MAX_FILE_BYTES:
-        raise LocalError(f"{path}: a session file has at most {MAX_FILE_BYTES} bytes")
+    content = read_bounded(path, "the session file", MAX_FILE_BYTES)
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:

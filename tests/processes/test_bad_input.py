@@ -14,6 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from smpc_dp.cli.output import check_can_write
+from smpc_dp.errors import LocalError
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.session_file import Timeouts
 
@@ -221,6 +223,27 @@ def test_wrong_usage_is_exit_code_2(session: Path) -> None:
 def test_an_option_of_the_other_role_is_wrong_usage(session: Path, name: str, option: list[str]) -> None:
     (line,) = refused(session, "party", str(session), "--as", name, *option, code=2)
     assert f"{option[0]} is for {'parties' if name == 'aggregator' else 'the aggregator'}" in line
+
+
+@pytest.mark.parametrize(
+    ("out", "why"),
+    [("none/r.json", "there is no folder "), ("alice.key/r.json", "is no folder"), ("", "is a folder")],
+)
+def test_a_result_that_cannot_be_written_is_refused_before(session: Path, out: str, why: str) -> None:
+    (session.parent / "alice.key").touch()
+    for name in ("alice", "aggregator"):
+        path = session.parent / out
+        (line,) = refused(session, "party", str(session), "--as", name, "--out", str(path))
+        assert f"{path}: cannot write the result (" in line
+        assert why in line
+
+
+def test_a_folder_without_the_right_to_write(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may write everywhere")
+    tmp_path.chmod(0o500)
+    with pytest.raises(LocalError, match="no right to write"):
+        check_can_write(tmp_path / "r.json")
 
 
 def test_weights_of_a_session_without_any(session: Path) -> None:

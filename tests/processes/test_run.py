@@ -97,6 +97,20 @@ def test_run_gives_the_exact_average(session: Path) -> None:
     assert descendants(session) == []
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_result_that_cannot_be_written_is_printed(session: Path) -> None:
+    command = [sys.executable, "-m", "smpc_dp", "party", str(session), "--as"]
+    members = [
+        subprocess.Popen([*command, name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for name in ("aggregator", *PARTIES[1:])
+    ]
+    done = smpc_dp("party", str(session), "--as", PARTIES[0], "--out", "/dev/full")
+    assert [member.wait(30) for member in members] == [0] * len(members)
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["fixed_point"] == fixed_point(list(PARTIES))
+    assert done.stderr.endswith("/dev/full: cannot write the result (No space left on device)\n")
+
+
 @pytest.mark.parametrize("step", ["start", "deliver", "participants", "survivors", "survivors-certificate"])
 def test_a_party_killed_while_it_waits_is_survived(session: Path, step: str) -> None:
     """SIGKILL between two messages: before its vector is sent it is out, afterwards it is in."""

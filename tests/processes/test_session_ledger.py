@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,33 @@ async def test_an_exact_sum_is_refused_by_a_ledger_with_a_budget(tmp_path: Path)
     assert isinstance(alice[0], smpc_dp.PrivacyError)
     assert "an exact release has no differential privacy" in str(alice[0])
     assert not Ledger.open(ledger).entries()
+
+
+def test_every_ledger_is_opened_before_any_process_starts(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, PARTIES, GOPA, protocol="gopa")
+    (tmp_path / "inputs").mkdir()
+    ledgers = tmp_path / "ledgers"
+    ledgers.mkdir()
+    for name in PARTIES:
+        (tmp_path / "inputs" / f"{name}.json").write_text("[0.5]")
+    for name in PARTIES[:-1]:
+        budget(ledgers / f"{name}.ledger", 1.2)
+    (ledgers / "carol.ledger").write_text("{")
+    before = {file: file.read_bytes() for file in ledgers.glob("*.ledger")}
+    done = subprocess.run(
+        [sys.executable, "-m", "smpc_dp", "run", str(path), "--ledgers", str(ledgers), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    bob, carol, dave, eve = done.stderr.splitlines()
+    assert "bob.ledger: the ledger of party 'alice', not of 'bob'" in bob
+    assert "carol.ledger: damaged" in carol
+    assert "dave.ledger: the ledger of party 'alice'" in dave
+    assert "eve.ledger: cannot read the ledger (No such file or directory)" in eve
+    assert {file: file.read_bytes() for file in ledgers.glob("*.ledger")} == before
 
 
 async def test_anothers_ledger_is_refused_before_anything_is_sent(tmp_path: Path) -> None:

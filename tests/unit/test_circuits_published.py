@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
+import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -196,8 +198,12 @@ def test_strange_entries_and_files_are_found(copy: Path) -> None:
 
 
 def test_an_absent_folder_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(LocalError, match="circuits export --all"):
-        check_folder(tmp_path / "none")
+    folder = tmp_path / "not there"
+    with pytest.raises(LocalError) as raised:
+        check_folder(folder)
+    (advice,) = re.findall("`smpc-dp (.*)`", str(raised.value))
+    assert CliRunner().invoke(app, shlex.split(advice)).exit_code == 0
+    assert check_folder(folder).faults == ()
 
 
 def test_export_writes_the_published_bytes(tmp_path: Path) -> None:
@@ -247,4 +253,4 @@ def test_circuits_import_downwards_only() -> None:
     for path in ROOT.joinpath("smpc_dp", "circuits").rglob("*.py"):
         for name in imports(path):
             if name.startswith("smpc_dp"):
-                assert name.split(".")[1] in {"circuits", "crypto", "encoding", "errors"}
+                assert name.split(".")[1] in {"circuits", "crypto", "encoding", "errors", "files"}

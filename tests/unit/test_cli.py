@@ -106,6 +106,31 @@ def test_keygen_checks_before_it_writes_and_shows_again(tmp_path: Path) -> None:
     assert smpc_dp("keygen", "bob", "--show", cwd=tmp_path).returncode == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "without"),
+    [
+        (["--help"], ["smpc_dp.bench", "smpc_dp.simulate.vectors", "scipy", "dp_accounting"]),
+        (["ledger", "show", "a.ledger"], ["dp_accounting"]),
+    ],
+)
+def test_a_command_loads_no_more_than_it_needs(
+    arguments: list[str], without: list[str], tmp_path: Path
+) -> None:
+    made = smpc_dp("ledger", "create", "a.ledger", "--party", "ann", "--dataset", "d", cwd=tmp_path)
+    assert made.returncode == 0
+    script = (
+        "import sys\n"
+        "from smpc_dp import cli\n"
+        "code = cli.main()\n"
+        f"print(*sorted(sys.modules.keys() & {without!r}), file=sys.stderr)\n"
+        "sys.exit(code)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert (done.returncode, done.stderr) == (0, "\n")
+
+
 def test_ctrl_c_while_modules_are_loaded_is_quiet() -> None:
     script = (
         "import signal, sys\n"

@@ -258,6 +258,8 @@ def test_errata_name_tests_that_exist() -> None:
         ("reproduce gopa-tradeoff", ["reproduce", "gopa-tradeoff", "--parties", "5", "--repetitions", "100"]),
         ("simulate average", ["simulate", "average", "--parties", "3", "--length", "1"]),
         ("vectors check", ["vectors", "check", "empty"]),
+        ("circuits list", ["circuits", "list"]),
+        ("circuits check", ["circuits", "check", "--folder", "empty", "--samples", "1"]),
         ("circuits run", ["circuits", "run", "add32", "--inputs", "1,2"]),
     ],
 )

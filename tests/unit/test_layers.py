@@ -27,7 +27,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"identity"}),
     frozenset({"roster"}),
     frozenset({"certificate"}),
-    frozenset({"crypto", "encoding"}),
+    frozenset({"crypto", "encoding", "files"}),
     frozenset({"_core", "errors"}),
 )
 RANK = {room: rank for rank, row in enumerate(LAYERS) for room in row}

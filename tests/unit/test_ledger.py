@@ -171,6 +171,7 @@ def test_a_ledger_is_never_overwritten(tmp_path: Path) -> None:
     with pytest.raises(LocalError, match="never overwritten"):
         ledger(tmp_path)
     assert len(Ledger.open(tmp_path / "alice.ledger").entries()) == 1
+    assert {item.name for item in tmp_path.iterdir()} == {"alice.ledger", "alice.ledger.lock"}
 
 
 def test_another_ledger_in_its_place_is_noticed(tmp_path: Path) -> None:

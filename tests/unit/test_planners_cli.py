@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from smpc_dp.cli import app
-from smpc_dp.errors import ConfigError
+from smpc_dp.errors import ConfigError, LocalError
 
 NETWORK = ["plan", "network", "--parties", "100", "--epsilon", "1", "--delta", "1e-4"]
 
@@ -64,5 +64,5 @@ def test_a_model_gives_zetas_and_exact_rival(tmp_path: Path) -> None:
 def test_faults_name_the_argument_and_its_bound(arguments: list[str], named: str) -> None:
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 1
-    assert isinstance(result.exception, ConfigError)
+    assert isinstance(result.exception, ConfigError | LocalError)
     assert named in str(result.exception)

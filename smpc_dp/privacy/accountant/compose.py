@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from dp_accounting.pld import privacy_loss_distribution as pld
 
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.accountant.events import (
@@ -239,7 +238,7 @@ class _Losses:
             part = single.self_compose(count) if count > 1 else single
             whole = part if whole is None else whole.compose(part)
         if self._mu_squared and whole is not None:
-            gaussian = pld.from_gaussian_mechanism(1 / self._mu, value_discretization_interval=INTERVAL)
+            gaussian = _pld().from_gaussian_mechanism(1 / self._mu, value_discretization_interval=INTERVAL)
             whole = whole.compose(gaussian)
         return whole
 
@@ -277,8 +276,15 @@ def _distribution(description: AnyDescription) -> tuple[Any, float]:
     cells, index = np.unique(np.ceil(loss / INTERVAL + 1e-6).astype(np.int64), return_inverse=True)
     sums = np.bincount(index, weights=mass) * (1 + 1e-12)
     rounded = dict(zip(cells.tolist(), sums.tolist(), strict=True))
-    made = pld.PrivacyLossDistribution.create_from_rounded_probability(rounded, min(1.0, infinite), INTERVAL)
-    return made, variance
+    kind = _pld().PrivacyLossDistribution
+    return kind.create_from_rounded_probability(rounded, min(1.0, infinite), INTERVAL), variance
+
+
+def _pld() -> Any:
+    # Not at the top: it takes half a second to load, and only sums of several releases need it.
+    from dp_accounting.pld import privacy_loss_distribution
+
+    return privacy_loss_distribution
 
 
 def _pure_epsilon(event: Event) -> float:

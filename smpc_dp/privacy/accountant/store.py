@@ -107,7 +107,9 @@ def write_durably(path: Path, content: bytes, *, new: bool = False) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
-    except FileExistsError:
-        raise LocalError(f"{path}: exists already, and a ledger is never overwritten") from None
     except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)
+        if isinstance(error, FileExistsError):
+            raise LocalError(f"{path}: exists already, and a ledger is never overwritten") from None
         raise LocalError(f"{path}: cannot write the ledger ({error.strerror})") from None

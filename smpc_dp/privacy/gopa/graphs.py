@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from smpc_dp.errors import ConfigError, Fault, LocalError
+from smpc_dp.files import read_bounded
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -22,6 +23,9 @@ Randomness = Callable[[int], bytes]
 """As `os.urandom`: takes a number of bytes and returns so many."""
 
 MAX_EDGES = 20_000_000
+MAX_FILE_BYTES = 1 << 26
+# Faults of a file that an error lists.
+_MOST_FAULTS = 100
 # Members of a component that an error lists.
 _SHOWN = 8
 
@@ -176,17 +180,19 @@ def read_edges(path: Path, users: int) -> Ints:
     """Edges from a file: `u v` on each line, numbers 0 to users - 1; empty lines and `# ...` are passed over.
 
     Raises:
-        ConfigError: naming each line that is not an edge, joins a user with itself or repeats an edge.
-        LocalError: the file cannot be read.
+        ConfigError: naming each line, up to 100, that is not an edge, is a loop or repeats an edge.
+        LocalError: the file cannot be read, or is longer than MAX_FILE_BYTES.
     """
     try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not text"
-        raise LocalError(f"{path}: cannot read the graph ({reason})") from None
+        text = read_bounded(path, "the graph", MAX_FILE_BYTES).decode("utf-8")
+    except UnicodeDecodeError:
+        raise LocalError(f"{path}: cannot read the graph (not text)") from None
     faults: list[Fault] = []
     seen: dict[tuple[int, int], int] = {}
     for line, content in enumerate(text.splitlines(), 1):
+        if len(faults) == _MOST_FAULTS:
+            faults.append(Fault(f"{path.name}:{line}", "not read on, after as many faults"))
+            break
         words = content.split()
         if not words or words[0].startswith("#"):
             continue

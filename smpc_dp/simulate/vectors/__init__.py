@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from smpc_dp.files import read_bounded
 from smpc_dp.simulate.vectors import (
     derivations,
     negative,
@@ -19,6 +20,8 @@ from smpc_dp.simulate.vectors import (
     runs,
     sampling,
 )
+
+MAX_FILE_BYTES = 1 << 26
 
 JsonObject = dict[str, object]
 
@@ -31,7 +34,9 @@ def generate(protocol: str = "secagg") -> dict[str, bytes]:
 def check(folder: Path, protocol: str = "secagg") -> list[str]:
     """Return in what `folder` differs from `generate()`, one line a file; empty if byte for byte the same."""
     expected = generate(protocol)
-    present = {path.name: path.read_bytes() for path in sorted(folder.glob("*.json"))}
+    present = {
+        path.name: read_bounded(path, "the vectors", MAX_FILE_BYTES) for path in sorted(folder.glob("*.json"))
+    }
     differences = [f"{name}: is missing" for name in sorted(expected.keys() - present.keys())]
     differences += [f"{name}: is not one of the vectors" for name in sorted(present.keys() - expected.keys())]
     differences += [
