@@ -64,3 +64,8 @@ def test_the_result_is_plain_json() -> None:
 def test_what_is_refused(circuit: str, inputs: list[Any], said: str) -> None:
     with pytest.raises(smpc_dp.ConfigError, match=said):
         smpc_dp.simulate.evaluate(circuit, inputs)
+
+
+def test_an_unknown_mode_is_told_the_known_ones() -> None:
+    with pytest.raises(smpc_dp.ConfigError, match="mode: must be tile or unique, is 'x'"):
+        smpc_dp.simulate.evaluate("add64", [1, 2], mode="x")  # type: ignore[arg-type]
