@@ -160,7 +160,10 @@ def _places(circuit: Circuit, text: str | None) -> list[int]:
     if not all(word.isascii() and word.isdigit() and int(word) < len(circuit.inputs) for word in words):
         what = f"{text!r} are not places of inputs, 0 to {len(circuit.inputs) - 1}"
         raise ConfigError([Fault("--evaluator-inputs", what)])
-    return sorted({int(word) for word in words})
+    places = sorted(map(int, words))
+    if len(set(places)) < len(places):
+        raise ConfigError([Fault("--evaluator-inputs", f"{text!r} names a place twice")])
+    return places
 
 
 def _hex(value: int, width: int) -> str:

@@ -91,9 +91,9 @@ def _show(path: Path, as_json: bool) -> None:
         return
     out = console()
     out.print(f"{terms.party}: '{terms.dataset}', {terms.relation}, {terms.composition} composition")
-    budget = "no limit" if terms.epsilon is None else f"epsilon = {terms.epsilon:g}"
+    limit = "" if terms.epsilon is None else f"budget epsilon = {terms.epsilon:g} at delta = {terms.delta:g}"
     amount = "without bound" if spent.epsilon is None else f"epsilon = {spent.epsilon:.6g}"
-    out.print(f"budget {budget} at delta = {terms.delta:g}; spent {amount}")
+    out.print(f"{limit or 'no budget: a record only'}; spent {amount}")
     if spent.exact_releases:
         out.print(f"{spent.exact_releases} exact releases, exact ones being {terms.exact}")
     table = Table("number", "run", "label", "mechanism")

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp import _core
+from smpc_dp.errors import ConfigError, Fault
 
 KEY_BYTES = 32
 
@@ -45,9 +46,17 @@ class NoiseSource:
 
         Two parties that give equal arguments, and then make the same calls in the same order, get the same
         noise; whoever else knows the key has it too. Another context gives an unrelated source. The same
-        arguments again start again: never for two releases. Raises ValueError for a key of another length,
-        TypeError for anything that is not `bytes`.
+        arguments again start again: never for two releases. Raises ConfigError for a key of another length,
+        and for anything that is not `bytes`.
         """
+        # Never the values: they may be secret.
+        if not isinstance(key, bytes):
+            raise ConfigError([Fault("key", f"must be bytes, is {type(key).__name__}")])
+        if len(key) != KEY_BYTES:
+            raise ConfigError([Fault("key", f"{len(key)} bytes, not {KEY_BYTES}")])
+        for place, part in enumerate(context):
+            if not isinstance(part, bytes):
+                raise ConfigError([Fault(f"context[{place}]", f"must be bytes, is {type(part).__name__}")])
         return cls(_core.NoiseKey.keyed(key, context))
 
     @property

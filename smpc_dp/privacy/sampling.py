@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.crypto.noise import NoiseSource
-from smpc_dp.errors import ConfigError
+from smpc_dp.errors import ConfigError, Fault
 
 __all__ = [
     "NoiseSource",
@@ -103,6 +103,8 @@ def _draw(
         raise ConfigError(f"count is {count!r}: it must be an integer from 0 to 2**32")
     if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= MAX_THREADS:
         raise ConfigError(f"threads is {threads!r}: it must be an integer from 1 to {MAX_THREADS}")
+    if not isinstance(source, NoiseSource):
+        raise ConfigError([Fault("source", f"must be a NoiseSource, is {type(source).__name__}")])
     return source.draw(law, count, parameters, threads)
 
 

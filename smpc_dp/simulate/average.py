@@ -235,6 +235,8 @@ def average(
     for name, number in (("dropout", dropout), ("planned_dropout", planned_dropout)):
         if isinstance(number, bool) or not isinstance(number, Real):
             raise ConfigError([Fault(name, f"must be a number, is {shown(number)}")])
+        if not 0 <= number < 1:
+            raise ConfigError([Fault(name, f"must be in [0, 1), is {number}")])
     if weights is not None and len(weights) != len(vectors):
         raise ConfigError([Fault("weights", f"{len(weights)} weights for {len(vectors)} parties")])
     if not 0 <= dropout <= planned_dropout:

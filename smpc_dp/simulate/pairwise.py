@@ -116,10 +116,10 @@ def evaluate(
         ConfigError: an argument is wrong. LocalError: the file of a circuit cannot be read.
     """
     built = resolve(circuit)
+    count, batch = count_instances(inputs, None)
     if len(inputs) != len(built.inputs):
         what = f"{len(inputs)} values, the circuit takes {len(built.inputs)}"
         raise ConfigError([Fault("inputs", what)])
-    count, batch = count_instances(inputs, None)
     theirs = range(1, len(built.inputs)) if evaluator_inputs is None else evaluator_inputs
 
     def ask(name: str) -> Question:

@@ -65,6 +65,10 @@ def test_the_evaluator_may_hold_any_of_the_inputs() -> None:
         (("add64", "--inputs", "1,2x"), "--inputs[1]: '2x' is not a number in hex"),
         (("add64", "--inputs", f"1,{1 << 64:x}"), "--inputs[1]: 65 bits, more than 64"),
         (("add64", "--inputs", "1,2", "--evaluator-inputs", "2"), "--evaluator-inputs: '2'"),
+        (
+            ("add64", "--inputs", "1,2", "--evaluator-inputs", "0,0"),
+            "--evaluator-inputs: '0,0' names a place",
+        ),
         (("no-such-file", "--inputs", "1"), "'no-such-file' is neither a file nor a published circuit"),
     ],
 )

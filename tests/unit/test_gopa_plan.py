@@ -16,7 +16,7 @@ from smpc_dp.cli import app
 from smpc_dp.errors import ConfigError, LocalError, SmpcError
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.gopa import GopaPlan, GopaRequest, plan_gopa, theorem
-from smpc_dp.privacy.gopa.graphs import k_out, random_regular, randomness_of, read_edges
+from smpc_dp.privacy.gopa.graphs import honest_graph, k_out, random_regular, randomness_of, read_edges
 
 N = 10_000
 
@@ -311,6 +311,24 @@ def test_bad_lines_are_named(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "edges").write_text(text, "utf-8")
     with pytest.raises(ConfigError, match=message):
         read_edges(tmp_path / "edges", 5)
+
+
+@pytest.mark.parametrize(
+    ("users", "edges", "where"),
+    [
+        (3, "x", "edges"),
+        (3, None, "edges"),
+        (3, [[0, 1, 2]], "edges"),
+        (3, [[0.5, 1.0]], "edges"),
+        ("3", [[0, 1]], "users"),
+        (0, [], "users"),
+    ],
+)
+def test_a_graph_of_other_kinds_is_refused(users: Any, edges: Any, where: str) -> None:
+    with pytest.raises(ConfigError, match=where):
+        honest_graph(users, edges)
+    with pytest.raises(ConfigError, match=where):
+        honest_graph(users, edges, honest=np.ones(3, dtype=bool))
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:

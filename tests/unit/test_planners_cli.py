@@ -51,6 +51,10 @@ def test_a_model_gives_zetas_and_exact_rival(tmp_path: Path) -> None:
         (["plan", "pairwise", "--parties", "10", "--epsilon", "1", "--positives", "3"], "together"),
         (["plan", "pairwise", "--parties", "10", "--epsilon", "1", "--model", "none.json"], "none.json"),
         ([*NETWORK, "--task", "sgd"], "complete graph"),
+        (
+            ["plan", "pairwise", "--parties", "4", "--epsilon", "1", "--model", "no"],
+            "no: cannot read the model",
+        ),
         ([*NETWORK, "--topology", "complete"], "--steps"),
         ([*NETWORK, "--topology", "complete", "--steps", "9", "--task", "histogram"], "task"),
         ([*NETWORK, "--task", "histogram", "--colluding", "2"], "colluding"),
@@ -66,3 +70,9 @@ def test_faults_name_the_argument_and_its_bound(arguments: list[str], named: str
     assert result.exit_code == 1
     assert isinstance(result.exception, ConfigError | LocalError)
     assert named in str(result.exception)
+
+
+def test_what_depends_on_a_faulty_number_is_no_second_fault() -> None:
+    result = CliRunner().invoke(app, ["plan", "gopa", "--parties", "-1", "--epsilon", "1"])
+    assert isinstance(result.exception, ConfigError)
+    assert str(result.exception) == "parties: must be an integer in 3..200000, is -1"

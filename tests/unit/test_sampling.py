@@ -131,14 +131,21 @@ def test_the_key_is_shown_nowhere() -> None:
 
 @pytest.mark.parametrize("key", [b"", bytes(31), bytes(33)])
 def test_a_key_of_another_length_is_refused(key: bytes) -> None:
-    with pytest.raises(ValueError, match=f"key: {len(key)} bytes, not 32"):
+    with pytest.raises(ConfigError, match=f"key: {len(key)} bytes, not 32"):
         NoiseSource.keyed(key)
+
+
+def test_a_key_and_a_source_are_of_their_kinds() -> None:
+    with pytest.raises(ConfigError, match="key: must be bytes, is str"):
+        NoiseSource.keyed("x" * 32)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="source: must be a NoiseSource, is NoneType"):
+        discrete_gaussian(None, 1, 1)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("part", ["run", [1, 2], bytearray(2), 7])
 def test_context_is_bytes(part: Any) -> None:
-    with pytest.raises(TypeError):
-        NoiseSource.keyed(KEY, part)
+    with pytest.raises(ConfigError, match=r"context\[1\]: must be bytes, is "):
+        NoiseSource.keyed(KEY, b"", part)
 
 
 @pytest.mark.parametrize(

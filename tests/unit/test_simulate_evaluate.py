@@ -58,9 +58,16 @@ def test_the_result_is_plain_json() -> None:
         ("add32", [[1.5], [2]], r"inputs\[0\]: not a number, or a sequence of numbers"),
         ("add32", ["1", "2"], r"inputs\[0\]: not a number, or a sequence of numbers"),
         ("add32", [1.5, 2], "inputs: not a list that has an integer, or integers, for each input value"),
+        (5, [2, 2], "circuit: must be a name, a path or a Circuit, is int"),
+        ("add64", None, "inputs: not a list"),
         ("nothing", [1, 2], "'nothing' is neither a file nor"),
     ],
 )
-def test_what_is_refused(circuit: str, inputs: list[Any], said: str) -> None:
+def test_what_is_refused(circuit: Any, inputs: Any, said: str) -> None:
     with pytest.raises(smpc_dp.ConfigError, match=said):
         smpc_dp.simulate.evaluate(circuit, inputs)
+
+
+def test_an_unknown_mode_is_told_the_known_ones() -> None:
+    with pytest.raises(smpc_dp.ConfigError, match="mode: must be tile or unique, is 'x'"):
+        smpc_dp.simulate.evaluate("add64", [1, 2], mode="x")  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import hashlib
 import math
 import secrets
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args, get_origin
 
 import msgspec
 import numpy as np
@@ -106,10 +106,7 @@ class Ledger:
         if 0 < delta < LEAST_DELTA:
             raise ConfigError([Fault("delta", f"must be 0 or at least {LEAST_DELTA:g}, is {delta}")])
         given = Terms(party, dataset, relation, epsilon, delta, composition, exact, secrets.token_hex(16))
-        try:
-            terms = msgspec.convert(msgspec.to_builtins(given), Terms)
-        except msgspec.ValidationError as error:
-            raise ConfigError(f"a ledger's terms: {error}") from None
+        terms = _checked_terms(given)
         if composition == "adaptive" and epsilon is not None:
             try:
                 FilterPlan(epsilon, delta)
@@ -253,6 +250,23 @@ def _filtered(events: list[Event], plan: FilterPlan) -> float:
 
 def _shown(spending: Spending) -> str:
     return "more than any" if spending.epsilon is None else f"{spending.epsilon:.6g}"
+
+
+def _checked_terms(given: Terms) -> Terms:
+    """Return the terms as they will be read; raise ConfigError that names each that cannot be."""
+    faults: list[Fault] = []
+    for field in msgspec.structs.fields(Terms):
+        value = getattr(given, field.name)
+        try:
+            msgspec.convert(value, field.type)
+        except msgspec.ValidationError:
+            rule = "1 to 200 printable ASCII characters, the first of them no blank"
+            if get_origin(field.type) is Literal:
+                rule = " or ".join(get_args(field.type))
+            faults.append(Fault(field.name, f"must be {rule}, is {value!r:.80}"))
+    if faults:
+        raise ConfigError(faults)
+    return msgspec.convert(msgspec.to_builtins(given), Terms)
 
 
 def _checked(entry: Entry) -> Entry:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import stat
@@ -40,6 +41,8 @@ def _try_lock(lock: Path) -> int | None:
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         descriptor = os.open(lock, flags, 0o600)
+    except FileNotFoundError:
+        raise LocalError(f"{lock.parent}: no such folder for the ledger") from None
     except OSError as error:
         raise LocalError(f"{lock}: cannot open the lock ({error.strerror})") from None
     try:
@@ -59,7 +62,10 @@ def read_private(path: Path) -> bytes:
     try:
         descriptor = os.open(path, flags)
     except OSError as error:
-        raise LocalError(f"{path}: cannot read the ledger ({error.strerror})") from None
+        reason = error.strerror
+        if error.errno == errno.ELOOP and path.is_symlink():
+            reason = "it is a symbolic link: name the file itself"
+        raise LocalError(f"{path}: cannot read the ledger ({reason})") from None
     try:
         # The open file is checked, not its path: the two cannot be exchanged in between.
         status = os.fstat(descriptor)

@@ -97,7 +97,13 @@ def honest_graph(users: int, edges: Ints, honest: NDArray[np.bool_] | None = Non
     Raises:
         ConfigError: a shape, an end or a loop is wrong, or nobody is honest.
     """
-    pairs = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
+    if isinstance(users, bool) or not isinstance(users, int | np.integer) or users < 1:
+        raise ConfigError([Fault("users", f"must be an integer from 1, is {users!r:.80}")])
+    try:
+        given = np.asarray(edges)
+        pairs = given.astype(np.int64, casting="same_kind" if given.size else "unsafe").reshape(-1, 2)
+    except (TypeError, ValueError):
+        raise ConfigError([Fault("edges", "must be integers, of shape (m, 2)")]) from None
     mask = np.ones(users, dtype=bool) if honest is None else np.asarray(honest, dtype=bool)
     if mask.shape != (users,):
         raise ConfigError([Fault("honest", f"shape must be ({users},), is {mask.shape}")])

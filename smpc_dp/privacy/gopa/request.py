@@ -72,7 +72,8 @@ class GopaRequest(msgspec.Struct, frozen=True, kw_only=True):
             if not holds:
                 faults.append(Fault(name, f"must be {bounds}, is {getattr(self, name)}"))
 
-        check("parties", 3 <= self.parties <= MAX_PARTIES, f"an integer in 3..{MAX_PARTIES}")
+        counted = 3 <= self.parties <= MAX_PARTIES
+        check("parties", counted, f"an integer in 3..{MAX_PARTIES}")
         check("honest_fraction", 0 < self.honest_fraction <= 1, "in (0, 1]")
         check("epsilon", 0 < self.epsilon <= MAX_EPSILON, f"above 0, at most {MAX_EPSILON:g}")
         for name in ("delta", "curator_delta"):
@@ -81,7 +82,6 @@ class GopaRequest(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("sigma_delta", "sigma_eta"):
             value = getattr(self, name)
             check(name, value is None or 1e-9 <= value <= MAX_SIGMA, f"in [1e-9, {MAX_SIGMA:g}]")
-        check("k", self.k is None or 1 <= self.k < self.parties, f"an integer in 1..{self.parties - 1}")
         check("method", self.method in METHODS, " or ".join(METHODS))
         finite = math.isfinite(self.lower) and math.isfinite(self.upper)
         check("lower", finite and self.lower < self.upper, f"finite and below upper = {self.upper}")
@@ -92,7 +92,10 @@ class GopaRequest(msgspec.Struct, frozen=True, kw_only=True):
             self.precision == 0 or 2.0**-60 <= self.precision <= 2.0**60,
             "0, or in [2^-60, 2^60]",
         )
-        check("max_dropouts", 0 <= self.max_dropouts < self.parties, f"in 0..{self.parties - 1}")
+        if counted:
+            others = self.parties - 1
+            check("k", self.k is None or 1 <= self.k <= others, f"an integer in 1..{others}")
+            check("max_dropouts", 0 <= self.max_dropouts <= others, f"in 0..{others}")
         if not faults:
             check("honest_fraction", self.honest >= 2, f"such that 2 users are honest (n_H = {self.honest})")
         if not faults and not 0 < self.curator_delta_asked < self.delta_asked < 1:

@@ -172,11 +172,14 @@ class Question:
 def resolve(circuit: AnyCircuit) -> Circuit:
     """Return a circuit: itself, the published one of this name, or what is in a Bristol Fashion file.
 
-    Raises ConfigError for neither a name nor a file, or a file that is no circuit; LocalError for one that
+    Raises ConfigError for what names neither, or a file that is no circuit; LocalError for one that
     cannot be read.
     """
     if isinstance(circuit, Circuit):
         return circuit
+    if not isinstance(circuit, str | os.PathLike):
+        what = f"must be a name, a path or a Circuit, is {type(circuit).__name__}"
+        raise ConfigError([Fault("circuit", what)])
     if isinstance(circuit, str) and circuit in PUBLISHED:
         return find(circuit).build()
     if isinstance(circuit, str) and not Path(circuit).exists():
@@ -188,6 +191,7 @@ def resolve(circuit: AnyCircuit) -> Circuit:
 def count_instances(inputs: Sequence[Input], declared: int | None) -> tuple[int, bool]:
     """Return how many instances there are, and whether they are a batch."""
     try:
+        len(inputs)
         counts = {None if isinstance(values, int | np.integer) else len(values) for values in inputs}
     except TypeError:
         what = "not a list that has an integer, or integers, for each input value"

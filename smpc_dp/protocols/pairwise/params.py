@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args, get_origin
 
 import msgspec
 
 from smpc_dp.circuits.bristol import read_bristol
 from smpc_dp.circuits.circuit import Circuit
 from smpc_dp.circuits.library import PUBLISHED, find
+from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigError, Fault
 
 PROTOCOL = "pairwise"
@@ -61,7 +62,9 @@ def check_parameters(
         try:
             good[key] = msgspec.convert(parameters[key], field.type, strict=True)
         except msgspec.ValidationError as error:
-            faults.append(Fault(key, str(error)))
+            known_values = get_args(field.type) if get_origin(field.type) is Literal else ()
+            what = f"must be {' or '.join(known_values)}, is {shown(parameters[key])}"
+            faults.append(Fault(key, what if known_values else str(error)))
     if parties != 2:
         faults.append(Fault("roster", f"exactly 2 parties, has {parties}"))
     if faults:
