@@ -149,10 +149,18 @@ def test_ctrl_c_while_modules_are_loaded_is_quiet() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
+def catches_hangup(pid: int) -> bool:
+    """Tell whether a process has got so far that it handles SIGHUP."""
+    (caught,) = re.findall(r"^SigCgt:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text("ascii"), re.MULTILINE)
+    return bool(int(caught, 16) >> (signal.SIGHUP - 1) & 1)
+
+
 def test_a_hung_up_command_ends_with_129() -> None:
     command = ["simulate", "average", "--parties", "3000", "--length", "100000"]
     with subprocess.Popen([sys.executable, "-m", "smpc_dp", *command], stderr=subprocess.PIPE) as process:
-        time.sleep(2)
+        while not catches_hangup(process.pid):
+            time.sleep(0.05)
+        time.sleep(1)
         process.send_signal(signal.SIGHUP)
         _, errors = process.communicate(timeout=30)
     assert process.returncode == 129
