@@ -155,6 +155,19 @@ def test_sparse_plan_keeps_what_it_promises_on_drawn_graphs(
     assert found.delta(epsilon) < delta
 
 
+@pytest.mark.parametrize("roll_back", [False, True])
+@pytest.mark.parametrize(("parties", "dropout"), [(66, 0.2), (100, 0.3), (150, 0.4)])
+def test_where_nothing_is_proven_of_a_sparse_graph_it_is_complete(
+    parties: int, dropout: float, roll_back: bool
+) -> None:
+    """The claim without a chance of a bad graph is that of the complete one, so that must be the graph."""
+    base = plan_secagg(parties, dropout=dropout)
+    assert not base.complete
+    plan, noise = plan_session(base, diameter=1e6, length=1, epsilon=1.0, delta=1e-6, roll_back=roll_back)
+    assert (plan.degree, plan.complete, noise.slack) == (parties - 1, True, 0.0)
+    assert "whichever they are" in noise.assumption
+
+
 def test_result_says_what_it_costs() -> None:
     result = simulate.average(
         np.full((10, 2), 0.25), lower=0.0, upper=1.0, method="gopa", epsilon=2.0, delta=1e-5

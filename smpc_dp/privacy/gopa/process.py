@@ -46,12 +46,20 @@ class Connected(msgspec.Struct, frozen=True, kw_only=True):
 
     def theta(self, degrees: Floats, sigma_eta_squared: float, sigma_delta: float) -> Floats:
         """Upper bounds on (M^-1)_uu for users of these degrees (before the deletions)."""
+        left = self.honest - self.removed
+        value = 1 / (left * sigma_eta_squared) + self._entry(degrees) / sigma_delta**2
+        return np.asarray(np.minimum(np.where(degrees > self.removed, value, np.inf), 1 / sigma_eta_squared))
+
+    def _entry(self, degrees: Floats) -> Floats:
+        """sigma_delta^2 times the pairwise part of these bounds."""
         n, c = self.honest - self.removed, self.removed
         near, least = self.neighbour_degree - c, self.least_degree - c
         own = np.maximum(degrees - c, 1e-9)
-        entry = 1 / own + (1 / (own * near) + 1 / (n * least)) / self.gap
-        value = 1 / (n * sigma_eta_squared) + entry / sigma_delta**2
-        return np.asarray(np.minimum(np.where(degrees > c, value, np.inf), 1 / sigma_eta_squared))
+        return np.asarray(1 / own + (1 / (own * near) + 1 / (n * least)) / self.gap)
+
+    def worst_entry(self) -> float:
+        """sigma_delta^2 times the pairwise part of the bound for a user of the least degree."""
+        return float(self._entry(np.array(float(self.least_degree))))
 
 
 class Process(msgspec.Struct, frozen=True):

@@ -77,28 +77,20 @@ def plan_session(
         raise ConfigError([Fault("roster", what)])
     deviation = MARGIN * diameter / gaussian_mu(epsilon, delta)
     own = OWN_SHARE * deviation**2 / honest
-    graph = None if plan.complete else _sparse(plan, delta)
-    if graph is not None:
-        degree, connected = graph
-        if roll_back:
-            plan = plan_secagg(
-                plan.parties,
-                dropout=plan.dropout,
-                corrupt=plan.corrupt,
-                security=plan.security,
-                least_degree=degree,
-            )
-        else:
-            plan = msgspec.structs.replace(
-                plan, degree=degree, complete=False, mask_degree=mask_degree(plan.parties, degree)
-            )
-    slack = 0.0 if graph is None or plan.complete else connected.failure
+    connected = None
+    if not plan.complete:
+        degree, connected = _sparse(plan, delta) or (plan.parties - 1, None)
+        plan = _with_degree(plan, degree, roll_back)
+    if plan.complete:
+        connected = None
+    slack = 0.0 if connected is None else connected.failure
     room = (gaussian_mu(epsilon, (delta - slack) / MARGIN) / diameter / MARGIN) ** 2 - 1 / (honest * own)
-    if graph is None or plan.complete:
-        # entry(s) = (1 - 1/n) / (s + n), s = own / pair
+    if connected is None:
+        # complete_entry(n, s) = (1 - 1/n) / (s + n), solved for s = own / pair
         pair = max((1 - 1 / honest) / room - own, 1.0) / honest
     else:
-        pair = _entry(connected) / room
+        entry = connected.worst_entry()
+        pair = entry / room
     own_variance, pair_variance = math.ceil(own) + 1, math.ceil(pair)
     # s^2 of the grid comes out of the own noise, so it goes in before.
     for _ in range(2):
@@ -113,10 +105,8 @@ def plan_session(
         )
         own_variance = math.ceil(own + smoothing.s**2) + 1
     own_left = own_variance - smoothing.s**2
-    if graph is None or plan.complete:
+    if connected is None:
         entry = complete_entry(honest, own_left / pair_variance)
-    else:
-        entry = _entry(connected)
     theta = 1 / (honest * own_left) + entry / pair_variance
     mu = diameter * math.sqrt(theta) * MARGIN
     reached = smoothing.delta(epsilon, mu) + slack
@@ -136,6 +126,18 @@ def plan_session(
     )
 
 
+def _with_degree(plan: SecAggPlan, degree: int, roll_back: bool) -> SecAggPlan:
+    """Return the plan with this degree; with roll-back at least this one, that does for the shares too."""
+    n = plan.parties
+    if roll_back:
+        return plan_secagg(
+            n, dropout=plan.dropout, corrupt=plan.corrupt, security=plan.security, least_degree=degree
+        )
+    return msgspec.structs.replace(
+        plan, degree=degree, complete=degree == n - 1, mask_degree=mask_degree(n, degree)
+    )
+
+
 def _assumption(plan: SecAggPlan, honest: int, slack: float) -> str:
     corrupt = (
         f"at most {plan.max_corrupt} of {plan.parties} users are corrupt"
@@ -150,20 +152,12 @@ def _assumption(plan: SecAggPlan, honest: int, slack: float) -> str:
     )
 
 
-def _entry(connected: Connected) -> float:
-    """Bound sigma_delta^2 times the pairwise part of (M^-1)_uu, for a user of the least degree."""
-    left = connected.honest - connected.removed
-    near = connected.neighbour_degree - connected.removed
-    own = least = connected.least_degree - connected.removed
-    return 1 / own + (1 / (own * near) + 1 / (left * least)) / connected.gap
-
-
 def _sparse(plan: SecAggPlan, delta: float) -> tuple[int, Connected] | None:
     """Return the smallest degree that is proven to connect well, and the proof; None: the complete graph.
 
     Well connected enough: less pairwise noise would be saved by more neighbours than by half as many again.
     """
-    from smpc_dp.privacy.gopa.process import process
+    from smpc_dp.privacy.gopa.process import Connected, process
 
     honest = plan.parties - plan.max_corrupt
     removed = plan.max_dropouts + (plan.max_corrupt == 0)
@@ -175,7 +169,7 @@ def _sparse(plan: SecAggPlan, delta: float) -> tuple[int, Connected] | None:
         good = [
             c for c in proven.choices if c.failure < delta / 2 and c.gap * (c.neighbour_degree - removed) >= 1
         ]
-        return min(good, key=_entry, default=None)
+        return min(good, key=Connected.worst_entry, default=None)
 
     low, high = 1, 2
     found: Connected | None = None
