@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes, shown
-from smpc_dp.errors import ConfigError, Fault, VerificationError
+from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS
 from smpc_dp.protocols.gopa.plan import SessionNoise, plan_session
 from smpc_dp.protocols.result import Noise, Privacy
-from smpc_dp.protocols.secagg.noisy import privacy_faults
+from smpc_dp.protocols.secagg.noisy import check_room, decode_noisy, privacy_faults
 from smpc_dp.protocols.secagg.params import MAX_PARTIES, SumParameters, check_sum
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ OnDropout = Literal["keep", "roll-back"]
 DEFAULT_STEPS = 1 << 20
 # In squared steps; both variances have their place in the question that parties compare.
 MAX_VARIANCE = 1 << 88
-# Sums and noise together stay below 2^62; noise is further out with probability below 2^-1000.
-TAIL = 40
 
 
 class GopaParameters(SumParameters, frozen=True):
@@ -76,15 +74,13 @@ class GopaParameters(SumParameters, frozen=True):
         Raises:
             VerificationError: it is further out than any noise of the plan explains.
         """
-        offset = total.view(np.int64)
-        width = contributors * (self.encoding.highest - self.encoding.lowest)
-        most = self.encoding.parties * (self.encoding.parties * self.session.pair_variance)
-        slack = TAIL * math.isqrt(most + self.encoding.parties * self.session.own_variance) + TAIL
-        if int(offset.max()) > width + slack or int(offset.min()) < -slack:
-            raise VerificationError(
-                f"no {contributors} vectors within the bounds and their noise have this sum: somebody lies"
-            )
-        return offset + np.int64(contributors * self.encoding.lowest), contributors
+        return decode_noisy(self.encoding, total, contributors, self.greatest_deviation)
+
+    @property
+    def greatest_deviation(self) -> int:
+        """The standard deviation of all noise, if no pairwise term cancels; in steps, rounded down."""
+        parties = self.encoding.parties
+        return math.isqrt(parties * (self.session.own_variance + parties * self.session.pair_variance))
 
     def planned(self) -> str:
         """Return both variances in hexadecimal."""
@@ -195,10 +191,7 @@ def _planned(base: SumParameters, epsilon: float, delta: float, on_dropout: OnDr
         roll_back=on_dropout == "roll-back",
     )
     parameters = GopaParameters(encoding=encoding, plan=plan, session=session, on_dropout=on_dropout)
-    parties = encoding.parties
-    most = parties * (session.own_variance + parties * session.pair_variance)
     if max(session.own_variance, session.pair_variance) >= MAX_VARIANCE:
         raise ConfigError([Fault("precision", "the noise has more than 2^44 steps: make the grid coarser")])
-    if parties * width + 2 * TAIL * math.isqrt(most) >= 1 << 62:
-        raise ConfigError([Fault("precision", "sum and noise need over 63 bits: widen the precision")])
+    check_room(encoding, parameters.greatest_deviation)
     return parameters

@@ -58,14 +58,8 @@ class NoisySumParameters(SumParameters, frozen=True):
         Raises:
             VerificationError: it is further out than the noise explains.
         """
-        offset = total.view(np.int64)
-        width = contributors * (self.encoding.highest - self.encoding.lowest)
-        slack = TAIL * (1 + math.isqrt(math.ceil(self.encoding.parties * self.variance)))
-        if int(offset.max()) > width + slack or int(offset.min()) < -slack:
-            raise VerificationError(
-                f"no {contributors} vectors within the bounds and their noise have this sum: somebody lies"
-            )
-        return offset + np.int64(contributors * self.encoding.lowest), contributors
+        deviation = math.isqrt(math.ceil(self.encoding.parties * self.variance))
+        return decode_noisy(self.encoding, total, contributors, deviation)
 
     def noise(self, survivors: int, residual_pairs: int) -> Noise:
         """Return the noise in the sum over so many parties."""
@@ -105,6 +99,32 @@ class NoisySumParameters(SumParameters, frozen=True):
                 "samplers do not run in constant time",
             ),
         )
+
+
+def decode_noisy(
+    encoding: Encoding, total: Lanes, contributors: int, deviation: int
+) -> tuple[NDArray[np.int64], int]:
+    """Return a noisy sum on the grid, shape (length,), and the number of contributors.
+
+    `deviation` is the standard deviation of all noise that may be in it, in steps, rounded down.
+
+    Raises:
+        VerificationError: the sum is further out than the noise explains.
+    """
+    offset = total.view(np.int64)
+    width = contributors * (encoding.highest - encoding.lowest)
+    slack = TAIL * (1 + deviation)
+    if int(offset.max()) > width + slack or int(offset.min()) < -slack:
+        raise VerificationError(
+            f"no {contributors} vectors within the bounds and their noise have this sum: somebody lies"
+        )
+    return offset + np.int64(contributors * encoding.lowest), contributors
+
+
+def check_room(encoding: Encoding, deviation: int) -> None:
+    """Raise ConfigError unless every sum with noise of this deviation, in steps, stays below 2^62."""
+    if encoding.parties * (encoding.highest - encoding.lowest) + 2 * TAIL * deviation >= 1 << 62:
+        raise ConfigError([Fault("precision", "sum and noise need over 63 bits: widen the precision")])
 
 
 def mechanism_of(parameters: NoisySumParameters) -> DistributedSum:
@@ -193,9 +213,7 @@ def _planned(
     if not isinstance(found.share, DiscreteGaussian | Skellam):
         raise LocalError(f"{mechanism} has no variance")
     variance = Fraction(math.ceil(found.share.variance))
-    deviation = math.isqrt(math.ceil(plan.parties * variance)) + 1
-    if plan.parties * (encoding.highest - encoding.lowest) + 2 * TAIL * deviation >= 1 << 62:
-        raise ConfigError([Fault("precision", "sum and noise need over 63 bits: widen the precision")])
+    check_room(encoding, math.isqrt(math.ceil(plan.parties * variance)) + 1)
     return NoisySumParameters(
         encoding=encoding,
         plan=plan,
