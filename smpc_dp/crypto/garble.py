@@ -150,6 +150,14 @@ class Garbler:
         """
         self._core.open_inputs(wires, bits, seed)
 
+    def flip(self, wires: Wires, bits: Bytes) -> None:
+        """Exchange both labels of `wires` where `bits` (wires, instances), 0 or 1, are 1.
+
+        Before the first table. Raises ValueError for an input whose labels have not been given, or other
+        shapes.
+        """
+        self._core.flip(wires, bits)
+
     def transfer(self, wires: Wires, place: int, pads: Bytes) -> None:
         """Take part of the labels of `wires` from random transfers; turn pads[1] into the corrections.
 
