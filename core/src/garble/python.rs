@@ -12,8 +12,8 @@ use zeroize::Zeroizing;
 
 use super::circuit::{self, Gate};
 use super::convert::{
-    bits_of, block, check_bits, check_chunk, colour_rows, contiguous, input_range, label_range, label_rows,
-    plan, refused, rows, value_error, wires_of,
+    bits_of, block, check_bits, check_chunk, colour_rows, contiguous, input_range, label_range,
+    label_rows, plan, refused, rows, value_error, wires_of,
 };
 use super::evaluator::Evaluator;
 use super::garbler::Garbler;
