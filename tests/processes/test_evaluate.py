@@ -250,7 +250,7 @@ async def test_whoever_is_cancelled_may_ask_again(tmp_path: Path) -> None:
 
 
 async def test_a_pair_sets_its_transfers_up_once_and_anew_when_one_has_lost_them(tmp_path: Path) -> None:
-    async with session(tmp_path, Timeouts(connect=5.0, step=3.0, gather=0.6)) as at:
+    async with session(tmp_path, Timeouts(connect=5.0, step=3.0, gather=1.5)) as at:
 
         async def level(garbler: str, evaluator: str) -> int:
             """The binary logarithm of how many transfers the claim is for, the same on both sides."""
