@@ -29,7 +29,7 @@ SAYS = {
     "envelope": r"invalid signature|a message for|in the name of",
     "order": r"where .* is due|of another run|something else than the signed message",
     "decoding": r"malformed \w+: ",
-    "agreement": r"circuit: |cuts the batch differently|key to seal with|another place of the",
+    "agreement": r"circuit: |cuts the batch differently|key to seal with",
     "framing": r"something else than its piece|a piece of \d+ bytes|bytes of corrections",
     "transfer": r"oblivious transfer: ",
     "transcript": r"another hash of|says that it sent \d+ pieces",
