@@ -217,12 +217,12 @@ class LocalPairwise:
             value=value,
             standard_error=error,
             standard_error_bound=bound,
-            rounding_error=bias,
+            bias_bound=bias,
             confidence=confidence,
             interval=normal_interval(value, error, bias or 0.0, confidence, (kernel.low, kernel.high)),
             reports=n,
             categories=k,
-            privacy=local_privacy(self.response, units=n),
+            privacy=local_privacy(self.response.guarantee(0.0)),
         )
 
     def _checked(self, reports: Sequence[bytes] | Codes) -> Codes:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.privacy.mechanisms.base import Mechanism
+from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.statistics.kernels import Codes, Floats
 
@@ -25,22 +25,24 @@ class LocalEstimate:
         value: the estimate. Unbiased up to the rounding, so it may lie outside of the statistic's range.
         standard_error: of `value`, estimated; the docstring of what made it says of which randomness.
         standard_error_bound: a proven bound on it, whatever the records; None where there is none.
-        rounding_error: a bound on the bias from rounding; None where none is known.
+        bias_bound: on the bias, from rounding or from what was not looked at; None where none is known.
         interval: covers the statistic with about the chance `confidence`: normal errors, and a bias of
-            `rounding_error` at most (0 where that is None); cut to the statistic's range.
+            `bias_bound` at most (0 where that is None); cut to the statistic's range.
         reports: how many; categories: k, or the number of scores.
+        visited: nodes of the trees that were looked at; None for an estimate without trees.
     """
 
     statistic: str
     value: float
     standard_error: float
     standard_error_bound: float | None
-    rounding_error: float | None
+    bias_bound: float | None
     confidence: float
     interval: tuple[float, float]
     reports: int
     categories: int
     privacy: Privacy
+    visited: int | None = None
 
     def to_json(self) -> dict[str, object]:
         """Return plain JSON data."""
@@ -49,11 +51,12 @@ class LocalEstimate:
             "value": self.value,
             "standard_error": self.standard_error,
             "standard_error_bound": self.standard_error_bound,
-            "rounding_error": self.rounding_error,
+            "bias_bound": self.bias_bound,
             "confidence": self.confidence,
             "interval": list(self.interval),
             "reports": self.reports,
             "categories": self.categories,
+            "visited": self.visited,
             "privacy": self.privacy.to_json(),
         }
 
@@ -98,9 +101,8 @@ def normal_interval(
     return low, high
 
 
-def local_privacy(mechanism: Mechanism, *, units: int) -> Privacy:
+def local_privacy(guarantee: PrivacyGuarantee) -> Privacy:
     """Return the privacy of one report of each user."""
-    guarantee = mechanism.guarantee(0.0, units=units)
     return Privacy.private(
         guarantee,
         claim=f"each report is {guarantee.epsilon:.6g}-locally differentially private (delta = 0), against "
