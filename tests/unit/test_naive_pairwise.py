@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -9,11 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from smpc_dp.bench.kendall import ratings_law
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.accountant.theorems import advanced_composition, optimal_composition
 from smpc_dp.privacy.gaussian import gaussian_mu
+from smpc_dp.privacy.local_pairwise import exact_variance
+from smpc_dp.privacy.local_rivals import zetas
 from smpc_dp.privacy.naive_pairwise import plan_naive
 
 
@@ -55,6 +59,20 @@ def test_advanced_composition_costs_more_and_many_pairs_are_a_gaussian() -> None
     mu = math.sqrt(n - 1) * plans["optimal"].pair_epsilon
     assert mu == pytest.approx(gaussian_mu(epsilon, delta), rel=0.01)
     assert mu <= gaussian_mu(epsilon, delta) * 1.001
+
+
+def test_all_pairs_are_not_worst_at_small_epsilon() -> None:
+    """T, Fig. 3.7, by the formulas: 246,000 records of 36 values, kernel in [0, 1], delta = 1e-8."""
+    law = ratings_law()
+    pairs = np.array(list(itertools.product(range(6), repeat=2)))
+    signs = np.sign(pairs[:, None, :] - pairs[None, :, :])
+    kernel = (1 + signs[..., 0] * signs[..., 1]) / 2
+    worst = {}
+    for epsilon in (0.25, 0.5, 1.0, 2.0):
+        local = exact_variance(kernel, law, 246_000, epsilon)
+        plan = plan_naive(246_000, epsilon, 1e-8, *zetas(kernel, law), composition="advanced")
+        worst[epsilon] = plan.mean_squared_error > local
+    assert worst == {0.25: False, 0.5: False, 1.0: True, 2.0: True}
 
 
 def test_error_of_all_pairs_by_simulation() -> None:
