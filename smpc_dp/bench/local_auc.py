@@ -245,7 +245,9 @@ def _draw(axes: Axes, found: AucErrors, method: Method, title: str) -> None:
         colour = _COLOURS[place % len(_COLOURS)]
         points = found.of(method, epsilon)
         # Side by side, where bars would hide each other.
-        bins = [point.bins * 2 ** (0.012 * len(points) * (place - (len(epsilons) - 1) / 2)) for point in points]
+        bins = [
+            point.bins * 2 ** (0.012 * len(points) * (place - (len(epsilons) - 1) / 2)) for point in points
+        ]
         known = [(point.bins, point.exact) for point in points if point.exact is not None]
         axes.plot(
             [place for place, _ in known],

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
 
-from smpc_dp.privacy.local_auc import Split
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.statistics.kernels import Field, Kernel
-from smpc_dp.statistics.local import LocalPairwise
-from smpc_dp.statistics.local_auc import LocalAuc
-from smpc_dp.statistics.local_domain import Rounding
-from smpc_dp.statistics.local_estimate import LocalEstimate
-from smpc_dp.statistics.local_tree import Oracle
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.local_auc import Split
+    from smpc_dp.statistics.kernels import Field, Kernel
+    from smpc_dp.statistics.local_domain import Rounding
+    from smpc_dp.statistics.local_estimate import LocalEstimate
+    from smpc_dp.statistics.local_tree import Oracle
 
 
 def local_pairwise(
@@ -41,6 +42,9 @@ def local_pairwise(
     Raises:
         ConfigError: an argument is wrong. PrivacyError: a value is outside its domain.
     """
+    # Not at the top: scipy.
+    from smpc_dp.statistics.local import LocalPairwise
+
     codes = kernel.codes(data)
     parties = max(2, len(codes))
     plan = LocalPairwise.plan(
@@ -74,6 +78,9 @@ def local_auc(
     Raises:
         ConfigError: an argument is wrong. PrivacyError: a score is outside its domain.
     """
+    # Not at the top: scipy.
+    from smpc_dp.statistics.local_auc import LocalAuc
+
     randomness = _randomness(seed_for_simulation, "local auc")
     coins = None if randomness is None else randomness.bytes(32)
     plan = LocalAuc.plan(score, epsilon, levels=levels, oracle=oracle, split=split, coins=coins)

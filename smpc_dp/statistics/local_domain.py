@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Literal, get_args
 
 import numpy as np
@@ -79,10 +80,15 @@ class Quantiser:
         return np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=-1)
 
     def matrix(self, kernel: Kernel) -> Floats:
-        """Return A, (k, k): the kernel between the points."""
+        """Return A, (k, k): the kernel between the points; raise ConfigError if it leaves its range."""
         points = self.points()
         rows = [np.asarray(kernel.function(point, points), dtype=np.float64) for point in points]
-        return np.stack(rows)
+        matrix = np.stack(rows)
+        slack = 1e-9 * kernel.width
+        if not (matrix.min() >= kernel.low - slack and matrix.max() <= kernel.high + slack):
+            what = f"has values outside of its range, {kernel.low:g} to {kernel.high:g}"
+            raise ConfigError([Fault(f"kernel {kernel.name}", what)])
+        return matrix
 
     def _positions(self, field: Field, bins: int) -> Floats:
         """Places on the grid of a field, in steps."""
@@ -151,10 +157,10 @@ def choose_bins(
 
 def bins_of(kernel: Kernel, bins: int | Sequence[int]) -> tuple[int, ...]:
     """Return bins for each field; one number serves all, none getting more than its grid points."""
-    if isinstance(bins, int) and not isinstance(bins, bool):
-        return tuple(min(bins, field.steps + 1) for field in kernel.fields)
+    if isinstance(bins, Integral) and not isinstance(bins, bool):
+        return tuple(min(int(bins), field.steps + 1) for field in kernel.fields)
     if isinstance(bins, Sequence) and not isinstance(bins, str):
-        return tuple(bins)
+        return tuple(int(number) if isinstance(number, Integral) else number for number in bins)
     raise ConfigError([Fault("bins", f"must be an integer, or one for each field, is {bins!r}")])
 
 

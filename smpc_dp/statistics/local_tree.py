@@ -81,7 +81,8 @@ class Tree:
         if self.oracle == "hadamard":
             return replace(response, changed=self.width).event()
         epsilon = self.width * math.log(response.ratio) * (1 + 1e-15)
-        return Event(f"{self.width} {response.name} or more", response.relation, (Pure(epsilon),))
+        name = f"randomised response in {self.width} of {self.levels} levels of a tree"
+        return Event(name, response.relation, (Pure(epsilon),))
 
     def scale(self, level: int) -> tuple[float, float]:
         """Return (1 - beta, beta / k) of the response in a level."""

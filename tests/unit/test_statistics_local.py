@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+import smpc_dp
 from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.local_pairwise import (
@@ -334,6 +336,19 @@ def test_bad_plans_are_refused(arguments: dict[str, object], named: str) -> None
         LocalPairwise.plan(kernel, **({"epsilon": 1.0} | arguments))  # type: ignore[arg-type]
 
 
+def test_a_kernel_outside_of_its_range_is_caught() -> None:
+    field = Field(0, 3)
+    right = collision(field)
+    for factor in (2.0, math.nan):
+
+        def wrong_function(a: Floats, b: Floats, by: float = factor) -> Floats:
+            return np.asarray(by * right.function(a, b))
+
+        wrong = replace(right, function=wrong_function)
+        with pytest.raises(ConfigError, match="outside of its range"):
+            LocalPairwise.plan(wrong, 1.0).estimate(np.array([0, 1, 2]))
+
+
 def test_bad_records_and_labels_are_refused() -> None:
     plan = LocalPairwise.plan(auc(Field(0, 3)), 1.0)
     for record in (math.nan, 4, -0.6, "x"):
@@ -361,3 +376,25 @@ def test_bad_records_and_labels_are_refused() -> None:
     private = LocalPairwise.plan(auc_private_labels(Field(0, 3)), 1.0)
     with pytest.raises(PrivacyError, match="label"):
         private.randomise((1, 0.5))
+
+
+def test_the_simulation_is_the_protocol() -> None:
+    """The same seed gives what users and aggregator give with that randomness; none gives fresh reports."""
+    kernel = gini_mean_difference(Field(0, 1, 0.01))
+    records = np.linspace(0, 1, 500)
+    first, second = (
+        smpc_dp.simulate.local_pairwise(kernel, records, 2.0, bins=8, seed_for_simulation=4) for _ in range(2)
+    )
+    assert first == second
+    plan = LocalPairwise.plan(kernel, 2.0, bins=np.int64(8))  # type: ignore[arg-type]
+    answers = plan.randomise_many(records, SeededRandomnessForSimulation(4, "local pairwise"))
+    assert plan.estimate(plan.reports(answers)) == first
+    fresh = smpc_dp.simulate.local_pairwise(kernel, records, 2.0, bins=8)
+    assert fresh.value != first.value
+    auc_of = smpc_dp.simulate.local_auc
+    labels = np.arange(500) % 2
+    found = [
+        auc_of(Field(0, 1, 0.01), records, labels, 2.0, levels=5, seed_for_simulation=seed).value
+        for seed in (1, 1, 2)
+    ]
+    assert found[0] == found[1] != found[2]
