@@ -177,7 +177,7 @@ class LocalAuc:
             walk.descend(level, last=level == self.tree.levels)
         pairs = up.users * down.users
         value, error = walk.total / pairs, math.sqrt(walk.variance) / pairs
-        bias = math.sqrt(walk.discarded_below / pairs) / 2
+        bias = min(1.0, math.sqrt(walk.discarded_below / pairs)) / 2
         kernel = auc(self.score)
         guarantee = PrivacyGuarantee(
             epsilon=Composition([self.event]).epsilon(0.0),
@@ -210,7 +210,7 @@ class LocalAuc:
         if reports.ndim != 2 or reports.shape[1] != self.tree.width or reports.dtype.kind not in "iu":
             what = f"{reports.dtype} {reports.shape}, not integers (n, {self.tree.width})"
             raise ConfigError([Fault("reports", what)])
-        return reports.astype(np.int64)
+        return self.tree.checked(reports.astype(np.int64), users)
 
 
 class Walk:

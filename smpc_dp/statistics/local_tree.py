@@ -143,13 +143,18 @@ class Tree:
     def decode(self, rows: NDArray[np.uint8], users: Codes) -> Codes:
         """Undo `encode`; raise ConfigError, naming the first report that is wrong."""
         if self.oracle == "hadamard":
-            bits = np.unpackbits(rows, axis=1)
-            wrong = bits[:, self.width :].any(axis=1)
-            answers = bits[:, : self.width].astype(np.int64)
+            bits = np.unpackbits(rows, axis=1).astype(np.int64)
+            answers = bits[:, : self.width]
+            answers[np.any(bits[:, self.width :] != 0, axis=1)] = -1  # no bit follows the answers
         else:
             answers = np.ascontiguousarray(rows).view(">u4").astype(np.int64)
-            levels, _ = self.places(users)
-            wrong = (answers >> levels != 0).any(axis=1)
+        return self.checked(answers, users)
+
+    def checked(self, answers: Codes, users: Codes) -> Codes:
+        """Return answers as they are; raise ConfigError, naming the first that cannot be."""
+        levels, _ = self.places(users)
+        most = 2 if self.oracle == "hadamard" else 1 << levels
+        wrong = ((answers < 0) | (answers >= most)).any(axis=1)
         if wrong.any():
             place = int(np.flatnonzero(wrong)[0])
             raise ConfigError([Fault(f"reports[{place}]", "its answer is none of this protocol")])

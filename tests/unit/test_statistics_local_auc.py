@@ -360,6 +360,10 @@ def test_bad_reports_are_refused() -> None:
     ):
         with pytest.raises(ConfigError, match=what):
             plan.estimate(reports, labels, **more)
+    for wrong in (2, -1):
+        with pytest.raises(ConfigError, match=r"reports\[1\].*none of this protocol"):
+            plan.estimate(np.array([[0], [wrong], [1]]), labels)
+    assert plan.estimate(answers, labels, threshold=1e300).bias_bound == 0.5
     with pytest.raises(ConfigError, match="int64"):
         plan.estimate(answers.ravel(), labels)
     with pytest.raises(PrivacyError, match="out of bounds"):
