@@ -261,22 +261,22 @@ def _fast_auc(scores: Integers, labels: Integers) -> float:
 def test_theorem_3_6_has_its_orders_and_a_split_of_users_a_better_one() -> None:
     """alpha^3 / (n epsilon^2) where each level has its own answer, alpha^2 where each user has one level.
 
-    Without pure noise of empty nodes (a threshold keeps it out), so from the terms of each level.
+    The worst case: all scores are the least, so that every level compares all records with an empty node. n
+    is so large that the noise of empty nodes against each other, which a threshold keeps out, is nothing.
     """
-    n, epsilon = 10**7, 0.5
-    found: dict[tuple[Split, int], float] = {}
-    for split, alpha in itertools.product(("users", "budget"), (4, 8)):
-        counts = np.full(1 << alpha, n / 2 ** (alpha + 1))
-        found[split, alpha] = exact_variance(counts, counts, epsilon, split=split)  # type: ignore[arg-type,index]
-    for split, power in (("users", 1), ("budget", 2)):
-        # Uniform scores: each level has half of the counts of the one above it, so the sum adds no alpha.
-        ratio = found[split, 8] / found[split, 4]  # type: ignore[index]
-        assert ratio == pytest.approx(2**power, rel=0.15)
-    rates = [
-        exact_variance(np.full(16, n / 32), np.full(16, n / 32), e, split="users") * n * e**2
-        for n, e in ((10**6, 0.5), (10**8, 0.5), (10**8, 0.05))
-    ]
-    assert max(rates) / min(rates) < 1.1
+
+    def error(n: int, alpha: int, epsilon: float, split: Split) -> float:
+        counts = np.zeros(1 << alpha)
+        counts[0] = n / 2
+        return exact_variance(counts, counts, epsilon, split=split)
+
+    n = 10**12
+    powers: list[tuple[Split, int]] = [("users", 2), ("budget", 3)]
+    for split, power in powers:
+        assert error(n, 12, 0.1, split) / error(n, 6, 0.1, split) == pytest.approx(2**power, rel=0.02)
+        rates = [error(n, 6, epsilon, split) * epsilon**2 for epsilon in (0.02, 0.1, 0.3)]
+        assert max(rates) / min(rates) < 1.02
+        assert error(n, 6, 0.1, split) / error(10 * n, 6, 0.1, split) == pytest.approx(10, rel=0.01)
 
 
 def test_one_bit_is_sent_and_it_is_private(tmp_path: Path) -> None:
