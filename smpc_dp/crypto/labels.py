@@ -37,3 +37,5 @@ class Label(StrEnum):
     PAIRWISE_PLAN = "smpc-dp/1/pairwise-plan"
     PAIRWISE_PIECES = "smpc-dp/1/pairwise-pieces"
     PAIRWISE_OPEN = "smpc-dp/1/pairwise-open"
+    LOCAL_PAIRWISE = "smpc-dp/1/local-pairwise"
+    LOCAL_AUC = "smpc-dp/1/local-auc"
