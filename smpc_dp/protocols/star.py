@@ -276,6 +276,14 @@ class HubRole(_Role[R]):
     def _broadcast(self, step: str, message: msgspec.Struct) -> list[Envelope]:
         return self._write(step, [self._name_of(party) for party in sorted(self._alive)], message)
 
+    def _to_each(self, step: str, message: Callable[[int], msgspec.Struct]) -> list[Envelope]:
+        """Return to everyone who is there what `message` gives for that party."""
+        return [
+            envelope
+            for party in sorted(self._alive)
+            for envelope in self._write(step, (self._name_of(party),), message(party))
+        ]
+
     def _is_new(self, party: int, envelope: Envelope) -> bool:
         """Check signature, run and order; return False for a repetition."""
         if envelope.receiver != self.name:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import compress
+
+import numpy as np
 
 from smpc_dp.encoding import Lanes
 from smpc_dp.protocols.envelope import Context
@@ -57,8 +60,6 @@ def outcome(
 
 def _split(context: Context, survivors: Collection[int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of the survivors and those of the others, in roster order."""
-    inside = frozenset(survivors)
-    return (
-        tuple(context.names[party - 1] for party in sorted(inside)),
-        tuple(name for party, name in enumerate(context.names, 1) if party not in inside),
-    )
+    inside = np.zeros(len(context.names), dtype=np.bool_)
+    inside[np.fromiter(survivors, np.intp, len(survivors)) - 1] = True
+    return tuple(compress(context.names, inside.tolist())), tuple(compress(context.names, (~inside).tolist()))
