@@ -29,7 +29,8 @@ class MerkleTree:
         while len(row) > 1:
             self._rows.append(row)
             level = len(self._rows)
-            above = [_node(level, at // 2, row[at], row[at + 1]) for at in range(0, len(row) - 1, 2)]
+            height = encode_uint(level)
+            above = [_node(height, at // 2, row[at], row[at + 1]) for at in range(0, len(row) - 1, 2)]
             row = [*above, row[-1]] if len(row) % 2 else above
         self.root = _root(purpose, len(leaves), row[0])
 
@@ -59,6 +60,7 @@ def check_leaves(purpose: Label, root: bytes, size: int, leaves: Mapping[int, Le
     level, used, width = 0, 0, size
     while width > 1:
         level += 1
+        height = encode_uint(level)
         above: dict[int, bytes] = {}
         for at, node in row.items():
             if at // 2 in above:
@@ -70,9 +72,9 @@ def check_leaves(purpose: Label, root: bytes, size: int, leaves: Mapping[int, Le
             if sibling is None:
                 above[at // 2] = node
             elif at % 2:
-                above[at // 2] = _node(level, at // 2, sibling, node)
+                above[at // 2] = _node(height, at // 2, sibling, node)
             else:
-                above[at // 2] = _node(level, at // 2, node, sibling)
+                above[at // 2] = _node(height, at // 2, node, sibling)
         row, width = above, (width + 1) // 2
     if used != len(proof):
         raise VerificationError(
@@ -86,8 +88,8 @@ def _leaf(purpose: Label, place: int, leaf: Leaf) -> bytes:
     return digest(Label.MERKLE_LEAF, purpose.encode(), encode_uint(place), *leaf)
 
 
-def _node(level: int, place: int, left: bytes, right: bytes) -> bytes:
-    return digest(Label.MERKLE_NODE, encode_uint(level), encode_uint(place), left, right)
+def _node(height: bytes, place: int, left: bytes, right: bytes) -> bytes:
+    return digest(Label.MERKLE_NODE, height, encode_uint(place), left, right)
 
 
 def _root(purpose: Label, size: int, top: bytes) -> bytes:

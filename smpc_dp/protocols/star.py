@@ -73,7 +73,7 @@ class PartyRole(_Role[R]):
 
     def __init__(self, context: Context, identity: Signer) -> None:
         super().__init__(context, identity)
-        self._index = context.names.index(identity.name) + 1
+        self._index = context.number(identity.name)
         self._sent: set[str] = set()
         self._seen: dict[str, tuple[bytes, bytes]] = {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from smpc_dp.crypto import agree, shamir
 from smpc_dp.crypto.labels import Label
@@ -176,6 +177,13 @@ class PartyMachine(PartyRole[Outcome]):
 
     def _check_opening(self, opening: m.Opening, commitment: bytes) -> None:
         name = self._check_forwarded(m.REVEAL, opening)
+        question = ("opened", self._run_id, opening.party, opening.body, commitment)
+        drawn = self._context.remember(question, lambda: self._opened(name, opening, commitment))
+        if self._index not in drawn:
+            raise self._refuse(f"forwarded the opening of {name}, which did not draw {self.name}")
+
+    def _opened(self, name: str, opening: m.Opening, commitment: bytes) -> tuple[int, ...]:
+        """Return whom a party drew; raise PeerFault unless it had committed to that and may draw it."""
         reveal = decode(opening.body, m.Reveal, name)
         shown = keys.neighbour_commitment(
             self._context, self._run_id, name, reveal.neighbours, reveal.blinder
@@ -185,8 +193,7 @@ class PartyMachine(PartyRole[Outcome]):
         drawn = unpack_list(reveal.neighbours, self._parties, name)
         if len(drawn) != self._plan.degree or opening.party in drawn:
             raise PeerFault(name, f"must draw {self._plan.degree} neighbours other than itself")
-        if self._index not in drawn:
-            raise self._refuse(f"forwarded the opening of {name}, which did not draw {self.name}")
+        return drawn
 
     def _checked_advertisements(self, message: m.Neighbours) -> dict[int, m.Advertise]:
         due = tuple(sorted({*self._holders, *self._drew_me}))
@@ -195,7 +202,9 @@ class PartyMachine(PartyRole[Outcome]):
         keys_of: dict[int, m.Advertise] = {}
         for item in message.advertisements:
             name = self._check_forwarded(m.ADVERTISE, item)
-            keys_of[item.party] = decode(item.body, m.Advertise, name)
+            keys_of[item.party] = self._context.remember(
+                ("advertised", item.body), partial(decode, item.body, m.Advertise, name)
+            )
         if due:
             commitments = {party: advertise.commitment for party, advertise in keys_of.items()}
             self._check_commitments(commitments, message.proof)
