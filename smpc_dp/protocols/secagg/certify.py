@@ -9,20 +9,17 @@ collective knowledge]; protocols/secagg/README.md has the proof.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from functools import lru_cache
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import PeerFault, VerificationError
+from smpc_dp.privacy.certificates import samples_due
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols import result
 from smpc_dp.protocols.envelope import Context, encode
 from smpc_dp.protocols.secagg.graph import PartySet, draw_places, pack_set
 from smpc_dp.protocols.secagg.messages import SIGNATURE_BYTES, Attestation, Certificate
 from smpc_dp.protocols.secagg.rolls import Roll, check_roll
-
-# A sample shows q true signatures but with a chance of 2^-this for each root that a liar tries.
-SAMPLE_BITS = 128
 
 
 def make_certificate(signatures: Mapping[int, bytes], quorum: int, parties: int) -> Certificate:
@@ -67,22 +64,6 @@ def shortest_certificate(
         return listed
     sample = sample_certificate(context, run_id, step, set_digest, signatures, quorum)
     return min(listed, sample, key=lambda certificate: len(encode(certificate)))
-
-
-@lru_cache(maxsize=256)
-def samples_due(claimed: int, quorum: int) -> int:
-    """Return how many of `claimed` signatures show that at least `quorum` are good; `quorum` at most.
-
-    The least s for which s distinct ones at random are all among at most quorum - 1 good ones with a
-    probability of at most 2^-128: C(quorum - 1, s) / C(claimed, s), in integers. 0 < quorum <= claimed.
-    """
-    passing, drawn = 1, 1
-    for samples in range(quorum):
-        if passing << SAMPLE_BITS <= drawn:
-            return samples
-        passing *= quorum - 1 - samples
-        drawn *= claimed - samples
-    return quorum
 
 
 class _Words:

@@ -10,6 +10,7 @@ from nacl.signing import SigningKey
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.merkle import MerkleTree
+from smpc_dp.privacy.certificates import samples_due
 from smpc_dp.protocols.envelope import Context, encode
 from smpc_dp.protocols.secagg import certify
 from smpc_dp.protocols.secagg import messages as m
@@ -141,7 +142,7 @@ def _certificates() -> JsonObject:
         "missing": list(MISSING),
         "quorum": QUORUM,
         "samples": [
-            {"claimed": claimed, "quorum": quorum, "samples": certify.samples_due(claimed, quorum)}
+            {"claimed": claimed, "quorum": quorum, "samples": samples_due(claimed, quorum)}
             for claimed, quorum in asked
         ],
         "places": list(places),
