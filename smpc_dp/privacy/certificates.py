@@ -1,7 +1,7 @@
 """How many signatures must be shown to show that a quorum has signed, and what that takes in bytes.
 
-[Micali, Reyzin, Vlachos, Wahby, Zeldovich 2021, Compact certificates of collective knowledge] without weights,
-and samples are drawn without replacement; proof in protocols/secagg/README.md.
+[Micali, Reyzin, Vlachos, Wahby, Zeldovich 2021, Compact certificates of collective knowledge]: here without
+weights, and samples are drawn without replacement. Proof in protocols/secagg/README.md.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.privacy.certificates import DIGEST, SIGNATURE, certificate_bytes, proof_nodes
+from smpc_dp.privacy.certificates import DIGEST, certificate_bytes, proof_nodes
 from smpc_dp.privacy.hypergeometric import Floats, Ints, LogBinomials, mode
 
 MAX_PARTIES = 1_000_000

@@ -14,7 +14,7 @@ from tests.reference import merkle_twin
 PURPOSE = Label.COMMITMENTS
 
 
-def leaf(place: int) -> tuple[bytes, bytes]:
+def leaf(place: int) -> tuple[bytes, ...]:
     return f"p{place}".encode(), bytes([place])
 
 

@@ -24,7 +24,7 @@ def load(name: str) -> dict[str, Any]:
 
 
 def test_twin_imports_nothing_of_the_library() -> None:
-    source = "".join(Path(module.__file__).read_text() for module in (twin, merkle_twin, shamir))
+    source = "".join(Path(str(module.__file__)).read_text() for module in (twin, merkle_twin, shamir))
     assert "import smpc_dp" not in source
     assert "from smpc_dp" not in source
 
