@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from smpc_dp.bench import run_gopa_bench, run_secagg_bench
 from smpc_dp.bench.figures import Figure, Limit, Peer, Report, Target, alternate
 from smpc_dp.bench.peer import FlowerPeer
 from smpc_dp.errors import ConfigError, LocalError
-from smpc_dp.privacy.secagg_plan import check_plan
+from smpc_dp.privacy.secagg_plan import check_plan, communication
 from smpc_dp.protocols.secagg.params import check_parameters
 from smpc_dp.simulate.recording import record_sample
 
@@ -208,16 +209,23 @@ def test_gopa_is_measured_beside_both_graphs() -> None:
         assert item["min"] > 0
 
 
-def test_bytes_of_a_user_grow_like_a_logarithm() -> None:
-    """Ten may be lost in each: what is linear in n would grow fourfold from 250 to 1,000 users."""
+def test_bytes_of_a_party_grow_like_a_logarithm() -> None:
+    """As planned for a given degree and number of dropouts; and a run has what is planned."""
+
+    def planned(parties: int) -> int:
+        return communication(check_plan(parties, 8, 5, dropout=10 / parties), 1, 4)["down"]["total"]
+
+    sizes = [planned(10**power) for power in (3, 4, 5, 6)]
+    steps = [after - before for before, after in pairwise(sizes)]
+    # What is linear would make each of these ten times the one before.
+    assert max(steps) < 1.1 * min(steps) + 1_000
+    parties = 500
     given: dict[str, object] = {"length": 1, "lower": 0.0, "upper": 1.0, "precision": 0.5}
-    down = []
-    for n in (250, 1_000):
-        base, _ = check_parameters(given | {"dropout": 10 / n}, n)
-        assert base is not None
-        plan = check_plan(n, 8, 5, dropout=10 / n)
-        down.append(record_sample(msgspec.structs.replace(base, plan=plan), 3, seed=1).down[0])
-    assert down[1] < 1.5 * down[0]
+    base, _ = check_parameters(given | {"dropout": 10 / parties}, parties)
+    assert base is not None
+    plan = check_plan(parties, 8, 5, dropout=10 / parties)
+    sample = record_sample(msgspec.structs.replace(base, plan=plan), 20, seed=1)
+    assert sum(sample.down) / 20 == pytest.approx(planned(parties), rel=0.05)
 
 
 @pytest.mark.parametrize(
