@@ -219,7 +219,7 @@ class AggregatorMachine(HubRole[Outcome]):
             self._context, self._run_id, step, self._set_digest, signatures, self._plan.quorum
         )
         checked = check_certificate(
-            self._context, self._plan, self._run_id, step, self._set_digest, members, certificate
+            self._context, self._plan, self._run_id, step, self._set_digest, frozenset(members), certificate
         )
         return certificate, checked
 

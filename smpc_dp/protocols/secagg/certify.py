@@ -9,6 +9,7 @@ collective knowledge]; protocols/secagg/README.md has the proof.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
+from itertools import compress
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
@@ -130,13 +131,14 @@ def _checked(
 ) -> result.Certificate:
     aggregator = context.aggregator
     claimed = PartySet.unpack(certificate.signers, len(context.names), aggregator)
-    signers = tuple(claimed)
-    if any(party not in members for party in signers):
+    inside = claimed <= members if isinstance(members, PartySet) else all(p in members for p in claimed)
+    if not inside:
         raise PeerFault(aggregator, f"certificate of '{step}' is signed by parties outside of the set")
-    if len(signers) < plan.quorum:
+    if len(claimed) < plan.quorum:
         raise PeerFault(
-            aggregator, f"certificate of '{step}' has {len(signers)} signatures, {plan.quorum} are due"
+            aggregator, f"certificate of '{step}' has {len(claimed)} signatures, {plan.quorum} are due"
         )
+    signers = tuple(claimed)
     sampled = bool(certificate.root or certificate.proof)
     shown = signers
     if sampled:
@@ -169,5 +171,5 @@ def _checked(
         signatures[name] = signature
     if not sampled:
         return result.Certificate(set_digest, signatures)
-    names = tuple(context.names[party - 1] for party in signers)
+    names = tuple(compress(context.names, claimed.flags().tolist()))
     return result.Certificate(set_digest, signatures, result.Sample(names, root, proof))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.errors import PeerFault
@@ -69,10 +70,13 @@ class PartySet:
 
     def __iter__(self) -> Iterator[int]:
         """Yield the parties in ascending order."""
+        return iter((np.flatnonzero(self.flags()) + 1).tolist())
+
+    def flags(self) -> NDArray[np.bool_]:
+        """Return for each party, 1 to n, whether it is in the set."""
         padding = -self._parties % 8
         octets = (self._bits << padding).to_bytes((self._parties + 7) // 8, "big")
-        flags = np.unpackbits(np.frombuffer(octets, dtype=np.uint8))
-        return iter((np.flatnonzero(flags) + 1).tolist())
+        return np.unpackbits(np.frombuffer(octets, np.uint8), count=self._parties).astype(np.bool_)
 
 
 def draw_neighbours(index: int, parties: int, degree: int, randomness: Randomness) -> tuple[int, ...]:
