@@ -117,7 +117,8 @@ def test_relay_shows_the_victim_another_set() -> None:
         left = [item for item in message.advertisements if item.party > 3]
         opened = [item for item in message.openings if item.party > 3]
         shown = pack_set({1, 4, 5, 6, 7, 8}, 8)
-        return (stage.change(envelope, revealed=shown, advertisements=left, openings=opened),)
+        shrunk = stage.change(envelope, revealed=shown, advertisements=left, openings=opened)
+        return (stage.enroll(shrunk, stage.roll()),)
 
     stage.play(only(m.NEIGHBOURS, VICTIM, shrink))
     assert g.PUBLISH not in stage.steps_of(VICTIM)

@@ -15,7 +15,8 @@ from typing import Any
 
 from tests.reference import garble_twin, ot_twin
 from tests.reference.blake3_twin import keyed_hash
-from tests.reference.secagg_twin import agree, pack, public_key, seal, sign, tuple_hash, uint
+from tests.reference.merkle_twin import tuple_hash, uint
+from tests.reference.secagg_twin import agree, pack, public_key, seal, sign
 
 K = 2
 PIECE = 1 << 19

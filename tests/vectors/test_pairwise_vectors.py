@@ -18,7 +18,7 @@ from smpc_dp.protocols.envelope import decode_envelope
 from smpc_dp.protocols.pairwise.participant import Evaluated
 from smpc_dp.simulate.vectors import pairwise_fault as faults
 from smpc_dp.simulate.vectors import pairwise_runs as runs
-from tests.reference.secagg_twin import tuple_hash, uint
+from tests.reference.merkle_twin import tuple_hash, uint
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "pairwise" / "vectors"
 NEGATIVE = sorted(PUBLISHED.glob("negative-*.json"))

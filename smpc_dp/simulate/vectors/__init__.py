@@ -19,6 +19,7 @@ from smpc_dp.simulate.vectors import (
     pairwise_runs,
     runs,
     sampling,
+    succinct,
 )
 
 MAX_FILE_BYTES = 1 << 26
@@ -61,6 +62,7 @@ def _secagg() -> dict[str, bytes]:
     for scenario in runs.SCENARIOS:
         files[f"run-{scenario.name}"] = runs.to_json(scenario)
     files.update(derivations.all_to_json())
+    files.update(succinct.all_to_json())
     for fault in negative.all_faults():
         files[f"negative-{fault.name}"] = fault.to_json()
     return {f"{name}.json": _encode(content) for name, content in files.items()}
