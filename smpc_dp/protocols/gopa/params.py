@@ -111,13 +111,12 @@ class GopaParameters(SumParameters, frozen=True):
             if self.on_dropout == "keep"
             else "of a user, either the self-mask or the pairwise noise is opened, never both"
         )
-        width = float(self.encoding.highest - self.encoding.lowest)
         return Privacy.private(
             PrivacyGuarantee(
                 epsilon=session.epsilon,
                 delta=session.delta,
                 relation="substitution",
-                sensitivity={"l2": width * math.sqrt(self.encoding.length), "linf": width},
+                sensitivity={"l2": self.encoding.diameter, "linf": float(max(self.encoding.widths))},
                 unit="grid step",
                 mechanism=(
                     f"GOPA: discrete Gaussian noise of variance {session.own_variance}, pairwise noise of "
@@ -143,7 +142,7 @@ class GopaParameters(SumParameters, frozen=True):
         )
 
 
-OWN = ("epsilon", "delta", "on_dropout")
+OWN = ("epsilon", "delta", "on_dropout", "l2_bound")
 
 
 def check_parameters(
@@ -151,20 +150,15 @@ def check_parameters(
 ) -> tuple[GopaParameters | None, list[Fault]]:
     """Check a `[parameters]` table for a session of `parties` users; return every fault found.
 
-    Keys: `length`, `lower`, `upper`, `epsilon`, `delta` (needed); `on_dropout` ("keep", the default, or
-    "roll-back"); `kind`, `precision` (default: a 2^20th of the range), `dropout`, `corrupt`, `security` as
-    for the secure sum, whose graph and quorum these are.
+    Keys: `length`, `lower` and `upper`, or `l2_bound`, `epsilon`, `delta` (needed); `on_dropout` ("keep", the
+    default, or "roll-back"); `kind`, `precision` (default: a 2^20th of the range), `dropout`, `corrupt`,
+    `security` as for the secure sum, whose graph and quorum these are.
     """
     given = dict(parameters)
-    lower, upper = given.get("lower"), given.get("upper")
-    if (
-        given.get("kind", "real") == "real"
-        and isinstance(lower, int | float)
-        and isinstance(upper, int | float)
-    ):
-        width = abs(upper - lower)
+    if given.get("kind", "real") == "real" and "precision" not in given:
+        width = _range(given)
         if 0 < width < math.inf:
-            given.setdefault("precision", max(width / DEFAULT_STEPS, 2.0**-900))
+            given["precision"] = max(width / DEFAULT_STEPS, 2.0**-900)
     base, faults = check_sum(given, parties, protocol=PROTOCOL, own=OWN, weights=False)
     good, more = privacy_faults(parameters)
     faults += more
@@ -179,12 +173,23 @@ def check_parameters(
         return None, list(error.faults)
 
 
+def _range(given: Mapping[str, object]) -> float:
+    """Return the widest range of a coordinate, 0 where what is given is no range."""
+    if "l2_bound" in given:
+        bound = given["l2_bound"]
+        return 2 * bound if isinstance(bound, int | float) else 0.0
+    sides = [given.get(name) for name in ("lower", "upper")]
+    low, high = ([side] if not isinstance(side, list) else side for side in sides)
+    if not low or not high or not all(isinstance(value, int | float) for value in (*low, *high)):
+        return 0.0
+    return float(abs(max(high) - min(low)))
+
+
 def _planned(base: SumParameters, epsilon: float, delta: float, on_dropout: OnDropout) -> GopaParameters:
     encoding: Encoding = replace(base.encoding, element_bytes=8)
-    width = encoding.highest - encoding.lowest
     plan, session = plan_session(
         base.plan,
-        diameter=width * math.sqrt(encoding.length),
+        diameter=encoding.diameter,
         length=encoding.length,
         epsilon=epsilon,
         delta=delta,
