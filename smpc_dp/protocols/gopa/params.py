@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes, shown
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS
@@ -67,6 +67,26 @@ class GopaParameters(SumParameters, frozen=True):
         """Add eta, this party's own noise. [Bellet 2021, Alg. 4.1, line 4]"""
         source = NoiseSource.keyed(randomness.bytes(32), b"gopa", b"own")
         lanes += discrete_gaussian(source, len(lanes), self.session.own_variance).view(np.uint64)
+
+    def check_place(self, party: str, own: int, drawn_by: int) -> None:
+        """Raise PrivacyError unless the plan's epsilon holds for a user in this place of the graph.
+
+        The relay may choose who is lost; what it may take of a user's own draws is bounded here, with it
+        everything that the plan counts on for this user and does not prove of all graphs.
+        """
+        place, plan = self.session.place, self.plan
+        if own < place.least_own:
+            raise PrivacyError(
+                f"{party}: {own} of the {plan.degree} users that it drew take part, its epsilon counts on "
+                f"{place.least_own}: somebody picked who is lost, or too many are",
+                told="too few of the users that it drew take part for its privacy",
+            )
+        if drawn_by > place.most_drawn_by:
+            raise PrivacyError(
+                f"{party}: {drawn_by} users drew it, at most {place.most_drawn_by} would with "
+                f"{plan.max_corrupt} corrupt ones: more are corrupt",
+                told="more users drew it than the plan's corrupt ones explain",
+            )
 
     def decode(self, total: Lanes, contributors: int) -> tuple[NDArray[np.int64], int]:
         """Return the noisy sum on the grid, shape (length,), and the number of contributors.

@@ -144,6 +144,7 @@ class PartyMachine(PartyRole[Outcome]):
             self._check_opening(opening, keys_of[opening.party].commitment)
         self._mask_keys = {party: advertise.mask_key for party, advertise in keys_of.items()}
         self._seal_keys = {party: advertise.seal_key for party, advertise in keys_of.items()}
+        self._parameters.check_place(self.name, len(self._holders), len(self._drew_me))
         del self._roll_body
         return self._deal()
 
