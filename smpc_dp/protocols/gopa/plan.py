@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 OWN_SHARE = 1.04
 # What floating point may lose here.
 MARGIN = 1 + 1e-9
-# More pairwise noise than this many times that of a complete graph is not saved neighbours' worth.
-GREATEST_COST = 6.0
+# More pairwise noise than this many times that of a complete graph is not saved neighbours' worth: it stays in
+# the average for each user that is lost, unless it is rolled back.
+GREATEST_COST, GREATEST_COST_ROLLED_BACK = 6.0, 60.0
 # Nor is a sparse graph in which a user has more than this part of all others for neighbours.
 LARGEST_PART = 0.75
 # An honest run ends with a user that refuses its place in the graph with at most this probability, for
@@ -241,4 +242,5 @@ def _proof(plan: SecAggPlan, delta: float, roll_back: bool) -> OwnDraws | None:
         lost=_lost(plan, roll_back),
         delta=delta,
     )
-    return proven if proven and plan.degree * proven.least_entry <= GREATEST_COST else None
+    greatest = GREATEST_COST_ROLLED_BACK if roll_back else GREATEST_COST
+    return proven if proven and plan.degree * proven.least_entry <= greatest else None
