@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 OWN_SHARE = 1.04
 # What floating point may lose here.
 MARGIN = 1 + 1e-9
-# More pairwise noise than this many times that of a complete graph is not saved neighbours' worth: it stays in
-# the average for each user that is lost, unless it is rolled back.
+# More pairwise noise than this many times that of a complete graph is not worth the neighbours that it saves:
+# it stays in the average for each user that is lost, unless it is rolled back.
 GREATEST_COST, GREATEST_COST_ROLLED_BACK = 6.0, 60.0
 # Nor is a sparse graph in which a user has more than this part of all others for neighbours.
 LARGEST_PART = 0.75
