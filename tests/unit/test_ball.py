@@ -206,6 +206,18 @@ def test_simulation_with_a_norm_bound(method: str) -> None:
         simulate.average(3 * values, l2_bound=1.0, method=method, epsilon=4.0, delta=1e-5)
 
 
+def test_default_precision_is_that_of_the_widest_coordinate() -> None:
+    """And not of the distance between coordinates."""
+    given = BOX | {"lower": [0.0, 1e6, 0.0], "upper": [1.0, 1e6 + 4, 0.5]}
+    parameters, faults = check_gopa(given, 10)
+    assert parameters is not None, faults
+    assert parameters.encoding.step == 4 / 2**20
+    mixed, faults = check_gopa(BOX | {"lower": -3.0}, 10)
+    assert mixed is not None, faults
+    assert mixed.encoding.widths[0] * mixed.encoding.step == 4.0
+    assert mixed.encoding.step == 2.0**-17
+
+
 def test_simulation_with_a_box() -> None:
     values = np.tile([0.5, 100.0], (8, 1))
     result = simulate.average(

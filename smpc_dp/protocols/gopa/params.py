@@ -143,7 +143,7 @@ class GopaParameters(SumParameters, frozen=True):
                     f"{session.pair_variance}"
                 ),
                 assumption=session.assumption,
-                proof="exact for the covariance of what is seen (docs/gopa-plan.md)",
+                proof="the covariance of what is seen, exact on the complete graph (docs/gopa-plan.md)",
                 warnings=delta_warnings(session.delta, plan.parties),
             ),
             claim=(
@@ -199,10 +199,12 @@ def _range(given: Mapping[str, object]) -> float:
         bound = given["l2_bound"]
         return 2 * bound if isinstance(bound, int | float) else 0.0
     sides = [given.get(name) for name in ("lower", "upper")]
-    low, high = ([side] if not isinstance(side, list) else side for side in sides)
-    if not low or not high or not all(isinstance(value, int | float) for value in (*low, *high)):
+    low, high = (side if isinstance(side, list) else [side] for side in sides)
+    if not all(isinstance(value, int | float) for value in (*low, *high)):
         return 0.0
-    return float(abs(max(high) - min(low)))
+    most = max(len(low), len(high))
+    pairs = zip(*(side * most if len(side) == 1 else side for side in (low, high)), strict=False)
+    return float(max((abs(top - bottom) for bottom, top in pairs), default=0.0))
 
 
 def _planned(base: SumParameters, epsilon: float, delta: float, on_dropout: OnDropout) -> GopaParameters:
