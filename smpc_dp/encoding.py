@@ -27,7 +27,6 @@ MAX_LENGTH = 1 << 26
 # Up to here every integer is a float64.
 EXACT_FLOAT = 1 << 53
 
-
 # A bound of every coordinate, or one for each.
 Bound = float | int | Sequence[float | int]
 
@@ -333,9 +332,10 @@ def encoding_faults(
         faults.append(Fault("max_weight", f"must be an integer in [0, 2^62), is {shown(max_weight)}"))
     if l2_bound is not None:
         bounds = [_each(side) for side in _sides(None, None, l2_bound)]
-    if len(bounds) < 2:
+    widest = max(map(len, bounds), default=0)
+    if len(bounds) < 2 or {*map(len, bounds)} - {1, widest or 1}:
         return faults
-    lowers, uppers = (side * (max(map(len, bounds)) // len(side)) for side in bounds)
+    lowers, uppers = (side * (widest // len(side)) for side in bounds)
     if wrong := [(low, high) for low, high in zip(lowers, uppers, strict=True) if not low < high]:
         faults.append(Fault("lower", f"must be below upper = {shown(wrong[0][1])}, is {shown(wrong[0][0])}"))
     elif integer or step is not None:

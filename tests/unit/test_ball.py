@@ -183,6 +183,13 @@ def test_bad_bounds_are_named(check: object, given: dict[str, object], where: st
     assert any(fault.where == where and what in fault.what for fault in faults), faults
 
 
+@pytest.mark.parametrize(("lower", "upper"), [([], []), ([], [1.0, 2.0]), ([0.0, 1.0], [1.0, 2.0, 3.0])])
+def test_bounds_without_a_length_are_no_crash(lower: list[float], upper: list[float]) -> None:
+    given = {"lower": lower, "upper": upper, "precision": 0.1, "epsilon": 1.0, "delta": 1e-6}
+    _, faults = check_gopa(given, 10)
+    assert any(fault.where == "length" for fault in faults), faults
+
+
 def test_an_exact_sum_has_no_norm_bound() -> None:
     _, faults = check_exact({"length": 3, "l2_bound": 1.0, "precision": 0.1}, 10)
     assert any(fault.where == "l2_bound" for fault in faults)
