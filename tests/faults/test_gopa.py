@@ -254,3 +254,24 @@ def test_nobody_is_asked_for_a_seed_when_noise_stays_in() -> None:
     assert not {m.DEAL, m.UNMASK} & set(g.PARTY_STEPS)
     stage = stage_of("keep").play(by(g.PUBLISH, VICTIM, lambda _: ()))
     assert {envelope.step for envelope in stage.sent} <= {*g.PARTY_STEPS, *g.RELAY_STEPS, ABORT, LEAVE}
+
+
+def test_aggregator_tells_different_users_different_sets() -> None:
+    """Half of them are told that p8 is gone: no set has a quorum, and nobody publishes."""
+    stage = stage_of("keep")
+
+    def split(envelope: Envelope) -> Iterable[Envelope]:
+        if envelope.step != m.NEIGHBOURS or stage.number(envelope.receiver) > 4:
+            return (envelope,)
+        message = decode(envelope.body, m.Neighbours, HUB)
+        left = [item for item in message.advertisements if item.party < 8]
+        opened = [item for item in message.openings if item.party < 8]
+        shown = pack_set(range(1, 8), 8)
+        return (stage.change(envelope, revealed=shown, advertisements=left, openings=opened),)
+
+    stage.play(split)
+    stage.assert_too_few()
+    assert g.PUBLISH not in {envelope.step for envelope in stage.sent}
+    # The third of them leaves too few, and ends the run for everybody.
+    for name in stage.names[:2]:
+        assert stage.told(name).reason == "attests another set than the one that was sent"
