@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy.stats import binom, hypergeom
 
 from smpc_dp.privacy.gopa.own_draws import (
-    Spread,
     _connectivity,
     _Cuts,
+    entry,
     lost_draws,
     most_drawn_by,
     own_draws,
@@ -82,8 +82,26 @@ def test_the_bound_holds_whatever_is_hidden(
             for most, value in ((most_out, out), (most_in, into))
         )
         assume(found > 0)
-        entry = Spread(spared, counted, found).entry
-        assert theta[user] <= (1 / (s * (n - spared)) + entry) * (1 + 1e-9)
+        assert theta[user] <= (1 / (s * (n - spared)) + entry(found, counted)) * (1 + 1e-9)
+
+
+@settings(max_examples=400, deadline=None)
+@given(drawn_graphs(), st.integers(0, 2))
+def test_without_closed_sets_the_bound_holds_whatever_is_hidden(
+    graph: tuple[Draws, Draws, float], spared: int
+) -> None:
+    """Every part of at most half has a draw out of it, every larger part than `spared` a draw into it."""
+    draws, hidden, s = graph
+    n = len(draws)
+    for size in range(1, n // 2 + 1):
+        for inside in itertools.combinations(range(n), size):
+            rest = [v for v in range(n) if v not in inside]
+            if not draws[np.ix_(inside, rest)].any():
+                return
+            if size > spared and not draws[np.ix_(rest, inside)].any():
+                return
+    theta = np.linalg.inv(covariance(draws, hidden, s)).diagonal()
+    assert theta.max() <= (1 / (s * (n - spared)) + n) * (1 + 1e-9)
 
 
 def test_what_hidden_edges_change() -> None:
@@ -137,7 +155,7 @@ def test_bad_cuts_are_as_rare_as_bounded(parties: int, honest: int, degree: int,
             for which, value in least.items():
                 worst.setdefault((which, size), []).append(float(value))
     checked = 0
-    for expansion in np.arange(1, 20) / 20 * degree:
+    for expansion in np.arange(0, 20) / 20 * degree:
         for which, logs in (("out", cuts._outwards), ("in", cuts._inwards)):
             tails = np.exp(cuts._tails(logs, float(expansion)))
             for size in range(1, honest // 2 + 1):
@@ -145,9 +163,8 @@ def test_bad_cuts_are_as_rare_as_bounded(parties: int, honest: int, degree: int,
                 if bound >= 1:
                     continue
                 checked += 1
-                bad = np.mean(
-                    np.min([worst[which, more] for more in range(size, honest // 2 + 1)], axis=0) < expansion
-                )
+                found = np.min([worst[which, more] for more in range(size, honest // 2 + 1)], axis=0)
+                bad = np.mean(found < expansion if expansion else found <= 0)
                 assert bad <= bound + 5 * math.sqrt(bound / len(graphs)), (which, size, expansion)
     assert checked > 5
 
@@ -243,6 +260,7 @@ def test_honest_runs_meet_no_refusal(parties: int, dropout: float, corrupt: floa
 def test_nothing_is_proven_where_nothing_holds() -> None:
     assert own_draws(20, 2, corrupt=2, removed=2, lost=2, delta=1e-6) is None
     assert own_draws(200, 3, corrupt=20, removed=0, lost=0, delta=1e-6) is None
+    assert own_draws(200, 60, corrupt=20, removed=60, lost=60, delta=1e-6) is None
     found = own_draws(200, 80, corrupt=20, removed=4, lost=4, delta=1e-6)
     assert found is not None
     assert found.failure <= 4.1e-9

@@ -5,7 +5,7 @@ edge that the drawing one puts in. So of the edges at a user only those count th
 others only that whoever drew puts the noise in. For every choice of what is hidden and which `removed` users
 are left out, with M as in docs/gopa-plan.md, s = sigma_eta^2 / sigma_delta^2 and n_H users left,
 
-    sigma_delta^2 (M^-1)_uu <= 1/(s (n_H - spared)) + (1 + 1/connectivity) / counted
+    sigma_delta^2 (M^-1)_uu <= 1/(s (n_H - spared)) + entry
 
 unless the graph or the user's draws are bad, which is bounded by `failure`. Proofs are there too.
 """
@@ -16,6 +16,7 @@ import math
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from smpc_dp.privacy.gopa.graphs import Floats
@@ -23,8 +24,8 @@ from smpc_dp.privacy.hypergeometric import LogBinomials
 
 # Exponents that Chernoff's bound is tried with; each is valid, a finer grid is only a little tighter.
 _EXPONENTS = np.concatenate([np.linspace(0.03, 1.5, 26), np.geomspace(1.6, 30.0, 14)])
-# Expansions that are tried, as parts of the degree.
-_PARTS = np.arange(1, 31) / 40
+# Expansions that are tried, as parts of the degree; the first says no more than that some draw is there.
+_PARTS = np.arange(0, 22) / 28
 # The part of delta that each of four tails may take.
 _TAIL = 1e-3
 # Users of the highest potential that are given up, and the part of all users whose own noise is.
@@ -35,17 +36,10 @@ _SLACK = 1e-7
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """One way to use the bound: how many users' own noise is given up, and what that brings."""
+    """One way to use the bound: how many users' own noise is given up, and the pairwise part."""
 
     spared: int
-    counted: int
-    """Own draws of a user that are left, at least, users given up not included."""
-    connectivity: float
-
-    @property
-    def entry(self) -> float:
-        """The pairwise part of the bound on sigma_delta^2 (M^-1)_uu."""
-        return (1 + 1 / self.connectivity) / self.counted
+    entry: float
 
 
 class OwnDraws(msgspec.Struct, frozen=True):
@@ -74,10 +68,9 @@ def own_draws(
         delta: each of four bad events may have 1/1000 of it.
     """
     honest, budget = parties - corrupt, _TAIL * delta
-    most_corrupt = _first_below(parties, corrupt, degree, budget)
-    counted = degree - lost - most_corrupt
-    if counted < 1 or honest - removed < 4:
+    if honest - removed < 4:
         return None
+    counted = degree - lost - _first_below(parties, corrupt, degree, budget)
     drawn_by = most_drawn_by(honest - 1, degree / (parties - 1), budget / honest)
     cuts = _Cuts(parties, honest, degree, removed + 1, drawn_by, math.log(budget))
     outwards = []
@@ -88,13 +81,17 @@ def own_draws(
     spreads = []
     for spared in sorted({int(part * (honest - removed)) for part in _SPARED}):
         expansion = cuts.inwards(spared)
-        if not expansion:
-            continue
-        inwards = _connectivity(drawn_by, min(expansion, drawn_by))
-        ways = [Spread(spared, left, min(inwards, out)) for out, left in outwards]
-        if ways:
-            spreads.append(min(ways, key=lambda way: way.entry))
+        if expansion:
+            inwards = _connectivity(drawn_by, min(expansion, drawn_by))
+            spreads += [Spread(spared, entry(min(inwards, out), left)) for out, left in outwards]
+        if cuts.closed_sets_are_rare(spared):
+            spreads.append(Spread(spared, float(honest - removed)))
     return OwnDraws(degree, tuple(spreads), 4 * budget) if spreads else None
+
+
+def entry(connectivity: float, counted: int) -> float:
+    """Return (1 + 1/connectivity) / counted, `counted` being the own draws that are left to a user."""
+    return (1 + 1 / connectivity) / counted
 
 
 def most_drawn_by(others: int, chance: float, probability: float) -> int:
@@ -168,13 +165,24 @@ class _Cuts:
         """The same for draws of the others into the set."""
         return self._expansion("in", self._inwards, above)
 
+    def closed_sets_are_rare(self, above: int) -> bool:
+        """Whether it is proven that of any two parts of the users each drew into the other.
+
+        A part of at most half of the users has draws out of it; one of more than `above` has draws into it.
+        """
+        proven = self._proven("out", self._outwards, 0), self._proven("in", self._inwards, above)
+        return all(bool(parts[0]) for parts in proven)
+
     def _expansion(self, which: str, logs: tuple[Floats, Floats], above: int) -> float:
+        return float(_PARTS[self._proven(which, logs, above)].max(initial=0.0)) * self._degree
+
+    def _proven(self, which: str, logs: tuple[Floats, Floats], above: int) -> NDArray[np.bool_]:
+        """Which of the expansions are proven."""
         if which not in self._found:
             self._found[which] = np.array([self._tails(logs, part * self._degree) for part in _PARTS])
         if above >= len(self._size):
-            return 0.0
-        good = _PARTS[self._found[which][:, above] <= self._log_budget]
-        return float(good.max(initial=0.0)) * self._degree
+            return np.zeros(len(_PARTS), dtype=np.bool_)
+        return np.asarray(self._found[which][:, above] <= self._log_budget)
 
     def _tails(self, logs: tuple[Floats, Floats], expansion: float) -> Floats:
         """ln of the chance of a bad set of more than 0, 1, ... users."""

@@ -19,10 +19,8 @@ OWN_SHARE = 1.04
 # What floating point may lose here.
 MARGIN = 1 + 1e-9
 # More pairwise noise than this many times that of a complete graph is not worth the neighbours that it saves:
-# it stays in the average for each user that is lost, unless it is rolled back.
-GREATEST_COST, GREATEST_COST_ROLLED_BACK = 6.0, 60.0
-# Nor is a sparse graph in which a user has more than this part of all others for neighbours.
-LARGEST_PART = 0.75
+# it stays in the average for each user that is lost. Where it is rolled back it only has to fit into 63 bits.
+GREATEST_COST, GREATEST_COST_ROLLED_BACK = 6.0, 1e5
 # An honest run ends with a user that refuses its place in the graph with at most this probability, for
 # each of two reasons.
 REFUSAL = 2.0**-40
@@ -208,18 +206,18 @@ def _sparse(plan: SecAggPlan, delta: float, roll_back: bool) -> tuple[SecAggPlan
     None: the complete graph, of which there is nothing to prove.
     """
 
+    # Who draws half of the others has three quarters of them for neighbours: then it may as well have all.
+    most = (plan.parties - 1) // 2
+
     def tried(degree: int) -> tuple[SecAggPlan, OwnDraws | None]:
         new = _with_degree(plan, degree, roll_back)
-        if new.mask_degree > LARGEST_PART * (new.parties - 1):
-            return new, None
-        return new, _proof(new, delta, roll_back)
+        return new, _proof(new, delta, roll_back) if new.degree <= most else None
 
     low, high = 1, 2
-    found: tuple[SecAggPlan, OwnDraws | None] = (plan, None)
-    while high < plan.parties - 1 and (found := tried(high))[1] is None:
-        low, high = high, 2 * high
-    if found[1] is None:
-        return _with_degree(plan, plan.parties - 1, roll_back), None
+    while (found := tried(high))[1] is None:
+        if high == most:
+            return _with_degree(plan, plan.parties - 1, roll_back), None
+        low, high = high, min(2 * high, most)
     while high - low > 1:
         middle = (low + high) // 2
         better = tried(middle)
