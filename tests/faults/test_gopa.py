@@ -18,7 +18,7 @@ from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_parameters
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import pack_set
-from tests.faults.stage import HUB, LENGTH, Stage, by, only
+from tests.faults.stage import HUB, KINDS, LENGTH, Stage, by, only
 
 VICTIM, OTHER = "p1", "p2"
 
@@ -275,3 +275,18 @@ def test_aggregator_tells_different_users_different_sets() -> None:
     # The third of them leaves too few, and ends the run for everybody.
     for name in stage.names[:2]:
         assert stage.told(name).reason == "attests another set than the one that was sent"
+
+
+def test_total_beyond_own_noise_is_refused_where_the_rest_is_rolled_back() -> None:
+    """With roll-back no pairwise noise is left in an honest total: it explains nothing there."""
+    far = 41 * int((8 * parameters_of(stage_of("roll-back")).session.own_variance) ** 0.5 + 1)
+    for on_dropout, step in (("roll-back", m.RESULT), ("keep", g.AVERAGE)):
+        stage = stage_of(on_dropout)  # type: ignore[arg-type]
+
+        def shift(envelope: Envelope, stage: Stage = stage) -> Iterable[Envelope]:
+            total = stage.encoding.unpack(decode(envelope.body, KINDS[envelope.step], HUB).total)  # type: ignore[attr-defined]
+            highest = np.uint64(8 * (stage.encoding.highest - stage.encoding.lowest))
+            return (stage.change(envelope, total=stage.encoding.pack(0 * total + highest + np.uint64(far))),)
+
+        stage.play(only(step, VICTIM, shift))
+        assert ("somebody lies" in str(stage.errors.get(VICTIM))) is (on_dropout == "roll-back")

@@ -98,9 +98,13 @@ class GopaParameters(SumParameters, frozen=True):
 
     @property
     def greatest_deviation(self) -> int:
-        """The standard deviation of all noise, if no pairwise term cancels; in steps, rounded down."""
-        parties = self.encoding.parties
-        return math.isqrt(parties * (self.session.own_variance + parties * self.session.pair_variance))
+        """The standard deviation of all noise that may be in a total; in steps, rounded down.
+
+        No pairwise term need cancel if noise of lost users stays in; otherwise none is left.
+        """
+        parties, session = self.encoding.parties, self.session
+        pairs = parties * session.pair_variance if self.on_dropout == "keep" else 0
+        return math.isqrt(parties * (session.own_variance + pairs))
 
     def planned(self) -> str:
         """Return both variances in hexadecimal."""

@@ -19,7 +19,7 @@ OWN_SHARE = 1.04
 # What floating point may lose here.
 MARGIN = 1 + 1e-9
 # More pairwise noise than this many times that of a complete graph is not worth the neighbours that it saves:
-# it stays in the average for each user that is lost. Where it is rolled back it only has to fit into 63 bits.
+# it stays in the average for each user that is lost. Where it is rolled back it only has to be sampled.
 GREATEST_COST, GREATEST_COST_ROLLED_BACK = 6.0, 1e5
 # An honest run ends with a user that refuses its place in the graph with at most this probability, for
 # each of two reasons.
