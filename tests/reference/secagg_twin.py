@@ -223,6 +223,9 @@ class Session:
             self.send(self.run, "start", self.hub, p.name, start)
         advertised = self._advertise(self.speakers(2, present))
         revealed = self._reveal(self.speakers(3, advertised))
+        return self._go_on(revealed)
+
+    def _go_on(self, revealed: list[Party]) -> tuple[dict[Message, tuple[str, str]], dict[str, Any]]:
         participants = self.speakers(4, revealed)
         self._deal(participants)
         return self._sum(participants)
@@ -303,46 +306,46 @@ class Session:
             self.send(self.run, answer, self.hub, p.name, (packed, signatures, b"", b""))
         return self.speakers(to, signers)
 
+    def self_mask(self, p: Party, seed: bytes) -> list[int]:
+        """What hides a party's vector besides what it shares with others."""
+        width = 4 if self.encoding["element_bytes"] <= 4 else 8
+        return mask(self.run.digest("self-mask", p.name, seed), len(p.lanes), width)
+
+    def pair_terms(self, p: Party, secret: bytes, q: Party) -> list[int]:
+        """What p, whose secret this is, puts in with q: plus at the smaller number."""
+        width = 4 if self.encoding["element_bytes"] <= 4 else 8
+        seed = self.run.pair_seed(secret, public_key(q.mask_secret), p.name, q.name)
+        return [(1 if p.number < q.number else -1) * word for word in mask(seed, len(p.lanes), width)]
+
     def masked(self, p: Party, participants: list[Party]) -> list[int]:
         """A party's vector with its self-mask and every mask that it shares with a participant."""
-        width = 4 if self.encoding["element_bytes"] <= 4 else 8
-        total = list(p.lanes)
-        own = self.run.digest("self-mask", p.name, p.self_seed)
-        pairs = [
-            (self.run.pair_seed(p.mask_secret, public_key(q.mask_secret), p.name, q.name), q)
-            for q in p.neighbours
-            if q in participants
-        ]
-        signed = [(own, 1), *((seed, 1 if p.number < q.number else -1) for seed, q in pairs)]
-        for seed, sign_of in signed:
-            for i, word in enumerate(mask(seed, len(total), width)):
-                total[i] += sign_of * word
-        return [value % 256 ** self.encoding["element_bytes"] for value in total]
+        shared = [self.pair_terms(p, p.mask_secret, q) for q in p.neighbours if q in participants]
+        return self.reduced(p.lanes, self.self_mask(p, p.self_seed), *shared)
+
+    def reduced(self, *vectors: Sequence[int]) -> list[int]:
+        """The sum of vectors, modulo that of the encoding."""
+        return [sum(column) % 256 ** self.encoding["element_bytes"] for column in zip(*vectors, strict=True)]
 
     def unmasked(
         self, participants: list[Party], survivors: list[Party], revealing: list[Party]
     ) -> list[int]:
         """The sum of the masked vectors without the masks, whose secrets come from shares alone."""
-        width = 4 if self.encoding["element_bytes"] <= 4 else 8
-        total = [
-            sum(column) for column in zip(*(self.masked(p, participants) for p in survivors), strict=True)
-        ]
-        signed: list[tuple[bytes, int]] = []
+        total = self.reduced(*(self.masked(p, participants) for p in survivors))
         for p in participants:
             kind = "self-mask" if p in survivors else "masking-key"
             shares = {q.number: p.shares[kind][q] for q in p.holders if q in revealing}
             secret = shamir.combine(dict(list(shares.items())[: self.plan["threshold"]]))
             if p in survivors:
-                signed.append((self.run.digest("self-mask", p.name, secret), -1))
+                total = self.reduced(total, [-word for word in self.self_mask(p, secret)])
                 continue
-            for q in p.neighbours:
-                if q in survivors:
-                    seed = self.run.pair_seed(secret, public_key(q.mask_secret), p.name, q.name)
-                    signed.append((seed, -1 if q.number < p.number else 1))
-        for seed, sign_of in signed:
-            for i, word in enumerate(mask(seed, len(total), width)):
-                total[i] += sign_of * word
-        return [value % 256 ** self.encoding["element_bytes"] for value in total]
+            # What a lost party would have put in is what cancels its neighbours' terms.
+            lost = [self.pair_terms(p, secret, q) for q in p.neighbours if q in survivors]
+            total = self.reduced(total, *lost)
+        return total
+
+    def offset(self, lane: int) -> int:
+        """A lane of the total as a distance from the lower bounds."""
+        return lane
 
     def packed(self, lanes: Sequence[int]) -> bytes:
         """The lanes as they travel."""
@@ -386,7 +389,7 @@ class Session:
                 "survivors": [p.name for p in survivors],
                 "absent": [p.name for p in self.parties if p not in survivors],
                 "weight": weight,
-                "fixed_point": [value + weight * self.encoding["lowest"] for value in values],
+                "fixed_point": [self.offset(value) + weight * self.encoding["lowest"] for value in values],
                 "total": self.packed(lanes).hex(),
             },
         }

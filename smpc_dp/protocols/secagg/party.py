@@ -156,6 +156,7 @@ class PartyMachine(PartyRole[Outcome]):
             self._check_opening(opening, keys_of[opening.party].commitment)
         self._mask_keys = {party: advertise.mask_key for party, advertise in keys_of.items()}
         self._seal_keys = {party: advertise.seal_key for party, advertise in keys_of.items()}
+        self._parameters.check_place(self.name, len(self._holders), len(self._drew_me))
         return self._deal()
 
     def _openers(self, openings: list[m.Opening]) -> tuple[int, ...]:

@@ -12,6 +12,8 @@ from pathlib import Path
 from smpc_dp.files import read_bounded
 from smpc_dp.simulate.vectors import (
     derivations,
+    gopa_negative,
+    gopa_runs,
     negative,
     pairwise_garbling,
     pairwise_negative,
@@ -68,6 +70,14 @@ def _secagg() -> dict[str, bytes]:
     return {f"{name}.json": _encode(content) for name, content in files.items()}
 
 
+def _gopa() -> dict[str, bytes]:
+    files: dict[str, JsonObject] = {
+        f"run-{scenario.name}": gopa_runs.to_json(scenario) for scenario in gopa_runs.SCENARIOS
+    }
+    files.update((f"negative-{fault.name}", fault.to_json()) for fault in gopa_negative.all_faults())
+    return {f"{name}.json": _encode(content) for name, content in files.items()}
+
+
 def _pairwise() -> dict[str, bytes]:
     files: dict[str, JsonObject] = {
         f"run-{scenario.name}": pairwise_runs.to_json(scenario) for scenario in pairwise_runs.SCENARIOS
@@ -79,6 +89,7 @@ def _pairwise() -> dict[str, bytes]:
 
 PROTOCOLS: dict[str, Callable[[], dict[str, bytes]]] = {
     "secagg": _secagg,
+    "gopa": _gopa,
     "pairwise": _pairwise,
     "sampling": sampling.generate,
 }
