@@ -29,6 +29,7 @@ class Label(StrEnum):
     SELF_COMMITMENT = "smpc-dp/1/self-commitment"
     PARTICIPANTS = "smpc-dp/1/participants"
     SURVIVORS = "smpc-dp/1/survivors"
+    TOTAL = "smpc-dp/1/total"
     CIRCUIT = "smpc-dp/1/circuit"
     PAIRWISE_TRANSCRIPT = "smpc-dp/1/pairwise-transcript"
     PAIRWISE_KEYS = "smpc-dp/1/pairwise-keys"

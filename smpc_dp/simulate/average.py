@@ -19,7 +19,8 @@ from smpc_dp.identity import verify
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.contract import Machine
 from smpc_dp.protocols.envelope import Context
-from smpc_dp.protocols.gopa.params import check_parameters as check_gopa
+from smpc_dp.protocols.gopa.direct_params import DirectParameters
+from smpc_dp.protocols.gopa.direct_params import check_parameters as check_gopa
 from smpc_dp.protocols.registry import hub_machine, party_machine
 from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
@@ -203,6 +204,7 @@ def average(
     epsilon: float | None = None,
     delta: float | None = None,
     on_dropout: str = "keep",
+    topology: str = "relay",
     mechanism: str = "discrete-gaussian",
     seed_for_simulation: int | None = None,
     progress: Callable[[str, int], None] | None = None,
@@ -218,7 +220,8 @@ def average(
         planned_dropout, corrupt, security: what the session is planned for; `dropout` above it stops the run.
         threads: threads for the removal of masks.
         epsilon, delta: for differential privacy, as in a session file; needed for gopa.
-        on_dropout: of gopa, mechanism: of a secure sum with epsilon and delta; as in a session file.
+        on_dropout, topology: of gopa, mechanism: of a secure sum with epsilon and delta; as in a session
+            file. Without a relay a coordinator is never killed.
         seed_for_simulation: makes the run reproducible and thereby insecure; None uses real randomness.
         progress: called with each step of the aggregator and the number of parties that it waits for.
 
@@ -228,6 +231,8 @@ def average(
     """
     if method not in ("secagg", "gopa"):
         raise ConfigError([Fault("method", f"unknown: {method!r} (known: 'secagg', 'gopa')")])
+    if method == "secagg" and topology != "relay":
+        raise ConfigError([Fault("topology", "is for gopa: a secure sum has a relay")])
     if kind not in ("average", "sum"):
         raise ConfigError([Fault("kind", f"must be 'average' or 'sum', is {kind!r}")])
     vectors = _rows(values)
@@ -251,6 +256,7 @@ def average(
             "epsilon": epsilon,
             "delta": delta,
             "on_dropout": on_dropout if method == "gopa" else None,
+            "topology": topology if method == "gopa" else None,
             "mechanism": mechanism if method == "secagg" else None,
         }
         given |= {"length": len(vectors[0]), "lower": lower, "upper": upper}
@@ -273,6 +279,19 @@ def average(
                 max_weight=0 if weights is None else _largest(weights),
             ),
             plan=plan_secagg(len(vectors), dropout=planned_dropout, corrupt=corrupt, security=security),
+        )
+    if isinstance(parameters, DirectParameters):
+        # Not at the top: its stage is the one above.
+        from smpc_dp.simulate.direct import run_direct
+
+        return run_direct(
+            parameters,
+            vectors,
+            kind,
+            dropout=dropout,
+            clip=clip,
+            seed_for_simulation=seed_for_simulation,
+            progress=progress,
         )
     cast, clipped = cast_sum(
         parameters,
