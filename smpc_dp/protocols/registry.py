@@ -10,9 +10,9 @@ from smpc_dp.errors import Fault
 from smpc_dp.protocols.envelope import Context, Signer
 from smpc_dp.protocols.gopa.direct import DirectMachine
 from smpc_dp.protocols.gopa.direct_coordinator import CoordinatorMachine
+from smpc_dp.protocols.gopa.direct_evidence import coordinator_of
 from smpc_dp.protocols.gopa.direct_params import DirectParameters
 from smpc_dp.protocols.gopa.direct_params import check_parameters as check_gopa
-from smpc_dp.protocols.gopa.direct_evidence import coordinator_of
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.gopa.party import GopaPartyMachine
 from smpc_dp.protocols.gopa.relay import GopaRelayMachine
