@@ -22,7 +22,8 @@ _STYLES = {"done": "green", "failed": "red", "ended": "red", "lost": "yellow", "
 class LiveBoard:
     """A table that follows the events of every member; plain lines where there is no terminal.
 
-    The first of `names` is the aggregator, or who coordinates: of it the lines tell every step, of the parties how they end.
+    The first of `names` is the aggregator or coordinates: of it the lines tell every step, of others how they
+    end.
     """
 
     def __init__(self, names: Sequence[str], quiet: bool = False) -> None:

@@ -19,7 +19,7 @@ Topology = Literal["relay", "direct"]
 # Everyone has a channel to everyone, checks a signature of everyone in each step, and keeps what everyone
 # published until all agree.
 MAX_USERS = 256
-MAX_PUBLISHED_BYTES = 1 << 30
+MAX_PUBLISHED_BYTES = 1 << 28
 
 
 class DirectParameters(GopaParameters, frozen=True):
@@ -71,21 +71,16 @@ def check_parameters(
     if size > MAX_PUBLISHED_BYTES:
         what = f"{parties} vectors have {size} bytes, at most {MAX_PUBLISHED_BYTES} without a relay"
         return None, [Fault("length", what)]
-    return _direct(checked)
+    return _direct(checked), []
 
 
-def _direct(checked: GopaParameters) -> tuple[GopaParameters | None, list[Fault]]:
+def _direct(checked: GopaParameters) -> DirectParameters:
     plan = checked.plan
     # A relay signs no set. A coordinator does, so even alone it must not be the one that two quorums share.
+    # Where shares can be dealt, 2 D < n - 1 - c, as many still sign.
     quorum = (plan.parties + max(plan.max_corrupt, 1)) // 2 + 1
-    if quorum > plan.min_survivors:
-        what = (
-            f"with {plan.max_dropouts} of {plan.parties} users dropped {plan.min_survivors} can sign, but a "
-            f"set needs {quorum} signatures: users that coordinate sign too"
-        )
-        return None, [Fault("dropout", what)]
     session = msgspec.structs.replace(
         checked.session, assumption=checked.session.assumption.replace("the relay", "a coordinator")
     )
     fields = msgspec.structs.asdict(checked) | {"plan": msgspec.structs.replace(plan, quorum=quorum)}
-    return DirectParameters(**fields | {"session": session}), []
+    return DirectParameters(**fields | {"session": session})
