@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 import numpy as np
-from nacl.signing import SigningKey
 from numpy.typing import ArrayLike, NDArray
 
-from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import MAX_LENGTH, Encoding, shown
 from smpc_dp.errors import ConfigError, Fault, SmpcError
 from smpc_dp.identity import verify
@@ -24,67 +21,17 @@ from smpc_dp.protocols.gopa.direct_params import check_parameters as check_gopa
 from smpc_dp.protocols.registry import hub_machine, party_machine
 from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
-from smpc_dp.protocols.secagg.messages import PARTY_STEPS
 from smpc_dp.protocols.secagg.noisy import check_noisy
-from smpc_dp.protocols.secagg.params import MAX_PARTIES, PROTOCOL, VERSION, SecAggParameters, SumParameters
+from smpc_dp.protocols.secagg.params import MAX_PARTIES, SecAggParameters, SumParameters
 from smpc_dp.protocols.secagg.party import PartyMachine
+from smpc_dp.simulate.direct import run_direct
 from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.stage import AGGREGATOR, draw_kills, set_stage
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
-AGGREGATOR = "aggregator"
 MAX_THREADS = 256
 # Eight gigabytes of input.
 MAX_VALUES = 1 << 30
-
-
-class RememberingVerifier:
-    """Knows the signatures that were made or checked in this process, and checks every other one."""
-
-    def __init__(self) -> None:
-        # By digest: ten thousand parties make millions of signatures.
-        self._good: set[bytes] = set()
-
-    def __call__(self, public_key: bytes, message: bytes, signature: bytes) -> None:
-        """Raise VerificationError unless the signature is good."""
-        entry = _entry(public_key, message, signature)
-        if entry not in self._good:
-            verify(public_key, message, signature)
-            self._good.add(entry)
-
-    def made(self, public_key: bytes, message: bytes, signature: bytes) -> None:
-        """Take note of a signature that was just made with the secret key of `public_key`."""
-        self._good.add(_entry(public_key, message, signature))
-
-
-def _entry(public_key: bytes, message: bytes, signature: bytes) -> bytes:
-    # Keys have 32 bytes and what is signed has 32, so the parts cannot run into each other.
-    return hashlib.blake2b(public_key + message + signature, digest_size=32).digest()
-
-
-@dataclass(frozen=True, slots=True)
-class Signer:
-    """An Ed25519 key with a name: an identity without certificate, which no simulation needs."""
-
-    name: str
-    key: SigningKey
-    verifier: RememberingVerifier | None = None
-
-    def sign(self, message: bytes) -> bytes:
-        """Return the 64-byte signature of `message`."""
-        signature = self.key.sign(message).signature
-        if self.verifier is not None:
-            self.verifier.made(bytes(self.key.verify_key), message, signature)
-        return signature
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """What all machines of one simulated run share, and each one's own key and randomness by name."""
-
-    context: Context
-    signers: Mapping[str, Signer]
-    sources: Mapping[str, Randomness]
 
 
 @dataclass(slots=True)
@@ -99,45 +46,6 @@ class Cast:
     def machines(self) -> list[Machine]:
         """All machines, the aggregator first."""
         return [self.aggregator, *self.parties]
-
-
-def set_stage(
-    parties: int,
-    *,
-    request: int = 1,
-    seed_for_simulation: int | None = None,
-    remember: bool = True,
-    protocol: str = PROTOCOL,
-    question: str = "",
-) -> Stage:
-    """Return the stage of a run of that many parties and the aggregator.
-
-    Without `seed_for_simulation` every secret comes from the operating system, as in a real run. With
-    `remember=False` every machine checks everything itself, as it would in a process of its own.
-    """
-
-    def randomness(name: str) -> Randomness:
-        if seed_for_simulation is None:
-            return SystemRandomness()
-        return SeededRandomnessForSimulation(seed_for_simulation, name)
-
-    names = tuple(f"party-{number:05d}" for number in range(1, parties + 1))
-    sources = {name: randomness(name) for name in (*names, AGGREGATOR)}
-    verifier = RememberingVerifier() if remember else None
-    signers = {name: Signer(name, SigningKey(source.bytes(32)), verifier) for name, source in sources.items()}
-    context = Context(
-        protocol=protocol,
-        version=VERSION,
-        session_digest=sources[AGGREGATOR].bytes(32),
-        request=request,
-        names=names,
-        aggregator=AGGREGATOR,
-        keys={name: bytes(signer.key.verify_key) for name, signer in signers.items()},
-        question=question,
-        verify=verifier or verify,
-        memo={} if remember else None,
-    )
-    return Stage(context, signers, sources)
 
 
 def cast_sum(
@@ -176,14 +84,6 @@ def cast_sum(
         parties.append(party_machine(own, parameters, stage.signers[name], lanes, stage.sources[name]))
     aggregator = hub_machine(context, parameters, stage.signers[AGGREGATOR], threads=threads)
     return Cast(context, aggregator, parties), clipped
-
-
-def draw_kills(
-    names: Sequence[str], fraction: float, chooser: random.Random, messages: int = len(PARTY_STEPS)
-) -> Mapping[str, int]:
-    """Return floor(fraction * n) parties, each with the number of the message that it dies before."""
-    dropouts = chooser.sample(list(names), int(fraction * len(names)))
-    return {name: chooser.randint(1, messages) for name in dropouts}
 
 
 def average(
@@ -281,9 +181,6 @@ def average(
             plan=plan_secagg(len(vectors), dropout=planned_dropout, corrupt=corrupt, security=security),
         )
     if isinstance(parameters, DirectParameters):
-        # Not at the top: its stage is the one above.
-        from smpc_dp.simulate.direct import run_direct
-
         return run_direct(
             parameters,
             vectors,

@@ -14,8 +14,8 @@ from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.gopa.direct_params import DirectParameters
 from smpc_dp.protocols.registry import direct_machine
 from smpc_dp.protocols.result import Result
-from smpc_dp.simulate.average import draw_kills, set_stage
 from smpc_dp.simulate.drive import drive
+from smpc_dp.simulate.stage import draw_kills, set_stage
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 

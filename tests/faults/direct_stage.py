@@ -24,8 +24,8 @@ from smpc_dp.protocols.gopa.direct_params import DirectParameters, check_paramet
 from smpc_dp.protocols.registry import direct_machine
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.simulate.average import Signer
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.stage import Signer
 
 LENGTH = 3
 Tamper = Callable[[Envelope], Iterable[Envelope]]
