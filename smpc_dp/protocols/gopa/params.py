@@ -143,7 +143,8 @@ class GopaParameters(SumParameters, frozen=True):
         )
 
 
-OWN = ("epsilon", "delta", "on_dropout")
+# `topology` is for `direct_params` to check.
+OWN = ("epsilon", "delta", "on_dropout", "topology")
 
 
 def check_parameters(
