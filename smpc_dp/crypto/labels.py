@@ -29,7 +29,6 @@ class Label(StrEnum):
     SELF_COMMITMENT = "smpc-dp/1/self-commitment"
     PARTICIPANTS = "smpc-dp/1/participants"
     SURVIVORS = "smpc-dp/1/survivors"
-    TOTAL = "smpc-dp/1/total"
     CIRCUIT = "smpc-dp/1/circuit"
     PAIRWISE_TRANSCRIPT = "smpc-dp/1/pairwise-transcript"
     PAIRWISE_KEYS = "smpc-dp/1/pairwise-keys"
@@ -38,3 +37,5 @@ class Label(StrEnum):
     PAIRWISE_PLAN = "smpc-dp/1/pairwise-plan"
     PAIRWISE_PIECES = "smpc-dp/1/pairwise-pieces"
     PAIRWISE_OPEN = "smpc-dp/1/pairwise-open"
+    DIRECT_RUN_ID = "smpc-dp/1/direct-run-id"
+    DIRECT_TOTAL = "smpc-dp/1/direct-total"

@@ -13,8 +13,8 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import encode
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa import messages as g
+from smpc_dp.protocols.gopa.direct_keys import run_identifier
 from smpc_dp.protocols.gopa.direct_params import check_parameters
-from smpc_dp.protocols.secagg import keys
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import PartySet, pack_set
 from tests.faults.direct_stage import LENGTH, DirectStage, by, parameters_for, silent
@@ -166,9 +166,7 @@ def test_two_starts_are_two_runs_and_convict_the_coordinator() -> None:
             "signatures": start.signatures[: 64 * 7],
         }
         changed = stage.change(envelope, **fields)
-        run_id = keys.run_identifier(
-            stage.context, stage.context.question, fields["present"], fields["nonces"]
-        )
+        run_id = run_identifier(stage.context, stage.context.question, fields["present"], fields["nonces"])
         moved = Envelope(run_id, changed.step, changed.sender, changed.receiver, changed.body, b"")
         return (stage.sign(moved),)
 

@@ -9,6 +9,7 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.errors import PeerFault
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.envelope import encode
+from smpc_dp.protocols.gopa.direct_keys import total_digest
 from smpc_dp.protocols.gopa.direct_messages import ATTEST_TOTAL, EVERYONE
 from smpc_dp.protocols.gopa.direct_params import DirectParameters, check_parameters
 from smpc_dp.protocols.secagg import keys
@@ -84,7 +85,7 @@ def test_evidence_without_a_relay_signs_the_total_too() -> None:
     # Lanes hold each value's offset from the lower bound.
     encoding = outcome.encoding
     lanes = (outcome.total - len(outcome.survivors) * encoding.lowest).view(np.uint64)
-    total = keys.total_digest(
+    total = total_digest(
         context, evidence.run_id, participants, packed(outcome.survivors), encoding.pack(lanes)
     )
     assert evidence.survivors is not None

@@ -14,6 +14,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa.direct_agreement import Agreement
+from smpc_dp.protocols.gopa.direct_keys import total_digest
 from smpc_dp.protocols.gopa.direct_rounds import Phase
 from smpc_dp.protocols.gopa.messages import PUBLISH
 from smpc_dp.protocols.gopa.messages import Published as Publication
@@ -156,7 +157,7 @@ class DirectMachine(Agreement):
             except PeerFault as fault:
                 raise self._refuse(f"adds up {fault}") from None
         packed = pack_set(self._published, self._parties)
-        self._total_digest = keys.total_digest(
+        self._total_digest = total_digest(
             self._context, self._run_id, self._participants_digest, packed, encoding.pack(self._total)
         )
         sent = self._broadcast(d.ATTEST_TOTAL, m.Attestation(self._total_digest), self._participants)

@@ -14,6 +14,7 @@ from smpc_dp.errors import LocalError, PeerFault, TimeoutFault, VerificationErro
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode, encode
 from smpc_dp.protocols.gopa import direct_messages as d
+from smpc_dp.protocols.gopa.direct_keys import run_identifier
 from smpc_dp.protocols.gopa.direct_rounds import DirectRole, Phase
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.secagg import keys
@@ -180,7 +181,7 @@ class Agreement(DirectRole):
                 raise self._refuse(f"start does not have the nonce of {self.name}")
             body = encode(msgspec.structs.replace(self._hello, nonce=nonce))
             self._check_signed(m.HELLO, party, hashlib.sha256(body).digest(), signature)
-        run_id = keys.run_identifier(self._context, self._context.question, start.present, start.nonces)
+        run_id = run_identifier(self._context, self._context.question, start.present, start.nonces)
         if letter.run_id != run_id:
             raise self._refuse("start is not for the run that its nonces give")
         self._note_hidden(m.HELLO, self._present)

@@ -15,9 +15,9 @@ from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa.direct import DirectMachine
 from smpc_dp.protocols.gopa.direct_evidence import Letter
+from smpc_dp.protocols.gopa.direct_keys import run_identifier
 from smpc_dp.protocols.gopa.messages import PUBLISH
 from smpc_dp.protocols.gopa.params import GopaParameters
-from smpc_dp.protocols.secagg import keys
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import PartySet, pack_set
 
@@ -116,7 +116,7 @@ class CoordinatorMachine(DirectMachine):
         self._check_enough(letters, everyone, m.HELLO)
         hellos = [decode(letter.body, m.Hello, "") for letter in letters.values()]
         present, nonces = pack_set(letters, self._parties), b"".join(hello.nonce for hello in hellos)
-        self._run_id = keys.run_identifier(self._context, self._context.question, present, nonces)
+        self._run_id = run_identifier(self._context, self._context.question, present, nonces)
         signatures = b"".join(letter.signature for letter in letters.values())
         sent = self._broadcast(d.START, d.Start(present, nonces, signatures), letters)
         asked = self._errors.keys() & self._letters(m.HELLO, everyone).keys()

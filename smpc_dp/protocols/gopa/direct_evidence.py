@@ -18,7 +18,7 @@ from smpc_dp.protocols.abort import ABORT, LEAVE
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.gopa import direct_messages as d
-from smpc_dp.protocols.secagg import keys
+from smpc_dp.protocols.gopa.direct_keys import run_identifier
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import PartySet
 
@@ -233,7 +233,7 @@ class Correspondence:
             present = PartySet.unpack(start.present, self._parties, self.coordinator)
         except PeerFault:
             return False
-        run_id = keys.run_identifier(self._context, self._context.question, start.present, start.nonces)
+        run_id = run_identifier(self._context, self._context.question, start.present, start.nonces)
         place = 32 * present.place(self._me)
         own = start.nonces[place : place + 32]
         return self._me in present and own == self._own_nonce() and run_id == witness.run_id

@@ -56,13 +56,6 @@ def survivors_digest(context: Context, run_id: bytes, participants: bytes, survi
     return _bound(context, Label.SURVIVORS, run_id, participants, survivors)
 
 
-def total_digest(
-    context: Context, run_id: bytes, participants: bytes, published: bytes, total: bytes
-) -> bytes:
-    """Return what users sign about a total that all of them added up: over whom it is, and what it is."""
-    return _bound(context, Label.TOTAL, run_id, participants, published, total)
-
-
 def self_mask_seed(context: Context, run_id: bytes, party: str, self_seed: bytes) -> bytes:
     """Return the generator seed of a party's self-mask."""
     return _bound(context, Label.SELF_MASK, run_id, party.encode(), self_seed)
