@@ -8,13 +8,14 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from smpc_dp.errors import ConfigError, TimeoutFault
+from smpc_dp.errors import ConfigError, PrivacyError, TimeoutFault
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import encode
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.direct_keys import run_identifier
 from smpc_dp.protocols.gopa.direct_params import check_parameters
+from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import PartySet, pack_set
 from tests.faults.direct_stage import LENGTH, DirectStage, by, parameters_for, silent
@@ -440,6 +441,29 @@ def test_another_plan_is_told_before_anything_is_sent() -> None:
     stage.play(by(m.HELLO, CHEAT, lambda e: (stage.change(e, question="1f/2e"),)))
     stage.assert_published(*without(CHEAT))
     stage.assert_blames(CHEAT, CHEAT, "asks '1f/2e'")
+
+
+def test_a_user_whose_plan_does_not_hold_in_its_place_never_publishes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the certified graph a user counts its own draws that take part, and who drew it."""
+    places: dict[str, tuple[int, int]] = {}
+
+    def check(_parameters: GopaParameters, party: str, own: int, drawn_by: int) -> None:
+        places[party] = own, drawn_by
+        if party == CHEAT:
+            raise PrivacyError("its plan does not hold")
+
+    monkeypatch.setattr(GopaParameters, "check_place", check)
+    stage = DirectStage().play(silent("p8", m.REVEAL))
+    assert g.PUBLISH not in stage.steps_of(CHEAT)
+    assert isinstance(stage.errors[CHEAT], PrivacyError)
+    assert set(places.values()) == {(6, 6)}, "everyone drew everyone, and p8 does not take part"
+    # It takes part, since others had signed that it does: what they share with it stays in.
+    outcome = stage.outcomes()[COORDINATOR]
+    assert outcome.absent == (CHEAT, "p8")
+    assert outcome.noise is not None
+    assert outcome.noise.residual_pairs == 6
 
 
 # Processes that vanish

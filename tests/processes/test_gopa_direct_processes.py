@@ -132,6 +132,43 @@ def test_a_coordinator_that_is_killed_is_named_and_the_next_request_works(sessio
         check_value(second.to_json())
 
 
+def test_who_comes_too_late_is_told_and_may_ask_with_the_next_request(tmp_path: Path) -> None:
+    timeouts = Timeouts(connect=2.0, step=4.0, gather=8.0)
+    path = create_local_session(tmp_path, USERS, PARAMETERS, protocol="gopa", timeouts=timeouts)
+    first_is_over, late_is_there = asyncio.Event(), asyncio.Event()
+    late = USERS[-1]
+
+    async def one(name: str) -> list[smpc_dp.Result | smpc_dp.SmpcError]:
+        ended: list[smpc_dp.Result | smpc_dp.SmpcError] = []
+        if name == late:
+            await first_is_over.wait()
+        async with smpc_dp.connect(path, party=name) as opened:
+            if name == late:
+                late_is_there.set()
+            for _ in range(2):
+                try:
+                    ended.append(await opened.average(vector(name)))
+                except smpc_dp.SmpcError as error:
+                    ended.append(error)
+                first_is_over.set()
+                await late_is_there.wait()
+        return ended
+
+    async def act() -> list[list[smpc_dp.Result | smpc_dp.SmpcError]]:
+        return await asyncio.gather(*(one(name) for name in USERS))
+
+    ended = dict(zip(USERS, asyncio.run(act()), strict=True))
+    told, second = ended.pop(late)
+    assert isinstance(told, smpc_dp.TimeoutFault)
+    assert told.missing == {late}
+    assert isinstance(second, smpc_dp.Result), second
+    for first, after in ended.values():
+        assert isinstance(first, smpc_dp.Result)
+        assert first.absent == (late,)
+        assert isinstance(after, smpc_dp.Result)
+        assert after.absent == ()
+
+
 def test_a_session_that_differs_is_refused_and_the_others_go_on(session: Path, tmp_path: Path) -> None:
     """Five of six are enough; who has another file is told what differs."""
     other = tmp_path / "other.toml"

@@ -256,6 +256,9 @@ class Agreement(DirectRole):
                 raise self._refuse(f"lets {self._name_of(party)} take part, which advertised twice")
         self._note_hidden(m.REVEAL, members)
         self._settle(tuple(members), drawn)
+        own = sum(party in members for party in self._drawn)
+        drew_me = sum(self._me in others for others in drawn.values())
+        self._parameters.check_place(self.name, own, drew_me)
         attestation = m.Attestation(
             keys.participants_digest(self._context, self._run_id, self._roll_hash, proposed.participants)
         )
