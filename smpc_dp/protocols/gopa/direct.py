@@ -44,6 +44,7 @@ class DirectMachine(Agreement):
         super().__init__(context, parameters, identity, lanes, randomness)
         # What came before this user told the coordinator what it has.
         self._held: Mapping[int, bytes] = {}
+        self._published: tuple[int, ...] = ()
         self._phases = (
             self._proposal(d.START, self._on_start),
             self._proposal(d.ROLL, self._on_roll),
@@ -100,7 +101,7 @@ class DirectMachine(Agreement):
     def _missing_published(self) -> Collection[int]:
         if (self._coordinator, d.PUBLISHED) not in self._mail:
             return (self._coordinator,)
-        if not hasattr(self, "_published"):
+        if not self._published:
             self._read_published()
         return (self._coordinator,) if any(self._x_hat(party) is None for party in self._published) else ()
 

@@ -101,7 +101,7 @@ class Agreement(DirectRole):
 
         def missing() -> Collection[int]:
             if len(self._spoken[step]) < plan.quorum and len({*among()} - self._gone) >= plan.quorum:
-                return {*among()} - self._spoken[step] - self._gone or {self._coordinator}
+                return {*among()} - self._spoken[step] - self._gone
             signed = self._signers(step, among())
             if len(signed) >= plan.quorum:
                 return ()
