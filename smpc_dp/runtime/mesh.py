@@ -114,8 +114,10 @@ class Mesh:
         """Send what waits, and say goodbye to everyone."""
         for call in self._calls:
             call.cancel()
-        await self._links.close()
-        await self._stop()
+        try:
+            await self._links.close()
+        finally:
+            await self._stop()
 
     # Channels
 

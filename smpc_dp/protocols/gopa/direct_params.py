@@ -42,7 +42,11 @@ class DirectParameters(GopaParameters, frozen=True):
                 "users, the coordinator among them or not, or any single curious user see: every x_hat and "
                 "the average; noise shared with users who were lost after the certificate stays in it"
             ),
-            not_protected=tuple(what for what in relayed.not_protected if "relay" not in what),
+            not_protected=(
+                *(what for what in relayed.not_protected if "relay" not in what),
+                f"the user that coordinates may leave up to {plan.max_dropouts} others out, also after it "
+                "has seen what they published, or stop the run",
+            ),
         )
 
 
