@@ -1,4 +1,4 @@
-"""A user of GOPA without a relay, to its result. Specification: protocols/gopa/README.md."""
+"""A user of GOPA without a relay, to its result. Specification: protocols/gopa/direct.md."""
 
 from __future__ import annotations
 

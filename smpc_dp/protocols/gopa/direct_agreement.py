@@ -1,4 +1,4 @@
-"""How users without a relay agree on who takes part. Specification: protocols/gopa/README.md."""
+"""How users without a relay agree on who takes part. Specification: protocols/gopa/direct.md."""
 
 from __future__ import annotations
 
