@@ -17,7 +17,9 @@ import smpc_dp
 from smpc_dp.runtime.events import Event
 from smpc_dp.runtime.launcher import Launcher, member_command
 from smpc_dp.runtime.local import create_local_session
+from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.session_file import Timeouts, load_session
+from smpc_dp.transport.endpoint import dial
 
 USERS = tuple(f"user{number}" for number in range(1, 7))
 PARAMETERS: dict[str, object] = {
@@ -217,3 +219,37 @@ def test_files_with_an_aggregator_or_without_addresses_are_refused(session: Path
         with pytest.raises(smpc_dp.ConfigError) as caught:
             load_session(path)
         assert where in {fault.where for fault in caught.value.faults}
+
+
+async def test_a_user_that_should_be_called_may_not_call(tmp_path: Path) -> None:
+    """One channel a pair: the smaller number listens. Two in opposite directions could race."""
+    timeouts = Timeouts(connect=1.0, step=1.0)
+    path = create_local_session(tmp_path, USERS, PARAMETERS, protocol="gopa", timeouts=timeouts)
+    refused: list[str] = []
+
+    def watch(event: Event) -> None:
+        if event.kind == "refused":
+            refused.append(event.detail)
+
+    async def call() -> None:
+        channel = await dial(Membership.load(path, USERS[0]).endpoint(), USERS[1])
+        with pytest.raises(smpc_dp.SmpcError):
+            await channel.receive()
+
+    calling = asyncio.create_task(call())
+    with pytest.raises(smpc_dp.TimeoutFault) as caught:
+        async with smpc_dp.connect(path, party=USERS[1], on_event=watch):
+            pass
+    await calling
+    assert f"{USERS[0]}: {USERS[0]}: calls a user that calls it" in refused
+    assert caught.value.missing == set(USERS) - {USERS[1]}
+    assert caught.value.step == "connect"
+
+
+@pytest.mark.parametrize(("topology", "address"), [("direct", "nowhere"), ("relay", "127.0.0.1:7100")])
+async def test_where_to_listen_is_checked(tmp_path: Path, topology: str, address: str) -> None:
+    given = PARAMETERS | {"topology": topology}
+    path = create_local_session(tmp_path, USERS, given, protocol="gopa", timeouts=TIMEOUTS)
+    with pytest.raises(smpc_dp.ConfigError, match="listen_on"):
+        async with smpc_dp.connect(path, party=USERS[0], listen_on=address):
+            pass
