@@ -70,7 +70,7 @@ class Mesh:
 
         Raises:
             LocalError: the address cannot be had. ConfigError: others have another session file.
-            TimeoutFault, PeerFault: fewer are there than a run needs; names who is missing.
+            TimeoutFault: fewer are there than a run needs; names who is missing.
         """
         address = listen_on or membership.session.roster.member(membership.name).address or ""
         try:
