@@ -1,8 +1,9 @@
 """Ten hospitals average statistics of their patients with differential privacy; two are killed on the way.
 
 Each hospital is a process of its own; what it publishes is private even if the relay and another hospital
-collude. Data: Breast Cancer Wisconsin (Original), CC BY 4.0, see examples/data/README.md.
-Run: python examples/hospitals.py
+collude. With --direct there is no relay: the ten have channels to each other, and agree on the total.
+Data: Breast Cancer Wisconsin (Original), CC BY 4.0, see examples/data/README.md.
+Run: python examples/hospitals.py [--direct]
 """
 
 import argparse
@@ -22,6 +23,7 @@ import smpc_dp
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.runtime.events import Event
 from smpc_dp.runtime.local import create_local_session
+from smpc_dp.runtime.session_file import Timeouts
 
 DATA = Path(__file__).parent / "data" / "breast_cancer_wisconsin_original.csv"
 HOSPITALS = tuple(f"hospital-{number:02d}" for number in range(1, 11))
@@ -38,6 +40,11 @@ PARAMETERS = {
 }
 # Who is killed, and in which step: before it has sent a vector, and after.
 LOST = {"hospital-03": "roll", "hospital-07": "survivors-certificate"}
+# The same between hospitals alone: before it has published, and after.
+DIRECT = {"topology": "direct", "on_dropout": "keep"}
+LOST_DIRECT = {"hospital-03": "roll", "hospital-07": "published"}
+# Seconds. Between hospitals alone nobody goes on before all are connected, or this time has passed.
+TIMEOUTS = Timeouts(connect=30.0, step=5.0)
 
 
 def statistics(name: str) -> np.ndarray:
@@ -62,11 +69,12 @@ async def take_part(path: str, name: str, dies_at: str) -> None:
     print(json.dumps(result.to_json()))
 
 
-async def main(lost: Mapping[str, str] = LOST) -> dict[str, Any]:
-    """Start a relay here and ten hospitals as processes; print the average beside the truth."""
+async def main(lost: Mapping[str, str] = LOST, *, direct: bool = False) -> dict[str, Any]:
+    """Start ten hospitals as processes, and unless `direct` a relay here; print average and truth."""
+    parameters = PARAMETERS | (DIRECT if direct else {})
     with tempfile.TemporaryDirectory() as folder:
-        path = str(create_local_session(folder, HOSPITALS, PARAMETERS, protocol="gopa"))
-        relay = asyncio.create_task(smpc_dp.serve(path, requests=1))
+        path = str(create_local_session(folder, HOSPITALS, parameters, protocol="gopa", timeouts=TIMEOUTS))
+        relay = None if direct else asyncio.create_task(smpc_dp.serve(path, requests=1))
         processes = {
             name: await asyncio.create_subprocess_exec(
                 *(sys.executable, __file__, "--as", name, "--session", path),
@@ -76,11 +84,13 @@ async def main(lost: Mapping[str, str] = LOST) -> dict[str, Any]:
             for name in HOSPITALS
         }
         outputs = {name: (await process.communicate())[0] for name, process in processes.items()}
-        await relay
+        if relay is not None:
+            await relay
     result: dict[str, Any] = json.loads(next(output for output in outputs.values() if output))
     truth = np.mean([statistics(name) for name in result["survivors"]], axis=0)
     print(f"killed:          {', '.join(lost) or 'nobody'}")
     print(f"not in it:       {', '.join(result['absent']) or 'nobody'} (killed before its vector was sent)")
+    print(f"noise left:      of {result['residual_pairs']} pairs, shared with those who were lost too late")
     print(f"average:         {np.round(result['value'], 3)} of {len(result['survivors'])} hospitals")
     print(f"without noise:   {np.round(truth, 3)} (nobody sees this)")
     print(f"standard error:  {result['standard_error']:.3f} in each of the two")
@@ -97,8 +107,9 @@ if __name__ == "__main__":
     parser.add_argument("--as", dest="name", default="", help=argparse.SUPPRESS)
     parser.add_argument("--session", default="", help=argparse.SUPPRESS)
     parser.add_argument("--dies-at", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--direct", action="store_true", help="channels between hospitals, no relay")
     arguments = parser.parse_args()
     if arguments.name:
         asyncio.run(take_part(arguments.session, arguments.name, arguments.dies_at))
     else:
-        asyncio.run(main())
+        asyncio.run(main(LOST_DIRECT if arguments.direct else LOST, direct=arguments.direct))

@@ -19,7 +19,7 @@ from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import draw_neighbours, pack_list
 from smpc_dp.protocols.secagg.params import add_uniform_terms
 from smpc_dp.protocols.secagg.recovery import Recovery
-from smpc_dp.simulate.average import Stage, set_stage
+from smpc_dp.simulate.stage import Stage, set_stage
 
 _BLOCKS = (16 << 10, 64 << 10, 256 << 10, 1 << 20)
 _BYTES_A_BLOCK_SIZE = 32 << 20

@@ -23,8 +23,8 @@ from smpc_dp.protocols.envelope import decode_envelope, encode_envelope
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.protocols.secagg.party import PartyMachine
-from smpc_dp.simulate.average import AGGREGATOR, set_stage
 from smpc_dp.simulate.recording import record, vectors
+from smpc_dp.simulate.stage import AGGREGATOR, set_stage
 
 _LENGTH = struct.Struct("<I")
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024

@@ -19,8 +19,8 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.simulate.average import AGGREGATOR
 from smpc_dp.simulate.recording import Recording, record
+from smpc_dp.simulate.stage import AGGREGATOR
 
 KEYSTREAM = "OpenSSL AES-256-CTR"
 MASKS_OF_KEYSTREAM = 0.5

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from smpc_dp.cli.output import progress_console
+from smpc_dp.protocols.gopa.direct_messages import COORDINATED_STEPS, COORDINATOR_STEPS
 from smpc_dp.protocols.secagg.messages import AGGREGATOR_STEPS, PARTY_STEPS
 from smpc_dp.runtime.events import Event
 
@@ -21,7 +22,8 @@ _STYLES = {"done": "green", "failed": "red", "ended": "red", "lost": "yellow", "
 class LiveBoard:
     """A table that follows the events of every member; plain lines where there is no terminal.
 
-    The first of `names` is the aggregator: of it the lines tell every step, of the parties how they end.
+    The first of `names` is the aggregator or coordinates: of it the lines tell every step, of others how they
+    end.
     """
 
     def __init__(self, names: Sequence[str], quiet: bool = False) -> None:
@@ -139,7 +141,7 @@ class Bar:
 
 
 def _place(event: Event) -> int:
-    for steps in (PARTY_STEPS, AGGREGATOR_STEPS):
+    for steps in (PARTY_STEPS, AGGREGATOR_STEPS, COORDINATED_STEPS, COORDINATOR_STEPS):
         if event.step in steps:
             return steps.index(event.step)
     return len(PARTY_STEPS) if event.kind == "done" else 0

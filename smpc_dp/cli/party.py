@@ -51,7 +51,8 @@ def party(
         bool, typer.Option("--clip", help="Party: clip values to the bounds instead of refusing them.")
     ] = False,
     listen: Annotated[
-        str | None, typer.Option(help="Aggregator: host:port to bind, if not the roster's address.")
+        str | None,
+        typer.Option(help="Who is called by others: host:port to bind, if not the roster's address."),
     ] = None,
     requests: Annotated[
         int | None,
@@ -79,7 +80,7 @@ def party(
         given["--ledger"] = ledger
         _refuse_given(given, f"is for parties, and '{name}' is the aggregator")
     else:
-        given = {"--listen": listen, "--requests": requests}
+        given = {"--requests": requests} | ({} if member.aggregator is None else {"--listen": listen})
         _refuse_given(given, f"is for the aggregator, and '{name}' is a party")
     if out is not None:
         check_can_write(out)
@@ -100,7 +101,7 @@ def party(
             else:
                 kind = operation or "average"
                 results.append(
-                    await contribute(session, name, vector, key, kind, weight, clip, watch, ledger)
+                    await contribute(session, name, vector, key, kind, weight, clip, watch, ledger, listen)
                 )
         except SmpcError as error:
             if events:
@@ -135,6 +136,7 @@ async def contribute(
     clip: bool,
     on_event: OnEvent,
     ledger: Path | None = None,
+    listen_on: str | None = None,
 ) -> Result:
     """Check everything of one party, then connect and compute."""
     membership = Membership.load(session, name, key)
@@ -142,7 +144,9 @@ async def contribute(
     lanes, clipped = membership.parameters.encoding.encode(
         read_vector(file), party=name, weight=weight, clip=clip
     )
-    async with connect(session, name, key=key, ledger=ledger, on_event=on_event) as opened:
+    async with connect(
+        session, name, key=key, ledger=ledger, listen_on=listen_on, on_event=on_event
+    ) as opened:
         return await opened.sum_encoded(operation, lanes, clipped)
 
 

@@ -45,7 +45,7 @@ def run(
 ) -> None:
     """Run a whole session on this machine.
 
-    Starts the aggregator and every party as processes, shows their progress and prints the result.
+    Starts every member as a process, shows their progress and prints the result.
     """
     loaded = load_session(session)
     parties = [member.name for member in loaded.roster.parties]
@@ -60,9 +60,11 @@ def run(
         _check_ledgers(ledgers, parties)
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as scratch:
         outputs = {name: Path(scratch) / f"{name}.json" for name in parties}
-        commands: dict[str, list[str]] = {
-            aggregator: member_command("party", str(session), "--as", aggregator, *_key(keys, aggregator))
-        }
+        commands: dict[str, list[str]] = {}
+        if aggregator is not None:
+            commands[aggregator] = member_command(
+                "party", str(session), "--as", aggregator, *_key(keys, aggregator)
+            )
         for name in parties:
             arguments = ["--input", str(files[name]), "--operation", operation, "--out", str(outputs[name])]
             if name in weight_of:
@@ -74,7 +76,7 @@ def run(
             commands[name] = member_command(
                 "party", str(session), "--as", name, *_key(keys, name), *arguments
             )
-        with LiveBoard([aggregator, *parties], quiet=as_json) as board:
+        with LiveBoard(list(commands), quiet=as_json) as board:
             launcher = Launcher(board.show)
 
             async def act() -> int:
@@ -101,11 +103,9 @@ def _check(
     files: dict[str, Path],
     weight_of: dict[str, int],
     clip: bool,
-) -> str:
-    """Check every key and input before any process starts; return the aggregator's name."""
+) -> str | None:
+    """Check every key and input before any process starts; return the aggregator's name, if there is one."""
     aggregator = loaded.roster.aggregator
-    if aggregator is None:
-        raise ConfigError([Fault("roster", "has no aggregator")])
     for member in loaded.roster:
         path = keys / f"{member.name}.key" if keys is not None else default_key(session, member.name)
         membership = Membership.load(session, member.name, path, member.role)
@@ -116,7 +116,7 @@ def _check(
                 weight=weight_of.get(member.name),
                 clip=clip,
             )
-    return aggregator.name
+    return None if aggregator is None else aggregator.name
 
 
 def _check_ledgers(folder: Path, parties: list[str]) -> None:
@@ -143,7 +143,7 @@ def _key(keys: Path | None, name: str) -> list[str]:
 
 
 def _report(
-    endings: dict[str, Ending], aggregator: str, results: dict[str, dict[str, Any]], as_json: bool
+    endings: dict[str, Ending], aggregator: str | None, results: dict[str, dict[str, Any]], as_json: bool
 ) -> None:
     failed = {name: ending for name, ending in endings.items() if not ending.ok}
     if aggregator in failed or not results:

@@ -13,11 +13,13 @@ from smpc_dp import simulate as simulation
 from smpc_dp.cli.live import Bar
 from smpc_dp.cli.output import console, print_json
 from smpc_dp.encoding import Encoding, fixed_point_sum
+from smpc_dp.protocols.gopa.direct_messages import COORDINATOR_STEPS
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS as PUBLISHING_STEPS
 from smpc_dp.protocols.secagg.messages import PARTY_STEPS
 
 Method = Literal["secagg", "gopa"]
 OnDropout = Literal["keep", "roll-back"]
+Topology = Literal["relay", "direct"]
 
 app = typer.Typer(name="simulate", help="Run many parties in one process.", no_args_is_help=True)
 
@@ -49,6 +51,9 @@ def average(
     l2_bound: Annotated[
         float | None, typer.Option(help="Vectors of this norm, with --epsilon; default: bounds -1 and 1.")
     ] = None,
+    topology: Annotated[
+        Topology, typer.Option(help="gopa: through a relay, or channels between all users.")
+    ] = "relay",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Average random vectors, and compare with the plain average.
@@ -62,7 +67,9 @@ def average(
         values *= l2_bound / np.linalg.norm(values, axis=1, keepdims=True)
     bound = None if l2_bound is not None else 1.0
     begun = time.perf_counter()
-    steps = PUBLISHING_STEPS if method == "gopa" and on_dropout == "keep" else PARTY_STEPS
+    steps: tuple[str, ...] = PUBLISHING_STEPS if method == "gopa" and on_dropout == "keep" else PARTY_STEPS
+    if topology == "direct":
+        steps = COORDINATOR_STEPS
     with Bar("steps", quiet=as_json) as bar:
 
         def show(step: str, waiting: int) -> None:
@@ -82,6 +89,7 @@ def average(
             epsilon=epsilon,
             delta=delta,
             on_dropout=on_dropout,
+            topology=topology,
             corrupt=corrupt,
             security=security,
             threads=threads,

@@ -49,3 +49,5 @@ class Label(StrEnum):
     PAIRWISE_OPEN = "smpc-dp/1/pairwise-open"
     LOCAL_PAIRWISE = "smpc-dp/1/local-pairwise"
     LOCAL_AUC = "smpc-dp/1/local-auc"
+    DIRECT_RUN_ID = "smpc-dp/1/direct-run-id"
+    DIRECT_TOTAL = "smpc-dp/1/direct-total"

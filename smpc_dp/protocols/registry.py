@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import Fault
 from smpc_dp.protocols.envelope import Context, Signer
+from smpc_dp.protocols.gopa.direct import DirectMachine
+from smpc_dp.protocols.gopa.direct_coordinator import CoordinatorMachine
+from smpc_dp.protocols.gopa.direct_evidence import coordinator_of
+from smpc_dp.protocols.gopa.direct_params import DirectParameters
+from smpc_dp.protocols.gopa.direct_params import check_parameters as check_gopa
 from smpc_dp.protocols.gopa.params import GopaParameters
-from smpc_dp.protocols.gopa.params import check_parameters as check_gopa
 from smpc_dp.protocols.gopa.party import GopaPartyMachine
 from smpc_dp.protocols.gopa.relay import GopaRelayMachine
 from smpc_dp.protocols.pairwise.params import check_parameters as check_pairwise
@@ -18,6 +22,7 @@ from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import PRIVACY_KEYS, SumParameters
 from smpc_dp.protocols.secagg.params import check_parameters as check_secagg
 from smpc_dp.protocols.secagg.party import PartyMachine
+from smpc_dp.roster import Member
 
 # (the parameters as written in the session file, number of parties) -> (checked parameters or None, faults).
 # A fault's `where` is a key of [parameters], or "roster" when the number of parties is at fault.
@@ -36,8 +41,25 @@ PARAMETER_CHECKERS: dict[tuple[str, int], ParameterChecker] = {
     ("pairwise", 1): check_pairwise,
 }
 
-# The protocols in which exactly one member of the roster must be the aggregator.
+# The protocols in which exactly one member of the roster must be the aggregator, but for `is_direct`.
 NEEDS_AGGREGATOR: frozenset[tuple[str, int]] = frozenset({("secagg", 1), ("gopa", 1)})
+
+
+def is_direct(protocol: str, parameters: Mapping[str, object]) -> bool:
+    """Tell whether a session as written has channels between all parties, and no aggregator."""
+    return protocol == GopaParameters.protocol and parameters.get("topology") == "direct"
+
+
+def direct_roster_faults(members: Iterable[Member]) -> list[Fault]:
+    """Return what keeps the members of a session without an aggregator from reaching each other."""
+    faults: list[Fault] = []
+    for place, member in enumerate(members):
+        if member.role == "aggregator":
+            faults.append(Fault(f"roster[{place}].role", "there is no aggregator in the direct topology"))
+        elif member.address is None:
+            what = f"'{member.name}' needs an address, host:port, in the direct topology"
+            faults.append(Fault(f"roster[{place}].address", what))
+    return faults
 
 
 def party_machine(
@@ -51,6 +73,19 @@ def party_machine(
     if isinstance(parameters, GopaParameters) and parameters.on_dropout == "keep":
         return GopaPartyMachine(context, parameters, identity, lanes, randomness)
     return PartyMachine(context, parameters, identity, lanes, randomness)
+
+
+def direct_machine(
+    context: Context,
+    parameters: DirectParameters,
+    identity: Signer,
+    lanes: Lanes,
+    randomness: Randomness | None = None,
+) -> DirectMachine:
+    """Return the machine of a user without a relay: of whoever coordinates the request, or another."""
+    coordinator = context.names[coordinator_of(context.request, len(context.names)) - 1]
+    kind = CoordinatorMachine if identity.name == coordinator else DirectMachine
+    return kind(context, parameters, identity, lanes, randomness)
 
 
 def hub_machine(

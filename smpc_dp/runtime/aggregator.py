@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
-from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.registry import hub_machine
@@ -17,184 +15,25 @@ from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
 from smpc_dp.protocols.secagg.messages import HELLO
 from smpc_dp.roster import split_address
+from smpc_dp.runtime.deadline import Deadline, now
 from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
-from smpc_dp.runtime.member import Membership, from_wire, to_wire
-from smpc_dp.runtime.session_file import Timeouts, load_session
-from smpc_dp.transport.channel import Channel, ChannelClosed
+from smpc_dp.runtime.links import SMALL_MESSAGE, Links, News
+from smpc_dp.runtime.member import Membership
+from smpc_dp.runtime.session_file import load_session
 from smpc_dp.transport.endpoint import listen
 
-# What a party may send early, and what an excluded one may send at all, in bytes: a hello or a leave.
-SMALL_MESSAGE = 4096
-OUTBOX_LIMIT = 64
 
-
-@dataclass(slots=True)
-class _Link:
-    """A connected party: its channel, what waits to be sent to it, and the tasks that serve both ends."""
-
-    channel: Channel
-    outbox: asyncio.Queue[tuple[bytes, bytes] | None] = field(
-        default_factory=lambda: asyncio.Queue(OUTBOX_LIMIT)
-    )
-    tasks: list[asyncio.Task[None]] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class _News:
-    """What the links report: a message of a request, or (envelope None) that a link is gone."""
-
-    peer: str
-    request: int = 0
-    envelope: Envelope | None = None
-
-
-def _is_hello(news: _News) -> bool:
+def _is_hello(news: News) -> bool:
     return news.envelope is not None and news.envelope.step == HELLO
 
 
-class _Deadline:
-    """How long the hub waits in one request, in the event loop's time."""
-
-    def __init__(self, timeouts: Timeouts, first: bool) -> None:
-        self._timeouts = timeouts
-        self._connected = _now() + (timeouts.connect if first else 0.0)
-        self._latest = self.at = math.inf
-        self._enough = False
-
-    @property
-    def connecting(self) -> bool:
-        """True while parties of the first request may still be on their way."""
-        return _now() < self._connected
-
-    def begin(self) -> None:
-        """Somebody has asked: others have `gather` to ask too."""
-        self.at = max(_now() + self._timeouts.gather, self._connected)
-
-    def enough(self) -> None:
-        """Enough have asked: the rest have one `step`, or what is left to connect."""
-        if not self._enough:
-            self._enough = True
-            self.at = min(self.at, max(_now() + self._timeouts.step, self._connected))
-
-    def step(self) -> None:
-        """A step begins."""
-        self.at = _now() + self._timeouts.step
-        self._latest = _now() + 2 * self._timeouts.step
-
-    def progress(self) -> None:
-        """A message of the step has come: who queues behind it is not late, up to twice the time."""
-        self.at = min(self._latest, _now() + self._timeouts.step)
-
-    def pause(self) -> float:
-        """Return until when to wait for news."""
-        return min(self.at, self._connected) if self.connecting else self.at
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-class _Hub:
-    """Holds all links and turns what they bring into one stream of news."""
-
-    def __init__(self, membership: Membership, on_event: OnEvent) -> None:
-        self._membership = membership
-        self._on_event = on_event
-        self._loop = asyncio.get_running_loop()
-        # One at a time: a reader that has to wait holds its message against the budget of the endpoint, so
-        # the memory for large vectors does not grow with the number of parties.
-        self.news: asyncio.Queue[_News] = asyncio.Queue(1)
-        self.links: dict[str, _Link] = {}
-        self._largest = membership.largest_message()
-
-    def welcome(self, channel: Channel) -> None:
-        link = _Link(channel)
-        if channel.peer in self.links:
-            _, writer = self.links[channel.peer].tasks
-            writer.cancel()
-        self.links[channel.peer] = link
-        link.tasks += [
-            self._loop.create_task(self._read(channel)),
-            self._loop.create_task(self._write(link)),
-        ]
-        self._on_event(Event(self._membership.name, "connected", detail=channel.peer))
-
-    def refused(self, who: str, error: SmpcError) -> None:
-        self._on_event(Event(self._membership.name, "refused", detail=f"{who}: {error}"))
-
-    async def _read(self, channel: Channel) -> None:
-        # However a link ends, cleanly, cut or by a fault in its framing, its party is lost for this run.
-        with contextlib.suppress(SmpcError):
-            while True:
-                request, envelope = from_wire(await channel.receive(), channel.peer)
-                await self.news.put(_News(channel.peer, request, envelope))
-        channel.abort()
-        await self.news.put(_News(channel.peer))
-
-    async def _write(self, link: _Link) -> None:
-        while (message := await link.outbox.get()) is not None:
-            try:
-                await link.channel.send(*message)
-            except (ChannelClosed, TimeoutFault, PeerFault):
-                # The reader reports a link that breaks; what is left for it has nobody to go to.
-                continue
-            except SmpcError as error:
-                self.refused(link.channel.peer, error)
-                link.channel.abort()
-
-    def send(self, request: int, envelopes: Sequence[Envelope]) -> None:
-        """Queue messages; a link whose party does not read what waits for it is cut."""
-        for envelope in envelopes:
-            link = self.links.get(envelope.receiver)
-            if link is None or not link.channel.live:
-                continue
-            if envelope.step == ABORT:
-                link.channel.max_message = SMALL_MESSAGE
-            try:
-                link.outbox.put_nowait(to_wire(request, envelope))
-            except asyncio.QueueFull:
-                link.channel.abort()
-
-    def is_live(self, name: str) -> bool:
-        """Tell whether a party has a link."""
-        link = self.links.get(name)
-        return link is not None and link.channel.live
-
-    def admit_all(self) -> None:
-        """Let everyone send messages of full size, at the beginning of a request."""
-        for link in self.links.values():
-            link.channel.max_message = self._largest
-
-    def abort(self) -> None:
-        """Cut every link that is still open and end all tasks."""
-        for link in self.links.values():
-            link.channel.abort()
-            for task in link.tasks:
-                task.cancel()
-
-    async def close(self) -> None:
-        """Send what waits, say goodbye and end all tasks."""
-
-        async def finish(link: _Link) -> None:
-            reader, writer = link.tasks
-            if link.channel.live:
-                await link.outbox.put(None)
-                await asyncio.wait([writer], timeout=self._membership.session.timeouts.step)
-                await link.channel.close()
-            for task in (reader, writer):
-                task.cancel()
-            await asyncio.gather(reader, writer, return_exceptions=True)
-
-        await asyncio.gather(*(finish(link) for link in self.links.values()))
-
-
 class _Server:
-    def __init__(self, membership: Membership, hub: _Hub, on_event: OnEvent, watch: Watch | None) -> None:
+    def __init__(self, membership: Membership, hub: Links, on_event: OnEvent, watch: Watch | None) -> None:
         self._membership = membership
         self._hub = hub
         self._on_event = on_event
         self._watch = watch
-        self._early: dict[str, _News] = {}
+        self._early: dict[str, News] = {}
         self._culprits: dict[str, PeerFault] = {}
 
     async def request(self, number: int) -> Outcome | SmpcError | None:
@@ -231,7 +70,7 @@ class _Server:
 
     async def _run(self, number: int, machine: AggregatorMachine) -> bool:
         """Drive the machine to its end; return False when nobody is left to ask."""
-        deadline = _Deadline(self._membership.session.timeouts, first=number == 1)
+        deadline = Deadline(self._membership.session.timeouts, first=number == 1)
         self._hub.admit_all()
         for name, fault in self._culprits.items():
             self._hub.send(number, machine.ban(name, fault))
@@ -250,7 +89,7 @@ class _Server:
                 self._hub.send(number, machine.expire())
             news = early.pop(0) if early else await self._next(deadline.pause())
             if news is None:
-                if deadline.at <= _now():
+                if deadline.at <= now():
                     self._hub.send(number, await asyncio.to_thread(machine.expire))
                 elif not declared:
                     declared = True
@@ -275,7 +114,7 @@ class _Server:
                 self._tell("step", number, machine)
         return True
 
-    async def _next(self, until: float) -> _News | None:
+    async def _next(self, until: float) -> News | None:
         """Return the next news, or None when the time comes first."""
         try:
             async with asyncio.timeout_at(None if until == math.inf else until):
@@ -288,7 +127,7 @@ class _Server:
         absent = [name for name in sorted(machine.waiting_for) if not self._hub.is_live(name)]
         self._hub.send(number, machine.lost_all(absent))
 
-    async def _apply(self, number: int, machine: AggregatorMachine, news: _News) -> Sequence[Envelope]:
+    async def _apply(self, number: int, machine: AggregatorMachine, news: News) -> Sequence[Envelope]:
         if news.envelope is None:
             self._tell_lost(number, machine, news.peer)
             return await asyncio.to_thread(machine.lost, news.peer)
@@ -302,7 +141,7 @@ class _Server:
             return ()
         return await asyncio.to_thread(machine.receive, news.envelope)
 
-    def _too_late(self, news: _News, number: int) -> Sequence[Envelope]:
+    def _too_late(self, news: News, number: int) -> Sequence[Envelope]:
         """Tell a party that asks for a past request where the others are; it can ask for the next one."""
         context = self._membership.context(news.request)
         reason = f"hello to request {news.request}, others are at {number}"
@@ -352,7 +191,7 @@ async def serve(
         host, port = split_address(address)
     except ValueError as error:
         raise ConfigError([Fault("listen_on", str(error))]) from None
-    hub = _Hub(membership, on_event)
+    hub = Links(membership, on_event)
     listener = await listen(membership.endpoint(hub=True), host, port, hub.welcome, hub.refused)
     server = _Server(membership, hub, on_event, watch)
     results: list[Result | SmpcError] = []

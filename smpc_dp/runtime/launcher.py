@@ -80,11 +80,12 @@ class Launcher:
         if process is not None and process.returncode is None:
             process.kill()
 
-    async def run(self, commands: Mapping[str, Sequence[str]], hub: str) -> dict[str, Ending]:
+    async def run(self, commands: Mapping[str, Sequence[str]], hub: str | None) -> dict[str, Ending]:
         """Start a process for each name, wait until all have ended, and return how.
 
         When the `hub` (the aggregator) has ended, the others get GRACE_SECONDS, or FAILED_SECONDS to say what
-        they know if it failed. On cancellation, an error or a signal all are terminated, then killed.
+        they know if it failed. Without one they get GRACE_SECONDS when the first of them has succeeded. On
+        cancellation, an error or a signal all are terminated, then killed.
 
         Raises:
             LocalError: a process cannot be started.
@@ -94,15 +95,24 @@ class Launcher:
             for name, command in commands.items():
                 process = await self._start(name, command)
                 watchers[name] = asyncio.create_task(self._watch(name, process, name == hub))
-            await watchers[hub]
-            rest = [task for name, task in watchers.items() if name != hub]
+            patience = await self._first(watchers, hub)
+            rest = [task for task in watchers.values() if not task.done()]
             if rest:
-                patience = GRACE_SECONDS if self.endings[hub].ok else FAILED_SECONDS
                 await asyncio.wait(rest, timeout=patience)
         finally:
             await asyncio.shield(self._stop_all())
         await asyncio.gather(*watchers.values())
         return self.endings
+
+    async def _first(self, watchers: Mapping[str, asyncio.Task[None]], hub: str | None) -> float:
+        """Wait for the process that decides when the others must end; return their seconds."""
+        if hub is not None:
+            await watchers[hub]
+            return GRACE_SECONDS if self.endings[hub].ok else FAILED_SECONDS
+        running = set(watchers.values())
+        while running and not any(ending.ok for ending in self.endings.values()):
+            _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        return GRACE_SECONDS
 
     async def _start(self, name: str, command: Sequence[str]) -> asyncio.subprocess.Process:
         self.endings[name] = Ending(name)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from smpc_dp.errors import LocalError
 from smpc_dp.identity import Identity
+from smpc_dp.protocols.registry import is_direct
 from smpc_dp.protocols.secagg.params import PROTOCOL, VERSION
 from smpc_dp.runtime.member import default_key
 from smpc_dp.runtime.session_file import Timeouts, write_session
@@ -36,8 +37,9 @@ def create_local_session(
         parties: names of the parties.
         parameters: the `[parameters]` of the protocol, for instance length, lower, upper, precision.
         protocol: "secagg", the exact sum, or "gopa".
-        aggregator: its name; it gets a free port of 127.0.0.1.
-        addresses: give every party one too, for evaluations between two of them.
+        aggregator: its name; it gets a free port of 127.0.0.1. In the direct topology there is none.
+        addresses: give every party one too, for evaluations between two of them; in the direct topology all
+            have one.
 
     Raises:
         ConfigError: a name or parameter is wrong; lists every fault.
@@ -49,10 +51,11 @@ def create_local_session(
         default_key(path, aggregator).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise LocalError(f"{folder}: cannot make the folder ({error.strerror})") from None
-    for name in (aggregator, *parties):
+    direct = is_direct(protocol, parameters)
+    for name in parties if direct else (aggregator, *parties):
         identity = Identity.generate(name)
-        is_hub = name == aggregator
-        address = f"127.0.0.1:{free_port()}" if is_hub or addresses else None
+        is_hub = name == aggregator and not direct
+        address = f"127.0.0.1:{free_port()}" if is_hub or addresses or direct else None
         members.append((identity, identity.entry("aggregator" if is_hub else "party", address)))
     write_session(path, protocol, VERSION, parameters, [entry for _, entry in members], timeouts)
     for identity, _ in members:

@@ -12,6 +12,8 @@ from smpc_dp.errors import ConfigError, Fault, PeerFault
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode_envelope, encode_envelope
+from smpc_dp.protocols.gopa.direct_messages import EVERYONE
+from smpc_dp.protocols.gopa.direct_params import DirectParameters
 from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.runtime.session_file import SessionFile, load_session
 from smpc_dp.transport.endpoint import Endpoint
@@ -25,7 +27,10 @@ _REQUEST = struct.Struct(">I")
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A checked session file and the identity of the member that this process acts for."""
+    """A checked session file and the identity of the member that this process acts for.
+
+    `aggregator` is `EVERYONE` where there is none.
+    """
 
     session: SessionFile
     identity: Identity
@@ -53,9 +58,10 @@ class Membership:
         session = load_session(path)
         parameters = session.checked_parameters
         aggregator = session.roster.aggregator
-        if not isinstance(parameters, SumParameters) or aggregator is None:
+        direct = isinstance(parameters, DirectParameters)
+        if not isinstance(parameters, SumParameters) or (aggregator is None) != direct:
             raise ConfigError([Fault("protocol", f"{session.protocol!r} cannot be run")])
-        if aggregator.address is None:
+        if aggregator is not None and aggregator.address is None:
             raise ConfigError([Fault("roster", f"the aggregator '{aggregator.name}' has no address")])
         names = [member.name for member in session.roster]
         if name not in names:
@@ -68,7 +74,7 @@ class Membership:
         identity = Identity.load(key if key is not None else default_key(path, name), name)
         if identity.public_key != member.public_key:
             raise ConfigError([Fault(f"roster[{name}].public_key", "is not the one of the key file")])
-        return cls(session, identity, parameters, aggregator.name)
+        return cls(session, identity, parameters, EVERYONE if aggregator is None else aggregator.name)
 
     @property
     def name(self) -> str:
@@ -108,6 +114,11 @@ class Membership:
             budget=InflightBudget(max(MIN_BUDGET, 4 * largest)),
         )
 
+    @property
+    def direct_parameters(self) -> DirectParameters | None:
+        """The parameters of a session without an aggregator; None if there is one."""
+        return self.parameters if isinstance(self.parameters, DirectParameters) else None
+
     def largest_message(self) -> int:
         """Return a bound in bytes on any message of a run, from the plan; what is larger is refused.
 
@@ -118,6 +129,10 @@ class Membership:
         """
         plan, encoding = self.parameters.plan, self.parameters.encoding
         vector = encoding.lanes * encoding.element_bytes
+        if self.direct_parameters is not None:
+            # One vector; or of everybody an opening, or a hash, with a proof against each corrupt user.
+            each = 2 * plan.degree + 512 + 256 * max(plan.max_corrupt, 1)
+            return (64 << 10) + vector + each * plan.parties
         drew = min(plan.parties, 2 * plan.degree + 64)
         neighbours = drew * (2 * plan.degree + 256) + (plan.degree + drew) * 256
         return (64 << 10) + vector + 256 * plan.parties + neighbours

@@ -8,31 +8,23 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import ConfigError, Fault, SmpcError, TimeoutFault
-from smpc_dp.protocols.contract import Envelope
+from smpc_dp.errors import ConfigError, Fault, SmpcError
 from smpc_dp.protocols.pairwise.evaluation import AnyCircuit, Evaluation, Input, Question, Role
 from smpc_dp.protocols.pairwise.params import Mode, Output
-from smpc_dp.protocols.registry import party_machine
 from smpc_dp.protocols.result import Result
-from smpc_dp.protocols.secagg.messages import PARTICIPANTS, START
-from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.runtime.evaluation import Evaluations
 from smpc_dp.runtime.events import Event, OnEvent, ignore
-from smpc_dp.runtime.events import Kind as EventKind
-from smpc_dp.runtime.member import Membership, from_wire, to_wire
-from smpc_dp.transport.channel import Channel, ChannelClosed
-from smpc_dp.transport.endpoint import dial
+from smpc_dp.runtime.line import HubLine, Line
+from smpc_dp.runtime.member import Membership
+from smpc_dp.runtime.mesh import Mesh
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.accountant.receipt import Receipt
 
-# An aggregator may wait a whole step for others before it answers, and then compute.
-PATIENCE = 4.0
 Kind = Literal["sum", "average"]
 LABEL_LIMIT = 200
 
@@ -43,14 +35,14 @@ class Session:
     def __init__(
         self,
         membership: Membership,
-        channel: Channel,
-        evaluations: Evaluations,
+        line: Line,
+        evaluations: Evaluations | None,
         on_event: OnEvent,
         ledger: Ledger | None = None,
     ) -> None:
         self._membership = membership
         self._ledger = ledger
-        self._channel = channel
+        self._line = line
         self._evaluations = evaluations
         self._on_event = on_event
         self._request = 0
@@ -158,7 +150,11 @@ class Session:
                 took longer than `step` for one message. The session can go on after each.
         """
         _check_label(label)
-        self._evaluations.check_peer(peer)
+        evaluations = self._evaluations
+        if evaluations is None:
+            what = "a session without an aggregator has no evaluations: its addresses are for its averages"
+            raise ConfigError([Fault("topology", what)])
+        evaluations.check_peer(peer)
         if role not in ("garbler", "evaluator"):
             raise ConfigError([Fault("role", f"{role!r} is neither 'garbler' nor 'evaluator'")])
         garbler, evaluator = (self.party, peer) if role == "garbler" else (peer, self.party)
@@ -178,7 +174,7 @@ class Session:
         def on_step(step: str) -> None:
             self._on_event(Event(self.party, "step", step=step, waiting=1, detail=f"evaluation with {peer}"))
 
-        return await self._evaluations.evaluate(question, peer, label, on_step)
+        return await evaluations.evaluate(question, peer, label, on_step)
 
     async def _run(self, kind: Kind, vector: ArrayLike, weight: int | None, clip: bool, label: str) -> Result:
         _check_label(label)
@@ -189,7 +185,7 @@ class Session:
             )
         except SmpcError as error:
             # The others must neither wait for this vector nor take the next one for it.
-            await self._decline(error)
+            await self._line.decline(self._request, error)
             raise
         return await self._run_encoded(kind, lanes, clipped, label)
 
@@ -202,17 +198,9 @@ class Session:
         return await self._run_encoded(kind, lanes.copy(), clipped, label)
 
     async def _run_encoded(self, kind: Kind, lanes: Lanes, clipped: int, label: str) -> Result:
-        if not self._channel.live:
-            raise TimeoutFault({self._membership.aggregator}, "hello", "the connection is lost")
         planned = self._membership.parameters.planned()
-        machine = self._machine(lanes, " ".join(part for part in (kind, label, planned) if part))
-        try:
-            receipt = await self._drive(machine)
-        except SmpcError as error:
-            await self._say_farewell(machine, error)
-            self._tell("failed", machine, str(error))
-            raise
-        outcome = machine.result
+        question = " ".join(part for part in (kind, label, planned) if part)
+        outcome, receipt = await self._line.run(self._request, question, lanes, self._charge)
         self._on_event(
             Event(
                 self.party,
@@ -225,81 +213,11 @@ class Session:
         )
         return Result.of(outcome, kind, clipped, receipt)
 
-    def _machine(self, lanes: Lanes, question: str) -> PartyMachine:
-        return party_machine(
-            self._membership.context(self._request, question),
-            self._membership.parameters,
-            self._membership.identity,
-            lanes,
-        )
-
-    async def _decline(self, error: SmpcError) -> None:
-        """Leave the request before it begins."""
-        encoding = self._membership.parameters.encoding
-        machine = self._machine(np.zeros(encoding.lanes, dtype=encoding.dtype), "")
-        await self._say_farewell(machine, error)
-
-    async def _drive(self, machine: PartyMachine) -> Receipt | None:
-        """Run the machine to its end; return the ledger's receipt."""
-        receipt: Receipt | None = None
-        timeouts = self._membership.session.timeouts
-        await self._send(machine.start())
-        patience = timeouts.connect + timeouts.gather + PATIENCE * timeouts.step
-        while not machine.finished:
-            self._tell("step", machine)
-            try:
-                async with asyncio.timeout(patience):
-                    request, envelope = from_wire(await self._channel.receive(), self._channel.peer)
-            except TimeoutError:
-                machine.expire()
-                continue
-            except ChannelClosed as closed:
-                if closed.clean and machine.step == START:
-                    raise TimeoutFault(
-                        {self._channel.peer}, START, "it has ended the session and serves no more requests"
-                    ) from None
-                machine.lost(self._channel.peer)
-                continue
-            if request < self._request:
-                continue
-            if request > self._request:
-                raise TimeoutFault(
-                    {self.party}, machine.step, f"too late: the others are at request {request}"
-                )
-            due = machine.step
-            answer = await asyncio.to_thread(machine.receive, envelope)
-            if due == PARTICIPANTS and answer:
-                # The first message that depends on the data: charged when it is there, before it is sent.
-                receipt = await self._charge(machine)
-            await self._send(answer)
-            patience = PATIENCE * timeouts.step
-        return receipt
-
-    async def _charge(self, machine: PartyMachine) -> Receipt | None:
+    async def _charge(self, run_id: bytes) -> Receipt | None:
         ledger, event = self._ledger, self._membership.parameters.event
         if ledger is None:
             return None
-        return await asyncio.to_thread(lambda: ledger.charge(machine.run_id, event()))
-
-    async def _send(self, envelopes: Sequence[Envelope]) -> None:
-        for envelope in envelopes:
-            try:
-                await self._channel.send(*to_wire(self._request, envelope))
-            except ChannelClosed as error:
-                raise TimeoutFault({self._channel.peer}, envelope.step, str(error)) from None
-
-    async def _say_farewell(self, machine: PartyMachine, error: SmpcError) -> None:
-        if not self._channel.live:
-            return
-        try:
-            await self._send(machine.farewell(error))
-        except SmpcError:
-            # The channel is gone, and what matters has been raised already.
-            return
-
-    def _tell(self, kind: EventKind, machine: PartyMachine, detail: str = "") -> None:
-        waiting = len(machine.waiting_for)
-        self._on_event(Event(self.party, kind, self._request, machine.step, waiting, detail))
+        return await asyncio.to_thread(lambda: ledger.charge(run_id, event()))
 
 
 def _check_label(label: str) -> None:
@@ -314,9 +232,13 @@ async def connect(
     *,
     key: str | os.PathLike[str] | None = None,
     ledger: str | os.PathLike[str] | None = None,
+    listen_on: str | None = None,
     on_event: OnEvent = ignore,
 ) -> AsyncIterator[Session]:
     """Connect `party` to the aggregator of a session file, over mutual TLS 1.3 pinned to its roster.
+
+    In a session without one (gopa, `topology = "direct"`) it is connected to all other parties: it waits for
+    them until `connect` seconds have passed, and goes on if enough are there.
 
     Args:
         session: path of the session file.
@@ -325,23 +247,32 @@ async def connect(
         ledger: path of the party's privacy ledger (`smpc-dp ledger create`). Each request is charged to it,
             durably, before anything that depends on the vector is sent; one that it refuses raises
             PrivacyError, and nothing of the vector is sent.
+        listen_on: in the direct topology host:port to bind, where that is not the address in the roster.
         on_event: told of every step, for progress.
 
     Raises:
         ConfigError: every fault of the session file, or what differs from the aggregator's; another's ledger.
         LocalError: the key file or the ledger is missing or damaged, or others can read it.
-        TimeoutFault, PeerFault: the aggregator cannot be reached, or is not who it should be.
+        TimeoutFault, PeerFault: the aggregator, or enough of the others, cannot be reached, or is not who it
+            should be.
     """
     membership = Membership.load(session, party, key)
     book = None if ledger is None else await asyncio.to_thread(_open_ledger, ledger, party)
-    channel = await dial(membership.endpoint(), membership.aggregator)
-    on_event(Event(party, "connected", detail=membership.aggregator))
-    evaluations = Evaluations(membership.session, membership.identity)
+    direct = membership.direct_parameters
+    line: Line
+    if direct is not None:
+        line, evaluations = await Mesh.open(membership, direct, on_event, listen_on), None
+    elif listen_on is not None:
+        raise ConfigError([Fault("listen_on", "is for the direct topology: here the aggregator listens")])
+    else:
+        line = await HubLine.open(membership, on_event)
+        evaluations = Evaluations(membership.session, membership.identity)
     try:
-        yield Session(membership, channel, evaluations, on_event, book)
+        yield Session(membership, line, evaluations, on_event, book)
     finally:
-        await asyncio.to_thread(evaluations.close)
-        await channel.close()
+        if evaluations is not None:
+            await asyncio.to_thread(evaluations.close)
+        await line.close()
 
 
 def _open_ledger(path: str | os.PathLike[str], party: str) -> Ledger:

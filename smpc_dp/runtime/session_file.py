@@ -25,7 +25,12 @@ from smpc_dp.crypto.transcript import digest
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.files import read_bounded
-from smpc_dp.protocols.registry import NEEDS_AGGREGATOR, PARAMETER_CHECKERS
+from smpc_dp.protocols.registry import (
+    NEEDS_AGGREGATOR,
+    PARAMETER_CHECKERS,
+    direct_roster_faults,
+    is_direct,
+)
 from smpc_dp.roster import ROLES, Member, Role, Roster
 from smpc_dp.transport.difference import difference
 
@@ -124,9 +129,11 @@ def parse_session(text: str, source: str = "session") -> SessionFile:
     members, parties = _members(document, faults)
     roster: Roster | None = None
     if members is not None:
-        needs_aggregator = (protocol, version) in NEEDS_AGGREGATOR
+        table = document.get("parameters")
+        direct = is_direct(protocol, table if isinstance(table, dict) else {})
+        needs_aggregator = (protocol, version) in NEEDS_AGGREGATOR and not direct
         roster, found = Roster.checked(members, needs_aggregator=needs_aggregator)
-        faults += found
+        faults += found + (direct_roster_faults(members) if direct else [])
     parameters, checked = _parameters(document, (protocol, version), parties, faults)
     if faults or roster is None:
         raise ConfigError(faults)

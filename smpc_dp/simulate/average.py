@@ -2,88 +2,36 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 import numpy as np
-from nacl.signing import SigningKey
 from numpy.typing import ArrayLike, NDArray
 
-from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import MAX_LENGTH, Bound, Encoding, shown
 from smpc_dp.errors import ConfigError, Fault, SmpcError
 from smpc_dp.identity import verify
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.contract import Machine
 from smpc_dp.protocols.envelope import Context
-from smpc_dp.protocols.gopa.params import check_parameters as check_gopa
+from smpc_dp.protocols.gopa.direct_params import DirectParameters
+from smpc_dp.protocols.gopa.direct_params import check_parameters as check_gopa
 from smpc_dp.protocols.registry import hub_machine, party_machine
 from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
-from smpc_dp.protocols.secagg.messages import PARTY_STEPS
 from smpc_dp.protocols.secagg.noisy import check_noisy
-from smpc_dp.protocols.secagg.params import MAX_PARTIES, PROTOCOL, VERSION, SecAggParameters, SumParameters
+from smpc_dp.protocols.secagg.params import MAX_PARTIES, SecAggParameters, SumParameters
 from smpc_dp.protocols.secagg.party import PartyMachine
+from smpc_dp.simulate.direct import run_direct
 from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.stage import AGGREGATOR, draw_kills, set_stage
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
-AGGREGATOR = "aggregator"
 MAX_THREADS = 256
 # Eight gigabytes of input.
 MAX_VALUES = 1 << 30
-
-
-class RememberingVerifier:
-    """Knows the signatures that were made or checked in this process, and checks every other one."""
-
-    def __init__(self) -> None:
-        # By digest: ten thousand parties make millions of signatures.
-        self._good: set[bytes] = set()
-
-    def __call__(self, public_key: bytes, message: bytes, signature: bytes) -> None:
-        """Raise VerificationError unless the signature is good."""
-        entry = _entry(public_key, message, signature)
-        if entry not in self._good:
-            verify(public_key, message, signature)
-            self._good.add(entry)
-
-    def made(self, public_key: bytes, message: bytes, signature: bytes) -> None:
-        """Take note of a signature that was just made with the secret key of `public_key`."""
-        self._good.add(_entry(public_key, message, signature))
-
-
-def _entry(public_key: bytes, message: bytes, signature: bytes) -> bytes:
-    # Keys have 32 bytes and what is signed has 32, so the parts cannot run into each other.
-    return hashlib.blake2b(public_key + message + signature, digest_size=32).digest()
-
-
-@dataclass(frozen=True, slots=True)
-class Signer:
-    """An Ed25519 key with a name: an identity without certificate, which no simulation needs."""
-
-    name: str
-    key: SigningKey
-    verifier: RememberingVerifier | None = None
-
-    def sign(self, message: bytes) -> bytes:
-        """Return the 64-byte signature of `message`."""
-        signature = self.key.sign(message).signature
-        if self.verifier is not None:
-            self.verifier.made(bytes(self.key.verify_key), message, signature)
-        return signature
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """What all machines of one simulated run share, and each one's own key and randomness by name."""
-
-    context: Context
-    signers: Mapping[str, Signer]
-    sources: Mapping[str, Randomness]
 
 
 @dataclass(slots=True)
@@ -98,45 +46,6 @@ class Cast:
     def machines(self) -> list[Machine]:
         """All machines, the aggregator first."""
         return [self.aggregator, *self.parties]
-
-
-def set_stage(
-    parties: int,
-    *,
-    request: int = 1,
-    seed_for_simulation: int | None = None,
-    remember: bool = True,
-    protocol: str = PROTOCOL,
-    question: str = "",
-) -> Stage:
-    """Return the stage of a run of that many parties and the aggregator.
-
-    Without `seed_for_simulation` every secret comes from the operating system, as in a real run. With
-    `remember=False` every machine checks everything itself, as it would in a process of its own.
-    """
-
-    def randomness(name: str) -> Randomness:
-        if seed_for_simulation is None:
-            return SystemRandomness()
-        return SeededRandomnessForSimulation(seed_for_simulation, name)
-
-    names = tuple(f"party-{number:05d}" for number in range(1, parties + 1))
-    sources = {name: randomness(name) for name in (*names, AGGREGATOR)}
-    verifier = RememberingVerifier() if remember else None
-    signers = {name: Signer(name, SigningKey(source.bytes(32)), verifier) for name, source in sources.items()}
-    context = Context(
-        protocol=protocol,
-        version=VERSION,
-        session_digest=sources[AGGREGATOR].bytes(32),
-        request=request,
-        names=names,
-        aggregator=AGGREGATOR,
-        keys={name: bytes(signer.key.verify_key) for name, signer in signers.items()},
-        question=question,
-        verify=verifier or verify,
-        memo={} if remember else None,
-    )
-    return Stage(context, signers, sources)
 
 
 def cast_sum(
@@ -177,14 +86,6 @@ def cast_sum(
     return Cast(context, aggregator, parties), clipped
 
 
-def draw_kills(
-    names: Sequence[str], fraction: float, chooser: random.Random, messages: int = len(PARTY_STEPS)
-) -> Mapping[str, int]:
-    """Return floor(fraction * n) parties, each with the number of the message that it dies before."""
-    dropouts = chooser.sample(list(names), int(fraction * len(names)))
-    return {name: chooser.randint(1, messages) for name in dropouts}
-
-
 def average(
     values: ArrayLike | Sequence[ArrayLike],
     *,
@@ -204,6 +105,7 @@ def average(
     epsilon: float | None = None,
     delta: float | None = None,
     on_dropout: str = "keep",
+    topology: str = "relay",
     mechanism: str = "discrete-gaussian",
     seed_for_simulation: int | None = None,
     progress: Callable[[str, int], None] | None = None,
@@ -220,7 +122,8 @@ def average(
         planned_dropout, corrupt, security: what the session is planned for; `dropout` above it stops the run.
         threads: threads for the removal of masks.
         epsilon, delta: for differential privacy, as in a session file; needed for gopa.
-        on_dropout: of gopa, mechanism: of a secure sum with epsilon and delta; as in a session file.
+        on_dropout, topology: of gopa, mechanism: of a secure sum with epsilon and delta; as in a session
+            file. Without a relay a coordinator is never killed.
         seed_for_simulation: makes the run reproducible and thereby insecure; None uses real randomness.
         progress: called with each step of the aggregator and the number of parties that it waits for.
 
@@ -230,6 +133,8 @@ def average(
     """
     if method not in ("secagg", "gopa"):
         raise ConfigError([Fault("method", f"unknown: {method!r} (known: 'secagg', 'gopa')")])
+    if method == "secagg" and topology != "relay":
+        raise ConfigError([Fault("topology", "is for gopa: a secure sum has a relay")])
     if kind not in ("average", "sum"):
         raise ConfigError([Fault("kind", f"must be 'average' or 'sum', is {kind!r}")])
     vectors = _rows(values)
@@ -256,6 +161,7 @@ def average(
             "upper": _listed(upper),
             "l2_bound": l2_bound,
             "on_dropout": on_dropout if method == "gopa" else None,
+            "topology": topology if method == "gopa" else None,
             "mechanism": mechanism if method == "secagg" else None,
         }
         given |= {"length": len(vectors[0]), "dropout": planned_dropout}
@@ -278,6 +184,16 @@ def average(
                 max_weight=0 if weights is None else _largest(weights),
             ),
             plan=plan_secagg(len(vectors), dropout=planned_dropout, corrupt=corrupt, security=security),
+        )
+    if isinstance(parameters, DirectParameters):
+        return run_direct(
+            parameters,
+            vectors,
+            kind,
+            dropout=dropout,
+            clip=clip,
+            seed_for_simulation=seed_for_simulation,
+            progress=progress,
         )
     cast, clipped = cast_sum(
         parameters,

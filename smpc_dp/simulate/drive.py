@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from smpc_dp.errors import PeerFault, SmpcError
 from smpc_dp.protocols.contract import Envelope, Machine
+from smpc_dp.protocols.gopa.direct import DirectMachine
 from smpc_dp.transport.memory import Delivery, MemoryNetwork
 
 Progress = Callable[[str, int], None]
@@ -16,6 +17,8 @@ def drive(
     network: MemoryNetwork,
     hub: str,
     progress: Progress | None = None,
+    *,
+    mesh: bool = False,
 ) -> dict[str, SmpcError]:
     """Run `machines` to their ends and return the errors of those that failed, by name.
 
@@ -26,8 +29,10 @@ def drive(
     Args:
         hub: the name of the machine (the aggregator) whose deadlines are shorter than everybody else's.
         progress: called with the hub's step and the number it waits for, whenever the step changes.
+        mesh: everyone has a link to everyone, and the deadlines of those who are furthest behind pass first.
     """
-    return _Drive({machine.name: machine for machine in machines}, network, hub, progress).run()
+    kind = _MeshDrive if mesh else _Drive
+    return kind({machine.name: machine for machine in machines}, network, hub, progress).run()
 
 
 class _Drive:
@@ -58,7 +63,7 @@ class _Drive:
         received = delivery.envelope
         if not isinstance(received, PeerFault):
             self._act(machine, lambda: machine.receive(received))
-        elif machine is self._hub:
+        elif self._has_link(machine):
             # What a channel does with a peer whose messages do not decode: it drops the link.
             self._act(machine, lambda: machine.lost(delivery.sender))
         else:
@@ -66,6 +71,10 @@ class _Drive:
         if self._progress is not None and self._hub.step != self._step:
             self._step = self._hub.step
             self._progress(self._step, len(self._hub.waiting_for))
+
+    def _has_link(self, machine: Machine) -> bool:
+        """Tell whether a machine outlives the link to the sender of what it is given."""
+        return machine is self._hub
 
     def _is_out(self, machine: Machine) -> bool:
         return machine.name in self._errors or self._network.is_dead(machine.name)
@@ -81,9 +90,13 @@ class _Drive:
             return True
         if not waiting:
             return self._network.release()
-        machine = self._hub if self._hub in waiting else waiting[self._network.choose(len(waiting))]
+        machine = self._latest(waiting)
         self._act(machine, machine.expire)
         return True
+
+    def _latest(self, waiting: Sequence[Machine]) -> Machine:
+        """Return whose deadline passes."""
+        return self._hub if self._hub in waiting else waiting[self._network.choose(len(waiting))]
 
     def _act(self, machine: Machine, action: Callable[[], Sequence[Envelope]]) -> None:
         try:
@@ -98,3 +111,15 @@ class _Drive:
         self._errors[machine.name] = error
         for envelope in machine.farewell(error):
             self._network.send(envelope)
+
+
+class _MeshDrive(_Drive):
+    def _has_link(self, machine: Machine) -> bool:  # noqa: ARG002
+        return True
+
+    def _latest(self, waiting: Sequence[Machine]) -> Machine:
+        # All have the same time for a step, and begin it at about the same time.
+        users = [machine for machine in waiting if isinstance(machine, DirectMachine)]
+        first = min((user.patient, user.place) for user in users)
+        latest = [user for user in users if (user.patient, user.place) == first]
+        return latest[self._network.choose(len(latest))]

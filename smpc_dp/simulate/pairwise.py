@@ -23,8 +23,8 @@ from smpc_dp.protocols.pairwise.garbler import GarblerRole
 from smpc_dp.protocols.pairwise.params import PROTOCOL, VERSION, Mode, Output
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.turns import Receive, Send, Turns
-from smpc_dp.simulate.average import Signer
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.stage import Signer
 
 GARBLER, EVALUATOR = "garbler", "evaluator"
 # (sender, receiver, message) -> what arrives instead, in order.

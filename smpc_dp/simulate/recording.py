@@ -13,8 +13,9 @@ from smpc_dp.protocols.contract import Envelope, Machine
 from smpc_dp.protocols.envelope import encode_envelope
 from smpc_dp.protocols.secagg.messages import MASKED, PARTY_STEPS
 from smpc_dp.protocols.secagg.params import SecAggParameters, SumParameters
-from smpc_dp.simulate.average import AGGREGATOR, cast_sum
+from smpc_dp.simulate.average import cast_sum
 from smpc_dp.simulate.drive import drive
+from smpc_dp.simulate.stage import AGGREGATOR
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 # A party that is killed before this message of its own has dealt its shares: the dearest place to drop out.

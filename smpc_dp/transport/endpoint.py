@@ -17,7 +17,7 @@ from smpc_dp.roster import Roster, split_address
 from smpc_dp.transport import framing, handshake, tls
 from smpc_dp.transport.channel import CLOSE_SECONDS, Channel, ChannelClosed, Link
 
-OnChannel = Callable[[Channel], None]
+OnChannel = Callable[[Channel], object]
 OnRefused = Callable[[str, SmpcError], None]
 
 BACKLOG = 1024

@@ -26,8 +26,8 @@ from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.params import VERSION, SecAggParameters, SumParameters
 from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.protocols.secagg.rolls import Roll
-from smpc_dp.simulate.average import Signer
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.stage import Signer
 
 HUB = "relay"
 LENGTH = 3

@@ -12,8 +12,9 @@ from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.simulate.average import AGGREGATOR, Cast, cast_sum
+from smpc_dp.simulate.average import Cast, cast_sum
 from smpc_dp.simulate.drive import drive
+from smpc_dp.simulate.stage import AGGREGATOR
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 SCHEDULES = 2_000

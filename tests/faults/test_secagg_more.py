@@ -17,8 +17,9 @@ from smpc_dp.protocols.abort import ABORT
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.simulate.average import AGGREGATOR, Cast, cast_sum
+from smpc_dp.simulate.average import Cast, cast_sum
 from smpc_dp.simulate.drive import drive
+from smpc_dp.simulate.stage import AGGREGATOR
 from smpc_dp.transport.memory import MemoryNetwork
 
 PARTIES = 10

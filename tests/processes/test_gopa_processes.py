@@ -54,3 +54,15 @@ async def average_within_a_ball(folder: Path) -> None:
 
 def test_a_norm_bound_over_real_channels(tmp_path: Path) -> None:
     asyncio.run(average_within_a_ball(tmp_path))
+
+
+def test_ten_hospitals_without_a_relay_of_which_two_are_killed() -> None:
+    """Seven standard errors in two coordinates, as above."""
+    example = runpy.run_path(str(EXAMPLE))
+    run = cast(Callable[..., Awaitable[dict[str, Any]]], example["main"])
+    result = asyncio.run(cast(Any, run(example["LOST_DIRECT"], direct=True)))
+    assert "hospital-03" in result["absent"]
+    off = np.abs(np.array(result["value"]) - np.array(result["truth"]))
+    assert (off < 7 * result["standard_error"]).all()
+    assert "relay" not in str(result["privacy"])
+    assert result["privacy"]["receipt"]["spent"]["epsilon"] <= 4.0

@@ -12,6 +12,7 @@ import pytest
 import smpc_dp
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.runtime.local import create_local_session
+from smpc_dp.runtime.session_file import Timeouts
 
 PARTIES = ("alice", "bob", "carol", "dave", "eve")
 GOPA = {"length": 1, "lower": 0.0, "upper": 1.0, "epsilon": 1.0, "delta": 1e-6, "dropout": 0.2}
@@ -56,6 +57,27 @@ async def test_requests_are_charged_until_the_budget_is_spent(tmp_path: Path) ->
         assert isinstance(answers[1], smpc_dp.Result)
         assert answers[1].absent == ("alice",)
         assert answers[1].privacy.receipt is None
+
+
+async def test_without_a_relay_a_spent_budget_stops_the_publication_alone(tmp_path: Path) -> None:
+    timeouts = Timeouts(connect=10.0, step=5.0)
+    given = GOPA | {"topology": "direct", "corrupt": 0.0}
+    path = create_local_session(tmp_path, PARTIES, given, protocol="gopa", timeouts=timeouts)
+    ledger = budget(tmp_path / "alice.ledger", 1.2)
+    alice, *others = await asyncio.gather(
+        *(average(path, name, 2, ledger if name == "alice" else None) for name in PARTIES)
+    )
+    first, second = alice
+    assert isinstance(first, smpc_dp.Result)
+    assert first.privacy.receipt is not None
+    assert first.privacy.receipt.run == first.evidence.run_id.hex()
+    assert isinstance(second, smpc_dp.PrivacyError)
+    assert len(Ledger.open(ledger).entries()) == 1
+    for answers in others:
+        assert isinstance(answers[1], smpc_dp.Result)
+        assert answers[1].absent == ("alice",)
+        assert "alice" in answers[1].evidence.participating, "she left between certificate and publication"
+        assert answers[1].to_json()["residual_pairs"] == 4
 
 
 async def test_an_exact_sum_is_refused_by_a_ledger_with_a_budget(tmp_path: Path) -> None:

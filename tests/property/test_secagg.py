@@ -18,9 +18,10 @@ from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.secagg.graph import PartySet, draw_neighbours, pack_list, pack_set, unpack_list
 from smpc_dp.protocols.secagg.messages import PARTY_STEPS
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.simulate.average import AGGREGATOR, cast_sum
+from smpc_dp.simulate.average import cast_sum
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.stage import AGGREGATOR
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 BOUND = st.floats(-1e6, 1e6, allow_nan=False)

@@ -25,8 +25,9 @@ from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.certify import check_certificate, sample_certificate, shortest_certificate
 from smpc_dp.protocols.secagg.graph import pack_set
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.simulate.average import AGGREGATOR, cast_sum, set_stage
+from smpc_dp.simulate.average import cast_sum
 from smpc_dp.simulate.drive import drive
+from smpc_dp.simulate.stage import AGGREGATOR, set_stage
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 PARTIES = 400

@@ -9,12 +9,17 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.errors import PeerFault
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.envelope import encode
+from smpc_dp.protocols.gopa.direct_keys import total_digest
+from smpc_dp.protocols.gopa.direct_messages import ATTEST_TOTAL, EVERYONE
+from smpc_dp.protocols.gopa.direct_params import DirectParameters, check_parameters
 from smpc_dp.protocols.secagg import keys
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import pack_set
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.simulate.average import AGGREGATOR, cast_sum
+from smpc_dp.simulate.average import cast_sum
+from smpc_dp.simulate.direct import cast_direct
 from smpc_dp.simulate.drive import drive
+from smpc_dp.simulate.stage import AGGREGATOR
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 PARTIES = 8
@@ -54,3 +59,42 @@ def test_certificates_follow_from_the_evidence_alone() -> None:
             context.check_detached(evidence.run_id, step, name, AGGREGATOR, body, signature)
             with pytest.raises(PeerFault):
                 context.check_detached(evidence.session_digest, step, name, AGGREGATOR, body, signature)
+
+
+def test_evidence_without_a_relay_signs_the_total_too() -> None:
+    given = {"length": 2, "lower": -1.0, "upper": 1.0, "epsilon": 1.0, "delta": 1e-6, "topology": "direct"}
+    parameters, faults = check_parameters(given | {"dropout": 0.3}, PARTIES)
+    assert isinstance(parameters, DirectParameters), faults
+    cast, _ = cast_direct(parameters, [np.zeros(2)] * PARTIES, request=3, seed_for_simulation=3)
+    context, coordinator = cast.context, cast.coordinator
+    assert coordinator.name == context.names[2]
+    # Before its reveal, and before its publication: seven messages to others are a step.
+    kill = {context.names[1]: 2 * 7 + 1, context.names[4]: 4 * 7 + 1}
+    drive(cast.users, MemoryNetwork(Faults(kill=kill)), coordinator.name, mesh=True)
+    outcome = cast.users[0].result
+    evidence = outcome.evidence
+    assert set(outcome.survivors) < set(evidence.participating) < set(context.names)
+
+    def packed(names: tuple[str, ...]) -> bytes:
+        return pack_set([context.names.index(name) + 1 for name in names], PARTIES)
+
+    participants = keys.participants_digest(
+        context, evidence.run_id, evidence.roll, packed(evidence.participating)
+    )
+    assert evidence.participants.set_digest == participants
+    # Lanes hold each value's offset from the lower bound.
+    encoding = outcome.encoding
+    lanes = (outcome.total - len(outcome.survivors) * encoding.lowest).view(np.uint64)
+    total = total_digest(
+        context, evidence.run_id, participants, packed(outcome.survivors), encoding.pack(lanes)
+    )
+    assert evidence.survivors is not None
+    assert evidence.survivors.set_digest == total
+    for step, certificate in (
+        (m.ATTEST_PARTICIPANTS, evidence.participants),
+        (ATTEST_TOTAL, evidence.survivors),
+    ):
+        body = encode(m.Attestation(certificate.set_digest))
+        assert len(certificate.signatures) >= parameters.plan.quorum
+        for name, signature in certificate.signatures.items():
+            context.check_detached(evidence.run_id, step, name, EVERYONE, body, signature)

@@ -15,8 +15,9 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import encode_envelope
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.simulate.average import AGGREGATOR, RememberingVerifier, Signer, cast_sum
+from smpc_dp.simulate.average import cast_sum
 from smpc_dp.simulate.drive import drive
+from smpc_dp.simulate.stage import AGGREGATOR, RememberingVerifier, Signer
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 PARTIES = 12

@@ -166,7 +166,8 @@ class GopaParameters(SumParameters, frozen=True):
         )
 
 
-OWN = ("epsilon", "delta", "on_dropout", "l2_bound")
+# `topology` is for `direct_params` to check.
+OWN = ("epsilon", "delta", "on_dropout", "l2_bound", "topology")
 
 
 def check_parameters(

@@ -16,8 +16,8 @@ from smpc_dp.protocols.envelope import Context, encode
 from smpc_dp.protocols.secagg import keys
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import draw_neighbours, pack_list, pack_set
-from smpc_dp.simulate.average import Signer
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.stage import Signer
 from smpc_dp.simulate.vectors.runs import SCHEMA, Recording
 
 JsonObject = dict[str, object]

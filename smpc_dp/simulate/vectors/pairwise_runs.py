@@ -19,9 +19,9 @@ from smpc_dp.protocols.pairwise.params import PROTOCOL, VERSION, Mode, Output, P
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.plan import Plan
 from smpc_dp.protocols.pairwise.transfers import Transfers
-from smpc_dp.simulate.average import Signer
 from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.stage import Signer
 from smpc_dp.simulate.vectors.runs import Recording
 
 JsonObject = dict[str, object]

@@ -20,9 +20,9 @@ from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
 from smpc_dp.protocols.secagg.params import VERSION, SecAggParameters, SumParameters
 from smpc_dp.protocols.secagg.party import PartyMachine
-from smpc_dp.simulate.average import Signer
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.stage import Signer
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 SCHEMA = 1

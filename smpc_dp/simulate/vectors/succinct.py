@@ -15,7 +15,7 @@ from smpc_dp.protocols.envelope import Context, encode
 from smpc_dp.protocols.secagg import certify
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import pack_set
-from smpc_dp.simulate.average import Signer
+from smpc_dp.simulate.stage import Signer
 from smpc_dp.simulate.vectors.fault import flip
 from smpc_dp.simulate.vectors.runs import AGGREGATOR, SCHEMA
 

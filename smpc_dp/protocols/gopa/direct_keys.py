@@ -1,0 +1,33 @@
+"""The two digests of a run without a relay that no other protocol has."""
+
+from __future__ import annotations
+
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import digest, encode_uint
+from smpc_dp.protocols.envelope import Context
+
+
+def run_identifier(context: Context, question: str, present: bytes, nonces: bytes) -> bytes:
+    """Return the run id: a digest of session, request, question, who is present and all their nonces."""
+    return context.remember(
+        ("direct run id", question, present, nonces),
+        lambda: digest(
+            Label.DIRECT_RUN_ID,
+            *context.bound,
+            context.session_digest,
+            encode_uint(context.request),
+            question.encode(),
+            present,
+            nonces,
+        ),
+    )
+
+
+def total_digest(
+    context: Context, run_id: bytes, participants: bytes, published: bytes, total: bytes
+) -> bytes:
+    """Return what users sign about a total that all of them added up: over whom it is, and what it is.
+
+    `participants` is the digest of the certified set, `published` a packed set, `total` the packed lanes.
+    """
+    return digest(Label.DIRECT_TOTAL, *context.bound, run_id, participants, published, total)

@@ -1,0 +1,138 @@
+"""The messages of GOPA without a relay; each struct is the body of a signed envelope.
+
+What is for everybody is signed once, for the receiver `EVERYONE`, so that whoever has it can show it to
+others. Sets and lists of users travel as in secure aggregation; signatures are those of the envelopes.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from smpc_dp.protocols.abort import ABORT
+from smpc_dp.protocols.gopa.messages import PUBLISH
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.messages import SIGNATURE_BYTES, Bytes32
+
+Signature = Annotated[bytes, Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
+
+# No name of a user: what is signed for it is signed for all.
+EVERYONE = "*"
+
+# Steps of a user besides hello, advertise, reveal, attest-participants and publish.
+HELD = "held"
+ATTEST_TOTAL = "attest-total"
+WITNESS = "witness"
+
+# Steps of the coordinator.
+START = m.START
+ROLL = m.ROLL
+PARTICIPANTS = m.PARTICIPANTS
+PUBLISHED = "published"
+FORWARD = "forward"
+
+USER_STEPS = (m.HELLO, m.ADVERTISE, m.REVEAL, m.ATTEST_PARTICIPANTS, PUBLISH, HELD, ATTEST_TOTAL)
+# What a user waits in, and what the coordinator does.
+COORDINATED_STEPS = (START, ROLL, PARTICIPANTS, m.ATTEST_PARTICIPANTS, PUBLISH, PUBLISHED, ATTEST_TOTAL)
+COORDINATOR_STEPS = USER_STEPS
+PROPOSALS = (START, ROLL, PARTICIPANTS, PUBLISHED)
+# What one user sends to one other, and signs for that one.
+TO_ONE = (HELD, FORWARD, ABORT)
+
+
+class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    pass
+
+
+class Proof(_Body, frozen=True):
+    """Two signed messages of one user for one step of one run: the SHA-256 of each body, and its signature.
+
+    The run and the step are those of the message that the proof is in.
+    """
+
+    party: int
+    first: Bytes32
+    first_signature: Signature
+    second: Bytes32
+    second_signature: Signature
+
+
+class Start(_Body, frozen=True):
+    """Coordinator: who said hello (a set), their nonces and their signatures of hello, in roster order."""
+
+    present: bytes
+    nonces: bytes
+    signatures: bytes
+
+
+class Advertise(_Body, frozen=True):
+    """User: a fresh X25519 key for the noise of pairs, and a commitment to the drawn neighbours."""
+
+    mask_key: Bytes32
+    commitment: Bytes32
+
+
+class Roll(_Body, frozen=True):
+    """Coordinator: who advertised (a set), and the bodies and signatures of that, in roster order."""
+
+    advertised: bytes
+    advertisements: list[bytes]
+    signatures: bytes
+
+
+class Reveal(_Body, frozen=True):
+    """User: the opening of its commitment, and proofs against those who advertised twice."""
+
+    neighbours: bytes
+    blinder: Bytes32
+    proofs: list[Proof]
+
+
+class Participants(_Body, frozen=True):
+    """Coordinator: who takes part (a set): the bodies and signatures of their `Reveal`, in roster order."""
+
+    participants: bytes
+    reveals: list[bytes]
+    signatures: bytes
+
+
+class Held(_Body, frozen=True):
+    """User to coordinator: whose x_hat it has (a set), the SHA-256 of each body and the signatures, in roster
+    order; and proofs against those who published twice."""
+
+    held: bytes
+    hashes: bytes
+    signatures: bytes
+    proofs: list[Proof]
+
+
+class Forward(_Body, frozen=True):
+    """Coordinator to a user: the body of a publication that it does not have."""
+
+    party: int
+    body: bytes
+
+
+class Published(_Body, frozen=True):
+    """Coordinator: whose x_hat is in the total (a set), with hashes and signatures as in `Held`, and proofs
+    against those who are left out for having published twice."""
+
+    published: bytes
+    hashes: bytes
+    signatures: bytes
+    proofs: list[Proof]
+
+
+class Witness(_Body, frozen=True):
+    """User: a proposal as it came from the coordinator, shown because somebody seems to have another.
+
+    `body` is there for a start, which shows what run it began; for others it is empty.
+    """
+
+    step: str
+    run_id: Bytes32
+    body_hash: Bytes32
+    signature: Signature
+    body: bytes

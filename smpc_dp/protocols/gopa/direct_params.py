@@ -1,0 +1,90 @@
+"""The parameters of GOPA in either topology, and what differs without a relay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal
+
+import msgspec
+
+from smpc_dp.encoding import shown
+from smpc_dp.errors import Fault
+from smpc_dp.protocols.gopa.direct_messages import USER_STEPS
+from smpc_dp.protocols.gopa.params import GopaParameters
+from smpc_dp.protocols.gopa.params import check_parameters as check_relay
+from smpc_dp.protocols.result import Privacy
+
+Topology = Literal["relay", "direct"]
+# Everyone has a channel to everyone, checks a signature of everyone in each step, and keeps what everyone
+# published until all agree.
+MAX_USERS = 256
+MAX_PUBLISHED_BYTES = 1 << 28
+
+
+class DirectParameters(GopaParameters, frozen=True):
+    """Checked parameters of a session without a relay. A lost user's noise stays in."""
+
+    @property
+    def party_steps(self) -> tuple[str, ...]:
+        """The steps of a user, in order."""
+        return USER_STEPS
+
+    def privacy(self, survivors: int) -> Privacy:
+        """Return the claim of the plan: everyone sees what everyone published, and nobody is trusted."""
+        plan, session = self.plan, self.session
+        relayed = super().privacy(survivors)
+        return replace(
+            relayed,
+            claim=(
+                f"each honest user's vector is ({session.epsilon:g}, {session.delta:g})-differentially "
+                f"private (substitution of the whole vector) in all that up to {plan.max_corrupt} colluding "
+                "users, the coordinator among them or not, or any single curious user see: every x_hat and "
+                "the average; noise shared with users who were lost after the certificate stays in it"
+            ),
+            not_protected=(
+                *(what for what in relayed.not_protected if "relay" not in what),
+                f"the user that coordinates may leave up to {plan.max_dropouts} others out, also after it "
+                "has seen what they published, or stop the run",
+            ),
+        )
+
+
+def check_parameters(
+    parameters: Mapping[str, object], parties: int
+) -> tuple[GopaParameters | None, list[Fault]]:
+    """Check a `[parameters]` table; besides the keys of `params.check_parameters` it may have `topology`.
+
+    "relay" is the default. With "direct" nobody but the users takes part: at most MAX_USERS, whose vectors
+    together have at most MAX_PUBLISHED_BYTES, and `on_dropout` is "keep".
+    """
+    topology = parameters.get("topology", "relay")
+    rest = {key: value for key, value in parameters.items() if key != "topology"}
+    checked, faults = check_relay(rest, min(parties, MAX_USERS) if topology == "direct" else parties)
+    if topology not in ("relay", "direct"):
+        return None, [*faults, Fault("topology", f"must be 'relay' or 'direct', is {shown(topology)}")]
+    if topology == "relay":
+        return checked, faults
+    if parties > MAX_USERS:
+        faults.append(Fault("roster", f"at most {MAX_USERS} users without a relay, has {parties}"))
+    if parameters.get("on_dropout", "keep") == "roll-back":
+        faults.append(Fault("on_dropout", "must be 'keep' in the direct topology, is 'roll-back'"))
+    if faults or checked is None:
+        return None, faults
+    size = 8 * checked.encoding.lanes * parties
+    if size > MAX_PUBLISHED_BYTES:
+        what = f"{parties} vectors have {size} bytes, at most {MAX_PUBLISHED_BYTES} without a relay"
+        return None, [Fault("length", what)]
+    return _direct(checked), []
+
+
+def _direct(checked: GopaParameters) -> DirectParameters:
+    plan = checked.plan
+    # A relay signs no set. A coordinator does, so even alone it must not be the one that two quorums share.
+    # Where shares can be dealt, 2 D < n - 1 - c, as many still sign.
+    quorum = (plan.parties + max(plan.max_corrupt, 1)) // 2 + 1
+    session = msgspec.structs.replace(
+        checked.session, assumption=checked.session.assumption.replace("the relay", "a coordinator")
+    )
+    fields = msgspec.structs.asdict(checked) | {"plan": msgspec.structs.replace(plan, quorum=quorum)}
+    return DirectParameters(**fields | {"session": session})

@@ -1,0 +1,148 @@
+"""A party's line to the others of its session: requests go over it, one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from smpc_dp.encoding import Lanes
+from smpc_dp.errors import SmpcError, TimeoutFault
+from smpc_dp.privacy.accountant.receipt import Receipt
+from smpc_dp.protocols.contract import Envelope, Machine
+from smpc_dp.protocols.registry import party_machine
+from smpc_dp.protocols.result import Outcome
+from smpc_dp.protocols.secagg.messages import PARTICIPANTS, START
+from smpc_dp.protocols.secagg.party import PartyMachine
+from smpc_dp.runtime.events import Event, Kind, OnEvent
+from smpc_dp.runtime.member import Membership, from_wire, to_wire
+from smpc_dp.transport.channel import Channel, ChannelClosed
+from smpc_dp.transport.endpoint import dial
+
+# Who collects may wait a whole step for others before it answers, and then compute.
+PATIENCE = 4.0
+
+# Charges a run, given its id, and returns the receipt if there is a ledger; PrivacyError if it is refused.
+Charge = Callable[[bytes], Awaitable[Receipt | None]]
+
+
+class Line(Protocol):
+    """What a session needs to ask for sums."""
+
+    async def run(
+        self, request: int, question: str, lanes: Lanes, charge: Charge
+    ) -> tuple[Outcome, Receipt | None]:
+        """Take part in one request; `charge` is called before anything that depends on the lanes leaves.
+
+        Raises SmpcError after the others have been told.
+        """
+
+    async def decline(self, request: int, error: SmpcError) -> None:
+        """Leave a request before it begins."""
+
+    async def close(self) -> None:
+        """Say goodbye."""
+
+
+class HubLine:
+    """The line to an aggregator."""
+
+    def __init__(self, membership: Membership, channel: Channel, on_event: OnEvent) -> None:
+        self._membership = membership
+        self._channel = channel
+        self._on_event = on_event
+
+    @classmethod
+    async def open(cls, membership: Membership, on_event: OnEvent) -> HubLine:
+        """Connect to the aggregator; raises what `dial` raises."""
+        channel = await dial(membership.endpoint(), membership.aggregator)
+        on_event(Event(membership.name, "connected", detail=membership.aggregator))
+        return cls(membership, channel, on_event)
+
+    async def run(
+        self, request: int, question: str, lanes: Lanes, charge: Charge
+    ) -> tuple[Outcome, Receipt | None]:
+        """See `Line.run`."""
+        if not self._channel.live:
+            raise TimeoutFault({self._membership.aggregator}, "hello", "the connection is lost")
+        machine = self._machine(request, question, lanes)
+        try:
+            receipt = await self._drive(request, machine, charge)
+        except SmpcError as error:
+            await self._say_farewell(request, machine, error)
+            tell(self._on_event, "failed", request, machine, str(error))
+            raise
+        return machine.result, receipt
+
+    async def decline(self, request: int, error: SmpcError) -> None:
+        """See `Line.decline`."""
+        encoding = self._membership.parameters.encoding
+        machine = self._machine(request, "", np.zeros(encoding.lanes, dtype=encoding.dtype))
+        await self._say_farewell(request, machine, error)
+
+    async def close(self) -> None:
+        """Say goodbye to the aggregator."""
+        await self._channel.close()
+
+    def _machine(self, request: int, question: str, lanes: Lanes) -> PartyMachine:
+        membership = self._membership
+        context = membership.context(request, question)
+        return party_machine(context, membership.parameters, membership.identity, lanes)
+
+    async def _drive(self, request: int, machine: PartyMachine, charge: Charge) -> Receipt | None:
+        """Run the machine to its end; return the ledger's receipt."""
+        receipt: Receipt | None = None
+        timeouts = self._membership.session.timeouts
+        await self._send(request, machine.start())
+        patience = timeouts.connect + timeouts.gather + PATIENCE * timeouts.step
+        while not machine.finished:
+            tell(self._on_event, "step", request, machine)
+            try:
+                async with asyncio.timeout(patience):
+                    theirs, envelope = from_wire(await self._channel.receive(), self._channel.peer)
+            except TimeoutError:
+                machine.expire()
+                continue
+            except ChannelClosed as closed:
+                if closed.clean and machine.step == START:
+                    raise TimeoutFault(
+                        {self._channel.peer}, START, "it has ended the session and serves no more requests"
+                    ) from None
+                machine.lost(self._channel.peer)
+                continue
+            if theirs < request:
+                continue
+            if theirs > request:
+                late = f"too late: the others are at request {theirs}"
+                raise TimeoutFault({machine.name}, machine.step, late)
+            due = machine.step
+            answer = await asyncio.to_thread(machine.receive, envelope)
+            if due == PARTICIPANTS and answer:
+                # The first message that depends on the data: charged when it is there, before it is sent.
+                receipt = await charge(machine.run_id)
+            await self._send(request, answer)
+            patience = PATIENCE * timeouts.step
+        return receipt
+
+    async def _send(self, request: int, envelopes: Sequence[Envelope]) -> None:
+        for envelope in envelopes:
+            try:
+                await self._channel.send(*to_wire(request, envelope))
+            except ChannelClosed as error:
+                raise TimeoutFault({self._channel.peer}, envelope.step, str(error)) from None
+
+    async def _say_farewell(self, request: int, machine: PartyMachine, error: SmpcError) -> None:
+        if not self._channel.live:
+            return
+        try:
+            await self._send(request, machine.farewell(error))
+        except SmpcError:
+            # The channel is gone, and what matters has been raised already.
+            return
+
+
+def tell(on_event: OnEvent, kind: Kind, request: int, machine: Machine, detail: str = "") -> None:
+    """Tell what a machine waits for, or how it ended."""
+    on_event(Event(machine.name, kind, request, machine.step, len(machine.waiting_for), detail))

@@ -1,0 +1,142 @@
+"""The channels of a process that has several: one stream of what they bring, and a queue to each."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
+from smpc_dp.protocols.abort import ABORT
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.runtime.events import Event, OnEvent
+from smpc_dp.runtime.member import Membership, from_wire, to_wire
+from smpc_dp.transport.channel import Channel, ChannelClosed
+
+# What a party may send early, and what an excluded one may send at all, in bytes: a hello or a leave.
+SMALL_MESSAGE = 4096
+OUTBOX_LIMIT = 64
+
+
+@dataclass(slots=True)
+class Link:
+    """A connected party: its channel, what waits to be sent to it, and the tasks that serve both ends."""
+
+    channel: Channel
+    outbox: asyncio.Queue[tuple[bytes, bytes] | None]
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What the links report: a message of a request, or (envelope None) that a link is gone."""
+
+    peer: str
+    request: int = 0
+    envelope: Envelope | None = None
+
+
+class Links:
+    """Holds all links and turns what they bring into one stream of news.
+
+    `outbox`: how many messages may wait for one party. `hub`: who is told that it is out of a request sends
+    nothing of size until the next one.
+    """
+
+    def __init__(
+        self, membership: Membership, on_event: OnEvent, *, outbox: int = OUTBOX_LIMIT, hub: bool = True
+    ) -> None:
+        self._outbox = outbox
+        self._hub = hub
+        self._membership = membership
+        self._on_event = on_event
+        self._loop = asyncio.get_running_loop()
+        # One at a time: a reader that has to wait holds its message against the budget of the endpoint, so
+        # the memory for large vectors does not grow with the number of parties.
+        self.news: asyncio.Queue[News] = asyncio.Queue(1)
+        self.links: dict[str, Link] = {}
+        self._largest = membership.largest_message()
+
+    def welcome(self, channel: Channel) -> Link:
+        """Take a channel in; the last one of a party counts."""
+        link = Link(channel, asyncio.Queue(self._outbox))
+        if channel.peer in self.links:
+            _, writer = self.links[channel.peer].tasks
+            writer.cancel()
+        self.links[channel.peer] = link
+        link.tasks += [
+            self._loop.create_task(self._read(channel)),
+            self._loop.create_task(self._write(link)),
+        ]
+        self._on_event(Event(self._membership.name, "connected", detail=channel.peer))
+        return link
+
+    def refused(self, who: str, error: SmpcError) -> None:
+        """Tell of a connection that did not become a channel."""
+        self._on_event(Event(self._membership.name, "refused", detail=f"{who}: {error}"))
+
+    async def _read(self, channel: Channel) -> None:
+        # However a link ends, cleanly, cut or by a fault in its framing, its party is lost for this run.
+        with contextlib.suppress(SmpcError):
+            while True:
+                request, envelope = from_wire(await channel.receive(), channel.peer)
+                await self.news.put(News(channel.peer, request, envelope))
+        channel.abort()
+        await self.news.put(News(channel.peer))
+
+    async def _write(self, link: Link) -> None:
+        while (message := await link.outbox.get()) is not None:
+            try:
+                await link.channel.send(*message)
+            except (ChannelClosed, TimeoutFault, PeerFault):
+                # The reader reports a link that breaks; what is left for it has nobody to go to.
+                continue
+            except SmpcError as error:
+                self.refused(link.channel.peer, error)
+                link.channel.abort()
+
+    def send(self, request: int, envelopes: Sequence[Envelope]) -> None:
+        """Queue messages; a link whose party does not read what waits for it is cut."""
+        for envelope in envelopes:
+            link = self.links.get(envelope.receiver)
+            if link is None or not link.channel.live:
+                continue
+            if self._hub and envelope.step == ABORT:
+                link.channel.max_message = SMALL_MESSAGE
+            try:
+                link.outbox.put_nowait(to_wire(request, envelope))
+            except asyncio.QueueFull:
+                link.channel.abort()
+
+    def is_live(self, name: str) -> bool:
+        """Tell whether a party has a link."""
+        link = self.links.get(name)
+        return link is not None and link.channel.live
+
+    def admit_all(self) -> None:
+        """Let everyone send messages of full size, at the beginning of a request."""
+        for link in self.links.values():
+            link.channel.max_message = self._largest
+
+    def abort(self) -> None:
+        """Cut every link that is still open and end all tasks."""
+        for link in self.links.values():
+            link.channel.abort()
+            for task in link.tasks:
+                task.cancel()
+
+    async def close(self) -> None:
+        """Send what waits, say goodbye and end all tasks."""
+
+        async def finish(link: Link) -> None:
+            reader, writer = link.tasks
+            if link.channel.live:
+                await link.outbox.put(None)
+                await asyncio.wait([writer], timeout=self._membership.session.timeouts.step)
+                await link.channel.close()
+            for task in (reader, writer):
+                task.cancel()
+            await asyncio.gather(reader, writer, return_exceptions=True)
+
+        await asyncio.gather(*(finish(link) for link in self.links.values()))

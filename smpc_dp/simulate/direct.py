@@ -1,0 +1,92 @@
+"""Sessions without a relay in one process: the machines of all users, and channels between any two."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from numpy.typing import ArrayLike
+
+from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.gopa.direct import DirectMachine
+from smpc_dp.protocols.gopa.direct_messages import EVERYONE
+from smpc_dp.protocols.gopa.direct_params import DirectParameters
+from smpc_dp.protocols.registry import direct_machine
+from smpc_dp.protocols.result import Result
+from smpc_dp.simulate.drive import drive
+from smpc_dp.simulate.stage import draw_kills, set_stage
+from smpc_dp.transport.memory import Faults, MemoryNetwork
+
+
+@dataclass(slots=True)
+class DirectCast:
+    """The machines of one simulated run without a relay."""
+
+    context: Context
+    users: list[DirectMachine]
+
+    @property
+    def coordinator(self) -> DirectMachine:
+        """The one that proposes the sets."""
+        return next(user for user in self.users if user.name == user.coordinator)
+
+
+def cast_direct(
+    parameters: DirectParameters,
+    vectors: Sequence[ArrayLike],
+    *,
+    clip: bool = False,
+    request: int = 1,
+    seed_for_simulation: int | None = None,
+    remember: bool = True,
+) -> tuple[DirectCast, int]:
+    """Return the machines of a run over `vectors`, and how many values were clipped; see `set_stage`."""
+    stage = set_stage(
+        len(vectors),
+        request=request,
+        seed_for_simulation=seed_for_simulation,
+        remember=remember,
+        protocol=parameters.protocol,
+        question=parameters.planned(),
+    )
+    names = stage.context.names
+    context = replace(
+        stage.context, aggregator=EVERYONE, keys={name: stage.context.keys[name] for name in names}
+    )
+    users: list[DirectMachine] = []
+    clipped = 0
+    for name, vector in zip(names, vectors, strict=True):
+        lanes, changed = parameters.encoding.encode(vector, party=name, clip=clip)
+        clipped += changed
+        users.append(direct_machine(context, parameters, stage.signers[name], lanes, stage.sources[name]))
+    return DirectCast(context, users), clipped
+
+
+def run_direct(
+    parameters: DirectParameters,
+    vectors: Sequence[ArrayLike],
+    kind: str,
+    *,
+    dropout: float,
+    clip: bool,
+    seed_for_simulation: int | None,
+    progress: Callable[[str, int], None] | None,
+) -> Result:
+    """Run a session of `simulate.average`; arguments as there."""
+    cast, clipped = cast_direct(parameters, vectors, clip=clip, seed_for_simulation=seed_for_simulation)
+    chooser = (
+        random.SystemRandom() if seed_for_simulation is None else random.Random(seed_for_simulation)  # noqa: S311
+    )
+    # One message to each of the others is one step; whoever coordinates stays, or there would be no run.
+    coordinator = cast.coordinator
+    others = [name for name in cast.context.names if name != coordinator.name]
+    # What is for everybody is one message to each: a user is gone before its step, or in the middle of it.
+    messages = (len(vectors) - 1) * (len(parameters.party_steps) - 2)
+    kills = draw_kills(others, dropout * len(vectors) / len(others), chooser, messages)
+    network = MemoryNetwork(Faults(kill=kills), seed=seed_for_simulation or 0)
+    errors = drive(cast.users, network, coordinator.name, progress, mesh=True)
+    for user in (coordinator, *cast.users):
+        if user.name in errors and not network.is_dead(user.name):
+            raise errors[user.name]
+    return Result.of(coordinator.result, kind, clipped)

@@ -1,0 +1,115 @@
+"""What the machines of a simulated run stand on: names, keys, randomness, and who is killed."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nacl.signing import SigningKey
+
+from smpc_dp.crypto.randomness import Randomness, SystemRandomness
+from smpc_dp.identity import verify
+from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.secagg.messages import PARTY_STEPS
+from smpc_dp.protocols.secagg.params import PROTOCOL, VERSION
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+
+AGGREGATOR = "aggregator"
+
+
+class RememberingVerifier:
+    """Knows the signatures that were made or checked in this process, and checks every other one."""
+
+    def __init__(self) -> None:
+        # By digest: ten thousand parties make millions of signatures.
+        self._good: set[bytes] = set()
+
+    def __call__(self, public_key: bytes, message: bytes, signature: bytes) -> None:
+        """Raise VerificationError unless the signature is good."""
+        entry = _entry(public_key, message, signature)
+        if entry not in self._good:
+            verify(public_key, message, signature)
+            self._good.add(entry)
+
+    def made(self, public_key: bytes, message: bytes, signature: bytes) -> None:
+        """Take note of a signature that was just made with the secret key of `public_key`."""
+        self._good.add(_entry(public_key, message, signature))
+
+
+def _entry(public_key: bytes, message: bytes, signature: bytes) -> bytes:
+    # Keys have 32 bytes and what is signed has 32, so the parts cannot run into each other.
+    return hashlib.blake2b(public_key + message + signature, digest_size=32).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """An Ed25519 key with a name: an identity without certificate, which no simulation needs."""
+
+    name: str
+    key: SigningKey
+    verifier: RememberingVerifier | None = None
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the 64-byte signature of `message`."""
+        signature = self.key.sign(message).signature
+        if self.verifier is not None:
+            self.verifier.made(bytes(self.key.verify_key), message, signature)
+        return signature
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What all machines of one simulated run share, and each one's own key and randomness by name."""
+
+    context: Context
+    signers: Mapping[str, Signer]
+    sources: Mapping[str, Randomness]
+
+
+def set_stage(
+    parties: int,
+    *,
+    request: int = 1,
+    seed_for_simulation: int | None = None,
+    remember: bool = True,
+    protocol: str = PROTOCOL,
+    question: str = "",
+) -> Stage:
+    """Return the stage of a run of that many parties and the aggregator.
+
+    Without `seed_for_simulation` every secret comes from the operating system, as in a real run. With
+    `remember=False` every machine checks everything itself, as it would in a process of its own.
+    """
+
+    def randomness(name: str) -> Randomness:
+        if seed_for_simulation is None:
+            return SystemRandomness()
+        return SeededRandomnessForSimulation(seed_for_simulation, name)
+
+    names = tuple(f"party-{number:05d}" for number in range(1, parties + 1))
+    sources = {name: randomness(name) for name in (*names, AGGREGATOR)}
+    verifier = RememberingVerifier() if remember else None
+    signers = {name: Signer(name, SigningKey(source.bytes(32)), verifier) for name, source in sources.items()}
+    context = Context(
+        protocol=protocol,
+        version=VERSION,
+        session_digest=sources[AGGREGATOR].bytes(32),
+        request=request,
+        names=names,
+        aggregator=AGGREGATOR,
+        keys={name: bytes(signer.key.verify_key) for name, signer in signers.items()},
+        question=question,
+        verify=verifier or verify,
+        memo={} if remember else None,
+    )
+    return Stage(context, signers, sources)
+
+
+def draw_kills(
+    names: Sequence[str], fraction: float, chooser: random.Random, messages: int = len(PARTY_STEPS)
+) -> Mapping[str, int]:
+    """Return floor(fraction * n) parties, each with the number of the message that it dies before."""
+    dropouts = chooser.sample(list(names), int(fraction * len(names)))
+    return {name: chooser.randint(1, messages) for name in dropouts}

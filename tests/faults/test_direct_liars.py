@@ -1,0 +1,104 @@
+"""Users that lie at random, the coordinator among them: honest ones agree, and never accuse each other."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import pytest
+
+from smpc_dp.errors import PeerFault, TimeoutFault
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.gopa import direct_messages as d
+from smpc_dp.protocols.gopa import messages as g
+from smpc_dp.protocols.secagg import messages as m
+from tests.faults.direct_stage import KINDS, DirectStage
+
+RUNS, BATCH = 60, 30
+USERS = 10
+LIARS = ("p1", "p4")
+CERTIFIED = (m.ATTEST_PARTICIPANTS, d.ATTEST_TOTAL)
+
+
+class Liars:
+    """Changes what the liars send, each message to each receiver in its own way, under right signatures."""
+
+    def __init__(self, stage: DirectStage, seed: int) -> None:
+        self.stage = stage
+        self.chooser = random.Random(seed)
+        self.chance = self.chooser.choice([0.01, 0.05, 0.2])
+        self.steps = self.chooser.sample(sorted(KINDS), self.chooser.randint(1, 4))
+        self.old: list[Envelope] = []
+
+    def __call__(self, envelope: Envelope) -> Iterable[Envelope]:
+        if envelope.sender not in LIARS or envelope.step not in self.steps:
+            return (envelope,)
+        self.old.append(envelope)
+        if self.chooser.random() > self.chance:
+            return (envelope,)
+        return self.chooser.choice([self.drop, self.flip, self.shrink, self.twice, self.again])(envelope)
+
+    def drop(self, _envelope: Envelope) -> Sequence[Envelope]:
+        return ()
+
+    def flip(self, envelope: Envelope) -> Sequence[Envelope]:
+        """Change a bit of the body, and sign that."""
+        body = bytearray(envelope.body)
+        bit = self.chooser.randrange(8 * len(body))
+        body[bit // 8] ^= 1 << bit % 8
+        return (self.stage.sign(msgspec.structs.replace(envelope, body=bytes(body))),)
+
+    def shrink(self, envelope: Envelope) -> Sequence[Envelope]:
+        """Leave one of the parts out, or empty a field."""
+        message = self.stage.read(envelope)
+        field = self.chooser.choice(message.__struct_fields__)
+        value = getattr(message, field)
+        if not isinstance(value, bytes | list):
+            return (envelope,)
+        cut = value[:-64] if isinstance(value, bytes) else value[:-1]
+        changed = msgspec.structs.replace(message, **{field: cut})
+        body = msgspec.msgpack.encode(changed)
+        return (self.stage.sign(msgspec.structs.replace(envelope, body=body)),)
+
+    def twice(self, envelope: Envelope) -> Sequence[Envelope]:
+        return envelope, *self.flip(envelope)
+
+    def again(self, envelope: Envelope) -> Sequence[Envelope]:
+        """Send what was sent to somebody else, or before."""
+        return (msgspec.structs.replace(self.chooser.choice(self.old), receiver=envelope.receiver),)
+
+
+@pytest.mark.parametrize("first", range(0, RUNS, BATCH))
+def test_honest_users_agree_and_accuse_liars_only(first: int) -> None:
+    ended = proven = 0
+    for seed in range(first, first + BATCH):
+        stage = DirectStage(USERS, corrupt=0.2, dropout=0.2)
+        stage.play(Liars(stage, seed))
+        honest = [name for name in stage.names if name not in LIARS]
+        results = {name: stage.users[name].result for name in honest if name not in stage.errors}
+        ended += len(results) > 0
+        assert len({outcome.total.tobytes() for outcome in results.values()}) <= 1
+        assert len({outcome.survivors for outcome in results.values()}) <= 1
+        for outcome in results.values():
+            assert len(outcome.survivors) >= stage.parameters.plan.min_survivors
+            # Whoever is honest and was left out knows it: it has an error.
+            assert not set(outcome.survivors) & {n for n in honest if g.PUBLISH not in stage.steps_of(n)}
+        for name in honest:
+            error = stage.errors.get(name)
+            assert error is None or isinstance(error, PeerFault | TimeoutFault), (seed, name, error)
+            if isinstance(error, PeerFault) and not error.said_by:
+                proven += 1
+                assert error.culprit in LIARS, (seed, name, error)
+                if error.evidence and "second signature" in error.evidence and "hello" not in error.reason:
+                    stage.assert_proves(error)
+        # One set of each kind at most has been signed by a quorum, whatever the liars did.
+        for step in CERTIFIED:
+            signed: dict[bytes, set[str]] = {}
+            for envelope in stage.sent:
+                if envelope.step == step:
+                    signed.setdefault(envelope.body, set()).add(envelope.sender)
+            quorums = [body for body, names in signed.items() if len(names) >= stage.parameters.plan.quorum]
+            assert len(quorums) <= 1
+    assert ended > BATCH // 10
+    assert proven > 0

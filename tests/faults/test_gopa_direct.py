@@ -1,0 +1,573 @@
+"""GOPA without a relay under attack: a coordinator that lies, users that cheat, processes that vanish."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+from smpc_dp.errors import ConfigError, PrivacyError, TimeoutFault
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import encode
+from smpc_dp.protocols.gopa import direct_messages as d
+from smpc_dp.protocols.gopa import messages as g
+from smpc_dp.protocols.gopa.direct_keys import run_identifier
+from smpc_dp.protocols.gopa.direct_params import check_parameters
+from smpc_dp.protocols.gopa.params import GopaParameters
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.graph import PartySet, pack_set
+from tests.faults.direct_stage import LENGTH, DirectStage, by, parameters_for, silent
+
+COORDINATOR, VICTIM, CHEAT = "p1", "p2", "p3"
+EVERYBODY = tuple(f"p{number}" for number in range(1, 9))
+# What users send once x_hat is out: nothing of it depends on a secret.
+AFTER = {d.HELD, d.PUBLISHED, d.FORWARD, d.ATTEST_TOTAL, d.WITNESS, "leave", "abort"}
+
+
+def without(*gone: str) -> tuple[str, ...]:
+    return tuple(name for name in EVERYBODY if name not in gone)
+
+
+def test_everyone_adds_up_the_same() -> None:
+    stage = DirectStage().play()
+    stage.assert_published(*EVERYBODY)
+    assert all(outcome.faults == () for outcome in stage.outcomes().values())
+    assert all(outcome.noise and outcome.noise.residual_pairs == 0 for outcome in stage.outcomes().values())
+
+
+def test_pairwise_noise_cancels_to_the_last_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(parameters_for(8)), "add_noise", lambda *_: None)
+    stage = DirectStage().play()
+    total = sum((stage.grid(name) for name in EVERYBODY), np.zeros(LENGTH, np.int64))
+    np.testing.assert_array_equal(stage.outcomes()[VICTIM].total, total)
+
+
+# The attack of 4.1.2 of the thesis, by a coordinator, and its late variant
+
+
+def test_isolation_a_coordinator_keeps_a_value_and_declares_its_user_gone() -> None:
+    """As printed, neighbours of a lost user reveal what they share with it, and x + eta is left: not here."""
+    stage = DirectStage()
+
+    def hide(envelope: Envelope) -> Iterable[Envelope]:
+        proposed = stage.read(envelope)
+        members = PartySet.unpack(proposed.published, 8, COORDINATOR)
+        place = members.place(stage.number(VICTIM))
+        hashes, signatures = proposed.hashes, proposed.signatures
+        kept = stage.change(
+            envelope,
+            published=pack_set([party for party in members if party != stage.number(VICTIM)], 8),
+            hashes=hashes[: 32 * place] + hashes[32 * place + 32 :],
+            signatures=signatures[: 64 * place] + signatures[64 * place + 64 :],
+        )
+        return (kept,)
+
+    stage.play(by(d.PUBLISHED, COORDINATOR, hide))
+    stage.assert_blames(VICTIM, COORDINATOR, f"left {VICTIM} out of the total")
+    # The coordinator signed another total than the one that its proposal gives.
+    results = stage.outcomes()
+    assert set(results) == set(without(COORDINATOR, VICTIM))
+    outcome = results[CHEAT]
+    assert outcome.absent == (VICTIM,)
+    assert outcome.noise is not None
+    assert outcome.noise.residual_pairs == 7
+    assert f"{VICTIM}: left out by {COORDINATOR}; its '{g.PUBLISH}' came here" in outcome.faults
+    published = next(place for place, e in enumerate(stage.sent) if e.step == d.PUBLISHED)
+    assert {envelope.step for envelope in stage.sent[published:]} <= AFTER
+
+
+def test_isolation_the_late_variant_a_publication_is_withheld() -> None:
+    """After the certificate: nobody has anything to reveal, and what the victim shared stays in."""
+    stage = DirectStage().play(silent(VICTIM, g.PUBLISH))
+    stage.assert_missing(VICTIM, VICTIM)
+    survivors = without(VICTIM)
+    stage.assert_published(*survivors)
+    outcome = stage.outcomes()[COORDINATOR]
+    assert outcome.noise is not None
+    assert outcome.noise.residual_pairs == 7
+    assert any(fault.startswith(f"{VICTIM}: is not in the total") for fault in outcome.faults)
+    certified = next(place for place, e in enumerate(stage.sent) if e.step == g.PUBLISH)
+    later = {e.step for e in stage.sent[certified:] if e.step != g.PUBLISH}
+    assert later <= AFTER
+
+
+@pytest.mark.parametrize("step", [d.PARTICIPANTS, d.ROLL])
+def test_isolation_a_victim_is_shown_a_smaller_set(step: str) -> None:
+    """It would leave the noise out that it shares with the others: it never sees a quorum for that set."""
+    stage = DirectStage()
+
+    def shrink(envelope: Envelope) -> Iterable[Envelope]:
+        if envelope.receiver != VICTIM:
+            return (envelope,)
+        message = stage.read(envelope)
+        kept = [1, 2, 5, 6, 7, 8]
+        own = {
+            d.PARTICIPANTS: ("participants", "reveals"),
+            d.ROLL: ("advertised", "advertisements"),
+        }[step]
+        bodies = getattr(message, own[1])
+        fields: dict[str, object] = {
+            own[0]: pack_set(kept, 8),
+            own[1]: [bodies[party - 1] for party in kept],
+            "signatures": b"".join(message.signatures[64 * (p - 1) : 64 * p] for p in kept),
+        }
+        return (stage.change(envelope, **fields),)
+
+    stage.play(by(step, COORDINATOR, shrink))
+    assert g.PUBLISH not in stage.steps_of(VICTIM)
+    if step == d.PARTICIPANTS:
+        fault = stage.assert_blames(VICTIM, COORDINATOR, "two different messages for step 'participants'")
+        stage.assert_proves(fault)
+    else:
+        stage.assert_blames(VICTIM, COORDINATOR, "participants has users that were out before")
+    assert VICTIM not in stage.outcomes()
+
+
+# A coordinator that tells different users different things
+
+
+def test_split_sets_never_both_have_a_quorum() -> None:
+    stage = DirectStage(corrupt=0.13)
+
+    def split(envelope: Envelope) -> Iterable[Envelope]:
+        message = stage.read(envelope)
+        gone = 4 if stage.number(envelope.receiver) % 2 else 3
+        kept = [party for party in range(1, 9) if party != gone]
+        return (
+            stage.change(
+                envelope,
+                participants=pack_set(kept, 8),
+                reveals=[message.reveals[party - 1] for party in kept],
+                signatures=b"".join(message.signatures[64 * (p - 1) : 64 * p] for p in kept),
+            ),
+        )
+
+    stage.play(by(d.PARTICIPANTS, COORDINATOR, split))
+    assert not any(envelope.step == g.PUBLISH for envelope in stage.sent)
+    assert not stage.outcomes()
+    proven = [name for name in without(COORDINATOR) if name in stage.errors and name not in ("p3", "p4")]
+    for name in proven:
+        fault = stage.assert_blames(name, COORDINATOR, "two different messages for step 'participants'")
+        stage.assert_proves(fault)
+
+
+def test_two_starts_are_two_runs_and_convict_the_coordinator() -> None:
+    """The second start leaves p8 out: who gets it is in another run, with a nonce of its own in both."""
+    stage = DirectStage()
+
+    def other(envelope: Envelope) -> Iterable[Envelope]:
+        if stage.number(envelope.receiver) % 2:
+            return (envelope,)
+        start = stage.read(envelope)
+        fields = {
+            "present": pack_set(range(1, 8), 8),
+            "nonces": start.nonces[: 32 * 7],
+            "signatures": start.signatures[: 64 * 7],
+        }
+        changed = stage.change(envelope, **fields)
+        run_id = run_identifier(stage.context, stage.context.question, fields["present"], fields["nonces"])
+        moved = Envelope(run_id, changed.step, changed.sender, changed.receiver, changed.body, b"")
+        return (stage.sign(moved),)
+
+    stage.play(by(d.START, COORDINATOR, other))
+    assert not any(envelope.step == g.PUBLISH for envelope in stage.sent)
+    for name in ("p2", "p3", "p4", "p5", "p6", "p7"):
+        fault = stage.assert_blames(name, COORDINATOR, "two different messages for step 'start'")
+        stage.assert_proves(fault)
+
+
+def test_two_lists_of_the_published_do_not_both_end_in_a_result() -> None:
+    stage = DirectStage()
+
+    def split(envelope: Envelope) -> Iterable[Envelope]:
+        proposed = stage.read(envelope)
+        if stage.number(envelope.receiver) <= 4:
+            return (envelope,)
+        kept = [party for party in range(1, 9) if party != stage.number(VICTIM)]
+        changed = stage.change(
+            envelope,
+            published=pack_set(kept, 8),
+            hashes=b"".join(proposed.hashes[32 * (party - 1) : 32 * party] for party in kept),
+            signatures=b"".join(proposed.signatures[64 * (party - 1) : 64 * party] for party in kept),
+        )
+        return (changed,)
+
+    stage.play(by(d.PUBLISHED, COORDINATOR, split))
+    assert not stage.outcomes()
+    for name in without(COORDINATOR):
+        fault = stage.assert_blames(name, COORDINATOR, "two different messages for step 'published'")
+        stage.assert_proves(fault)
+
+
+def test_an_old_start_convicts_nobody() -> None:
+    """Whoever shows a start of an earlier process of the same request has proven nothing: nonces differ."""
+    before = DirectStage(run=7)
+    before.play()
+    old = next(e for e in before.sent if e.step == d.START and e.receiver == VICTIM)
+    stage = DirectStage(run=1)
+
+    def show(envelope: Envelope) -> Iterable[Envelope]:
+        body_hash = hashlib.sha256(old.body).digest()
+        witness = d.Witness(d.START, old.run_id, body_hash, old.signature, old.body)
+        shown = stage.sign(
+            Envelope(
+                envelope.run_id,
+                d.WITNESS,
+                CHEAT,
+                envelope.receiver,
+                encode(witness),
+                b"",
+            )
+        )
+        return envelope, shown
+
+    stage.play(by(m.REVEAL, CHEAT, show))
+    stage.assert_published(*EVERYBODY)
+
+
+def test_a_witness_that_the_coordinator_did_not_sign_is_its_bearers_fault() -> None:
+    stage = DirectStage()
+
+    def show(envelope: Envelope) -> Iterable[Envelope]:
+        witness = d.Witness(d.ROLL, envelope.run_id, bytes(32), bytes(64), b"")
+        body = encode(witness)
+        return envelope, stage.sign(Envelope(envelope.run_id, d.WITNESS, CHEAT, envelope.receiver, body, b""))
+
+    stage.play(by(m.REVEAL, CHEAT, show))
+    stage.assert_published(*EVERYBODY)
+    assert any("did not sign" in fault for fault in stage.outcomes()[VICTIM].faults)
+
+
+@pytest.mark.parametrize(
+    ("step", "field", "reason"),
+    [
+        (d.START, "signatures", "did not sign"),
+        (d.START, "nonces", "does not have the nonce"),
+        (d.ROLL, "signatures", "did not sign"),
+        (d.PARTICIPANTS, "signatures", "did not sign"),
+        (d.PUBLISHED, "signatures", "did not sign"),
+        (d.PUBLISHED, "hashes", "did not sign"),
+    ],
+)
+def test_forged_proposals_are_refused_and_named(step: str, field: str, reason: str) -> None:
+    stage = DirectStage()
+
+    def forge(envelope: Envelope) -> Iterable[Envelope]:
+        content = bytearray(getattr(stage.read(envelope), field))
+        place = 32 * 1 if field == "nonces" else -1
+        content[place] ^= 1
+        return (stage.change(envelope, **{field: bytes(content)}),)
+
+    hand = by(step, COORDINATOR, forge)
+    answered = {d.START: m.HELLO, d.ROLL: m.ADVERTISE, d.PARTICIPANTS: m.REVEAL, d.PUBLISHED: g.PUBLISH}[step]
+
+    def tamper(envelope: Envelope) -> Iterable[Envelope]:
+        # Who has a message itself needs no signature of it from the coordinator.
+        unseen = (envelope.step, envelope.sender, envelope.receiver) == (answered, "p8", VICTIM)
+        return () if unseen else hand(envelope)
+
+    stage.play(tamper)
+    stage.assert_blames(VICTIM, COORDINATOR, reason)
+
+
+def test_a_coordinator_that_leaves_somebody_out_is_named_by_it() -> None:
+    stage = DirectStage()
+
+    def shrink(envelope: Envelope) -> Iterable[Envelope]:
+        roll = stage.read(envelope)
+        fields = {
+            "advertised": pack_set([1, 3, 4, 5, 6, 7, 8], 8),
+            "advertisements": [body for place, body in enumerate(roll.advertisements) if place != 1],
+            "signatures": roll.signatures[:64] + roll.signatures[128:],
+        }
+        return (stage.change(envelope, **fields),)
+
+    stage.play(by(d.ROLL, COORDINATOR, shrink))
+    stage.assert_blames(VICTIM, COORDINATOR, f"left {VICTIM} out of the roll")
+
+
+# Users that cheat
+
+
+def test_a_user_that_publishes_two_values_is_left_out_and_named() -> None:
+    stage = DirectStage()
+
+    def twice(envelope: Envelope) -> Iterable[Envelope]:
+        x_hat = bytearray(stage.read(envelope).x_hat)
+        x_hat[0] ^= 1
+        changed = stage.change(envelope, x_hat=bytes(x_hat))
+        return (changed if stage.number(envelope.receiver) > 5 else envelope,)
+
+    stage.play(by(g.PUBLISH, CHEAT, twice))
+    survivors = without(CHEAT)
+    stage.assert_published(*survivors)
+    for outcome in stage.outcomes().values():
+        assert f"{CHEAT}: sent two different messages for step 'publish'" in outcome.faults
+        assert outcome.noise is not None
+        assert outcome.noise.residual_pairs == 7
+
+
+def test_a_second_value_to_the_same_user_convicts_too() -> None:
+    stage = DirectStage()
+
+    def twice(envelope: Envelope) -> Iterable[Envelope]:
+        if envelope.receiver != VICTIM:
+            return (envelope,)
+        return envelope, stage.change(envelope, x_hat=bytes(8 * LENGTH))
+
+    stage.play(by(g.PUBLISH, CHEAT, twice))
+    stage.assert_published(*without(CHEAT))
+
+
+def test_two_values_and_a_coordinator_that_looks_away_stop_the_run() -> None:
+    """p8 holds what the coordinator denies: it has the proof, and leaves with it."""
+    stage = DirectStage()
+
+    def tamper(envelope: Envelope) -> Iterable[Envelope]:
+        if (envelope.step, envelope.sender) == (d.HELD, "p8"):
+            return ()
+        if (envelope.step, envelope.sender, envelope.receiver) == (g.PUBLISH, CHEAT, "p8"):
+            return (stage.change(envelope, x_hat=bytes(8 * LENGTH)),)
+        return (envelope,)
+
+    stage.play(tamper)
+    fault = stage.assert_blames("p8", CHEAT, "sent two different messages for step 'publish'")
+    stage.assert_proves(fault)
+
+
+def test_a_value_sent_to_some_reaches_the_others_through_the_coordinator() -> None:
+    stage = DirectStage()
+
+    def some(envelope: Envelope) -> Iterable[Envelope]:
+        return () if stage.number(envelope.receiver) > 5 else (envelope,)
+
+    stage.play(by(g.PUBLISH, CHEAT, some))
+    stage.assert_published(*EVERYBODY)
+    assert {e.receiver for e in stage.sent if e.step == d.FORWARD} == {"p6", "p7", "p8"}
+
+
+def test_a_value_withheld_from_the_coordinator_is_not_counted() -> None:
+    stage = DirectStage()
+
+    def hide(envelope: Envelope) -> Iterable[Envelope]:
+        return () if envelope.receiver == COORDINATOR else (envelope,)
+
+    stage.play(by(g.PUBLISH, CHEAT, hide))
+    outcome = stage.outcomes()[VICTIM]
+    assert outcome.absent == (CHEAT,)
+
+
+@pytest.mark.parametrize("x_hat", [b"short", b""])
+def test_a_malformed_value_is_left_out(x_hat: bytes) -> None:
+    stage = DirectStage()
+
+    def tamper(envelope: Envelope) -> Iterable[Envelope]:
+        if (envelope.step, envelope.sender) == (d.HELD, CHEAT):
+            return ()
+        wrong = (envelope.step, envelope.sender) == (g.PUBLISH, CHEAT)
+        return (stage.change(envelope, x_hat=x_hat) if wrong else envelope,)
+
+    stage.play(tamper)
+    stage.assert_published(*without(CHEAT))
+    assert any("malformed Published" in fault for fault in stage.outcomes()[COORDINATOR].faults)
+
+
+def test_a_user_that_advertises_twice_is_left_out_with_the_proof() -> None:
+    stage = DirectStage()
+
+    def twice(envelope: Envelope) -> Iterable[Envelope]:
+        if envelope.receiver != "p8":
+            return (envelope,)
+        return (stage.change(envelope, commitment=bytes(32)),)
+
+    stage.play(by(m.ADVERTISE, CHEAT, twice))
+    assert CHEAT in stage.errors
+    stage.assert_published(*without(CHEAT))
+    for outcome in stage.outcomes().values():
+        assert any(fault.startswith(f"{CHEAT}: sent two different") for fault in outcome.faults)
+
+
+def test_an_accusation_without_a_proof_excludes_the_accuser() -> None:
+    stage = DirectStage()
+
+    def accuse(envelope: Envelope) -> Iterable[Envelope]:
+        proof = d.Proof(2, bytes(32), bytes(64), b"\1" * 32, bytes(64))
+        return (stage.change(envelope, proofs=[proof]),)
+
+    stage.play(by(m.REVEAL, CHEAT, accuse))
+    stage.assert_published(*without(CHEAT))
+    assert any("without a proof" in fault for fault in stage.outcomes()[COORDINATOR].faults)
+
+
+def test_wrong_openings_and_wrong_draws_are_left_out() -> None:
+    stage = DirectStage()
+    stage.play(by(m.REVEAL, CHEAT, lambda e: (stage.change(e, blinder=bytes(32)),)))
+    stage.assert_published(*without(CHEAT))
+    assert any("had not committed to" in fault for fault in stage.outcomes()[COORDINATOR].faults)
+
+
+@pytest.mark.parametrize("step", [m.ADVERTISE, m.REVEAL, m.ATTEST_PARTICIPANTS, g.PUBLISH, d.ATTEST_TOTAL])
+def test_forged_signatures_are_ignored_and_named(step: str) -> None:
+    stage = DirectStage()
+
+    def forge(envelope: Envelope) -> Iterable[Envelope]:
+        bad = bytes([envelope.signature[0] ^ 1]) + envelope.signature[1:]
+        return (Envelope(*[*(getattr(envelope, f) for f in envelope.__struct_fields__[:-1]), bad]),)
+
+    stage.play(by(step, CHEAT, forge))
+    outcome = stage.outcomes()[VICTIM]
+    assert any(f"{CHEAT}: " in fault for fault in outcome.faults) or step == d.ATTEST_TOTAL
+
+
+def test_messages_of_another_run_count_for_nothing() -> None:
+    """Yesterday's run of the same file, user and request: nothing of it is of use today."""
+    before = DirectStage(run=7).play()
+    replay = {(e.step, e.receiver): e for e in before.sent if e.sender == CHEAT}
+    stage = DirectStage(run=1)
+
+    def old(envelope: Envelope) -> Iterable[Envelope]:
+        if envelope.sender != CHEAT or envelope.step in (m.HELLO, "leave"):
+            return (envelope,)
+        return (replay.get((envelope.step, envelope.receiver), envelope),)
+
+    stage.play(old)
+    stage.assert_published(*without(CHEAT))
+
+
+def test_another_plan_is_told_before_anything_is_sent() -> None:
+    stage = DirectStage()
+    stage.play(by(m.HELLO, CHEAT, lambda e: (stage.change(e, question="1f/2e"),)))
+    stage.assert_published(*without(CHEAT))
+    stage.assert_blames(CHEAT, CHEAT, "asks '1f/2e'")
+
+
+def test_a_user_whose_plan_does_not_hold_in_its_place_never_publishes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the certified graph a user counts its own draws that take part, and who drew it."""
+    places: dict[str, tuple[int, int]] = {}
+
+    def check(_parameters: GopaParameters, party: str, own: int, drawn_by: int) -> None:
+        places[party] = own, drawn_by
+        if party == CHEAT:
+            raise PrivacyError("its plan does not hold")
+
+    monkeypatch.setattr(GopaParameters, "check_place", check)
+    stage = DirectStage().play(silent("p8", m.REVEAL))
+    assert g.PUBLISH not in stage.steps_of(CHEAT)
+    assert isinstance(stage.errors[CHEAT], PrivacyError)
+    assert set(places.values()) == {(6, 6)}, "everyone drew everyone, and p8 does not take part"
+    # It takes part, since others had signed that it does: what they share with it stays in.
+    outcome = stage.outcomes()[COORDINATOR]
+    assert outcome.absent == (CHEAT, "p8")
+    assert outcome.noise is not None
+    assert outcome.noise.residual_pairs == 6
+
+
+# Processes that vanish
+
+USER_STEPS = [m.HELLO, m.ADVERTISE, m.REVEAL, m.ATTEST_PARTICIPANTS, g.PUBLISH, d.HELD, d.ATTEST_TOTAL]
+
+
+@pytest.mark.parametrize("step", USER_STEPS)
+def test_a_user_gone_at_each_step(step: str) -> None:
+    stage = DirectStage().play(silent(CHEAT, step))
+    outcome = stage.outcomes()[COORDINATOR]
+    in_total = step in (d.HELD, d.ATTEST_TOTAL)
+    assert outcome.absent == (() if in_total else (CHEAT,))
+    assert outcome.noise is not None
+    certified = step in (m.ATTEST_PARTICIPANTS, g.PUBLISH)
+    assert outcome.noise.residual_pairs == (7 if certified else 0)
+    assert set(stage.outcomes()) >= set(without(CHEAT))
+    assert in_total or any(CHEAT in fault for fault in outcome.faults)
+
+
+@pytest.mark.parametrize("step", [d.START, d.ROLL, d.PARTICIPANTS, d.PUBLISHED])
+def test_a_coordinator_gone_at_each_step_is_named_and_the_next_request_works(step: str) -> None:
+    stage = DirectStage().play(silent(COORDINATOR, step))
+    for name in without(COORDINATOR):
+        stage.assert_missing(name, COORDINATOR)
+    stage.begin(2)
+    stage.play(out=[COORDINATOR])
+    stage.assert_published(*without(COORDINATOR))
+
+
+def test_a_coordinator_that_is_not_there_is_named_at_once() -> None:
+    stage = DirectStage().play(out=[COORDINATOR])
+    for name in without(COORDINATOR):
+        stage.assert_missing(name, COORDINATOR)
+    assert {envelope.step for envelope in stage.sent} == {m.HELLO, "leave"}
+
+
+def test_too_few_users_stop_the_run_before_anything_is_published() -> None:
+    stage = DirectStage().play(out=["p6", "p7", "p8"])
+    error = stage.errors[COORDINATOR]
+    assert isinstance(error, TimeoutFault)
+    assert error.missing == {"p6", "p7", "p8"}
+    assert not any(envelope.step == g.PUBLISH for envelope in stage.sent)
+
+
+def test_an_input_that_is_refused_stops_nobody_but_its_owner() -> None:
+    stage = DirectStage()
+    machine = stage.users[CHEAT]
+    hellos = machine.farewell(ConfigError("no input"))
+    queued = {e.receiver: e for e in hellos}
+
+    def tamper(envelope: Envelope) -> Iterable[Envelope]:
+        if envelope.sender == COORDINATOR and envelope.step == m.HELLO and envelope.receiver in queued:
+            return envelope, queued.pop(envelope.receiver)
+        return (envelope,)
+
+    queue = [queued.pop(COORDINATOR)]
+    stage.users[COORDINATOR].receive(queue[0])
+    stage.play(tamper, out=[CHEAT])
+    stage.assert_published(*without(CHEAT))
+
+
+# What is refused before a session begins
+
+
+def test_a_lone_coordinator_cannot_be_what_two_quorums_share() -> None:
+    """2q > n + 1 even where nobody is planned to be corrupt: who proposes a set also signs."""
+    planned = 0
+    for users in range(3, 13):
+        for dropout in (0.0, 0.1, 0.25, 0.34, 0.45, 0.499):
+            given: dict[str, object] = {
+                "length": 1,
+                "lower": 0.0,
+                "upper": 1.0,
+                "epsilon": 1.0,
+                "delta": 1e-6,
+            }
+            given |= {"dropout": dropout, "corrupt": 0.0, "topology": "direct"}
+            parameters, _ = check_parameters(given, users)
+            if parameters is not None:
+                planned += 1
+                assert 2 * parameters.plan.quorum > users + 1
+                assert parameters.plan.quorum <= parameters.plan.min_survivors
+    assert planned > 30
+
+
+@pytest.mark.parametrize(
+    ("more", "users", "where"),
+    [
+        ({"on_dropout": "roll-back"}, 8, "on_dropout"),
+        ({"topology": "ring"}, 8, "topology"),
+        ({}, 257, "roster"),
+        ({"length": 1 << 24}, 8, "length"),
+    ],
+)
+def test_what_the_direct_topology_refuses(more: dict[str, object], users: int, where: str) -> None:
+    given: dict[str, object] = {"length": 1, "lower": 0.0, "upper": 1.0, "epsilon": 1.0, "delta": 1e-6}
+    given |= {"dropout": 0.1, "corrupt": 0.0, "topology": "direct"} | more
+    parameters, faults = check_parameters(given, users)
+    assert parameters is None
+    assert where in {fault.where for fault in faults}
+
+
+def test_claim_speaks_of_no_relay() -> None:
+    privacy = parameters_for(8).privacy(8)
+    assert "relay" not in str(privacy.to_json())
+    assert "coordinator" in privacy.claim

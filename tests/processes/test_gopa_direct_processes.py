@@ -1,0 +1,255 @@
+"""Sessions of real processes without any relay: who is killed is survived, or named."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import smpc_dp
+from smpc_dp.runtime.events import Event
+from smpc_dp.runtime.launcher import Launcher, member_command
+from smpc_dp.runtime.local import create_local_session
+from smpc_dp.runtime.member import Membership
+from smpc_dp.runtime.session_file import Timeouts, load_session
+from smpc_dp.transport.endpoint import dial
+
+USERS = tuple(f"user{number}" for number in range(1, 7))
+PARAMETERS: dict[str, object] = {
+    "length": 2,
+    "lower": 0.0,
+    "upper": 1.0,
+    "epsilon": 4.0,
+    "delta": 1e-5,
+    "dropout": 0.2,
+    "corrupt": 0.1,
+    "topology": "direct",
+}
+TIMEOUTS = Timeouts(connect=6.0, step=2.0, gather=4.0)
+
+
+def vector(name: str) -> list[float]:
+    return [USERS.index(name) / len(USERS), 0.5]
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Path:
+    path = create_local_session(tmp_path, USERS, PARAMETERS, protocol="gopa", timeouts=TIMEOUTS)
+    (tmp_path / "inputs").mkdir()
+    for name in USERS:
+        (tmp_path / "inputs" / f"{name}.json").write_text(json.dumps(vector(name)))
+    return path
+
+
+def launch(session: Path, on_event: Callable[[Launcher, Event], None]) -> tuple[Launcher, dict[str, Any]]:
+    """Run every user as a process; return how they ended and their results."""
+    outputs = {name: session.parent / f"{name}.out.json" for name in USERS}
+    launcher = Launcher(lambda event: on_event(launcher, event))
+    commands = {
+        name: member_command("party", str(session), "--as", name, "--out", str(outputs[name]))
+        for name in USERS
+    }
+    asyncio.run(launcher.run(commands, None))
+    return launcher, {name: json.loads(p.read_text()) for name, p in outputs.items() if p.exists()}
+
+
+def check_value(result: dict[str, Any]) -> None:
+    """Seven standard errors in two coordinates: a false alarm in 2e11 runs."""
+    truth = np.mean([vector(name) for name in result["survivors"]], axis=0)
+    assert (np.abs(np.array(result["value"]) - truth) < 7 * result["standard_error"]).all()
+
+
+def test_run_prints_one_average_of_all(session: Path) -> None:
+    assert load_session(session).roster.aggregator is None
+    command = [sys.executable, "-m", "smpc_dp", "run", str(session), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["survivors"] == list(USERS)
+    assert result["residual_pairs"] == 0
+    assert set(result["evidence"]["survivors"]["signatures"]) <= set(USERS)
+    check_value(result)
+
+
+@pytest.mark.parametrize("step", ["roll", "publish"])
+def test_a_user_killed_while_it_waits_is_survived(session: Path, step: str) -> None:
+    """Before the certificate it is out; afterwards its value is in if it left in time, else its noise is."""
+    victim = USERS[2]
+
+    def kill(launcher: Launcher, event: Event) -> None:
+        if (event.party, event.kind, event.step) == (victim, "step", step):
+            launcher.kill(victim)
+
+    launcher, results = launch(session, kill)
+    assert set(results) == set(USERS) - {victim}
+    assert not launcher.endings[victim].ok
+    totals = {tuple(result["fixed_point"]) for result in results.values()}
+    assert len(totals) == 1, "everyone has the same"
+    for result in results.values():
+        gone = step == "roll" or result["absent"] == [victim]
+        assert result["absent"] == ([victim] if gone else [])
+        assert result["residual_pairs"] == (5 if gone and step == "publish" else 0)
+        check_value(result)
+
+
+def test_a_coordinator_that_is_killed_is_named_and_the_next_request_works(session: Path) -> None:
+    """User 1 coordinates the first request, user 2 the second."""
+    coordinator = USERS[0]
+    launcher = Launcher()
+    process = member_command("party", str(session), "--as", coordinator)
+
+    async def one(name: str) -> list[smpc_dp.Result | smpc_dp.SmpcError]:
+        ended: list[smpc_dp.Result | smpc_dp.SmpcError] = []
+
+        def watch(event: Event) -> None:
+            if (event.kind, event.step) == ("step", "participants"):
+                launcher.kill(coordinator)
+
+        async with smpc_dp.connect(session, party=name, on_event=watch) as opened:
+            for _ in range(2):
+                try:
+                    ended.append(await opened.average(vector(name), method="gopa"))
+                except smpc_dp.SmpcError as error:
+                    ended.append(error)
+        return ended
+
+    async def act() -> list[list[smpc_dp.Result | smpc_dp.SmpcError]]:
+        launched = asyncio.create_task(launcher.run({coordinator: process}, None))
+        ended = await asyncio.gather(*(one(name) for name in USERS[1:]))
+        await launched
+        return ended
+
+    for first, second in asyncio.run(act()):
+        assert isinstance(first, smpc_dp.TimeoutFault), first
+        assert first.missing == {coordinator}
+        assert isinstance(second, smpc_dp.Result), second
+        assert second.absent == (coordinator,)
+        check_value(second.to_json())
+
+
+def test_who_comes_too_late_is_told_and_may_ask_with_the_next_request(tmp_path: Path) -> None:
+    timeouts = Timeouts(connect=2.0, step=4.0, gather=8.0)
+    path = create_local_session(tmp_path, USERS, PARAMETERS, protocol="gopa", timeouts=timeouts)
+    first_is_over, late_is_there = asyncio.Event(), asyncio.Event()
+    late = USERS[-1]
+
+    async def one(name: str) -> list[smpc_dp.Result | smpc_dp.SmpcError]:
+        ended: list[smpc_dp.Result | smpc_dp.SmpcError] = []
+        if name == late:
+            await first_is_over.wait()
+        async with smpc_dp.connect(path, party=name) as opened:
+            if name == late:
+                late_is_there.set()
+            for _ in range(2):
+                try:
+                    ended.append(await opened.average(vector(name)))
+                except smpc_dp.SmpcError as error:
+                    ended.append(error)
+                first_is_over.set()
+                await late_is_there.wait()
+        return ended
+
+    async def act() -> list[list[smpc_dp.Result | smpc_dp.SmpcError]]:
+        return await asyncio.gather(*(one(name) for name in USERS))
+
+    ended = dict(zip(USERS, asyncio.run(act()), strict=True))
+    told, second = ended.pop(late)
+    assert isinstance(told, smpc_dp.TimeoutFault)
+    assert told.missing == {late}
+    assert isinstance(second, smpc_dp.Result), second
+    for first, after in ended.values():
+        assert isinstance(first, smpc_dp.Result)
+        assert first.absent == (late,)
+        assert isinstance(after, smpc_dp.Result)
+        assert after.absent == ()
+
+
+def test_a_session_that_differs_is_refused_and_the_others_go_on(session: Path, tmp_path: Path) -> None:
+    """Five of six are enough; who has another file is told what differs."""
+    other = tmp_path / "other.toml"
+    other.write_text(session.read_text().replace("epsilon = 4.0", "epsilon = 3.0"))
+
+    async def one(name: str, path: Path) -> smpc_dp.Result | smpc_dp.SmpcError:
+        try:
+            async with smpc_dp.connect(path, party=name, key=session.parent / "keys" / f"{name}.key") as own:
+                return await own.average(vector(name))
+        except smpc_dp.SmpcError as error:
+            return error
+
+    async def act() -> list[smpc_dp.Result | smpc_dp.SmpcError]:
+        paths = {name: session if name != USERS[3] else other for name in USERS}
+        return await asyncio.gather(*(one(name, path) for name, path in paths.items()))
+
+    ended = dict(zip(USERS, asyncio.run(act()), strict=True))
+    odd = ended.pop(USERS[3])
+    assert isinstance(odd, smpc_dp.ConfigError)
+    assert "epsilon" in str(odd)
+    for result in ended.values():
+        assert isinstance(result, smpc_dp.Result), result
+        assert result.absent == (USERS[3],)
+
+
+def test_a_session_without_aggregator_has_no_evaluations(session: Path) -> None:
+    async def act() -> None:
+        async def one(name: str) -> None:
+            async with smpc_dp.connect(session, party=name) as opened:
+                with pytest.raises(smpc_dp.ConfigError, match="topology"):
+                    await opened.evaluate("aes128", [1], peer=USERS[1], role="garbler")
+
+        await asyncio.gather(*(one(name) for name in USERS))
+
+    asyncio.run(act())
+
+
+def test_files_with_an_aggregator_or_without_addresses_are_refused(session: Path, tmp_path: Path) -> None:
+    text = session.read_text()
+    for wrong, where in (
+        (text.replace('role = "party"', 'role = "aggregator"', 1), "roster[0].role"),
+        (text.replace("address =", "# address =", 1), "roster[0].address"),
+    ):
+        path = tmp_path / "wrong.toml"
+        path.write_text(wrong)
+        with pytest.raises(smpc_dp.ConfigError) as caught:
+            load_session(path)
+        assert where in {fault.where for fault in caught.value.faults}
+
+
+async def test_a_user_that_should_be_called_may_not_call(tmp_path: Path) -> None:
+    """One channel a pair: the smaller number listens. Two in opposite directions could race."""
+    timeouts = Timeouts(connect=1.0, step=1.0)
+    path = create_local_session(tmp_path, USERS, PARAMETERS, protocol="gopa", timeouts=timeouts)
+    refused: list[str] = []
+
+    def watch(event: Event) -> None:
+        if event.kind == "refused":
+            refused.append(event.detail)
+
+    async def call() -> None:
+        channel = await dial(Membership.load(path, USERS[0]).endpoint(), USERS[1])
+        with pytest.raises(smpc_dp.SmpcError):
+            await channel.receive()
+
+    calling = asyncio.create_task(call())
+    with pytest.raises(smpc_dp.TimeoutFault) as caught:
+        async with smpc_dp.connect(path, party=USERS[1], on_event=watch):
+            pass
+    await calling
+    assert f"{USERS[0]}: {USERS[0]}: calls a user that calls it" in refused
+    assert caught.value.missing == set(USERS) - {USERS[1]}
+    assert caught.value.step == "connect"
+
+
+@pytest.mark.parametrize(("topology", "address"), [("direct", "nowhere"), ("relay", "127.0.0.1:7100")])
+async def test_where_to_listen_is_checked(tmp_path: Path, topology: str, address: str) -> None:
+    given = PARAMETERS | {"topology": topology}
+    path = create_local_session(tmp_path, USERS, given, protocol="gopa", timeouts=TIMEOUTS)
+    with pytest.raises(smpc_dp.ConfigError, match="listen_on"):
+        async with smpc_dp.connect(path, party=USERS[0], listen_on=address):
+            pass
