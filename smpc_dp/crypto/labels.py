@@ -37,3 +37,4 @@ class Label(StrEnum):
     PAIRWISE_PLAN = "smpc-dp/1/pairwise-plan"
     PAIRWISE_PIECES = "smpc-dp/1/pairwise-pieces"
     PAIRWISE_OPEN = "smpc-dp/1/pairwise-open"
+    PROOF_CONTEXT = "smpc-dp/1/proof-context"
