@@ -1,8 +1,8 @@
-"""Peers in programs that are compiled elsewhere: emp-tool, emp-ot, emp-sh2pc, and crates with range proofs.
+"""Peers in programs compiled elsewhere: emp-tool, emp-ot, emp-sh2pc, and crates of range proofs.
 
-`benchmarks/emp/` and `benchmarks/bulletproofs/` have the drivers' sources. A driver takes one measurement each
-time it is run, checks what it has computed and prints one JSON object: `name`, `version`, `checksum`, and
-`figures`, each with `unit` and `value`.
+`benchmarks/emp/` and `benchmarks/bulletproofs/` have the drivers' sources. A driver takes one measurement
+each time it is run, checks what it has computed and prints one JSON object: `name`, `version`, `checksum`,
+and `figures`, each with `unit` and `value`.
 """
 
 from __future__ import annotations
