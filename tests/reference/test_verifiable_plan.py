@@ -38,7 +38,8 @@ def _pairwise(edges: list[tuple[int, int]], sigma: float) -> Floats:
         first, second = moved
         weight = (weight[:, None] * masses).ravel()
     np.add.at(law, (first + centre, second + centre), weight)
-    return law / law.sum()
+    normal: Floats = law / law.sum()
+    return normal
 
 
 def _view(pairwise: Floats, bits: int, value: int, user: int) -> Floats:
