@@ -17,6 +17,7 @@ from smpc_dp.simulate.vectors import (
     pairwise_negative,
     pairwise_ot,
     pairwise_runs,
+    proofs,
     runs,
     sampling,
 )
@@ -78,6 +79,7 @@ def _pairwise() -> dict[str, bytes]:
 PROTOCOLS: dict[str, Callable[[], dict[str, bytes]]] = {
     "secagg": _secagg,
     "pairwise": _pairwise,
+    "proofs": proofs.generate,
     "sampling": sampling.generate,
 }
 
