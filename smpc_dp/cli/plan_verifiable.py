@@ -64,3 +64,5 @@ def verifiable(
     for row in rows:
         table.add_row(*row)
     console().print(table)
+    console().print(f"neighbours: {plan.relation}")
+    console().print(f"assumption: {plan.assumption}")

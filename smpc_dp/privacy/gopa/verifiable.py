@@ -52,6 +52,8 @@ class VerifiablePlan(msgspec.Struct, frozen=True):
         variance_gaussian: what Gaussian noise of the honest users would need at the same epsilon and delta.
         variance_rounding: of the users' rounding, at most if stochastic; if nearest, for uniform fractions.
         error_std: standard deviation of noise and rounding in the average, as a part of the range.
+        relation: which inputs are neighbours.
+        assumption: who must be honest.
     """
 
     parties: int
@@ -72,6 +74,8 @@ class VerifiablePlan(msgspec.Struct, frozen=True):
     variance_gaussian: float
     variance_rounding: float
     error_std: float
+    relation: str
+    assumption: str
 
     def events(self) -> tuple[Event, Event]:
         """Return what the privacy ledger enters: the total, and the rest of the view."""
@@ -158,6 +162,11 @@ def plan_verifiable(
         variance_gaussian=length * (steps / mu) ** 2,
         variance_rounding=variance_rounding,
         error_std=math.sqrt(variance + variance_rounding) / parties / steps,
+        relation="substitution of one honest user's vector",
+        assumption=(
+            f"{honest} users at least are honest, publish, keep their pairwise noise secret, and are "
+            f"connected by it, except with probability {slack:g}; the other {parties - honest} may collude"
+        ),
     )
 
 
