@@ -51,3 +51,4 @@ class Label(StrEnum):
     LOCAL_AUC = "smpc-dp/1/local-auc"
     DIRECT_RUN_ID = "smpc-dp/1/direct-run-id"
     DIRECT_TOTAL = "smpc-dp/1/direct-total"
+    PROOF_CONTEXT = "smpc-dp/1/proof-context"

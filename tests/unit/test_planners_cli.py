@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ NETWORK = ["plan", "network", "--parties", "100", "--epsilon", "1", "--delta", "
         ([*NETWORK, "--task", "histogram"], "beta"),
         ([*NETWORK, "--topology", "complete", "--steps", "300", "--delta", "0.02"], "warning: delta"),
         (["plan", "sgd", "--parties", "30", "--steps", "60"], "published script, local"),
+        (["plan", "verifiable", "--parties", "90", "--epsilon", "1", "--delta", "1e-5"], "secret bits"),
         (["plan", "collaboration", "--sizes", "10,20", "--epsilons", "1"], "together"),
     ],
 )
@@ -61,6 +63,10 @@ def test_a_model_gives_zetas_and_exact_rival(tmp_path: Path) -> None:
         ([*NETWORK, "--method", "clones"], "method"),
         ([*NETWORK, "--rounds", "0"], "rounds"),
         ([*NETWORK, "--task", "histogram", "--method", "theorem"], "more than 1000 users"),
+        (
+            ["plan", "verifiable", "--parties", "9", "--epsilon", "1", "--delta", "1e-5", "--bits", "3"],
+            "bits",
+        ),
         (["plan", "collaboration", "--sizes", "1,x", "--epsilons", "1"], "separated by commas"),
         (["plan", "collaboration", "--sizes", "1,2", "--epsilons", "1,1,1"], "as many"),
     ],
@@ -70,6 +76,28 @@ def test_faults_name_the_argument_and_its_bound(arguments: list[str], named: str
     assert result.exit_code == 1
     assert isinstance(result.exception, ConfigError | LocalError)
     assert named in str(result.exception)
+
+
+def test_the_documented_fields_of_a_verifiable_plan_are_printed() -> None:
+    arguments = [
+        "plan",
+        "verifiable",
+        "--parties",
+        "90",
+        "--honest",
+        "80",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-5",
+    ]
+    told = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
+    document = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
+    section = document.partition("### plan verifiable")[2].partition("###")[0]
+    documented = {
+        name for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for name in row.split("`")[1::2]
+    }
+    assert documented == set(told)
 
 
 def test_what_depends_on_a_faulty_number_is_no_second_fault() -> None:

@@ -19,6 +19,7 @@ from smpc_dp.simulate.vectors import (
     pairwise_negative,
     pairwise_ot,
     pairwise_runs,
+    proofs,
     runs,
     sampling,
     succinct,
@@ -91,6 +92,7 @@ PROTOCOLS: dict[str, Callable[[], dict[str, bytes]]] = {
     "secagg": _secagg,
     "gopa": _gopa,
     "pairwise": _pairwise,
+    "proofs": proofs.generate,
     "sampling": sampling.generate,
 }
 
