@@ -37,3 +37,7 @@ class Label(StrEnum):
     PAIRWISE_PLAN = "smpc-dp/1/pairwise-plan"
     PAIRWISE_PIECES = "smpc-dp/1/pairwise-pieces"
     PAIRWISE_OPEN = "smpc-dp/1/pairwise-open"
+    STATISTIC_TERMS = "smpc-dp/1/statistic-terms"
+    STATISTIC_COIN = "smpc-dp/1/statistic-coin"
+    STATISTIC_BEACON = "smpc-dp/1/statistic-beacon"
+    STATISTIC_MATCHING = "smpc-dp/1/statistic-matching"

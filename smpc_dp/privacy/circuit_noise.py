@@ -79,15 +79,7 @@ class Noise(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def epsilon(self) -> float:
-        """Of one evaluation, proven; with `delta`."""
-
-    @property
-    def delta(self) -> float: ...
-    @property
-    def coins(self) -> Sequence[Coin]:
-        """In the order in which the circuit takes their bits."""
-
+    def steps(self) -> int: ...
     @property
     def joint_bits(self) -> int:
         """Fair bits that an evaluation takes from each of the two parties."""
