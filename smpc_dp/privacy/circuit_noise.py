@@ -76,6 +76,7 @@ class Noise(Protocol):
     It takes a kernel's integer, 0..steps, and gives a raw output, an unsigned integer of `output_bits`.
     """
 
+    def __hash__(self) -> int: ...
     @property
     def name(self) -> str: ...
     @property

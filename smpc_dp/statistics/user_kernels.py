@@ -30,8 +30,8 @@ def table_kernel(
     """Return the kernel of a plain function on two records, compiled through a table of all its values.
 
     `function` takes two records, each the tuple of its fields' values, and returns a number, which is
-    rounded to the nearest low + unit * j. It is called on every pair of records, so it must be pure; its range
-    is verified on all of them, not believed. Symmetry is found out; `lipschitz` is not verified.
+    rounded to the nearest low + unit * j. It is called on every pair of records, so it must be pure; its
+    range is verified on all of them, not believed. Symmetry is found out; `lipschitz` is not verified.
 
     Raises ConfigError for two records of more than 16 bits, for a value that is not a finite number in
     [low, high], naming the records that give it, and for a unit that does not divide high - low.
