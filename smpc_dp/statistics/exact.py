@@ -1,4 +1,4 @@
-"""Pairwise statistics without privacy: exact over all pairs, in O(n log n) where there is a way, or sampled."""
+"""Pairwise statistics without privacy: over all pairs, in O(n log n) where there is a way, or sampled."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def kendall_tau(x: ArrayLike, y: ArrayLike) -> float:
     ranks = np.unique(second, return_inverse=True)[1].reshape(-1)
     both = np.unique(np.stack([first, second]), axis=1, return_counts=True)[1]
     pairs = n * (n - 1) // 2
-    tied = _tied(first) + _tied(second) - int(_choose_two(both))
+    tied = _tied(first) + _tied(second) - _choose_two(both)
     # In order of x, and of y where x is tied, the discordant pairs are those whose y comes the wrong way.
     return (pairs - tied - 2 * _inversions(ranks)) / pairs
 
@@ -162,11 +162,11 @@ def _inversions(ranks: NDArray[np.int64]) -> int:
 
 
 def _tied(values: Floats) -> int:
-    return int(_choose_two(np.unique(values, return_counts=True)[1]))
+    return _choose_two(np.unique(values, return_counts=True)[1])
 
 
-def _choose_two(counts: NDArray[np.int64]) -> np.int64:
-    return np.sum(counts * (counts - 1) // 2)
+def _choose_two(counts: NDArray[np.int64]) -> int:
+    return int(np.sum(counts * (counts - 1) // 2))
 
 
 def _column(name: str, values: ArrayLike, least: int = 2) -> Floats:

@@ -101,7 +101,13 @@ class Field:
 
     def terms(self) -> dict[str, object]:
         """Return what two sides compare, as plain data."""
-        return {"name": self.name, "low": str(self.low), "high": str(self.high), "step": str(self.step)}
+        return {
+            "name": self.name,
+            "low": str(self.low),
+            "high": str(self.high),
+            "step": str(self.step),
+            "exact": self.exact,
+        }
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from smpc_dp.circuits.circuit import Circuit
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.circuits.circuit import Circuit, pack_bytes, unpack_bytes
 from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.transcript import digest
-from smpc_dp.privacy.circuit_noise import Noise
+from smpc_dp.privacy.circuit_noise import Noise, Raw
+from smpc_dp.protocols.pairwise.params import Mode, PairwiseParameters
+from smpc_dp.protocols.pairwise.plan import Plan, Rows
 
 PROTOCOL = "pairwise-statistic"
 VERSION = 1
@@ -57,3 +63,35 @@ class StatisticPlan:
         """Places of the second party's input values in the circuit."""
         half = len(self.fields) + 1
         return list(range(half, 2 * half))
+
+    def evaluation(self, garbler: str, evaluator: str, instances: int = 1, mode: Mode = "tile") -> Plan:
+        """Return the plan of the two-party evaluations of one pair, whose output the aggregator gets."""
+        parameters = PairwiseParameters(
+            circuit="",
+            garbler=garbler,
+            evaluator=evaluator,
+            digest=self.circuit.digest.hex(),
+            instances=instances,
+            evaluator_inputs=self.evaluator_inputs,
+            output="aggregator",
+            mode=mode,
+        )
+        return Plan(self.circuit, parameters)
+
+    def inputs(self, codes: NDArray[np.int64], randomness: Randomness) -> list[Rows]:
+        """Return one party's input rows: its records, shape (instances, fields), and fresh random bits."""
+        words = np.ascontiguousarray(codes.astype("<u8"))
+        count, width = len(codes), self.noise.joint_bits
+        rows = [
+            pack_bytes(np.ascontiguousarray(words[:, place]).view(np.uint8).reshape(count, 8), bits)
+            for place, bits in enumerate(self.fields)
+        ]
+        size = -(-width // 8)
+        drawn = np.frombuffer(randomness.bytes(size * count), np.uint8).reshape(count, size)
+        return [*rows, pack_bytes(drawn, width)]
+
+    def raw(self, rows: Rows, instances: int) -> Raw:
+        """Return the outputs of the circuit as unsigned integers."""
+        octets = np.zeros((instances, 8), np.uint8)
+        octets[:, : -(-len(rows) // 8)] = unpack_bytes(rows, instances)
+        return octets.view("<u8").astype(np.uint64).reshape(instances)
