@@ -41,3 +41,4 @@ class Label(StrEnum):
     STATISTIC_COIN = "smpc-dp/1/statistic-coin"
     STATISTIC_BEACON = "smpc-dp/1/statistic-beacon"
     STATISTIC_MATCHING = "smpc-dp/1/statistic-matching"
+    STATISTIC_PAIR = "smpc-dp/1/statistic-pair"

@@ -84,6 +84,11 @@ class TableGaussian:
         edges = np.array([0, *self.cuts, 1 << LOOKUP_BITS], dtype=np.float64)
         return float(np.sum(np.diff(edges) / 2.0**LOOKUP_BITS * np.arange(len(edges) - 1) ** 2))
 
+    @property
+    def least_variance(self) -> float:
+        """The same: it does not depend on the kernel integer."""
+        return self.variance
+
     def draw(self, integers: Integers, source: Source) -> Raw:
         """Return the raw outputs of the ideal functionality for kernel integers, shape (count,)."""
         words = np.frombuffer(source.bytes(8 * len(integers)), "<u8")

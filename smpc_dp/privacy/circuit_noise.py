@@ -91,6 +91,10 @@ class Noise(Protocol):
     def variance(self) -> float:
         """Of `read` for one kernel integer, in squared grid steps: the greatest, where it depends on it."""
 
+    @property
+    def least_variance(self) -> float:
+        """The least, where it depends on it."""
+
     def draw(self, integers: Integers, source: Source) -> Raw:
         """Return the raw outputs of the ideal functionality for kernel integers, shape (count,)."""
 
@@ -182,6 +186,11 @@ class CyclicLaplace:
     def variance(self) -> float:
         """Of the noise, in squared grid steps."""
         return float(self.exact_variance)
+
+    @property
+    def least_variance(self) -> float:
+        """The same: it does not depend on the kernel integer."""
+        return self.variance
 
     def masses(self) -> list[Fraction]:
         """Return P(noise = x mod 2**output_bits) for each x, exactly; for tests of small designs."""
@@ -284,13 +293,21 @@ class RandomisedResponse:
     @property
     def variance(self) -> float:
         """Of `read`, in squared grid steps, for the kernel integer for which it is greatest."""
+        return max(self._variances())
+
+    @property
+    def least_variance(self) -> float:
+        """For the kernel integer for which it is least."""
+        return min(self._variances())
+
+    def _variances(self) -> list[float]:
         kept = 1 - self.exchange.probability
 
         def spread(masses: list[Fraction]) -> Fraction:
             mean = sum((j * m for j, m in enumerate(masses)), Fraction(0))
             return sum((j * j * m for j, m in enumerate(masses)), Fraction(0)) - mean**2
 
-        return float(max(spread(self.masses(h)) for h in range(self.steps + 1)) / kept**2)
+        return [float(spread(self.masses(h)) / kept**2) for h in range(self.steps + 1)]
 
     def draw(self, integers: Integers, source: Source) -> Raw:
         """Return the raw outputs of the ideal functionality for kernel integers, shape (count,)."""

@@ -19,6 +19,8 @@ from smpc_dp.transport.framing import InflightBudget
 
 # Bytes of large messages that a member holds at a time, or four messages if that is more.
 MIN_BUDGET = 64 << 20
+# An aggregator may wait a whole step for others before it answers, and then compute.
+PATIENCE = 4.0
 # The request that a message belongs to goes before its envelope, so that a hub can set aside what is early.
 _REQUEST = struct.Struct(">I")
 

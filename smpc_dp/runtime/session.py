@@ -6,7 +6,8 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +17,9 @@ from smpc_dp.errors import ConfigError, Fault, SmpcError, TimeoutFault
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.pairwise.evaluation import AnyCircuit, Evaluation, Input, Question, Role
 from smpc_dp.protocols.pairwise.params import Mode, Output
+from smpc_dp.protocols.pairwise.statistic_messages import START as STATISTIC_START
+from smpc_dp.protocols.pairwise.statistic_party import StatisticParty
+from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.registry import party_machine
 from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.secagg.messages import PARTICIPANTS, START
@@ -23,16 +27,19 @@ from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.runtime.evaluation import Evaluations
 from smpc_dp.runtime.events import Event, OnEvent, ignore
 from smpc_dp.runtime.events import Kind as EventKind
-from smpc_dp.runtime.member import Membership, from_wire, to_wire
+from smpc_dp.runtime.member import PATIENCE, Membership, from_wire, to_wire
+from smpc_dp.runtime.statistic import Asked, PairRounds
+from smpc_dp.statistics.compiled import NoiseKind
+from smpc_dp.statistics.kernels import Kernel
+from smpc_dp.statistics.known import find_kernel
 from smpc_dp.transport.channel import Channel, ChannelClosed
 from smpc_dp.transport.endpoint import dial
 
 if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.accountant.receipt import Receipt
 
-# An aggregator may wait a whole step for others before it answers, and then compute.
-PATIENCE = 4.0
 Kind = Literal["sum", "average"]
 LABEL_LIMIT = 200
 
@@ -54,6 +61,7 @@ class Session:
         self._evaluations = evaluations
         self._on_event = on_event
         self._request = 0
+        self._sending = asyncio.Lock()
 
     def __repr__(self) -> str:
         return f"Session({self.party!r}, {self._request} requests)"
@@ -179,6 +187,65 @@ class Session:
 
         return await self._evaluations.evaluate(question, peer, label, on_step)
 
+    async def pairwise(
+        self,
+        kernel: str | Kernel,
+        data: Any,
+        epsilon: float,
+        P: int | None = None,
+        *,
+        delta: float = 0.0,
+        noise: NoiseKind = "laplace",
+        zetas: tuple[float, float] | None = None,
+        mark: int | None = None,
+    ) -> StatisticResult:
+        """Estimate the mean of a kernel over pairs of parties, with differential privacy; all call this.
+
+        P matchings are drawn that nobody chooses; each pair evaluates kernel and noise by garbled circuits, and
+        the aggregator alone learns the noisy value [Bellet 2021, 3.3.4]. One of any two parties needs an
+        address in the session file. Experimental; docs/statistics.md has the claims.
+
+        Args:
+            kernel: a name of `statistics.known`, on integers of 32 bits, or a kernel on grids of your own.
+            data: this party's record, a number or a tuple of one for each field.
+            epsilon, delta: for the record, all P evaluations together; delta above 0 for "gaussian".
+            P: evaluations of each party; None: see `statistics.compiled.plan_statistic`.
+            noise: "laplace", "randomised_response" (few kernel values) or "gaussian".
+            zetas: what P = None is chosen for. mark: this party's public label, 0 or 1, for a kernel with public labels.
+
+        Raises:
+            ConfigError: an argument is wrong. PrivacyError: the record is outside the kernel's domain, or the
+                ledger refuses; then nothing of the record is sent.
+            PeerFault, TimeoutFault: as for `sum`. A pair that fails is spent, left out and counted.
+        """
+        asked = await asyncio.to_thread(
+            lambda: Asked.check(
+                find_kernel(kernel),
+                data,
+                parties=len(self._membership.session.roster.parties),
+                epsilon=epsilon,
+                delta=delta,
+                partners=P,
+                noise=noise,
+                zetas=zetas,
+                mark=mark,
+            )
+        )
+        self._request += 1
+        context, identity = self._membership.context(self._request), self._membership.identity
+        machine = asked.machine(context, identity)
+        timeouts = self._membership.session.timeouts
+        rounds = PairRounds(machine, identity, asked, self._evaluations, self, timeouts)
+        try:
+            receipt = await rounds.drive()
+        except SmpcError as error:
+            await self._say_farewell(machine, error)
+            self.tell("failed", machine, str(error))
+            raise
+        result = replace(machine.result.charged(receipt), faults=tuple(rounds.faults))
+        self._tell_done(result.survivors, result.absent)
+        return result
+
     async def _run(self, kind: Kind, vector: ArrayLike, weight: int | None, clip: bool, label: str) -> Result:
         _check_label(label)
         self._request += 1
@@ -209,19 +276,10 @@ class Session:
             receipt = await self._drive(machine)
         except SmpcError as error:
             await self._say_farewell(machine, error)
-            self._tell("failed", machine, str(error))
+            self.tell("failed", machine, str(error))
             raise
         outcome = machine.result
-        self._on_event(
-            Event(
-                self.party,
-                "done",
-                self._request,
-                "done",
-                survivors=outcome.survivors,
-                absent=outcome.absent,
-            )
-        )
+        self._tell_done(outcome.survivors, outcome.absent)
         return Result.of(outcome, kind, clipped, receipt)
 
     def _machine(self, lanes: Lanes, question: str) -> PartyMachine:
@@ -242,61 +300,74 @@ class Session:
         """Run the machine to its end; return the ledger's receipt."""
         receipt: Receipt | None = None
         timeouts = self._membership.session.timeouts
-        await self._send(machine.start())
+        await self.send(machine.start())
         patience = timeouts.connect + timeouts.gather + PATIENCE * timeouts.step
         while not machine.finished:
-            self._tell("step", machine)
-            try:
-                async with asyncio.timeout(patience):
-                    request, envelope = from_wire(await self._channel.receive(), self._channel.peer)
-            except TimeoutError:
-                machine.expire()
+            self.tell("step", machine)
+            envelope = await self.next_envelope(machine, patience)
+            if envelope is None:
                 continue
-            except ChannelClosed as closed:
-                if closed.clean and machine.step == START:
-                    raise TimeoutFault(
-                        {self._channel.peer}, START, "it has ended the session and serves no more requests"
-                    ) from None
-                machine.lost(self._channel.peer)
-                continue
-            if request < self._request:
-                continue
-            if request > self._request:
-                raise TimeoutFault(
-                    {self.party}, machine.step, f"too late: the others are at request {request}"
-                )
             due = machine.step
             answer = await asyncio.to_thread(machine.receive, envelope)
             if due == PARTICIPANTS and answer:
                 # The first message that depends on the data: charged when it is there, before it is sent.
                 receipt = await self._charge(machine)
-            await self._send(answer)
+            await self.send(answer)
             patience = PATIENCE * timeouts.step
         return receipt
 
+    async def next_envelope(self, machine: PartyMachine | StatisticParty, patience: float) -> Envelope | None:
+        """Return the next envelope of this request, or None for what the machine has been told instead."""
+        try:
+            async with asyncio.timeout(patience):
+                request, envelope = from_wire(await self._channel.receive(), self._channel.peer)
+        except TimeoutError:
+            machine.expire()
+            return None
+        except ChannelClosed as closed:
+            if closed.clean and machine.step in (START, STATISTIC_START):
+                what = "it has ended the session and serves no more requests"
+                raise TimeoutFault({self._channel.peer}, machine.step, what) from None
+            machine.lost(self._channel.peer)
+            return None
+        if request > self._request:
+            raise TimeoutFault({self.party}, machine.step, f"too late: the others are at request {request}")
+        return envelope if request == self._request else None
+
     async def _charge(self, machine: PartyMachine) -> Receipt | None:
-        ledger, event = self._ledger, self._membership.parameters.event
+        if self._ledger is None:
+            return None
+        event = await asyncio.to_thread(self._membership.parameters.event)
+        return await self.charge_event(machine.run_id, event)
+
+    async def charge_event(self, run_id: bytes, event: ReleaseEvent) -> Receipt | None:
+        ledger = self._ledger
         if ledger is None:
             return None
-        return await asyncio.to_thread(lambda: ledger.charge(machine.run_id, event()))
+        return await asyncio.to_thread(lambda: ledger.charge(run_id, event))
 
-    async def _send(self, envelopes: Sequence[Envelope]) -> None:
+    async def send(self, envelopes: Sequence[Envelope]) -> None:
         for envelope in envelopes:
             try:
-                await self._channel.send(*to_wire(self._request, envelope))
+                async with self._sending:
+                    await self._channel.send(*to_wire(self._request, envelope))
             except ChannelClosed as error:
                 raise TimeoutFault({self._channel.peer}, envelope.step, str(error)) from None
 
-    async def _say_farewell(self, machine: PartyMachine, error: SmpcError) -> None:
+    async def _say_farewell(self, machine: PartyMachine | StatisticParty, error: SmpcError) -> None:
         if not self._channel.live:
             return
         try:
-            await self._send(machine.farewell(error))
+            await self.send(machine.farewell(error))
         except SmpcError:
             # The channel is gone, and what matters has been raised already.
             return
 
-    def _tell(self, kind: EventKind, machine: PartyMachine, detail: str = "") -> None:
+    def _tell_done(self, survivors: tuple[str, ...], absent: tuple[str, ...]) -> None:
+        told = Event(self.party, "done", self._request, "done", survivors=survivors, absent=absent)
+        self._on_event(told)
+
+    def tell(self, kind: EventKind, machine: PartyMachine | StatisticParty, detail: str = "") -> None:
         waiting = len(machine.waiting_for)
         self._on_event(Event(self.party, kind, self._request, machine.step, waiting, detail))
 

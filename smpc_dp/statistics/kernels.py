@@ -103,9 +103,9 @@ class Field:
         """Return what two sides compare, as plain data."""
         return {
             "name": self.name,
-            "low": str(self.low),
-            "high": str(self.high),
-            "step": str(self.step),
+            "low": repr(float(self.low)),
+            "high": repr(float(self.high)),
+            "step": repr(float(self.step)),
             "exact": self.exact,
         }
 
@@ -182,8 +182,8 @@ class Kernel:
         return {
             "kernel": self.name,
             "fields": [field.terms() for field in self.fields],
-            "low": str(self.low),
-            "unit": str(self.unit),
+            "low": repr(float(self.low)),
+            "unit": repr(float(self.unit)),
             "steps": self.steps,
             "labels": self.labels,
         }

@@ -56,7 +56,7 @@ def find_kernel(kernel: str | Kernel, *fields: Field) -> Kernel:
 
 
 def kernel_of(terms: Mapping[str, Any]) -> Kernel:
-    """Return the kernel of this package that `Kernel.terms` describes; raise ConfigError for anything else."""
+    """Return the kernel of this package that `Kernel.terms` describes. Raises ConfigError for others."""
     try:
         name = terms["kernel"]
         fields = [

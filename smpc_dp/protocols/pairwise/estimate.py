@@ -58,7 +58,8 @@ def estimate(
     noise_error = plan.unit * math.sqrt(plan.noise.variance / m)
     if m < LEAST_PAIRS:
         return Estimate(value, None, None, level, noise_error, m, failed)
-    error = math.sqrt(_variance(pairs, values - value))
+    least = plan.unit**2 * plan.noise.least_variance / m
+    error = math.sqrt(max(_variance(pairs, values - value), least))
     # Not at the top: scipy takes a while to load.
     from scipy.special import stdtrit
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Relation, delta_warnings
 from smpc_dp.protocols.pairwise.estimate import Estimate
 from smpc_dp.protocols.pairwise.statistic import StatisticPlan
 from smpc_dp.protocols.result import Privacy
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
 
 RELATION: Relation = "substitution"
 
@@ -35,7 +38,9 @@ class StatisticResult:
     Attributes:
         kernel: its name; value: the estimate, in its unit; standard_error, interval, level, noise_error,
             pairs, failed: see `Estimate`.
-        parties: who took part; partners: P, evaluations of each at most.
+        parties: how many took part; partners: P, evaluations of each at most.
+        survivors, absent: who took part and who did not, where the aggregator says it; faults: what went
+            wrong in pairs that failed.
         evidence: None in a simulation.
     """
 
@@ -51,6 +56,15 @@ class StatisticResult:
     partners: int
     privacy: Privacy
     evidence: StatisticEvidence | None = None
+    survivors: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Say the estimate and its error in one line."""
+        error = "" if self.standard_error is None else f" +- {self.standard_error:.4g}"
+        failed = f", {self.failed} failed" if self.failed else ""
+        return f"{self.kernel}: {self.value:.6g}{error} ({self.pairs} pairs{failed})"
 
     def charged(self, receipt: Receipt | None) -> StatisticResult:
         """Return the result with what it cost the own ledger."""
@@ -61,6 +75,9 @@ class StatisticResult:
         plain = ("kernel", "value", "standard_error", "level", "noise_error", "pairs", "failed")
         return {
             **{name: getattr(self, name) for name in (*plain, "parties", "partners")},
+            "survivors": list(self.survivors),
+            "absent": list(self.absent),
+            "faults": list(self.faults),
             "interval": None if self.interval is None else list(self.interval),
             "privacy": self.privacy.to_json(),
             "evidence": None if self.evidence is None else self.evidence.to_json(),
@@ -69,6 +86,9 @@ class StatisticResult:
 
 def event_of(plan: StatisticPlan) -> Event:
     """Return what one party's record is charged for all of its evaluations, failed ones included."""
+    # Not at the top: the accountant takes a while to load.
+    from smpc_dp.privacy.accountant.events import Event, Pure
+
     return Event(_mechanism(plan)[:200], RELATION, (Pure(plan.epsilon, plan.delta),))
 
 
@@ -106,8 +126,8 @@ def privacy_of(plan: StatisticPlan, parties: int, how: str) -> Privacy:
         unit="grid step of the kernel",
         mechanism=_mechanism(plan),
         assumption=(
-            "against the aggregator and all other parties together, as far as the two-party computation shows "
-            "them nothing else: they are computationally bounded, and those who garble are semi-honest"
+            "against the aggregator and all other parties together, as far as the two-party computation "
+            "shows them nothing else: they are computationally bounded, and who garbles is semi-honest"
         ),
         proof="docs/statistics.md: from the coins of the circuit as they are; epsilon adds up over P pairs",
         warnings=delta_warnings(plan.delta, parties),
