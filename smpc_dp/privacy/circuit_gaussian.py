@@ -16,6 +16,8 @@ from smpc_dp.privacy.circuit_noise import Integers, Raw, Source
 # Fair bits of the number that is looked up; a magnitude's chance is off by 2**-63 at most.
 LOOKUP_BITS = 63
 MAX_CUTS = 512
+# Beyond, the circuit's distance from the ideal law would count: e^20 2^-63 is 5e-11.
+GREATEST_EPSILON = 20.0
 MAX_EVALUATIONS = 1 << 10
 # Magnitudes whose chance is below 2**-63 together are left out: that far in standard deviations.
 REACH = 9.4
@@ -49,8 +51,9 @@ class TableGaussian:
         """
         faults = []
         # Written so that NaN fails.
-        if not 0 < epsilon <= 100:
-            faults.append(Fault("epsilon", f"{epsilon!r} is not a number above 0 and at most 100"))
+        if not 0 < epsilon <= GREATEST_EPSILON:
+            what = f"{epsilon!r} is not a number above 0 and at most {GREATEST_EPSILON:g}, for Gaussian noise"
+            faults.append(Fault("epsilon", what))
         if not 1e-12 <= delta < 1:
             faults.append(Fault("delta", f"{delta!r} is not a number in [1e-12, 1)"))
         if not 1 <= evaluations <= MAX_EVALUATIONS:
@@ -59,8 +62,12 @@ class TableGaussian:
             raise ConfigError(faults)
         high = MAX_CUTS / REACH
         if total_delta(high, steps, epsilon, evaluations) > delta:
-            least = _bisect(lambda e: total_delta(high, steps, e, evaluations) <= delta, epsilon, 1e9)
-            works = "none up to 100 works" if least > 100 else f"the smallest that works is {least:.3g}"
+            works = "none works"
+            if total_delta(high, steps, GREATEST_EPSILON, evaluations) <= delta:
+                least = _bisect(
+                    lambda e: total_delta(high, steps, e, evaluations) <= delta, epsilon, GREATEST_EPSILON
+                )
+                works = f"the smallest that works is {least:.3g}"
             what = f"{epsilon:g} is too small for {steps} grid steps and Gaussian noise; {works}"
             raise ConfigError([Fault("epsilon", f"{what}: take a coarser grid, or Laplace noise")])
         sigma = _bisect(lambda s: total_delta(s, steps, epsilon, evaluations) <= delta, 0.1, high)

@@ -258,7 +258,7 @@ class RandomisedResponse:
         even = k & (k - 1) == 0
         with localcontext(_CONTEXT):
             budget = Decimal(epsilon)
-            precision = 8
+            precision = 12
             while True:
                 bits = k.bit_length() - 1 if even else precision + k.bit_length()
                 cuts = tuple(round(Fraction(place << bits, k)) for place in range(1, k))

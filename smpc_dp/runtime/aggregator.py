@@ -22,9 +22,10 @@ from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
 from smpc_dp.protocols.secagg.messages import HELLO
 from smpc_dp.roster import split_address
+from smpc_dp.runtime.deadline import Deadline, now
 from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
 from smpc_dp.runtime.member import Membership, from_wire, to_wire
-from smpc_dp.runtime.session_file import Timeouts, load_session
+from smpc_dp.runtime.session_file import load_session
 from smpc_dp.runtime.statistic import plan_maker
 from smpc_dp.statistics.kernels import Kernel
 from smpc_dp.transport.channel import Channel, ChannelClosed
@@ -61,48 +62,6 @@ class _News:
 
 def _is_hello(news: _News) -> bool:
     return news.envelope is not None and news.envelope.step in HELLOS
-
-
-class _Deadline:
-    """How long the hub waits in one request, in the event loop's time."""
-
-    def __init__(self, timeouts: Timeouts, first: bool) -> None:
-        self._timeouts = timeouts
-        self._connected = _now() + (timeouts.connect if first else 0.0)
-        self._latest = self.at = math.inf
-        self._enough = False
-
-    @property
-    def connecting(self) -> bool:
-        """True while parties of the first request may still be on their way."""
-        return _now() < self._connected
-
-    def begin(self) -> None:
-        """Somebody has asked: others have `gather` to ask too."""
-        self.at = max(_now() + self._timeouts.gather, self._connected)
-
-    def enough(self) -> None:
-        """Enough have asked: the rest have one `step`, or what is left to connect."""
-        if not self._enough:
-            self._enough = True
-            self.at = min(self.at, max(_now() + self._timeouts.step, self._connected))
-
-    def step(self) -> None:
-        """A step begins."""
-        self.at = _now() + self._timeouts.step
-        self._latest = _now() + 2 * self._timeouts.step
-
-    def progress(self) -> None:
-        """A message of the step has come: who queues behind it is not late, up to twice the time."""
-        self.at = min(self._latest, _now() + self._timeouts.step)
-
-    def pause(self) -> float:
-        """Return until when to wait for news."""
-        return min(self.at, self._connected) if self.connecting else self.at
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 class _Hub:
@@ -269,7 +228,7 @@ class _Server:
     async def _run(self, number: int) -> bool:
         """Drive the machine to its end; return False when nobody is left to ask."""
         machine = self._machine
-        deadline = _Deadline(self._membership.session.timeouts, first=number == 1)
+        deadline = Deadline(self._membership.session.timeouts, first=number == 1)
         self._hub.admit_all()
         for name, fault in self._culprits.items():
             self._hub.send(number, machine.ban(name, fault))
@@ -288,7 +247,7 @@ class _Server:
                 self._hub.send(number, machine.expire())
             news = early.pop(0) if early else await self._next(deadline.pause())
             if news is None:
-                if deadline.at <= _now():
+                if deadline.at <= now():
                     self._hub.send(number, await asyncio.to_thread(machine.expire))
                 elif not declared:
                     declared = True

@@ -201,17 +201,16 @@ class Session:
     ) -> StatisticResult:
         """Estimate the mean of a kernel over pairs of parties, with differential privacy; all call this.
 
-        P matchings are drawn that nobody chooses; each pair evaluates kernel and noise by garbled circuits, and
+        P matchings are drawn that nobody chooses; each pair evaluates kernel and noise by garbled circuits,
         the aggregator alone learns the noisy value [Bellet 2021, 3.3.4]. One of any two parties needs an
-        address in the session file. Experimental; docs/statistics.md has the claims.
+        address in the session file. Experimental: docs/statistics.md.
 
         Args:
             kernel: a name of `statistics.known`, on integers of 32 bits, or a kernel on grids of your own.
             data: this party's record, a number or a tuple of one for each field.
             epsilon, delta: for the record, all P evaluations together; delta above 0 for "gaussian".
-            P: evaluations of each party; None: see `statistics.compiled.plan_statistic`.
-            noise: "laplace", "randomised_response" (few kernel values) or "gaussian".
-            zetas: what P = None is chosen for. mark: this party's public label, 0 or 1, for a kernel with public labels.
+            P: evaluations of each party; None, noise, zetas: see `statistics.compiled.plan_statistic`.
+            mark: a public label, 0 or 1, where the kernel has them.
 
         Raises:
             ConfigError: an argument is wrong. PrivacyError: the record is outside the kernel's domain, or the

@@ -2,5 +2,6 @@
 
 from smpc_dp.simulate.average import average, check_size
 from smpc_dp.simulate.pairwise import evaluate
+from smpc_dp.simulate.statistic import pairwise
 
-__all__ = ["average", "check_size", "evaluate"]
+__all__ = ["average", "check_size", "evaluate", "pairwise"]

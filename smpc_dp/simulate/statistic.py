@@ -81,7 +81,7 @@ def pairwise(
         integers = known.integer(codes[pairs[:, 0]], codes[pairs[:, 1]])
         raw = plan.noise.draw(integers.astype(np.int64), source)
     else:
-        raw = np.concatenate(list(_through_gates(plan, codes, pairs, source, on_pairs)))
+        raw = np.concatenate(list(through_gates(plan, codes, pairs, source, on_pairs)))
     return result_of(plan, estimate(plan, pairs, raw, level=level), len(codes), fidelity)
 
 
@@ -108,8 +108,8 @@ def draw(plan: StatisticPlan, seed: bytes, parties: int, labels: list[int] | Non
     return matchings(seed, parties, plan.partners)
 
 
-def _through_gates(
-    plan: StatisticPlan, codes: Codes, pairs: Pairs, source: Randomness, on_pairs: OnPairs
+def through_gates(
+    plan: StatisticPlan, codes: Codes, pairs: Pairs, source: Randomness, on_pairs: OnPairs = lambda _: None
 ) -> Iterator[Raw]:
     """Yield raw outputs, chunk after chunk: one garbler, one evaluator and one aggregator stand for all."""
     signers = {name: Signer(name, SigningKey(source.bytes(32))) for name in (GARBLER, EVALUATOR, AGGREGATOR)}

@@ -145,8 +145,9 @@ class StatisticHub(HubRole[StatisticResult]):
 
     def _estimate(self) -> list[Envelope]:
         plan, found = self._the_plan, self._draw
-        if found is None:
-            raise TimeoutFault((), m.DONE, "there are no pairs")
+        if found is None or not self._outputs:
+            missing = [self._name_of(party) for party in self._coins]
+            raise TimeoutFault(missing, m.DONE, "no pair was evaluated: " + "; ".join(self._faults[:5]))
         numbers = [[self._number[name] for name in pair] for _, pair in self._outputs]
         pairs = np.array(numbers, np.int64).reshape(-1, 2)
         raw = np.array(list(self._outputs.values()), np.uint64)

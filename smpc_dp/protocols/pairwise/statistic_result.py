@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Relation, delta_warnings
 from smpc_dp.protocols.pairwise.estimate import Estimate
@@ -65,6 +67,16 @@ class StatisticResult:
         error = "" if self.standard_error is None else f" +- {self.standard_error:.4g}"
         failed = f", {self.failed} failed" if self.failed else ""
         return f"{self.kernel}: {self.value:.6g}{error} ({self.pairs} pairs{failed})"
+
+    def z_test(self, hypothesis: float) -> tuple[float, float]:
+        """Return z and the two-sided p-value of a hypothetical mean: 0.5 for the test of Mann and Whitney.
+
+        With the standard error, which covers the noise, and the normal law. Raises ConfigError without one.
+        """
+        if self.standard_error is None:
+            raise ConfigError([Fault("pairs", f"{self.pairs} are too few for a standard error")])
+        z = (self.value - hypothesis) / self.standard_error
+        return z, math.erfc(abs(z) / math.sqrt(2))
 
     def charged(self, receipt: Receipt | None) -> StatisticResult:
         """Return the result with what it cost the own ledger."""
