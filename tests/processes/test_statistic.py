@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import runpy
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -171,3 +172,13 @@ async def test_an_unknown_kernel_is_refused_by_name(tmp_path: Path) -> None:
 
     *answers, _ = await play(session(tmp_path), act)
     assert any("cannot be had here" in str(answer) and "mine" in str(answer) for answer in answers)
+
+
+def test_the_example_with_six_borrowers() -> None:
+    """The first six of its twenty, to save time; seven standard errors of the noise, and tau is within 2."""
+    example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "kendall_tau.py"))
+    result = asyncio.run(example["main"](6))
+    assert (result["pairs"], result["failed"]) == (12, 0)
+    assert result["privacy"]["epsilon"] == 8.0
+    assert result["privacy"]["receipt"]["spent"]["epsilon"] == 8.0
+    assert abs(result["value"] - result["truth"]) < 7 * result["noise_error"] + 2
