@@ -180,5 +180,5 @@ def test_the_example_with_six_borrowers() -> None:
     result = asyncio.run(example["main"](6))
     assert (result["pairs"], result["failed"]) == (12, 0)
     assert result["privacy"]["epsilon"] == 8.0
-    assert result["privacy"]["receipt"]["spent"]["epsilon"] == 8.0
+    assert 7.99 < result["privacy"]["receipt"]["spent"]["epsilon"] <= 8.0
     assert abs(result["value"] - result["truth"]) < 7 * result["noise_error"] + 2

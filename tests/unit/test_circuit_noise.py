@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -11,7 +12,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chisquare
 
+from smpc_dp.circuits.builder import Builder
 from smpc_dp.circuits.circuit import Circuit, unpack_bytes
+from smpc_dp.circuits.coin_streams import coin_gates, streamed_coins
 from smpc_dp.circuits.kernel_entries import TAU_COINS
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import ConfigError
@@ -24,6 +27,14 @@ from smpc_dp.statistics.kernels import Field, collision, gini_mean_difference, k
 
 # One chi-square test alarms falsely once in 10^5; there are fewer than ten, with fixed seeds.
 ALARM = 1e-5
+
+# (width, coins, AND gates a coin by comparison and from a stream); docs/statistics.md has larger ones too.
+STREAMS = [
+    (16, 1, (15, 2139)),
+    (16, 64, (15, 252)),
+    (64, 1, (63, 3456)),
+    (64, 64, (63, 315)),
+]
 
 Design = Callable[[int, float], CyclicLaplace | RandomisedResponse]
 
@@ -238,3 +249,36 @@ def test_gates() -> None:
         kernel = collision(Field(0, 1)) if steps == 1 else gini_mean_difference(Field(0, steps))
         whole = compile_kernel(kernel, noise).and_count
         assert whole - compile_kernel(kernel, None).and_count == gates
+
+
+def test_a_stream_makes_the_coins_that_comparisons_would() -> None:
+    """Against the definition, bit by bit; one stream in four is too short here, and says so."""
+    threshold, width, count, length = 27, 6, 8, 18
+    builder = Builder()
+    coins, enough = streamed_coins(builder, builder.input(length), threshold, width, count)
+    builder.output((*coins, enough))
+    circuit = builder.build()
+    rng = np.random.default_rng(1)
+    for _ in range(400):
+        bits = rng.integers(0, 2, length)
+        decided, number, place = [], 0, 0
+        for bit in bits:
+            number, place = 2 * number + int(bit), place + 1
+            if number != threshold >> (width - place) or place == width:
+                decided.append(int(number << (width - place) < threshold))
+                number = place = 0
+        (found,) = circuit.evaluate([int(bits @ (1 << np.arange(length)))])
+        wanted = (decided + [0] * count)[:count]
+        assert [found >> coin & 1 for coin in range(count)] == wanted
+        assert found >> count == (len(decided) >= count)
+
+
+@pytest.mark.parametrize(("width", "count", "gates"), STREAMS)
+def test_comparisons_are_the_smaller_circuit_at_every_size_that_is_used(
+    width: int, count: int, gates: tuple[int, int]
+) -> None:
+    """The table of docs/statistics.md; a pair tosses fewer than 64 coins, each of its own bias."""
+    threshold = int.from_bytes(hashlib.shake_128(b"x").digest(width // 8), "big") | 1
+    compared, streamed = coin_gates(width, threshold, count)
+    assert (round(compared / count), round(streamed / count)) == gates
+    assert compared < streamed
