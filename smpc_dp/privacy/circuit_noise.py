@@ -24,7 +24,8 @@ Integers = NDArray[np.int64]
 Raw = NDArray[np.uint64]
 
 GREATEST_EPSILON = 12.0
-"""Of one evaluation: with more a coin would need more than 63 bits."""
+LEAST_EPSILON = 1e-6
+"""Of one evaluation, both: outside a coin would need more than 63 bits."""
 MAX_NOISE_BITS = 40
 MAX_CATEGORIES = 64
 # The noise wraps around with a probability of about e^-20 an evaluation: that costs accuracy, not privacy.
@@ -133,9 +134,11 @@ class CyclicLaplace:
         says which is the smallest.
         """
         _check_epsilon(epsilon)
-        least = WRAP_LOG * steps / ((1 << MAX_NOISE_BITS) - steps)
+        room = (1 << MAX_NOISE_BITS) - steps
+        least = max(LEAST_EPSILON, WRAP_LOG * steps / room) if room > 0 else math.inf
         if epsilon < least:
-            what = f"{epsilon:g} is too small for {steps} grid steps; the smallest that works is {least:.3g}"
+            works = "none works" if least > GREATEST_EPSILON else f"the smallest that works is {least:.3g}"
+            what = f"{epsilon:g} is too small for {steps} grid steps; {works}"
             raise ConfigError([Fault("epsilon", f"of one evaluation, {what}; or take a coarser grid")])
         bits = max(1, math.ceil(math.log2(WRAP_LOG * steps / epsilon + steps)))
         with localcontext(_CONTEXT):

@@ -209,6 +209,20 @@ def test_a_small_epsilon_is_refused_with_the_smallest_that_works() -> None:
     assert len(TableGaussian.design(5, 1.01 * least, 1e-6, 1).cuts) <= 512
 
 
+@pytest.mark.parametrize("steps", [1, 2, 5, 1000, 1 << 30])
+@pytest.mark.parametrize("epsilon", [1e-6, 1.3e-6, 1.7e-6, 0.02, 0.9, 11.3, 12.0])
+def test_coins_are_words(steps: int, epsilon: float) -> None:
+    """At most 63 bits, or the ideal functionality would toss others; at most 41 of them."""
+    if steps == 1 << 30 and epsilon < 0.02:
+        with pytest.raises(ConfigError, match=r"smallest that works is 0\.0196"):
+            CyclicLaplace.design(steps, epsilon)
+        return
+    noise = CyclicLaplace.design(steps, epsilon)
+    assert max(coin.bits for coin in noise.coins) <= 63
+    assert noise.output_bits <= 41
+    assert RandomisedResponse.design(min(steps, 63), epsilon).exchange.bits <= 63
+
+
 @pytest.mark.parametrize("epsilon", [0, -1, math.nan, 13.0, True, "1"])
 def test_epsilon_must_be_a_budget(epsilon: object) -> None:
     for design in (CyclicLaplace.design, RandomisedResponse.design):
