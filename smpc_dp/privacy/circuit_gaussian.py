@@ -18,7 +18,7 @@ LOOKUP_BITS = 63
 MAX_CUTS = 512
 # Beyond, the circuit's distance from the ideal law would count: e^20 2^-63 is 5e-11.
 GREATEST_EPSILON = 20.0
-MAX_EVALUATIONS = 1 << 10
+MAX_EVALUATIONS = 64
 # Magnitudes whose chance is below 2**-63 together are left out: that far in standard deviations.
 REACH = 9.4
 # Above the rounding of sums in floating point.
@@ -122,20 +122,21 @@ def total_delta(sigma: float, steps: int, epsilon: float, evaluations: int) -> f
     x = np.arange(-reach, reach + 1, dtype=np.float64)
     one = np.exp(-(x**2) / (2 * sigma**2))
     one /= one.sum()
-    # By squaring: the sum's law on its whole range.
-    law, power, left = np.ones(1), one, evaluations
-    while left:
-        if left & 1:
-            law = np.convolve(law, power)
-        left >>= 1
-        if left:
-            power = np.convolve(power, power)
+    law = np.ones(1)
+    for number in range(1, evaluations + 1):
+        # What is cut off is below 2^-62 each time: sums are sub-Gaussian with sigma sqrt(number).
+        law = _middle(np.convolve(law, one), math.ceil(REACH * sigma * math.sqrt(number)) + 1)
     total = np.arange(len(law), dtype=np.float64) - len(law) // 2
     loss = (evaluations * steps**2 - 2 * steps * total) / (2 * sigma**2)
     gain = loss > epsilon
     ideal = float(np.sum(law[gain] * -np.expm1(epsilon - loss[gain]))) * (1 + MARGIN)
-    variation = (reach + 2) * 2.0**-LOOKUP_BITS
+    variation = (reach + 4) * 2.0**-LOOKUP_BITS
     return ideal + evaluations * (1 + math.exp(min(epsilon, 700))) * variation + 1e-15
+
+
+def _middle(law: NDArray[np.float64], reach: int) -> NDArray[np.float64]:
+    cut = max(0, len(law) // 2 - reach)
+    return law[cut : len(law) - cut]
 
 
 def _table(sigma: float) -> tuple[int, ...]:

@@ -30,6 +30,7 @@ ALIASES: Mapping[str, str] = {
     "mann_whitney": "auc",
     "renyi_2": "collision",
 }
+MAX_NAME = 40
 NEEDS_FIELDS = ("gini_mean_difference", "variance")
 NAMES = (*_MAKERS, *ALIASES)
 
@@ -59,6 +60,9 @@ def kernel_of(terms: Mapping[str, Any]) -> Kernel:
     """Return the kernel of this package that `Kernel.terms` describes. Raises ConfigError for others."""
     try:
         name = terms["kernel"]
+        names = [str(f["name"]) for f in terms["fields"]]
+        if not all(name.isprintable() and len(name) <= MAX_NAME for name in names):
+            raise ValueError(f"names of fields must be printable, {MAX_NAME} characters at most")
         fields = [
             Field(float(f["low"]), float(f["high"]), float(f["step"]), str(f["name"]), bool(f["exact"]))
             for f in terms["fields"]

@@ -227,6 +227,37 @@ def test_messages_of_pairs_are_taken_once_and_in_order() -> None:
             table.hub.expire()
 
 
+def test_nobody_holds_a_run_up_with_endless_messages_of_a_pair() -> None:
+    table = Table(partners=1)
+    table.play()
+    pair = table.parties["ada"].evaluations or table.parties["ben"].evaluations
+    assert pair is not None
+    sender = pair[0][2]
+    for number in range(m.MAX_PAIR_MESSAGES):
+        answer = table.hub.receive(pair_message(table, sender, m.Pair(0, number, b"")))
+        assert {envelope.step for envelope in answer} <= {m.PAIR}
+    (abort,) = table.hub.receive(pair_message(table, sender, m.Pair(0, m.MAX_PAIR_MESSAGES, b"")))
+    assert (abort.step, abort.receiver) == ("abort", sender)
+
+
+def test_a_party_takes_only_so_many_messages_of_a_pair() -> None:
+    table = Table(partners=1)
+    table.play()
+    ada, context = table.parties["ada"], statistic_context(table.context)
+
+    def from_hub(number: int) -> Envelope:
+        message = m.Pair(0, number, b"x")
+        (envelope,) = context.write(table.signers[HUB], ada.run_id, m.PAIR, ["ada"], message)
+        return envelope
+
+    with pytest.raises(PeerFault, match="where 0 is due"):
+        ada.open_pair(from_hub(1))
+    for number in range(m.MAX_PAIR_MESSAGES):
+        assert ada.open_pair(from_hub(number)) == (0, b"x")
+    with pytest.raises(PeerFault, match="more messages"):
+        ada.open_pair(from_hub(m.MAX_PAIR_MESSAGES))
+
+
 def test_without_any_pair_there_is_no_estimate() -> None:
     table = Table(partners=1)
     table.play()

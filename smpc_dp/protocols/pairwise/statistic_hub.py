@@ -32,8 +32,6 @@ from smpc_dp.protocols.pairwise.turns import Receive, Send, Turns
 from smpc_dp.protocols.star import HubRole
 
 MakePlan = Callable[[str], StatisticPlan]
-# Messages of one evaluation that a party may send ahead of their turn.
-MAX_AHEAD = 8
 LEAST_PARTIES = 2
 
 
@@ -180,6 +178,8 @@ class StatisticHub(HubRole[StatisticResult]):
         due = self._seen_pairs.get((sender, matching), 0)
         if message.number != due:
             raise PeerFault(sender, f"sent message {message.number} of a pair where {due} is due")
+        if due >= m.MAX_PAIR_MESSAGES:
+            raise PeerFault(sender, "sent more messages of a pair than are due")
         self._seen_pairs[sender, matching] = due + 1
         evaluation = self._evaluations.get((matching, pair))
         if evaluation is None:
@@ -187,8 +187,6 @@ class StatisticHub(HubRole[StatisticResult]):
         inbox = evaluation.inboxes.setdefault(sender, deque())
         if evaluation.over:
             return []
-        if len(inbox) >= MAX_AHEAD:
-            raise PeerFault(sender, "sent more messages of a pair than are due")
         inbox.append(message.content)
         return self._pump(evaluation, matching, pair)
 

@@ -21,6 +21,8 @@ RESULT = "estimate"
 
 MAX_PAIR_BYTES = 1 << 15
 """Bytes of a message of the engine, at most: outputs have few bits."""
+MAX_PAIR_MESSAGES = 16
+"""Of one evaluation, each way, at most; fewer than half of them are due."""
 MAX_QUESTION = 3000
 
 Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]

@@ -110,6 +110,8 @@ class StatisticParty(PartyRole[StatisticResult]):
         due = self._seen_pairs.get(message.matching, 0)
         if message.number != due:
             raise self._refuse(f"sent message {message.number} of a pair where {due} is due")
+        if due >= m.MAX_PAIR_MESSAGES:
+            raise self._refuse("sent more messages of a pair than are due")
         self._seen_pairs[message.matching] = due + 1
         return message.matching, message.content
 
