@@ -14,11 +14,13 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from smpc_dp.bench.figures import Figure, Report, Target
+from smpc_dp.bench.figures import Figure, Peer, Report, Target
+from smpc_dp.circuits.kernel_entries import TAU_COINS
 from smpc_dp.circuits.library import find
 from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.runtime.pairwise import AGGREGATOR, create_pairwise_session
@@ -26,6 +28,9 @@ from smpc_dp.runtime.pairwise import AGGREGATOR, create_pairwise_session
 CIRCUIT = "kendall_tau32_laplace"
 BATCH = 20_000
 PARTIES = 246_000
+# Evaluations that mpyc makes at once, and what it is.
+PEER_BATCH = 50
+PEER = "semi-honest with an honest majority, preprocessing included, channels not encrypted"
 # Fresh pairs of one process; the last one counts, and the first is told too.
 FRESH = 4
 WORKER_SECONDS = 600
@@ -35,11 +40,18 @@ Progress = Callable[[str, int, int], None]
 Measured = Mapping[str, Any]
 
 
-def run_statistic_bench(runs: int = 5, progress: Progress | None = None, parties: int = PARTIES) -> Report:
+def run_statistic_bench(
+    runs: int = 5,
+    progress: Progress | None = None,
+    parties: int = PARTIES,
+    peer_python: str | None = None,
+) -> Report:
     """Measure pairs of Kendall's tau with Laplace noise, and a whole statistic in one process.
 
-    `parties` is the size of the whole statistic, P = 1. Raises ConfigError for a number out of range,
-    LocalError when a measuring process fails.
+    `parties` is the size of the whole statistic, P = 1; `peer_python` an interpreter that can import `mpyc`,
+    None for our own; without it peers are None.
+
+    Raises ConfigError for a number out of range, LocalError when a measuring process fails.
     """
     faults = []
     if runs < 1:
@@ -51,23 +63,26 @@ def run_statistic_bench(runs: int = 5, progress: Progress | None = None, parties
     ones: list[dict[str, Measured]] = []
     batches: list[dict[str, Measured]] = []
     wholes: list[Measured] = []
+    peers: list[Measured] = []
     for run in range(runs):
         ones.append(_session(1))
         batches.append(_session(BATCH))
         wholes.append(_worker_of(["whole", str(parties)]))
+        peers.append(_mpyc(peer_python or sys.executable))
         if progress is not None:
             progress("pairs", run + 1, runs)
-    figures = [*_of_pairs(ones), *_of_batches(batches), *_of_wholes(wholes, ones)]
+    figures = [*_of_pairs(ones, peers), *_of_batches(batches, peers), *_of_wholes(wholes, ones)]
     versions = {
         "smpc-dp": version("smpc-dp"),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "openssl": ssl.OPENSSL_VERSION,
+        "mpyc": peers[0].get("version"),
     }
     return Report("pairwise", figures, versions, {"runs": runs, "parties": parties, "batch": BATCH})
 
 
-def _of_pairs(ones: list[dict[str, Measured]]) -> list[Figure]:
+def _of_pairs(ones: list[dict[str, Measured]], peers: list[Measured]) -> list[Figure]:
     gates = find(CIRCUIT).build().and_count
     how = (
         f"{CIRCUIT}, three processes, mutual TLS on loopback; processor time of all threads of a side, "
@@ -97,7 +112,14 @@ def _of_pairs(ones: list[dict[str, Measured]]) -> list[Figure]:
         for name in ("garbler", "evaluator")
     ]
     figures += [
-        Figure(f"pair with cached setup, {name}", "s", of(name, "cached"), "lower", how)
+        Figure(
+            f"pair with cached setup, {name}",
+            "s",
+            of(name, "cached"),
+            "lower",
+            how,
+            _peer(peers, "one cpu", f"mpyc, a party of three, {PEER}"),
+        )
         for name in ("garbler", "evaluator")
     ]
     sizes = "bytes of messages both sides send, to the aggregator too; without TLS and frames"
@@ -115,7 +137,7 @@ def _of_pairs(ones: list[dict[str, Measured]]) -> list[Figure]:
     return figures
 
 
-def _of_batches(batches: list[dict[str, Measured]]) -> list[Figure]:
+def _of_batches(batches: list[dict[str, Measured]], peers: list[Measured]) -> list[Figure]:
     return [
         Figure(
             f"a pair of {BATCH} between two hosts",
@@ -130,6 +152,7 @@ def _of_batches(batches: list[dict[str, Measured]]) -> list[Figure]:
             [float(b["garbler"]["fresh"] + b["evaluator"]["fresh"]) / BATCH for b in batches],
             "lower",
             "the same, processor time of garbler and evaluator together",
+            _peer(peers, "many cpu", f"mpyc, {PEER_BATCH} at once, three times party 0's", 3),
             target=Target("median", 50e-6),
         ),
         Figure(
@@ -179,6 +202,36 @@ def _of_wholes(wholes: list[Measured], ones: list[dict[str, Measured]]) -> list[
             "spread over all users",
         ),
     ]
+
+
+def _peer(peers: list[Measured], key: str, name: str, times: int = 1) -> Peer | None:
+    if any("version" not in peer for peer in peers):
+        return None
+    values = [times * float(peer[key]) for peer in peers]
+    return Peer(name, str(peers[0]["version"]), float(np.median(values)))
+
+
+def _mpyc(python: str) -> Measured:
+    """Let mpyc compute the same among three processes on this machine; nothing but "absent" without it."""
+    asked = json.dumps({"width": 33, "instances": PEER_BATCH, "coins": TAU_COINS})
+    script = str(Path(__file__).with_name("mpyc_worker.py"))
+    try:
+        # -P: the worker's folder is ours and must not be where mpyc's imports are looked up.
+        ended = subprocess.run(
+            [python, "-P", script, asked, "-M3"],
+            capture_output=True,
+            text=True,
+            timeout=WORKER_SECONDS,
+            check=False,
+        )
+        told: Measured = json.loads(ended.stdout)
+    except OSError as error:
+        raise LocalError(f"{python}: cannot be run ({error.strerror})") from None
+    except subprocess.TimeoutExpired:
+        raise LocalError(f"mpyc took more than {WORKER_SECONDS} s") from None
+    except ValueError:
+        raise LocalError(f"{python}: the worker of mpyc ended without an answer") from None
+    return told
 
 
 def _session(instances: int) -> dict[str, Measured]:

@@ -144,6 +144,9 @@ def gopa(
 def pairwise(
     parties: Annotated[int, typer.Option(help="Users of the statistic in one process.")] = 246_000,
     runs: Annotated[int, typer.Option(help="Measurements of each figure.")] = 5,
+    peer_python: Annotated[
+        str | None, typer.Option(help="An interpreter with mpyc, if this one has none.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure pairwise statistics.
@@ -153,7 +156,7 @@ def pairwise(
     from smpc_dp.bench import run_statistic_bench
 
     with Bar("rounds", quiet=as_json) as bar:
-        report = run_statistic_bench(runs, bar.show, parties)
+        report = run_statistic_bench(runs, bar.show, parties, peer_python)
     if as_json:
         print_json(report.to_json())
     else:
