@@ -1,8 +1,8 @@
 """The peer of the benchmark of pairwise statistics: mpyc computes the same noisy kernel among three parties.
 
-Run as a script by whichever Python has `mpyc`, so it must not import anything of ours; `-M3` makes it start the
-other two parties. Kendall's tau of records of two integers, and discrete Laplace noise from coins that are
-joint random bits below public thresholds; the sum is opened to one party.
+Run as a script by whichever Python has `mpyc`, so it must not import anything of ours; `-M3` makes it start
+the other two parties. Kendall's tau of records of two integers, and discrete Laplace noise from coins that
+are joint random bits below public thresholds; the sum is opened to one party.
 """
 
 from __future__ import annotations

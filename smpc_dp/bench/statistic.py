@@ -224,7 +224,8 @@ def _mpyc(python: str) -> Measured:
             timeout=WORKER_SECONDS,
             check=False,
         )
-        told: Measured = json.loads(ended.stdout)
+        # mpyc logs to the same output.
+        told: Measured = json.loads((ended.stdout.splitlines() or [""])[-1])
     except OSError as error:
         raise LocalError(f"{python}: cannot be run ({error.strerror})") from None
     except subprocess.TimeoutExpired:
