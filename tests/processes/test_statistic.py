@@ -99,20 +99,23 @@ async def test_a_failed_pair_is_spent_and_not_retried(
     """One party is gone when its pair begins: the pair is dropped and counted, and nobody asks again."""
     from smpc_dp.runtime import statistic
 
+    ledgers = {name: tmp_path / f"{name}.ledger" for name in PARTIES}
+    for name, ledger in ledgers.items():
+        Ledger.create(ledger, party=name, dataset="d", relation="substitution", epsilon=30.0, delta=1e-6)
+
     begun: list[tuple[str, int]] = []
     evaluate = statistic.PairRounds._evaluate
 
     async def counted(self: statistic.PairRounds, matching: int, garbler: str, evaluator: str) -> None:
         own = self._identity.name
         begun.append((own, matching))
+        # Charged, on disk, before anything of the record can be sent.
+        assert len(Ledger.open(ledgers[own]).entries()) == 1
         if own == "eve":
             raise smpc_dp.LocalError("eve's machine has gone")
         await evaluate(self, matching, garbler, evaluator)
 
     monkeypatch.setattr(statistic.PairRounds, "_evaluate", counted)
-    ledgers = {name: tmp_path / f"{name}.ledger" for name in PARTIES}
-    for name, ledger in ledgers.items():
-        Ledger.create(ledger, party=name, dataset="d", relation="substitution", epsilon=30.0, delta=1e-6)
 
     async def act(opened: smpc_dp.Session, place: int) -> object:
         return await opened.pairwise("collision", 7, 12.0, 1)
