@@ -28,7 +28,7 @@ from smpc_dp.runtime.evaluation import Evaluations
 from smpc_dp.runtime.events import Event, OnEvent, ignore
 from smpc_dp.runtime.events import Kind as EventKind
 from smpc_dp.runtime.member import PATIENCE, Membership, from_wire, to_wire
-from smpc_dp.runtime.statistic import Asked, PairRounds
+from smpc_dp.runtime.statistic import Asked, PairRounds, count_reachable
 from smpc_dp.statistics.compiled import NoiseKind
 from smpc_dp.statistics.kernels import Kernel
 from smpc_dp.statistics.known import find_kernel
@@ -221,7 +221,7 @@ class Session:
             lambda: Asked.check(
                 find_kernel(kernel),
                 data,
-                parties=len(self._membership.session.roster.parties),
+                parties=count_reachable(self._membership.session.roster),
                 epsilon=epsilon,
                 delta=delta,
                 partners=P,

@@ -24,6 +24,7 @@ from smpc_dp.protocols.pairwise.statistic_messages import MAX_QUESTION, PAIR
 from smpc_dp.protocols.pairwise.statistic_party import StatisticParty
 from smpc_dp.protocols.pairwise.statistic_result import event_of
 from smpc_dp.protocols.pairwise.turns import Buffer
+from smpc_dp.roster import Roster
 from smpc_dp.runtime.evaluation import Evaluations
 from smpc_dp.runtime.events import Kind
 from smpc_dp.runtime.member import PATIENCE
@@ -85,6 +86,15 @@ class Asked:
     def machine(self, context: Context, identity: Identity) -> StatisticParty:
         """Return the party's machine for one request."""
         return StatisticParty(context, identity, self.plan, self.question, self.mark)
+
+
+def count_reachable(roster: Roster) -> int:
+    """Return how many parties there are; raise ConfigError if two of them could not reach each other."""
+    hidden = [member.name for member in roster.parties if member.address is None]
+    if len(hidden) > 1:
+        what = f"neither '{hidden[0]}' nor '{hidden[1]}' has an address: one of any two must be reachable"
+        raise ConfigError([Fault("roster", what)])
+    return len(roster.parties)
 
 
 def question_of(kernel: Kernel, plan: StatisticPlan, noise: str) -> str:

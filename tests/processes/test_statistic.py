@@ -167,6 +167,17 @@ async def test_users_kernels_and_public_labels(tmp_path: Path) -> None:
         assert [each.value for each in answer] == [first.value, second.value]
 
 
+async def test_parties_without_addresses_are_told_before_anything_is_sent(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=FAST)
+
+    async def act(opened: smpc_dp.Session, place: int) -> object:
+        return await opened.pairwise("collision", place, 1.0)
+
+    for answer in (await play(path, act))[: len(PARTIES)]:
+        assert isinstance(answer, smpc_dp.ConfigError)
+        assert "neither 'alice' nor 'bob' has an address" in str(answer)
+
+
 async def test_an_unknown_kernel_is_refused_by_name(tmp_path: Path) -> None:
     mine = table_kernel("mine", lambda x, y: float(x == y), Field(0, 9), low=0, high=1)
 
