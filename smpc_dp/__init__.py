@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from smpc_dp.identity import Identity
     from smpc_dp.protocols.pairwise.evaluation import Evaluation
+    from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
     from smpc_dp.protocols.result import Result
     from smpc_dp.runtime.aggregator import serve
     from smpc_dp.runtime.session import Session, connect
@@ -40,6 +41,7 @@ else:
         ),
         "smpc_dp.identity": ("Identity",),
         "smpc_dp.protocols.pairwise.evaluation": ("Evaluation",),
+        "smpc_dp.protocols.pairwise.statistic_result": ("StatisticResult",),
         "smpc_dp.protocols.result": ("Result",),
         "smpc_dp.runtime.aggregator": ("serve",),
         "smpc_dp.runtime.session": ("Session", "connect"),
@@ -71,6 +73,7 @@ __all__ = [
     "Result",
     "Session",
     "SmpcError",
+    "StatisticResult",
     "TimeoutFault",
     "VerificationError",
     "__version__",

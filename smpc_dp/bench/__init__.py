@@ -6,6 +6,7 @@ from smpc_dp.bench.pairwise import run_compare_bench, run_garbling_bench, run_ot
 from smpc_dp.bench.proofs import run_proofs_bench
 from smpc_dp.bench.sampling import run_sampling_bench
 from smpc_dp.bench.secagg import run_secagg_bench
+from smpc_dp.bench.statistic import run_statistic_bench
 
 __all__ = [
     "Report",
@@ -16,4 +17,5 @@ __all__ = [
     "run_proofs_bench",
     "run_sampling_bench",
     "run_secagg_bench",
+    "run_statistic_bench",
 ]

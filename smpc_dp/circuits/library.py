@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cache
-
-import numpy as np
-from numpy.typing import NDArray
-
 from smpc_dp.circuits import aes, sha256
-from smpc_dp.circuits.builder import Bits, Builder
-from smpc_dp.circuits.circuit import Circuit
+from smpc_dp.circuits.entry import Published, Value, Values
 from smpc_dp.circuits.gadgets import (
     absolute,
     add,
@@ -24,54 +16,11 @@ from smpc_dp.circuits.gadgets import (
     popcount,
     subtract,
 )
+from smpc_dp.circuits.kernel_entries import KERNELS
 from smpc_dp.errors import ConfigError, Fault
 
 # The public constant of the example.
 THRESHOLD = 1000
-
-Values = tuple[int, ...]
-ManyBytes = Sequence[NDArray[np.uint8]]
-
-
-def _nothing() -> Iterable[tuple[Values, Values]]:
-    return ()
-
-
-@dataclass(frozen=True)
-class Value:
-    """One input or output: its name, its width in bits, and what its bits are, least significant first."""
-
-    name: str
-    width: int
-    meaning: str
-
-
-@dataclass(frozen=True)
-class Published:
-    """A published circuit.
-
-    `gadget` makes the output values from a builder and the input values. `meaning` computes the outputs
-    from unsigned integers in plain Python; `meaning_many`, if it is there, the same on arrays of
-    little-endian bytes, one row an instance. `known` yields inputs and outputs from another source.
-    """
-
-    name: str
-    summary: str
-    inputs: tuple[Value, ...]
-    outputs: tuple[Value, ...]
-    gadget: Callable[..., Sequence[Bits]]
-    meaning: Callable[..., Values]
-    meaning_many: Callable[[ManyBytes], ManyBytes] | None = None
-    known: Callable[[], Iterable[tuple[Values, Values]]] = _nothing
-
-    @property
-    def file(self) -> str:
-        """The name of its file."""
-        return f"{self.name}.txt"
-
-    def build(self) -> Circuit:
-        """Build the circuit; the same bytes every time."""
-        return _build(self.name)
 
 
 def find(name: str) -> Published:
@@ -79,16 +28,6 @@ def find(name: str) -> Published:
     if name not in PUBLISHED:
         raise ConfigError([Fault("circuit", f"no '{name}'; there are: {', '.join(PUBLISHED)}")])
     return PUBLISHED[name]
-
-
-@cache
-def _build(name: str) -> Circuit:
-    entry = PUBLISHED[name]
-    builder = Builder()
-    inputs = [builder.input(value.width) for value in entry.inputs]
-    for output in entry.gadget(builder, *inputs):
-        builder.output(output)
-    return builder.build()
 
 
 def _signed(value: int, width: int) -> int:
@@ -257,5 +196,6 @@ _ALL = (
         sha256.meaning_many,
         sha256.known,
     ),
+    *KERNELS,
 )
 PUBLISHED: dict[str, Published] = {entry.name: entry for entry in _ALL}

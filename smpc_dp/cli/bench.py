@@ -160,6 +160,29 @@ def gopa(
         _print(report)
 
 
+@app.command()
+def pairwise(
+    parties: Annotated[int, typer.Option(help="Users of the statistic in one process.")] = 246_000,
+    runs: Annotated[int, typer.Option(help="Measurements of each figure.")] = 5,
+    peer_python: Annotated[
+        str | None, typer.Option(help="An interpreter with mpyc, if this one has none.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure pairwise statistics.
+
+    Kendall's tau with noise: a pair alone, with cached setup, in a batch, and all pairs of many users.
+    """
+    from smpc_dp.bench import run_statistic_bench
+
+    with Bar("rounds", quiet=as_json) as bar:
+        report = run_statistic_bench(runs, bar.show, parties, peer_python)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        _print(report)
+
+
 def _measure(
     bench: Callable[[int, Progressing, str | None], Report], runs: int, emp: str | None, as_json: bool
 ) -> None:

@@ -11,7 +11,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from smpc_dp.circuits.check import RANDOM_INPUTS
-from smpc_dp.circuits.library import PUBLISHED, Published, find
+from smpc_dp.circuits.entry import Published
+from smpc_dp.circuits.library import PUBLISHED, find
 from smpc_dp.circuits.publish import Finding, check_folder, check_published, export
 from smpc_dp.cli import circuits_run
 from smpc_dp.cli.output import console, print_json, progress_console

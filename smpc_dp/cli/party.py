@@ -19,6 +19,7 @@ from smpc_dp.cli.output import (
     write_json,
 )
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
+from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.result import Result
 from smpc_dp.runtime.aggregator import serve
 from smpc_dp.runtime.events import Event, OnEvent
@@ -85,7 +86,7 @@ def party(
     if out is not None:
         check_can_write(out)
     watch: OnEvent = print_event if events else _show
-    results: list[Result] = []
+    results: list[Result | StatisticResult] = []
 
     async def act() -> int:
         try:
@@ -120,6 +121,9 @@ def party(
         if as_json or not kept:
             print_json(told)
         elif not events:
+            if isinstance(result, StatisticResult):
+                console().print(str(result))
+                continue
             console().print(result_text(told))
             if result.clipped:
                 console().print(f"clipped: {result.clipped} values of {name}")

@@ -52,3 +52,8 @@ class Label(StrEnum):
     DIRECT_RUN_ID = "smpc-dp/1/direct-run-id"
     DIRECT_TOTAL = "smpc-dp/1/direct-total"
     PROOF_CONTEXT = "smpc-dp/1/proof-context"
+    STATISTIC_TERMS = "smpc-dp/1/statistic-terms"
+    STATISTIC_COIN = "smpc-dp/1/statistic-coin"
+    STATISTIC_BEACON = "smpc-dp/1/statistic-beacon"
+    STATISTIC_MATCHING = "smpc-dp/1/statistic-matching"
+    STATISTIC_PAIR = "smpc-dp/1/statistic-pair"

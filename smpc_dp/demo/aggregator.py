@@ -39,6 +39,8 @@ def main() -> int:
             )
             if isinstance(ended, smpc_dp.SmpcError):
                 raise ended
+            if not isinstance(ended, smpc_dp.Result):
+                raise smpc_dp.LocalError("the lenders have asked for something else than a sum")
             seen = {"received": received, "sum": ended.fixed_point.tolist()}
             arguments.out.write_text(json.dumps(seen) + "\n", "utf-8")
         except (smpc_dp.SmpcError, OSError) as error:

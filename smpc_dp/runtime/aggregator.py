@@ -10,6 +10,11 @@ from collections.abc import Sequence
 from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.pairwise.statistic_hub import StatisticHub
+from smpc_dp.protocols.pairwise.statistic_messages import HELLO as STATISTIC_HELLO
+from smpc_dp.protocols.pairwise.statistic_messages import PAIR
+from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
+from smpc_dp.protocols.pairwise.statistic_terms import statistic_context
 from smpc_dp.protocols.registry import hub_machine
 from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
@@ -20,25 +25,40 @@ from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
 from smpc_dp.runtime.links import SMALL_MESSAGE, Links, News
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.session_file import load_session
+from smpc_dp.runtime.statistic import plan_maker
+from smpc_dp.statistics.kernels import Kernel
 from smpc_dp.transport.endpoint import listen
+
+# The first step of a sum, and of a pairwise statistic.
+HELLOS = (HELLO, STATISTIC_HELLO)
+
+Machine = AggregatorMachine | StatisticHub
 
 
 def _is_hello(news: News) -> bool:
-    return news.envelope is not None and news.envelope.step == HELLO
+    return news.envelope is not None and news.envelope.step in HELLOS
 
 
 class _Server:
-    def __init__(self, membership: Membership, hub: Links, on_event: OnEvent, watch: Watch | None) -> None:
+    def __init__(
+        self,
+        membership: Membership,
+        hub: Links,
+        on_event: OnEvent,
+        watch: Watch | None,
+        kernels: Sequence[Kernel],
+    ) -> None:
         self._membership = membership
+        self._kernels = kernels
         self._hub = hub
         self._on_event = on_event
         self._watch = watch
         self._early: dict[str, News] = {}
         self._culprits: dict[str, PeerFault] = {}
 
-    async def request(self, number: int) -> Outcome | SmpcError | None:
+    async def request(self, number: int) -> Outcome | StatisticResult | SmpcError | None:
         """Serve one request and return how it ended, or None when every party has left before it began."""
-        machine = hub_machine(
+        self._machine: Machine = hub_machine(
             self._membership.context(number),
             self._membership.parameters,
             self._membership.identity,
@@ -46,15 +66,15 @@ class _Server:
             watch=self._watch,
         )
         try:
-            if not await self._run(number, machine):
+            if not await self._run(number):
                 return None
         except SmpcError as error:
-            self._hub.send(number, machine.farewell(error))
-            self._tell("failed", number, machine, str(error))
+            self._hub.send(number, self._machine.farewell(error))
+            self._tell("failed", number, self._machine, str(error))
             if isinstance(error, PeerFault):
                 self._culprits[error.culprit] = error
             return error
-        outcome = machine.result
+        outcome = self._machine.result
         self._on_event(
             Event(
                 self._membership.name,
@@ -68,8 +88,27 @@ class _Server:
         )
         return outcome
 
-    async def _run(self, number: int, machine: AggregatorMachine) -> bool:
+    def _statistic(self, number: int) -> StatisticHub:
+        """Return the machine for a request whose first hello asks for a statistic."""
+        machine = StatisticHub(
+            self._membership.context(number), self._membership.identity, plan_maker(self._kernels)
+        )
+        for name, fault in self._culprits.items():
+            self._hub.send(number, machine.ban(name, fault))
+        return machine
+
+    def _asks_otherwise(self, news: News) -> bool:
+        """Tell whether a hello is for a sum where others ask for a statistic, or the other way round."""
+        statistic = isinstance(self._machine, StatisticHub)
+        return (
+            _is_hello(news)
+            and (news.envelope is not None)
+            and (statistic != (news.envelope.step == STATISTIC_HELLO))
+        )
+
+    async def _run(self, number: int) -> bool:
         """Drive the machine to its end; return False when nobody is left to ask."""
+        machine = self._machine
         deadline = Deadline(self._membership.session.timeouts, first=number == 1)
         self._hub.admit_all()
         for name, fault in self._culprits.items():
@@ -80,7 +119,7 @@ class _Server:
         while not machine.finished:
             if machine.step != step:
                 step = machine.step
-                if step != HELLO:
+                if step not in HELLOS:
                     deadline.step()
                 self._tell("step", number, machine)
             if not (begun or early or deadline.connecting or any(map(self._hub.is_live, self._hub.links))):
@@ -100,6 +139,9 @@ class _Server:
                 self._tell_lost(number, machine, news.peer)
                 continue
             if not begun and news.request == number and _is_hello(news):
+                if self._asks_otherwise(news):
+                    machine = self._machine = self._statistic(number)
+                    step = machine.step
                 begun = True
                 deadline.begin()
                 if not deadline.connecting:
@@ -107,9 +149,12 @@ class _Server:
                     self._declare_absent(number, machine)
             self._hub.send(number, await self._apply(number, machine, news))
             if news.envelope is not None and not machine.finished and machine.step == step:
-                if step == HELLO and machine.has_enough:
+                if step in HELLOS and machine.has_enough:
                     deadline.enough()
-                elif step != HELLO:
+                elif news.envelope.step == PAIR:
+                    # Finitely many: the machine takes no message that is not due.
+                    deadline.step()
+                elif step not in HELLOS:
                     deadline.progress()
                 self._tell("step", number, machine)
         return True
@@ -122,12 +167,12 @@ class _Server:
         except TimeoutError:
             return None
 
-    def _declare_absent(self, number: int, machine: AggregatorMachine) -> None:
+    def _declare_absent(self, number: int, machine: Machine) -> None:
         """Wait no more for who has no connection."""
         absent = [name for name in sorted(machine.waiting_for) if not self._hub.is_live(name)]
         self._hub.send(number, machine.lost_all(absent))
 
-    async def _apply(self, number: int, machine: AggregatorMachine, news: News) -> Sequence[Envelope]:
+    async def _apply(self, number: int, machine: Machine, news: News) -> Sequence[Envelope]:
         if news.envelope is None:
             self._tell_lost(number, machine, news.peer)
             return await asyncio.to_thread(machine.lost, news.peer)
@@ -139,19 +184,33 @@ class _Server:
             if _is_hello(news):
                 self._hub.send(news.request, self._too_late(news, number))
             return ()
+        if self._asks_otherwise(news):
+            self._hub.send(number, self._elsewhere(news))
+            return await asyncio.to_thread(machine.lost, news.peer)
         return await asyncio.to_thread(machine.receive, news.envelope)
+
+    def _elsewhere(self, news: News) -> Sequence[Envelope]:
+        """Tell a party that others ask for something else in this request."""
+        context = self._membership.context(news.request)
+        if not isinstance(self._machine, StatisticHub):
+            context = statistic_context(context)
+        reason = "asks for a sum where others ask for a pairwise statistic, or the other way round"
+        abort = Abort("timeout", "", [news.peer], reason)
+        return context.write(self._membership.identity, context.session_digest, ABORT, (news.peer,), abort)
 
     def _too_late(self, news: News, number: int) -> Sequence[Envelope]:
         """Tell a party that asks for a past request where the others are; it can ask for the next one."""
         context = self._membership.context(news.request)
+        if news.envelope is not None and news.envelope.step == STATISTIC_HELLO:
+            context = statistic_context(context)
         reason = f"hello to request {news.request}, others are at {number}"
         abort = Abort("timeout", "", [news.peer], reason)
         return context.write(self._membership.identity, context.session_digest, ABORT, (news.peer,), abort)
 
-    def _tell_lost(self, number: int, machine: AggregatorMachine, peer: str) -> None:
+    def _tell_lost(self, number: int, machine: Machine, peer: str) -> None:
         self._on_event(Event(self._membership.name, "lost", number, machine.step, detail=peer))
 
-    def _tell(self, kind: Kind, number: int, machine: AggregatorMachine, detail: str = "") -> None:
+    def _tell(self, kind: Kind, number: int, machine: Machine, detail: str = "") -> None:
         waiting = len(machine.waiting_for)
         self._on_event(Event(self._membership.name, kind, number, machine.step, waiting, detail))
 
@@ -165,7 +224,8 @@ async def serve(
     listen_on: str | None = None,
     on_event: OnEvent = ignore,
     watch: Watch | None = None,
-) -> list[Result | SmpcError]:
+    kernels: Sequence[Kernel] = (),
+) -> list[Result | StatisticResult | SmpcError]:
     """Be the aggregator of a session until `requests` are served (None: until every party has left).
 
     Args:
@@ -176,9 +236,10 @@ async def serve(
         requests: how many to serve; None: until every party has left.
         on_event: told of every step, connection and loss.
         watch: called with each party's name and masked lanes, to show what an aggregator sees.
+        kernels: users' own kernels of pairwise statistics, beside those that are known by name.
 
     Returns:
-        For each request its sum, or the error that it ended with.
+        For each request its sum or statistic, or the error that it ended with.
 
     Raises:
         ConfigError, LocalError: the session file, the key or the port is wrong.
@@ -193,8 +254,8 @@ async def serve(
         raise ConfigError([Fault("listen_on", str(error))]) from None
     hub = Links(membership, on_event)
     listener = await listen(membership.endpoint(hub=True), host, port, hub.welcome, hub.refused)
-    server = _Server(membership, hub, on_event, watch)
-    results: list[Result | SmpcError] = []
+    server = _Server(membership, hub, on_event, watch, kernels)
+    results: list[Result | StatisticResult | SmpcError] = []
     try:
         while requests is None or len(results) < requests:
             ended = await server.request(len(results) + 1)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from smpc_dp.errors import ConfigError, Fault, PeerFault, TimeoutFault
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.pairwise.evaluation import Evaluation, Question
 from smpc_dp.protocols.pairwise.params import PROTOCOL, VERSION
+from smpc_dp.protocols.pairwise.participant import Participant
+from smpc_dp.protocols.pairwise.plan import Plan
 from smpc_dp.protocols.pairwise.transfers import Transfers
 from smpc_dp.roster import Roster
-from smpc_dp.runtime.pairwise import PairwiseMember, drive
+from smpc_dp.runtime.pairwise import Conduit, PairwiseMember, Report, drive
 from smpc_dp.runtime.session_file import SessionFile
 from smpc_dp.runtime.threads import in_thread
 from smpc_dp.transport.blocking import BlockingChannel, Halt
@@ -21,6 +23,10 @@ from smpc_dp.transport.endpoint import Endpoint
 from smpc_dp.transport.lobby import Lobby, call
 
 OnStep = Callable[[str], None]
+
+
+def _ignore(_step: str) -> None:
+    return
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,7 @@ class Evaluations:
         Raises ConfigError that says in what the peer's question differs, PeerFault, TimeoutFault.
         """
         async with self._turns.setdefault(peer, asyncio.Lock()):
-            meeting = self._meeting(question, peer, label)
+            meeting = self._meeting(question.plan, peer, label)
             pair = (question.plan.parameters.garbler, question.plan.parameters.evaluator)
             # What fails, or is cancelled while its thread still works, has them no more.
             transfers = self._transfers.pop(pair, None) or Transfers()
@@ -97,9 +103,9 @@ class Evaluations:
             (member.name for member in self._session.roster if member.name in ours and member.address), None
         )
 
-    def _meeting(self, question: Question, peer: str, label: str) -> _Meeting:
+    def _meeting(self, plan: Plan, peer: str, label: str) -> _Meeting:
         """Return the evaluation as a session of its own, whose digest covers all that must be the same."""
-        parameters, plan = question.plan.parameters, question.plan
+        parameters = plan.parameters
         terms: dict[str, object] = {
             "session": self._session.digest.hex(),
             "circuit": plan.circuit.digest.hex(),
@@ -135,19 +141,46 @@ class Evaluations:
             frame_timeout=timeouts.step,
         )
 
+    async def drive(
+        self, role: Participant, plan: Plan, peer: str, label: str, others: Mapping[str, Conduit]
+    ) -> Report:
+        """Drive a role of an evaluation with `peer` over a channel to it, and `others` to everyone else.
+
+        `plan` and `label` must be the same for both. Errors as for `evaluate`.
+        """
+        async with self._turns.setdefault(peer, asyncio.Lock()):
+            meeting = self._meeting(plan, peer, label)
+            if meeting.we_listen:
+                await self._listen()
+            halt = Halt()
+            try:
+                return await in_thread(lambda: self._drive(meeting, role, others, _ignore, halt))
+            finally:
+                halt.now()
+
     def _work(
         self, meeting: _Meeting, question: Question, transfers: Transfers, tell: OnStep, halt: Halt
     ) -> Evaluation:
         role = meeting.member.role(question.rows, transfers=transfers)
+        report = self._drive(meeting, role, {}, tell, halt)
+        return question.answer(report.evaluated, meeting.member.session.digest)
+
+    def _drive(
+        self,
+        meeting: _Meeting,
+        role: Participant,
+        others: Mapping[str, Conduit],
+        tell: OnStep,
+        halt: Halt,
+    ) -> Report:
         channel = self._connect(meeting, halt)
         try:
-            report = drive(role, {meeting.peer: channel}, tell)
+            return drive(role, {meeting.peer: channel, **others}, tell)
         except ChannelClosed as closed:
             how = "hung up" if closed.clean else "was cut off"
             raise TimeoutFault({meeting.peer}, role.step, f"it {how}") from None
         finally:
             channel.close()
-        return question.answer(report.evaluated, meeting.member.session.digest)
 
     def _connect(self, meeting: _Meeting, halt: Halt) -> BlockingChannel:
         """Return the channel to the peer once it asks the same."""

@@ -12,6 +12,7 @@ from smpc_dp.encoding import Lanes
 from smpc_dp.errors import SmpcError, TimeoutFault
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.contract import Envelope, Machine
+from smpc_dp.protocols.pairwise.statistic_messages import START as STATISTIC_START
 from smpc_dp.protocols.registry import party_machine
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.messages import PARTICIPANTS, START
@@ -53,6 +54,8 @@ class HubLine:
         self._membership = membership
         self._channel = channel
         self._on_event = on_event
+        # Threads of evaluations send beside the session's own task.
+        self._sending = asyncio.Lock()
 
     @classmethod
     async def open(cls, membership: Membership, on_event: OnEvent) -> HubLine:
@@ -71,7 +74,7 @@ class HubLine:
         try:
             receipt = await self._drive(request, machine, charge)
         except SmpcError as error:
-            await self._say_farewell(request, machine, error)
+            await self.say_farewell(request, machine, error)
             tell(self._on_event, "failed", request, machine, str(error))
             raise
         return machine.result, receipt
@@ -80,7 +83,7 @@ class HubLine:
         """See `Line.decline`."""
         encoding = self._membership.parameters.encoding
         machine = self._machine(request, "", np.zeros(encoding.lanes, dtype=encoding.dtype))
-        await self._say_farewell(request, machine, error)
+        await self.say_farewell(request, machine, error)
 
     async def close(self) -> None:
         """Say goodbye to the aggregator."""
@@ -95,49 +98,55 @@ class HubLine:
         """Run the machine to its end; return the ledger's receipt."""
         receipt: Receipt | None = None
         timeouts = self._membership.session.timeouts
-        await self._send(request, machine.start())
+        await self.send(request, machine.start())
         patience = timeouts.connect + timeouts.gather + PATIENCE * timeouts.step
         while not machine.finished:
             tell(self._on_event, "step", request, machine)
-            try:
-                async with asyncio.timeout(patience):
-                    theirs, envelope = from_wire(await self._channel.receive(), self._channel.peer)
-            except TimeoutError:
-                machine.expire()
+            envelope = await self.next_envelope(request, machine, patience)
+            if envelope is None:
                 continue
-            except ChannelClosed as closed:
-                if closed.clean and machine.step == START:
-                    raise TimeoutFault(
-                        {self._channel.peer}, START, "it has ended the session and serves no more requests"
-                    ) from None
-                machine.lost(self._channel.peer)
-                continue
-            if theirs < request:
-                continue
-            if theirs > request:
-                late = f"too late: the others are at request {theirs}"
-                raise TimeoutFault({machine.name}, machine.step, late)
             due = machine.step
             answer = await asyncio.to_thread(machine.receive, envelope)
             if due == PARTICIPANTS and answer:
                 # The first message that depends on the data: charged when it is there, before it is sent.
                 receipt = await charge(machine.run_id)
-            await self._send(request, answer)
+            await self.send(request, answer)
             patience = PATIENCE * timeouts.step
         return receipt
 
-    async def _send(self, request: int, envelopes: Sequence[Envelope]) -> None:
+    async def next_envelope(self, request: int, machine: Machine, patience: float) -> Envelope | None:
+        """Return the next envelope of a request, or None for what the machine has been told instead."""
+        try:
+            async with asyncio.timeout(patience):
+                theirs, envelope = from_wire(await self._channel.receive(), self._channel.peer)
+        except TimeoutError:
+            machine.expire()
+            return None
+        except ChannelClosed as closed:
+            if closed.clean and machine.step in (START, STATISTIC_START):
+                what = "it has ended the session and serves no more requests"
+                raise TimeoutFault({self._channel.peer}, machine.step, what) from None
+            machine.lost(self._channel.peer)
+            return None
+        if theirs > request:
+            raise TimeoutFault({machine.name}, machine.step, f"too late: the others are at request {theirs}")
+        return envelope if theirs == request else None
+
+    async def send(self, request: int, envelopes: Sequence[Envelope]) -> None:
+        """Send messages of a request; raise TimeoutFault if the aggregator is gone."""
         for envelope in envelopes:
             try:
-                await self._channel.send(*to_wire(request, envelope))
+                async with self._sending:
+                    await self._channel.send(*to_wire(request, envelope))
             except ChannelClosed as error:
                 raise TimeoutFault({self._channel.peer}, envelope.step, str(error)) from None
 
-    async def _say_farewell(self, request: int, machine: PartyMachine, error: SmpcError) -> None:
+    async def say_farewell(self, request: int, machine: Machine, error: SmpcError) -> None:
+        """Tell the aggregator that the machine's party leaves, if it is there."""
         if not self._channel.live:
             return
         try:
-            await self._send(request, machine.farewell(error))
+            await self.send(request, machine.farewell(error))
         except SmpcError:
             # The channel is gone, and what matters has been raised already.
             return

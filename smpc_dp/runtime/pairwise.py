@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -32,6 +33,22 @@ from smpc_dp.transport.endpoint import Endpoint
 
 AGGREGATOR = "aggregator"
 KEPT_BYTES = 1 << 24
+
+
+class Conduit(Protocol):
+    """What a role's messages go over: a blocking channel, or another way to one party."""
+
+    @property
+    def bytes_sent(self) -> int: ...
+
+    @property
+    def bytes_received(self) -> int: ...
+
+    def send(self, parts: Sequence[Buffer], /) -> None: ...
+
+    def receive(self, limit: int, ahead: int = 0, /) -> Buffer: ...
+
+    def close(self, parts: Sequence[Buffer], /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +193,7 @@ def evaluate(
 
 def drive(
     role: Participant,
-    channels: Mapping[str, BlockingChannel],
+    channels: Mapping[str, Conduit],
     on_step: Callable[[str], None] = lambda _step: None,
 ) -> Report:
     """Take turns with a role over open channels until it ends; its last words are sent when it fails.

@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from numpy.typing import ArrayLike
 
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import ConfigError, Fault, SmpcError
+from smpc_dp.protocols.contract import Envelope, Machine
 from smpc_dp.protocols.pairwise.evaluation import AnyCircuit, Evaluation, Input, Question, Role
 from smpc_dp.protocols.pairwise.params import Mode, Output
+from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.result import Result
 from smpc_dp.runtime.evaluation import Evaluations
 from smpc_dp.runtime.events import Event, OnEvent, ignore
-from smpc_dp.runtime.line import HubLine, Line
+from smpc_dp.runtime.events import Kind as EventKind
+from smpc_dp.runtime.line import HubLine, Line, tell
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.mesh import Mesh
+from smpc_dp.runtime.statistic import Asked, PairRounds, count_reachable
+from smpc_dp.statistics.compiled import NoiseKind
+from smpc_dp.statistics.kernels import Kernel
+from smpc_dp.statistics.known import find_kernel
 
 if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.accountant.receipt import Receipt
 
@@ -176,6 +185,69 @@ class Session:
 
         return await evaluations.evaluate(question, peer, label, on_step)
 
+    async def pairwise(
+        self,
+        kernel: str | Kernel,
+        data: Any,
+        epsilon: float,
+        P: int | None = None,
+        *,
+        delta: float = 0.0,
+        noise: NoiseKind = "laplace",
+        zetas: tuple[float, float] | None = None,
+        mark: int | None = None,
+    ) -> StatisticResult:
+        """Estimate the mean of a kernel over pairs of parties, with differential privacy; all call this.
+
+        P matchings are drawn that nobody chooses; each pair evaluates kernel and noise by garbled circuits,
+        the aggregator alone learns the noisy value [Bellet 2021, 3.3.4]. One of any two parties needs an
+        address in the session file. Experimental: docs/statistics.md.
+
+        Args:
+            kernel: a name of `statistics.known`, on integers of 32 bits, or a kernel on grids of your own.
+            data: this party's record, a number or a tuple of one for each field.
+            epsilon, delta: for the record, all P evaluations together; delta above 0 for "gaussian".
+            P: evaluations of each party; None, noise, zetas: see `statistics.compiled.plan_statistic`.
+            mark: a public label, 0 or 1, where the kernel has them.
+
+        Raises:
+            ConfigError: an argument is wrong. PrivacyError: the record is outside the kernel's domain, or the
+                ledger refuses; then nothing of the record is sent.
+            PeerFault, TimeoutFault: as for `sum`. A pair that fails is spent, left out and counted.
+        """
+        line, evaluations = self._line, self._evaluations
+        if not isinstance(line, HubLine) or evaluations is None:
+            what = "a session without an aggregator has no pairwise statistics: it learns them"
+            raise ConfigError([Fault("topology", what)])
+        asked = await asyncio.to_thread(
+            lambda: Asked.check(
+                find_kernel(kernel),
+                data,
+                parties=count_reachable(self._membership.session.roster),
+                epsilon=epsilon,
+                delta=delta,
+                partners=P,
+                noise=noise,
+                zetas=zetas,
+                mark=mark,
+            )
+        )
+        self._request += 1
+        context, identity = self._membership.context(self._request), self._membership.identity
+        machine = asked.machine(context, identity)
+        timeouts = self._membership.session.timeouts
+        wire = _Wire(self, line, self._request)
+        rounds = PairRounds(machine, identity, asked, evaluations, wire, timeouts)
+        try:
+            receipt = await rounds.drive()
+        except SmpcError as error:
+            await line.say_farewell(self._request, machine, error)
+            tell(self._on_event, "failed", self._request, machine, str(error))
+            raise
+        result = replace(machine.result.charged(receipt), faults=tuple(rounds.faults))
+        self._tell_done(result.survivors, result.absent)
+        return result
+
     async def _run(self, kind: Kind, vector: ArrayLike, weight: int | None, clip: bool, label: str) -> Result:
         _check_label(label)
         self._request += 1
@@ -201,23 +273,46 @@ class Session:
         planned = self._membership.parameters.planned()
         question = " ".join(part for part in (kind, label, planned) if part)
         outcome, receipt = await self._line.run(self._request, question, lanes, self._charge)
-        self._on_event(
-            Event(
-                self.party,
-                "done",
-                self._request,
-                "done",
-                survivors=outcome.survivors,
-                absent=outcome.absent,
-            )
-        )
+        self._tell_done(outcome.survivors, outcome.absent)
         return Result.of(outcome, kind, clipped, receipt)
 
     async def _charge(self, run_id: bytes) -> Receipt | None:
-        ledger, event = self._ledger, self._membership.parameters.event
+        event = self._membership.parameters.event
+        return await self.charge_event(run_id, event)
+
+    async def charge_event(self, run_id: bytes, event: Callable[[], ReleaseEvent]) -> Receipt | None:
+        """Charge what a run is to the ledger, if there is one."""
+        ledger = self._ledger
         if ledger is None:
             return None
         return await asyncio.to_thread(lambda: ledger.charge(run_id, event()))
+
+    def tell(self, kind: EventKind, machine: Machine, detail: str = "") -> None:
+        """Tell who watches what a machine of this request waits for."""
+        tell(self._on_event, kind, self._request, machine, detail)
+
+    def _tell_done(self, survivors: tuple[str, ...], absent: tuple[str, ...]) -> None:
+        told = Event(self.party, "done", self._request, "done", survivors=survivors, absent=absent)
+        self._on_event(told)
+
+
+class _Wire:
+    """What a pairwise statistic needs of a session, in one request."""
+
+    def __init__(self, session: Session, line: HubLine, request: int) -> None:
+        self._session = session
+        self._line = line
+        self._request = request
+        self.tell = session.tell
+
+    async def send(self, envelopes: Sequence[Envelope]) -> None:
+        await self._line.send(self._request, envelopes)
+
+    async def next_envelope(self, machine: Machine, patience: float) -> Envelope | None:
+        return await self._line.next_envelope(self._request, machine, patience)
+
+    async def charge_event(self, run_id: bytes, event: ReleaseEvent) -> Receipt | None:
+        return await self._session.charge_event(run_id, lambda: event)
 
 
 def _check_label(label: str) -> None:

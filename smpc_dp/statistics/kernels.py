@@ -15,6 +15,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from smpc_dp.circuits import kernels as circuits
+from smpc_dp.circuits.kernels import Gadget
 from smpc_dp.errors import ConfigError, Fault, PrivacyError
 
 Floats = NDArray[np.float64]
@@ -99,7 +101,13 @@ class Field:
 
     def terms(self) -> dict[str, object]:
         """Return what two sides compare, as plain data."""
-        return {"name": self.name, "low": str(self.low), "high": str(self.high), "step": str(self.step)}
+        return {
+            "name": self.name,
+            "low": repr(float(self.low)),
+            "high": repr(float(self.high)),
+            "step": repr(float(self.step)),
+            "exact": self.exact,
+        }
 
 
 @dataclass(frozen=True)
@@ -116,6 +124,7 @@ class Kernel:
         function: h on values: takes two arrays of shape (..., len(fields)), broadcast against each other,
             and returns float64 of shape (...). Any real values serve, grid or not.
         integer: j on codes, int64: what the circuit computes; shapes as for `function`.
+        gadget: j as a circuit on the bits of two records; None for a kernel that has none.
         symmetric: whether h(x, y) = h(y, x).
         labels: "none"; "private": the last field of a record is its label, 0 or 1; "public": the first
             argument is a record with label 1, the second one with label 0, and labels are no part of them.
@@ -131,6 +140,7 @@ class Kernel:
     lipschitz: float | None = None
     symmetric: bool = True
     labels: Labels = "none"
+    gadget: Gadget | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.steps <= MAX_STEPS:
@@ -172,8 +182,8 @@ class Kernel:
         return {
             "kernel": self.name,
             "fields": [field.terms() for field in self.fields],
-            "low": str(self.low),
-            "unit": str(self.unit),
+            "low": repr(float(self.low)),
+            "unit": repr(float(self.unit)),
             "steps": self.steps,
             "labels": self.labels,
         }
@@ -212,6 +222,7 @@ def kendall_tau(x: Field | None = None, y: Field | None = None) -> Kernel:
         steps=2,
         function=function,
         integer=lambda a, b: 1 + np.sign(a[..., 0] - b[..., 0]) * np.sign(a[..., 1] - b[..., 1]),
+        gadget=circuits.kendall_tau,
     )
 
 
@@ -225,6 +236,7 @@ def gini_mean_difference(x: Field) -> Kernel:
         steps=x.steps,
         function=lambda a, b: np.abs(a[..., 0] - b[..., 0]) * 1.0,
         integer=lambda a, b: np.abs(a[..., 0] - b[..., 0]),
+        gadget=lambda builder, a, b: circuits.absolute_difference(builder, a, b, x.steps),
         lipschitz=1.0,
     )
 
@@ -239,6 +251,7 @@ def variance(x: Field) -> Kernel:
         steps=x.steps**2,
         function=lambda a, b: (a[..., 0] - b[..., 0]) ** 2 / 2,
         integer=lambda a, b: (a[..., 0] - b[..., 0]) ** 2,
+        gadget=lambda builder, a, b: circuits.squared_difference(builder, a, b, x.steps),
         lipschitz=float(x.high - x.low),
     )
 
@@ -256,6 +269,7 @@ def collision(x: Field | None = None) -> Kernel:
         steps=1,
         function=lambda a, b: (a[..., 0] == b[..., 0]) * 1.0,
         integer=lambda a, b: (a[..., 0] == b[..., 0]).astype(np.int64),
+        gadget=circuits.collision,
     )
 
 
@@ -277,6 +291,7 @@ def auc(score: Field | None = None) -> Kernel:
         steps=2,
         function=lambda a, b: compared(a, b) / 2.0,
         integer=compared,
+        gadget=circuits.auc,
         symmetric=False,
         labels="public",
     )
@@ -301,6 +316,7 @@ def auc_private_labels(score: Field | None = None) -> Kernel:
         steps=2,
         function=lambda a, b: compared(a, b) / 2.0,
         integer=compared,
+        gadget=circuits.auc_private_labels,
         labels="private",
     )
 

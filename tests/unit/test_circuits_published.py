@@ -48,6 +48,13 @@ AND_GATES = {
     "popcount64": 63,
     "aes128": 6400,
     "sha256": 22573,
+    "kendall_tau32": 130,
+    "gini16": 31,
+    "variance16": 390,
+    "collision32": 31,
+    "auc32": 64,
+    "auc32_private_labels": 67,
+    "kendall_tau32_laplace": 253,
 }
 
 

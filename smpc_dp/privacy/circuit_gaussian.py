@@ -1,0 +1,166 @@
+"""Discrete Gaussian noise that a Boolean circuit makes by inverting a table of its distribution function."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.circuit_noise import Integers, Raw, Source
+
+# Fair bits of the number that is looked up; a magnitude's chance is off by 2**-63 at most.
+LOOKUP_BITS = 63
+MAX_CUTS = 512
+# Beyond, the circuit's distance from the ideal law would count: e^20 2^-63 is 5e-11.
+GREATEST_EPSILON = 20.0
+MAX_EVALUATIONS = 64
+# Magnitudes whose chance is below 2**-63 together are left out: that far in standard deviations.
+REACH = 9.4
+# Above the rounding of sums in floating point.
+MARGIN = 1e-9
+
+
+@dataclass(frozen=True)
+class TableGaussian:
+    """A magnitude from the table and a fair sign: mass proportional to exp(-x^2 / (2 sigma^2)).
+
+    The guarantee is for all `evaluations` of one user together: (epsilon, delta).
+    """
+
+    steps: int
+    evaluations: int
+    epsilon: float
+    delta: float
+    sigma: float
+    cuts: tuple[int, ...]
+    """The magnitude is how many of these the number reaches."""
+
+    name = "discrete Gaussian"
+
+    @classmethod
+    def design(cls, steps: int, epsilon: float, delta: float, evaluations: int) -> TableGaussian:
+        """Return the least noise for kernel integers 0..steps that makes all evaluations (epsilon, delta)-DP.
+
+        Raises ConfigError for arguments out of range, and where the table would be too long: then it says
+        which is the smallest epsilon that works.
+        """
+        faults = []
+        # Written so that NaN fails.
+        if not 0 < epsilon <= GREATEST_EPSILON:
+            what = f"{epsilon!r} is not a number above 0 and at most {GREATEST_EPSILON:g}, for Gaussian noise"
+            faults.append(Fault("epsilon", what))
+        if not 1e-12 <= delta < 1:
+            faults.append(Fault("delta", f"{delta!r} is not a number in [1e-12, 1)"))
+        if not 1 <= evaluations <= MAX_EVALUATIONS:
+            faults.append(Fault("partners", f"{evaluations} is not 1 to {MAX_EVALUATIONS}"))
+        if faults:
+            raise ConfigError(faults)
+        high = MAX_CUTS / REACH
+        if total_delta(high, steps, epsilon, evaluations) > delta:
+            works = "none works"
+            if total_delta(high, steps, GREATEST_EPSILON, evaluations) <= delta:
+                least = _bisect(
+                    lambda e: total_delta(high, steps, e, evaluations) <= delta, epsilon, GREATEST_EPSILON
+                )
+                works = f"the smallest that works is {least:.3g}"
+            what = f"{epsilon:g} is too small for {steps} grid steps and Gaussian noise; {works}"
+            raise ConfigError([Fault("epsilon", f"{what}: take a coarser grid, or Laplace noise")])
+        sigma = _bisect(lambda s: total_delta(s, steps, epsilon, evaluations) <= delta, 0.1, high)
+        # Rounded up, so that small differences in floating point make no other circuit.
+        sigma = math.ceil(sigma * 1000 + 1e-3) / 1000
+        return cls(steps, evaluations, epsilon, delta, sigma, _table(sigma))
+
+    @property
+    def joint_bits(self) -> int:
+        """Fair bits that an evaluation takes from each of the two parties: the number and the sign."""
+        return LOOKUP_BITS + 1
+
+    @property
+    def output_bits(self) -> int:
+        """Bits of kernel integer + noise + greatest magnitude, which is not negative."""
+        return (self.steps + 2 * len(self.cuts)).bit_length()
+
+    @property
+    def variance(self) -> float:
+        """Of the noise, in squared grid steps."""
+        edges = np.array([0, *self.cuts, 1 << LOOKUP_BITS], dtype=np.float64)
+        return float(np.sum(np.diff(edges) / 2.0**LOOKUP_BITS * np.arange(len(edges) - 1) ** 2))
+
+    @property
+    def least_variance(self) -> float:
+        """The same: it does not depend on the kernel integer."""
+        return self.variance
+
+    def draw(self, integers: Integers, source: Source) -> Raw:
+        """Return the raw outputs of the ideal functionality for kernel integers, shape (count,)."""
+        words = np.frombuffer(source.bytes(8 * len(integers)), "<u8")
+        magnitude = np.searchsorted(np.array(self.cuts, np.uint64), words >> np.uint64(1), side="right")
+        noise = np.where(words & np.uint64(1), -magnitude, magnitude)
+        return (integers + noise + len(self.cuts)).astype(np.uint64)
+
+    def read(self, raw: Raw) -> NDArray[np.float64]:
+        """Return noisy kernel integers; the noise is symmetric, so there is no bias."""
+        return raw.astype(np.float64) - len(self.cuts)
+
+    def terms(self) -> dict[str, object]:
+        """Return what two sides compare, as plain data."""
+        return {"noise": "gaussian", "cuts": list(self.cuts)}
+
+
+def total_delta(sigma: float, steps: int, epsilon: float, evaluations: int) -> float:
+    """Return a delta at `epsilon` for that many evaluations that all move by `steps`.
+
+    With ideal noise the loss depends on its sum alone, whose law is a convolution. The circuit's law differs
+    from that in total variation, once for each evaluation on either side.
+    """
+    reach = math.ceil(REACH * sigma) + 1
+    x = np.arange(-reach, reach + 1, dtype=np.float64)
+    one = np.exp(-(x**2) / (2 * sigma**2))
+    one /= one.sum()
+    law = np.ones(1)
+    for number in range(1, evaluations + 1):
+        # What is cut off is below 2^-62 each time: sums are sub-Gaussian with sigma sqrt(number).
+        law = _middle(np.convolve(law, one), math.ceil(REACH * sigma * math.sqrt(number)) + 1)
+    total = np.arange(len(law), dtype=np.float64) - len(law) // 2
+    loss = (evaluations * steps**2 - 2 * steps * total) / (2 * sigma**2)
+    gain = loss > epsilon
+    ideal = float(np.sum(law[gain] * -np.expm1(epsilon - loss[gain]))) * (1 + MARGIN)
+    variation = (reach + 4) * 2.0**-LOOKUP_BITS
+    return ideal + evaluations * (1 + math.exp(min(epsilon, 700))) * variation + 1e-15
+
+
+def _middle(law: NDArray[np.float64], reach: int) -> NDArray[np.float64]:
+    cut = max(0, len(law) // 2 - reach)
+    return law[cut : len(law) - cut]
+
+
+def _table(sigma: float) -> tuple[int, ...]:
+    """Return the distribution function of the magnitude, in units of 2**-63, at 0, 1, .."""
+    with localcontext(Context(prec=60)):
+        rate = 1 / (2 * Decimal(sigma) ** 2)
+        masses = [Decimal(1), *(2 * (-rate * k * k).exp() for k in range(1, math.ceil(REACH * sigma) + 1))]
+        whole = sum(masses)
+        cuts, reached = [], Decimal(0)
+        for mass in masses[:-1]:
+            reached += mass
+            cut = int((reached / whole * (1 << LOOKUP_BITS)).to_integral_value())
+            if cut < 1 << LOOKUP_BITS:
+                cuts.append(cut)
+    return tuple(cuts)
+
+
+def _bisect(works: Callable[[float], bool], low: float, high: float) -> float:
+    """Return a number just above the least that works; `high` does."""
+    if works(low):
+        return low
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if works(middle) else (middle, high)
+        if high < low * (1 + 1e-6):
+            break
+    return high

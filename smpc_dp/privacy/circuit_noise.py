@@ -1,0 +1,348 @@
+"""Noise that a Boolean circuit can make from fair bits: its coins, its exact law, and its privacy.
+
+A design is a list of coins, each true with a probability that is a multiple of 2**-bits. What it says of
+epsilon is proven from those probabilities, not from the ones that they are close to. docs/statistics.md has
+the proofs; `circuits.randomisers` has the circuits.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError, Fault
+
+Integers = NDArray[np.int64]
+Raw = NDArray[np.uint64]
+
+GREATEST_EPSILON = 12.0
+LEAST_EPSILON = 1e-6
+"""Of one evaluation, both: outside a coin would need more than 63 bits."""
+MAX_NOISE_BITS = 40
+MAX_CATEGORIES = 64
+# The noise wraps around with a probability of about e^-20 an evaluation: that costs accuracy, not privacy.
+WRAP_LOG = 20
+# What of epsilon is given up so that coins may have few bits.
+SLACK = Decimal(2) ** -10
+_CONTEXT = Context(prec=80)
+# Above the rounding of a few hundred operations at 80 digits.
+_ROUNDING = Decimal(10) ** -70
+
+
+class Source(Protocol):
+    """Where random bytes come from."""
+
+    def bytes(self, n: int) -> bytes: ...
+
+
+class Coin(NamedTuple):
+    """True with probability threshold / 2**bits: where `bits` fair bits, as a number, are below it."""
+
+    threshold: int
+    bits: int
+
+    @classmethod
+    def near(cls, probability: Decimal, precision: int) -> Coin:
+        """Return the coin with `precision` bits from the first one of its probability on."""
+        bits = precision
+        while probability * (1 << bits) < 1 << precision:
+            bits += 1
+        threshold = int((probability * (1 << bits)).to_integral_value())
+        while threshold and not threshold & 1:
+            threshold, bits = threshold >> 1, bits - 1
+        return cls(threshold, bits)
+
+    @property
+    def probability(self) -> Fraction:
+        """Exactly."""
+        return Fraction(self.threshold, 1 << self.bits)
+
+    def toss(self, count: int, source: Source) -> NDArray[np.bool_]:
+        """Return `count` independent tosses."""
+        words = np.frombuffer(source.bytes(8 * count), "<u8") >> np.uint64(64 - self.bits)
+        return words < np.uint64(self.threshold)
+
+
+class Noise(Protocol):
+    """What protocols and estimators need of a design.
+
+    It takes a kernel's integer, 0..steps, and gives a raw output, an unsigned integer of `output_bits`.
+    """
+
+    def __hash__(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def joint_bits(self) -> int:
+        """Fair bits that an evaluation takes from each of the two parties."""
+
+    @property
+    def output_bits(self) -> int: ...
+    @property
+    def variance(self) -> float:
+        """Of `read` for one kernel integer, in squared grid steps: the greatest, where it depends on it."""
+
+    @property
+    def least_variance(self) -> float:
+        """The least, where it depends on it."""
+
+    def draw(self, integers: Integers, source: Source) -> Raw:
+        """Return the raw outputs of the ideal functionality for kernel integers, shape (count,)."""
+
+    def read(self, raw: Raw) -> NDArray[np.float64]:
+        """Return noisy kernel integers, without bias but for what the design's own docstring says."""
+
+    def terms(self) -> dict[str, object]:
+        """Return what two sides compare, as plain data."""
+
+
+@dataclass(frozen=True)
+class CyclicLaplace:
+    """Discrete Laplace noise, added modulo 2**output_bits.
+
+    With q = exp(-epsilon / steps) a geometric variable G has independent bits, the i-th true with odds
+    q**(2**i) [Dwork et al. 2006, section 4]. The noise is G, or with odds q: -1 - G, which is the complement
+    of G's bits: a two-sided law of ratio q without a rejected zero. Modulo 2**output_bits neighbouring values
+    have the ratio q everywhere, the wrap included, so epsilon is pure.
+
+    `coins` are those of the bits of G, the lowest first, and that of the sign.
+    """
+
+    steps: int
+    epsilon: float
+    coins: tuple[Coin, ...]
+    proven: Fraction
+    """An upper bound on the logarithm of any ratio of probabilities, from the coins; at most `epsilon`."""
+
+    name = "discrete Laplace"
+
+    @classmethod
+    def design(cls, steps: int, epsilon: float) -> CyclicLaplace:
+        """Return the noise for kernel integers 0..steps that makes one evaluation epsilon-DP.
+
+        Raises ConfigError for an epsilon that is not above 0 or above 12, or too small for the grid; then it
+        says which is the smallest.
+        """
+        _check_epsilon(epsilon)
+        room = (1 << MAX_NOISE_BITS) - steps
+        least = max(LEAST_EPSILON, WRAP_LOG * steps / room) if room > 0 else math.inf
+        if epsilon < least:
+            works = "none works" if least > GREATEST_EPSILON else f"the smallest that works is {least:.3g}"
+            what = f"{epsilon:g} is too small for {steps} grid steps; {works}"
+            raise ConfigError([Fault("epsilon", f"of one evaluation, {what}; or take a coarser grid")])
+        bits = max(1, math.ceil(math.log2(WRAP_LOG * steps / epsilon + steps)))
+        with localcontext(_CONTEXT):
+            budget = Decimal(epsilon)
+            slope = budget * (1 - SLACK) / steps
+            powers = [*(1 << place for place in range(bits)), 1]
+            # A coin that is true needs odds q**power; ln of the odds against it is slope * power.
+            chances = [1 / (1 + (slope * power).exp()) for power in powers]
+            precision = 8
+            while True:
+                coins = tuple(Coin.near(chance, precision) for chance in chances)
+                # Between two outputs the bits that differ contribute their errors, each at most once.
+                proven = slope * steps + _ROUNDING
+                for coin, power in zip(coins, powers, strict=True):
+                    against = Decimal((1 << coin.bits) - coin.threshold) / coin.threshold
+                    proven += abs(against.ln() - slope * power) + _ROUNDING
+                if proven <= budget:
+                    return cls(steps, epsilon, coins, Fraction(proven))
+                precision += 1
+
+    @property
+    def joint_bits(self) -> int:
+        """Fair bits that an evaluation takes from each of the two parties."""
+        return sum(coin.bits for coin in self.coins)
+
+    @property
+    def output_bits(self) -> int:
+        """Bits of G and the sign."""
+        return len(self.coins)
+
+    @property
+    def mean(self) -> Fraction:
+        """Of the noise, exactly: near 0, and `read` subtracts it."""
+        *places, sign = (coin.probability for coin in self.coins)
+        geometric = sum((p * (1 << place) for place, p in enumerate(places)), Fraction(0))
+        return (1 - sign) * geometric - sign * (geometric + 1)
+
+    @property
+    def exact_variance(self) -> Fraction:
+        """Of the noise before it is reduced modulo 2**output_bits."""
+        *places, sign = (coin.probability for coin in self.coins)
+        first = sum((p * (1 << place) for place, p in enumerate(places)), Fraction(0))
+        spread = sum((p * (1 - p) * (1 << 2 * place) for place, p in enumerate(places)), Fraction(0))
+        second = spread + first**2
+        return (1 - sign) * second + sign * (second + 2 * first + 1) - self.mean**2
+
+    @property
+    def variance(self) -> float:
+        """Of the noise, in squared grid steps."""
+        return float(self.exact_variance)
+
+    @property
+    def least_variance(self) -> float:
+        """The same: it does not depend on the kernel integer."""
+        return self.variance
+
+    def masses(self) -> list[Fraction]:
+        """Return P(noise = x mod 2**output_bits) for each x, exactly; for tests of small designs."""
+        *places, sign = (coin.probability for coin in self.coins)
+        geometric = [Fraction(1)]
+        for p in places:
+            # Higher bits later: the second half has the bit set.
+            geometric = [m * (1 - p) for m in geometric] + [m * p for m in geometric]
+        return [m * (1 - sign) for m in geometric] + [m * sign for m in reversed(geometric)]
+
+    def draw(self, integers: Integers, source: Source) -> Raw:
+        """Return the raw outputs of the ideal functionality for kernel integers, shape (count,)."""
+        *places, sign = self.coins
+        count = len(integers)
+        noise = np.zeros(count, np.int64)
+        for place, coin in enumerate(places):
+            noise += coin.toss(count, source).astype(np.int64) << place
+        noise = np.where(sign.toss(count, source), -1 - noise, noise)
+        return ((integers + noise) & ((1 << self.output_bits) - 1)).astype(np.uint64)
+
+    def read(self, raw: Raw) -> NDArray[np.float64]:
+        """Return noisy kernel integers, centred in the middle of the kernel's range.
+
+        The bias is below 2**output_bits times the chance of a wrap, about e^-20.
+        """
+        whole = 1 << self.output_bits
+        lowest = self.steps // 2 - whole // 2
+        lifted = (raw.astype(np.int64) - lowest) % whole + lowest
+        centred: NDArray[np.float64] = lifted.astype(np.float64) - float(self.mean)
+        return centred
+
+    def terms(self) -> dict[str, object]:
+        """Return what two sides compare, as plain data."""
+        return {"noise": "laplace", "coins": [list(coin) for coin in self.coins]}
+
+
+@dataclass(frozen=True)
+class RandomisedResponse:
+    """k-ary randomised response on a kernel's integers, for few of them [Bellet 2021, 3.3.4].
+
+    With the chance of the first coin the integer is exchanged for one of all k = steps + 1, drawn by
+    comparing one number of `bits` fair bits with `cuts`.
+    """
+
+    steps: int
+    epsilon: float
+    exchange: Coin
+    cuts: tuple[int, ...]
+    bits: int
+    proven: Fraction
+
+    name = "randomised response"
+
+    @classmethod
+    def design(cls, steps: int, epsilon: float) -> RandomisedResponse:
+        """Return the response for kernel integers 0..steps that makes one evaluation epsilon-DP.
+
+        Raises ConfigError for an epsilon out of range, and for more than 64 integers.
+        """
+        _check_epsilon(epsilon)
+        if steps + 1 > MAX_CATEGORIES:
+            what = f"randomised response is for at most {MAX_CATEGORIES} values, the kernel has {steps + 1}"
+            raise ConfigError([Fault("noise", what)])
+        k = steps + 1
+        even = k & (k - 1) == 0
+        with localcontext(_CONTEXT):
+            budget = Decimal(epsilon)
+            precision = 12
+            while True:
+                bits = k.bit_length() - 1 if even else precision + k.bit_length()
+                cuts = tuple(round(Fraction(place << bits, k)) for place in range(1, k))
+                target = budget * (1 - SLACK)
+                exchange = Coin.near(k / (k + target.exp() - 1), precision)
+                proven = _response_ratio(exchange, cuts, bits).ln() + _ROUNDING
+                if proven <= budget:
+                    return cls(steps, epsilon, exchange, cuts, bits, Fraction(proven))
+                precision += 1
+
+    @property
+    def joint_bits(self) -> int:
+        """Fair bits that an evaluation takes from each of the two parties."""
+        return self.exchange.bits + self.bits
+
+    @property
+    def output_bits(self) -> int:
+        """Bits of an integer."""
+        return self.steps.bit_length()
+
+    @property
+    def chances(self) -> list[Fraction]:
+        """P(the integer that it is exchanged for = j)."""
+        edges = (0, *self.cuts, 1 << self.bits)
+        return [Fraction(b - a, 1 << self.bits) for a, b in itertools.pairwise(edges)]
+
+    def masses(self, integer: int) -> list[Fraction]:
+        """Return P(output = j) for one kernel integer, exactly."""
+        beta = self.exchange.probability
+        return [(j == integer) * (1 - beta) + beta * p for j, p in enumerate(self.chances)]
+
+    @property
+    def variance(self) -> float:
+        """Of `read`, in squared grid steps, for the kernel integer for which it is greatest."""
+        return max(self._variances())
+
+    @property
+    def least_variance(self) -> float:
+        """For the kernel integer for which it is least."""
+        return min(self._variances())
+
+    def _variances(self) -> list[float]:
+        kept = 1 - self.exchange.probability
+
+        def spread(masses: list[Fraction]) -> Fraction:
+            mean = sum((j * m for j, m in enumerate(masses)), Fraction(0))
+            return sum((j * j * m for j, m in enumerate(masses)), Fraction(0)) - mean**2
+
+        return [float(spread(self.masses(h)) / kept**2) for h in range(self.steps + 1)]
+
+    def draw(self, integers: Integers, source: Source) -> Raw:
+        """Return the raw outputs of the ideal functionality for kernel integers, shape (count,)."""
+        count = len(integers)
+        exchanged = self.exchange.toss(count, source)
+        number = np.frombuffer(source.bytes(8 * count), "<u8") >> np.uint64(64 - self.bits)
+        other = np.searchsorted(np.array(self.cuts, np.uint64), number, side="right")
+        return np.where(exchanged, other, integers).astype(np.uint64)
+
+    def read(self, raw: Raw) -> NDArray[np.float64]:
+        """Return noisy kernel integers, without bias: (output - beta E[other]) / (1 - beta)."""
+        beta = self.exchange.probability
+        other = sum((j * p for j, p in enumerate(self.chances)), Fraction(0))
+        return (raw.astype(np.float64) - float(beta * other)) / float(1 - beta)
+
+    def terms(self) -> dict[str, object]:
+        """Return what two sides compare, as plain data."""
+        return {"noise": "randomised_response", "exchange": list(self.exchange), "cuts": list(self.cuts)}
+
+
+def _response_ratio(exchange: Coin, cuts: Sequence[int], bits: int) -> Decimal:
+    """Return the greatest ratio of probabilities of one output under two inputs."""
+    beta = exchange.probability
+    edges = (0, *cuts, 1 << bits)
+    least = min(Fraction(b - a, 1 << bits) for a, b in itertools.pairwise(edges))
+    ratio = ((1 - beta) + beta * least) / (beta * least)
+    return Decimal(ratio.numerator) / ratio.denominator
+
+
+def _check_epsilon(epsilon: Any) -> None:
+    # Written so that NaN fails.
+    number = isinstance(epsilon, int | float) and not isinstance(epsilon, bool)
+    if not number or not 0 < epsilon <= GREATEST_EPSILON:
+        what = f"{epsilon!r} is not a number above 0 and at most {GREATEST_EPSILON:g}, for one evaluation"
+        raise ConfigError([Fault("epsilon", what)])

@@ -1,0 +1,175 @@
+"""The result of a pairwise statistic: estimate, error, and what is claimed of its privacy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.accountant.receipt import Receipt
+from smpc_dp.privacy.guarantee import PrivacyGuarantee, Relation, delta_warnings
+from smpc_dp.protocols.pairwise.estimate import Estimate
+from smpc_dp.protocols.pairwise.statistic import StatisticPlan
+from smpc_dp.protocols.result import Privacy
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
+
+RELATION: Relation = "substitution"
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticEvidence:
+    """What binds a result to its run: `beacon` is what the matchings were drawn from; bytes."""
+
+    session_digest: bytes
+    run_id: bytes
+    plan: bytes
+    beacon: bytes
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data, bytes as hex."""
+        return {name: getattr(self, name).hex() for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticResult:
+    """An estimate of a kernel's mean over pairs of different records, with its error and its privacy.
+
+    Attributes:
+        kernel: its name; value: the estimate, in its unit; standard_error, interval, level, noise_error,
+            pairs, failed: see `Estimate`.
+        parties: how many took part; partners: P, evaluations of each at most.
+        survivors, absent: who took part and who did not, where the aggregator says it; faults: what went
+            wrong in pairs that failed.
+        evidence: None in a simulation.
+    """
+
+    kernel: str
+    value: float
+    standard_error: float | None
+    interval: tuple[float, float] | None
+    level: float
+    noise_error: float
+    pairs: int
+    failed: int
+    parties: int
+    partners: int
+    privacy: Privacy
+    evidence: StatisticEvidence | None = None
+    survivors: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Say the estimate and its error in one line."""
+        error = "" if self.standard_error is None else f" +- {self.standard_error:.4g}"
+        failed = f", {self.failed} failed" if self.failed else ""
+        return f"{self.kernel}: {self.value:.6g}{error} ({self.pairs} pairs{failed})"
+
+    def z_test(self, hypothesis: float) -> tuple[float, float]:
+        """Return z and the two-sided p-value of a hypothetical mean: 0.5 for the test of Mann and Whitney.
+
+        With the standard error, which covers the noise, and the normal law. Raises ConfigError without one.
+        """
+        if self.standard_error is None:
+            raise ConfigError([Fault("pairs", f"{self.pairs} are too few for a standard error")])
+        z = (self.value - hypothesis) / self.standard_error
+        return z, math.erfc(abs(z) / math.sqrt(2))
+
+    def charged(self, receipt: Receipt | None) -> StatisticResult:
+        """Return the result with what it cost the own ledger."""
+        return replace(self, privacy=replace(self.privacy, receipt=receipt))
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data."""
+        plain = ("kernel", "value", "standard_error", "level", "noise_error", "pairs", "failed")
+        return {
+            **{name: getattr(self, name) for name in (*plain, "parties", "partners")},
+            "survivors": list(self.survivors),
+            "absent": list(self.absent),
+            "faults": list(self.faults),
+            "interval": None if self.interval is None else list(self.interval),
+            "privacy": self.privacy.to_json(),
+            "evidence": None if self.evidence is None else self.evidence.to_json(),
+        }
+
+
+def event_of(plan: StatisticPlan) -> Event:
+    """Return what one party's record is charged for all of its evaluations, failed ones included."""
+    # Not at the top: the accountant takes a while to load.
+    from smpc_dp.privacy.accountant.events import Event, Pure
+
+    return Event(_mechanism(plan)[:200], RELATION, (Pure(plan.epsilon, plan.delta),))
+
+
+def result_of(
+    plan: StatisticPlan,
+    found: Estimate,
+    parties: int,
+    how: str,
+    evidence: StatisticEvidence | None = None,
+) -> StatisticResult:
+    """Return the result; `how` it came about: "protocol", or a fidelity of a simulation."""
+    return StatisticResult(
+        kernel=str(plan.terms["kernel"]),
+        value=found.value,
+        standard_error=found.standard_error,
+        interval=found.interval,
+        level=found.level,
+        noise_error=found.noise_error,
+        pairs=found.pairs,
+        failed=found.failed,
+        parties=parties,
+        partners=plan.partners,
+        privacy=privacy_of(plan, parties, how),
+        evidence=evidence,
+    )
+
+
+def privacy_of(plan: StatisticPlan, parties: int, how: str) -> Privacy:
+    """Return the privacy statement."""
+    guarantee = PrivacyGuarantee(
+        epsilon=plan.epsilon,
+        delta=plan.delta,
+        relation=RELATION,
+        sensitivity={"linf": float(plan.noise.steps)},
+        unit="grid step of the kernel",
+        mechanism=_mechanism(plan),
+        assumption=(
+            "against the aggregator and all other parties together, as far as the two-party computation "
+            "shows them nothing else: they are computationally bounded, and who garbles is semi-honest"
+        ),
+        proof="docs/statistics.md: from the coins of the circuit as they are; epsilon adds up over P pairs",
+        warnings=delta_warnings(plan.delta, parties),
+    )
+    simulated = () if how == "protocol" else (f"a simulation ('{how}'): all records were in one process",)
+    return Privacy.private(
+        guarantee,
+        claim=(
+            "each pair: secure against a malicious evaluator and against a semi-honest garbler, "
+            "each with or without the aggregator"
+        ),
+        assumptions=(
+            "who garbles garbles the agreed circuit and draws its random bits at random; then neither of the "
+            "two knows or controls the noise",
+            "AES-128 is an ideal cipher, and computational Diffie-Hellman is hard in ristretto255",
+        ),
+        not_protected=(
+            "against a malicious garbler: with the aggregator it can garble another circuit, without noise; "
+            "alone it can learn a bit about its partner's record from whether the pair fails; authenticated "
+            "garbling would prevent both",
+            "the estimate itself: any party may give a wrong record or leave, and shift it",
+            "who takes part, who is paired with whom and which pairs failed are public"
+            + (", and so are the labels" if plan.bipartite else ""),
+            *simulated,
+        ),
+    )
+
+
+def _mechanism(plan: StatisticPlan) -> str:
+    return (
+        f"{plan.terms['kernel']} of {plan.partners} pairs a user with {plan.noise.name} noise in the circuit"
+        f", variance {plan.noise.variance:.6g} grid steps^2"
+    )

@@ -1,0 +1,298 @@
+"""Runs a party of a pairwise statistic: its evaluations one after the other, each once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import queue
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from smpc_dp.crypto.randomness import SystemRandomness
+from smpc_dp.errors import ConfigError, Fault, SmpcError, TimeoutFault
+from smpc_dp.identity import Identity
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
+from smpc_dp.protocols.pairwise.garbler import GarblerRole
+from smpc_dp.protocols.pairwise.statistic import StatisticPlan
+from smpc_dp.protocols.pairwise.statistic_hub import MakePlan
+from smpc_dp.protocols.pairwise.statistic_messages import MAX_QUESTION, PAIR
+from smpc_dp.protocols.pairwise.statistic_party import StatisticParty
+from smpc_dp.protocols.pairwise.statistic_result import event_of
+from smpc_dp.protocols.pairwise.turns import Buffer
+from smpc_dp.roster import Roster
+from smpc_dp.runtime.evaluation import Evaluations
+from smpc_dp.runtime.events import Kind
+from smpc_dp.runtime.line import PATIENCE
+from smpc_dp.runtime.session_file import Timeouts
+from smpc_dp.statistics.compiled import NoiseKind, plan_statistic
+from smpc_dp.statistics.kernels import Codes, Kernel
+from smpc_dp.statistics.known import kernel_of
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.privacy.accountant.receipt import Receipt
+
+
+class Wire(Protocol):
+    """What a session gives: its channel to the aggregator, its ledger, and who watches it."""
+
+    async def send(self, envelopes: Sequence[Envelope]) -> None: ...
+
+    async def next_envelope(self, machine: StatisticParty, patience: float) -> Envelope | None: ...
+
+    async def charge_event(self, run_id: bytes, event: Event) -> Receipt | None: ...
+
+    def tell(self, kind: Kind, machine: StatisticParty, detail: str = "") -> None: ...
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A checked request: the compiled statistic, the own record's codes, shape (1, fields), and the mark."""
+
+    plan: StatisticPlan
+    codes: Codes
+    mark: int
+    question: str
+
+    @classmethod
+    def check(
+        cls,
+        kernel: Kernel,
+        data: Any,
+        *,
+        parties: int,
+        epsilon: float,
+        delta: float,
+        partners: int | None,
+        noise: NoiseKind,
+        zetas: tuple[float, float] | None,
+        mark: int | None,
+    ) -> Asked:
+        """Check everything that one party can check alone; errors as of `Session.pairwise`."""
+        record = data if isinstance(data, tuple) else (data,)
+        codes = kernel.codes(tuple(np.atleast_1d(value) for value in record))
+        if len(codes) != 1:
+            raise ConfigError([Fault("data", f"one record is due, not {len(codes)}")])
+        if (kernel.labels == "public") != (mark in (0, 1)):
+            raise ConfigError([Fault("mark", f"{mark!r}: 0 or 1 for a kernel with public labels, else None")])
+        plan = plan_statistic(kernel, parties, epsilon, delta, partners=partners, noise=noise, zetas=zetas)
+        return cls(plan, codes, -1 if mark is None else mark, question_of(kernel, plan, noise))
+
+    def machine(self, context: Context, identity: Identity) -> StatisticParty:
+        """Return the party's machine for one request."""
+        return StatisticParty(context, identity, self.plan, self.question, self.mark)
+
+
+def count_reachable(roster: Roster) -> int:
+    """Return how many parties there are; raise ConfigError if two of them could not reach each other."""
+    hidden = [member.name for member in roster.parties if member.address is None]
+    if len(hidden) > 1:
+        what = f"neither '{hidden[0]}' nor '{hidden[1]}' has an address: one of any two must be reachable"
+        raise ConfigError([Fault("roster", what)])
+    return len(roster.parties)
+
+
+def question_of(kernel: Kernel, plan: StatisticPlan, noise: str) -> str:
+    """Return what the aggregator is asked for, as JSON: it compiles the same plan from it.
+
+    Raises ConfigError for what does not go into a message.
+    """
+    asked = {
+        **kernel.terms(),
+        "partners": plan.partners,
+        "epsilon": plan.epsilon,
+        "delta": plan.delta,
+        "noise": noise,
+    }
+    question = json.dumps(asked, sort_keys=True)
+    if len(question) > MAX_QUESTION:
+        raise ConfigError([Fault("kernel", f"its description has more than {MAX_QUESTION} characters")])
+    return question
+
+
+def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
+    """Return how an aggregator compiles a question: for kernels known by name, and for these."""
+    own = {kernel.name: kernel for kernel in kernels}
+
+    def make(question: str) -> StatisticPlan:
+        try:
+            asked: Any = json.loads(question)
+            kernel = own.get(asked["kernel"]) or kernel_of(asked)
+            arguments = {key: asked[key] for key in ("epsilon", "delta", "partners", "noise")}
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ConfigError([Fault("question", f"not a statistic's ({error})")]) from None
+        if not all(isinstance(arguments[key], int | float) for key in ("epsilon", "delta")):
+            raise ConfigError([Fault("question", "its budget is no number")])
+        return plan_statistic(kernel, 2, **arguments)
+
+    return make
+
+
+class Tunnel:
+    """The way of one evaluation to the aggregator, over the session's own channel.
+
+    It looks like a blocking channel to the thread that drives the role.
+    """
+
+    def __init__(self, hub: str, loop: asyncio.AbstractEventLoop, send: Callable[[bytes], Awaitable[None]]):
+        self.peer = hub
+        self._sent = self._received = 0
+        self._loop = loop
+        self._send = send
+        self._inbox: queue.Queue[bytes | None] = queue.Queue()
+        self._patience = 0.0
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes of messages so far."""
+        return self._sent
+
+    @property
+    def bytes_received(self) -> int:
+        """Bytes of messages so far."""
+        return self._received
+
+    def wait(self, seconds: float) -> None:
+        """Wait so long for each message."""
+        self._patience = seconds
+
+    def deliver(self, content: bytes | None) -> None:
+        """Take a message of the aggregator; None: there will be no more."""
+        self._inbox.put(content)
+
+    def send(self, parts: Sequence[Buffer]) -> None:
+        """Send one message."""
+        content = b"".join(parts)
+        self._sent += len(content)
+        asyncio.run_coroutine_threadsafe(self._deliver_out(content), self._loop).result()
+
+    def receive(self, limit: int, ahead: int = 0) -> Buffer:  # noqa: ARG002 - a channel's signature
+        """Return the next message, of at most `limit` bytes; raise TimeoutFault when none comes in time."""
+        try:
+            content = self._inbox.get(timeout=self._patience)
+        except queue.Empty:
+            raise TimeoutFault({self.peer}, "pair", f"nothing came for {self._patience} s") from None
+        if content is None:
+            raise TimeoutFault({self.peer}, "pair", "the connection is lost")
+        if len(content) > limit:
+            raise TimeoutFault({self.peer}, "pair", "its message is too long")
+        self._received += len(content)
+        return content
+
+    def close(self, parts: Sequence[Buffer] | None = None) -> None:
+        """Send last words, if any."""
+        if parts is not None:
+            self.send(parts)
+
+    async def _deliver_out(self, content: bytes) -> None:
+        await self._send(content)
+
+
+class PairRounds:
+    """All evaluations of one party in one run, in the order of the matchings, each exactly once.
+
+    An evaluation that fails is over: with fresh noise on the same records the noise would average out.
+    """
+
+    def __init__(
+        self,
+        machine: StatisticParty,
+        identity: Identity,
+        asked: Asked,
+        evaluations: Evaluations,
+        wire: Wire,
+        timeouts: Timeouts,
+    ) -> None:
+        self._machine = machine
+        self._identity = identity
+        self._plan = asked.plan
+        self._codes = asked.codes
+        self._evaluations = evaluations
+        self._wire = wire
+        self._timeouts = timeouts
+        self._tunnels: dict[int, Tunnel] = {}
+        self.faults: list[str] = []
+
+    async def drive(self) -> Receipt | None:
+        """Run machine and evaluations to the end; return the ledger's receipt.
+
+        The ledger is charged for all evaluations before the first one begins.
+        """
+        receipt: Receipt | None = None
+        working: asyncio.Task[None] | None = None
+        machine, wire, timeouts = self._machine, self._wire, self._timeouts
+        await wire.send(machine.start())
+        patience = timeouts.connect + timeouts.gather + PATIENCE * timeouts.step
+        try:
+            while not machine.finished:
+                wire.tell("step", machine)
+                envelope = await wire.next_envelope(machine, patience)
+                if envelope is None:
+                    continue
+                if envelope.step == PAIR:
+                    self._deliver(*machine.open_pair(envelope))
+                    continue
+                await wire.send(await asyncio.to_thread(machine.receive, envelope))
+                patience = PATIENCE * timeouts.step
+                if working is None and machine.evaluations is not None:
+                    event = await asyncio.to_thread(event_of, self._plan)
+                    receipt = await wire.charge_event(machine.run_id, event)
+                    self._open_tunnels(machine.evaluations)
+                    working = asyncio.create_task(self._work())
+                if working is not None:
+                    # Others may be at their pairs for as long as this.
+                    patience += self._plan.partners * (timeouts.gather + PATIENCE * timeouts.step)
+        finally:
+            for tunnel in self._tunnels.values():
+                tunnel.deliver(None)
+            if working is not None:
+                working.cancel()
+                await asyncio.gather(working, return_exceptions=True)
+        return receipt
+
+    async def _work(self) -> None:
+        failed = []
+        for matching, garbler, evaluator in self._machine.evaluations or []:
+            what = f"matching {matching + 1}: {garbler} with {evaluator}"
+            self._wire.tell("step", self._machine, what)
+            try:
+                await self._evaluate(matching, garbler, evaluator)
+            except SmpcError as error:
+                failed.append(matching)
+                self.faults.append(f"pair {garbler}, {evaluator}: {error}")
+        await self._wire.send(self._machine.done(failed))
+
+    def _open_tunnels(self, evaluations: Sequence[tuple[int, str, str]]) -> None:
+        """Open all at once: the aggregator's words may come before an evaluation's turn."""
+        loop = asyncio.get_running_loop()
+        for matching, _, _ in evaluations:
+            self._tunnels[matching] = self._tunnel(matching, loop)
+
+    def _deliver(self, matching: int, content: bytes) -> None:
+        """Take a message of the aggregator's role in the evaluation of a matching."""
+        if (tunnel := self._tunnels.get(matching)) is not None:
+            tunnel.deliver(content)
+
+    def _tunnel(self, matching: int, loop: asyncio.AbstractEventLoop) -> Tunnel:
+        async def send(content: bytes) -> None:
+            await self._wire.send(self._machine.pair_message(matching, content))
+
+        tunnel = Tunnel(self._machine.hub, loop, send)
+        tunnel.wait(self._timeouts.gather + self._timeouts.step)
+        return tunnel
+
+    async def _evaluate(self, matching: int, garbler: str, evaluator: str) -> None:
+        engine = self._plan.evaluation(garbler, evaluator)
+        context = self._machine.pair_context(matching, garbler, evaluator)
+        own, randomness = self._identity.name, SystemRandomness()
+        kind = GarblerRole if own == garbler else EvaluatorRole
+        role = kind(context, self._identity, engine, self._plan.inputs(self._codes, randomness), randomness)
+        peer = evaluator if own == garbler else garbler
+        label = f"{context.session_digest.hex()} matching {matching}"
+        tunnel = self._tunnels[matching]
+        await self._evaluations.drive(role, engine, peer, label, {tunnel.peer: tunnel})

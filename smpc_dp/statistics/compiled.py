@@ -1,0 +1,135 @@
+"""A kernel and its noise as one circuit, with the privacy of what it gives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cache
+from typing import Literal
+
+from smpc_dp.circuits import randomisers
+from smpc_dp.circuits.builder import Bits, Builder
+from smpc_dp.circuits.circuit import Circuit
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.circuit_gaussian import TableGaussian
+from smpc_dp.privacy.circuit_noise import CyclicLaplace, Noise, RandomisedResponse
+from smpc_dp.privacy.pairwise_plan import best_partners
+from smpc_dp.protocols.pairwise.statistic import MAX_PARTNERS, StatisticPlan
+from smpc_dp.statistics.kernels import Kernel
+
+NoiseKind = Literal["laplace", "gaussian", "randomised_response"]
+NOISES = ("laplace", "gaussian", "randomised_response")
+
+
+def plan_statistic(
+    kernel: Kernel,
+    parties: int,
+    epsilon: float,
+    delta: float = 0.0,
+    *,
+    partners: int | None = None,
+    noise: NoiseKind = "laplace",
+    zetas: tuple[float, float] | None = None,
+) -> StatisticPlan:
+    """Return the compiled statistic of `parties` parties with (epsilon, delta) for each party's record.
+
+    Args:
+        partners: P, pairs of each party. None chooses: the best for `zetas` = (zeta_1, zeta_2) of Theorem
+            3.7, in squared units of the kernel, or without them P = 1, which is best for the greatest zeta_1
+            that there can be.
+        noise: "laplace" and "randomised_response" have delta 0; "gaussian" needs one above 0.
+
+    Raises ConfigError that names what is wrong; for an epsilon too small for the grid with the smallest.
+    """
+    if not isinstance(parties, int) or parties < 2:
+        raise ConfigError([Fault("parties", f"{parties!r} is not an integer of at least 2")])
+    number = isinstance(epsilon, int | float) and not isinstance(epsilon, bool)
+    if not number or not 0 < epsilon <= 100:
+        raise ConfigError([Fault("epsilon", f"{epsilon!r} is not a number above 0 and at most 100")])
+    if partners is None:
+        partners = _choose(kernel, parties, epsilon, zetas)
+    if not isinstance(partners, int) or isinstance(partners, bool) or not 1 <= partners <= MAX_PARTNERS:
+        raise ConfigError([Fault("partners", f"{partners!r} is not an integer in 1..{MAX_PARTNERS}")])
+    if (noise == "gaussian") != (delta > 0):
+        raise ConfigError([Fault("delta", f"{delta!r}: above 0 for Gaussian noise, and for that alone")])
+    design = design_noise(kernel.steps, epsilon, delta, partners, noise)
+    terms = {
+        **kernel.terms(),
+        **design.terms(),
+        "partners": partners,
+        "epsilon": repr(float(epsilon)),
+        "delta": repr(float(delta)),
+    }
+    return StatisticPlan(
+        circuit=compile_kernel(kernel, design),
+        fields=tuple(field.bits for field in kernel.fields),
+        noise=design,
+        low=kernel.low,
+        unit=kernel.unit,
+        partners=partners,
+        epsilon=float(epsilon),
+        delta=float(delta),
+        bipartite=kernel.labels == "public",
+        terms=terms,
+    )
+
+
+def design_noise(steps: int, epsilon: float, delta: float, partners: int, kind: NoiseKind) -> Noise:
+    """Return the noise of one evaluation for a budget of `partners` evaluations. Raises ConfigError."""
+    if kind == "gaussian":
+        return TableGaussian.design(steps, epsilon, delta, partners)
+    share = epsilon / partners
+    while partners * Fraction(share) > Fraction(epsilon):
+        share = math.nextafter(share, 0.0)
+    if kind == "laplace":
+        return CyclicLaplace.design(steps, share)
+    if kind == "randomised_response":
+        return RandomisedResponse.design(steps, share)
+    raise ConfigError([Fault("noise", f"{kind!r} is none of {', '.join(NOISES)}")])
+
+
+@cache
+def compile_kernel(kernel: Kernel, noise: Noise | None) -> Circuit:
+    """Return the circuit: records and random bits to a raw output; without noise, records to the integer.
+
+    Raises ConfigError for a kernel without a circuit.
+    """
+    if kernel.gadget is None:
+        raise ConfigError([Fault("kernel", f"'{kernel.name}' has no circuit")])
+    builder = Builder()
+
+    def side() -> tuple[list[Bits], Bits]:
+        record = [builder.input(field.bits) for field in kernel.fields]
+        return record, () if noise is None else builder.input(noise.joint_bits)
+
+    (x, first), (y, second) = side(), side()
+    integer = kernel.gadget(builder, x, y)
+    if noise is None:
+        builder.output(integer)
+        return builder.build()
+    joint = randomisers.joint_bits(builder, first, second)
+    builder.output(_randomised(builder, integer, joint, noise))
+    return builder.build()
+
+
+def _randomised(builder: Builder, integer: Bits, joint: Bits, noise: Noise) -> Bits:
+    match noise:
+        case CyclicLaplace():
+            return randomisers.add_cyclic_laplace(builder, integer, joint, noise.coins)
+        case RandomisedResponse():
+            return randomisers.randomised_response(builder, integer, joint, noise.exchange, noise.cuts)
+        case TableGaussian():
+            return randomisers.add_table_gaussian(builder, integer, joint, noise.cuts, noise.output_bits)
+        case _:
+            raise ConfigError([Fault("noise", f"no circuit for {type(noise).__name__}")])
+
+
+def _choose(kernel: Kernel, parties: int, epsilon: float, zetas: Sequence[float] | None) -> int:
+    if zetas is None or kernel.labels == "public":
+        return 1
+    zeta_1, zeta_2 = zetas
+    if not 0 <= 2 * zeta_1 <= zeta_2 <= kernel.width**2 / 4:
+        what = f"0 <= 2 zeta_1 <= zeta_2 <= {kernel.width**2 / 4:g} does not hold of {zeta_1!r}, {zeta_2!r}"
+        raise ConfigError([Fault("zetas", what)])
+    return min(best_partners(parties, epsilon, zeta_1, zeta_2, kernel.width), MAX_PARTNERS)

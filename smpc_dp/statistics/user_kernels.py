@@ -1,0 +1,178 @@
+"""A user's own kernel: a plain function over small domains, or a circuit from the builder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from smpc_dp.circuits.builder import Bits, Builder
+from smpc_dp.circuits.circuit import pack, unpack
+from smpc_dp.circuits.kernels import MAX_TABLE_BITS, Gadget, Record, at_most, table
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.statistics.kernels import MAX_STEPS, Codes, Field, Kernel
+
+# Inputs on which a circuit is compared with its meaning where its inputs are too many for all of them.
+SAMPLES = 20_000
+
+
+def table_kernel(
+    name: str,
+    function: Callable[[tuple[float, ...], tuple[float, ...]], float],
+    *fields: Field,
+    low: float,
+    high: float,
+    unit: float = 1.0,
+    lipschitz: float | None = None,
+) -> Kernel:
+    """Return the kernel of a plain function on two records, compiled through a table of all its values.
+
+    `function` takes two records, each the tuple of its fields' values, and returns a number, which is
+    rounded to the nearest low + unit * j. It is called on every pair of records, so it must be pure; its
+    range is verified on all of them, not believed. Symmetry is found out; `lipschitz` is not verified.
+
+    Raises ConfigError for two records of more than 16 bits, for a value that is not a finite number in
+    [low, high], naming the records that give it, and for a unit that does not divide high - low.
+    """
+    bits = 2 * sum(field.bits for field in fields)
+    if not fields or bits > MAX_TABLE_BITS:
+        what = f"two records have {bits} bits, a table is for 2 to {MAX_TABLE_BITS}: take coarser grids"
+        raise ConfigError([Fault(f"kernel {name}", what)])
+    steps = _steps(name, low, high, unit)
+    grids = [field.values(np.arange(field.steps + 1, dtype=np.int64)) for field in fields]
+    shape = tuple(len(grid) for grid in grids)
+    records = [tuple(float(g[p]) for g, p in zip(grids, place, strict=True)) for place in np.ndindex(shape)]
+    flat = np.empty((len(records), len(records)), np.int64)
+    for row, x in enumerate(records):
+        for column, y in enumerate(records):
+            flat[row, column] = _checked(name, function(x, y), x, y, low, high, unit)
+    integers = flat.reshape(shape + shape)
+
+    def integer(a: Any, b: Any) -> Any:
+        a, b = np.broadcast_arrays(a, b)
+        count = len(fields)
+        return integers[(*(a[..., p] for p in range(count)), *(b[..., p] for p in range(count)))]
+
+    # The table of the circuit has the first field of the first record in its lowest bits. Patterns that
+    # encode no record give 0.
+    widths = tuple(1 << field.bits for field in fields)
+    padded = np.zeros(widths + widths, np.int64)
+    padded[tuple(slice(size) for size in shape + shape)] = integers
+    entries = tuple(padded.ravel(order="F").tolist())
+    return Kernel(
+        name,
+        fields,
+        low=low,
+        unit=unit,
+        steps=steps,
+        function=lambda a, b: low + unit * integer(_codes(fields, a), _codes(fields, b)),
+        integer=integer,
+        lipschitz=lipschitz,
+        gadget=lambda builder, x, y: table(builder, x, y, entries, steps),
+        symmetric=bool((flat == flat.T).all()),
+    )
+
+
+def circuit_kernel(
+    name: str,
+    gadget: Gadget,
+    integer: Callable[[Codes, Codes], Codes],
+    *fields: Field,
+    low: float,
+    high: float,
+    unit: float = 1.0,
+    lipschitz: float | None = None,
+    symmetric: bool = True,
+) -> Kernel:
+    """Return the kernel of a circuit, made with the builder, and its plain meaning on codes.
+
+    `gadget` takes the builder and the bits of two records and returns the bits of the integer j of
+    low + unit * j. What it gives above (high - low) / unit is cut to that in the circuit, so the range
+    holds whatever the gadget does. `integer` is the same on arrays of codes, shape (..., len(fields)).
+
+    Raises ConfigError when both disagree, or leave the range, on a pair of records: all pairs are tried up to
+    16 bits, and 20,000 beyond.
+    """
+    steps = _steps(name, low, high, unit)
+
+    def bounded(builder: Builder, x: Record, y: Record) -> Bits:
+        return at_most(builder, gadget(builder, x, y), steps)
+
+    kernel = Kernel(
+        name,
+        fields,
+        low=low,
+        unit=unit,
+        steps=steps,
+        function=lambda a, b: low + unit * integer(_codes(fields, a), _codes(fields, b)),
+        integer=integer,
+        lipschitz=lipschitz,
+        gadget=bounded,
+        symmetric=symmetric,
+    )
+    _compare(kernel, gadget)
+    return kernel
+
+
+def _codes(fields: tuple[Field, ...], values: Any) -> Codes:
+    return np.stack([field.codes(values[..., place]) for place, field in enumerate(fields)], axis=-1)
+
+
+def _steps(name: str, low: float, high: float, unit: float) -> int:
+    if not (math.isfinite(low) and math.isfinite(high) and low < high and unit > 0):
+        what = f"needs finite low < high and unit > 0, has {low!r}, {high!r}, {unit!r}"
+        raise ConfigError([Fault(f"kernel {name}", what)])
+    steps = round((high - low) / unit)
+    if not 1 <= steps <= MAX_STEPS or abs(steps * unit - (high - low)) > 1e-9 * unit * steps:
+        what = f"unit = {unit:g} does not divide high - low = {high - low:g} into 1 to {MAX_STEPS} steps"
+        raise ConfigError([Fault(f"kernel {name}", what)])
+    return steps
+
+
+def _checked(name: str, value: Any, x: Any, y: Any, low: float, high: float, unit: float) -> int:
+    where = f"of records {_shown(x)} and {_shown(y)}"
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ConfigError([Fault(f"kernel {name}", f"{value!r} {where} is not a number")]) from None
+    # Written so that NaN fails.
+    if not low <= number <= high:
+        what = f"{number:g} {where} is not in its range {low:g} to {high:g}"
+        raise ConfigError([Fault(f"kernel {name}", what)])
+    return round((number - low) / unit)
+
+
+def _compare(kernel: Kernel, gadget: Gadget) -> None:
+    """Compare a circuit with its meaning, before its output is cut."""
+    builder = Builder()
+    sides = [[builder.input(field.bits) for field in kernel.fields] for _ in range(2)]
+    builder.output(gadget(builder, *sides))
+    circuit = builder.build()
+    tops = [field.steps for field in kernel.fields] * 2
+    if sum(circuit.inputs) <= MAX_TABLE_BITS:
+        places = np.indices([top + 1 for top in tops]).reshape(len(tops), -1)
+    else:
+        # Nothing here is secret: multiples of the golden ratio spread over every range, corners come first.
+        slopes = 0.6180339887498949 ** np.arange(1, 1 + len(tops))
+        parts = np.outer(slopes, np.arange(SAMPLES)) % 1.0
+        places = np.floor(parts * (np.array(tops)[:, None] + 1)).astype(np.int64)
+        corners = np.indices([2] * len(tops)).reshape(len(tops), -1)[:, : SAMPLES // 2]
+        places[:, : corners.shape[1]] = corners * np.array(tops)[:, None]
+    half = len(kernel.fields)
+    wanted = np.asarray(kernel.integer(places[:half].T, places[half:].T), dtype=np.int64)
+    if wanted.shape != (places.shape[1],) or (wanted < 0).any() or (wanted > kernel.steps).any():
+        what = f"its meaning leaves the range: integers 0 to {kernel.steps}"
+        raise ConfigError([Fault(f"kernel {kernel.name}", what)])
+    rows = [pack(column.tolist(), width) for column, width in zip(places, circuit.inputs, strict=True)]
+    (found,) = circuit.evaluate_many(rows)
+    differing = np.flatnonzero(np.array(unpack(found, places.shape[1]), dtype=object) != wanted)
+    if differing.size:
+        at = [int(code) for code in places[:, differing[0]]]
+        what = f"circuit and meaning differ on the codes {at[:half]} and {at[half:]}"
+        raise ConfigError([Fault(f"kernel {kernel.name}", what)])
+
+
+def _shown(record: tuple[float, ...]) -> str:
+    return "(" + ", ".join(f"{value:g}" for value in record) + ")"

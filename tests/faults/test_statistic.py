@@ -1,0 +1,302 @@
+"""A pairwise statistic with parties, or an aggregator, that do not keep to it: machines in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import pytest
+from nacl.signing import SigningKey
+
+from smpc_dp.errors import ConfigError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import Context, decode
+from smpc_dp.protocols.pairwise import statistic_messages as m
+from smpc_dp.protocols.pairwise.statistic import StatisticPlan
+from smpc_dp.protocols.pairwise.statistic_hub import StatisticHub
+from smpc_dp.protocols.pairwise.statistic_party import StatisticParty
+from smpc_dp.protocols.pairwise.statistic_terms import statistic_context
+from smpc_dp.protocols.secagg.graph import pack_set
+from smpc_dp.runtime.statistic import plan_maker, question_of
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.stage import Signer
+from smpc_dp.statistics.compiled import plan_statistic
+from smpc_dp.statistics.kernels import Field, Kernel, kendall_tau
+from smpc_dp.statistics.known import find_kernel
+
+HUB = "hub"
+NAMES = ("ada", "ben", "cem", "dot", "eve")
+KERNEL = kendall_tau(Field(0, 9), Field(0, 9))
+Tamper = Callable[[Envelope], Iterable[Envelope]]
+
+
+class Table:
+    """Machines around a hub, with an attacker's hand on every message."""
+
+    def __init__(
+        self,
+        partners: int = 2,
+        tamper: Tamper = lambda envelope: [envelope],
+        plans: dict[str, StatisticPlan] | None = None,
+        kernel: Kernel = KERNEL,
+        marks: dict[str, int] | None = None,
+    ) -> None:
+        self.signers = {name: Signer(name, SigningKey.generate()) for name in (*NAMES, HUB)}
+        keys = {name: bytes(signer.key.verify_key) for name, signer in self.signers.items()}
+        self.context = Context("secagg", 1, b"s" * 32, 1, NAMES, HUB, keys)
+        self.plan = plan_statistic(kernel, len(NAMES), 1.0, partners=partners)
+        self.hub = StatisticHub(self.context, self.signers[HUB], plan_maker([]))
+        self.parties = {}
+        for number, name in enumerate(NAMES):
+            plan = (plans or {}).get(name, self.plan)
+            mark = (marks or {}).get(name, -1)
+            source = SeededRandomnessForSimulation(number, "party")
+            question = question_of(kernel, plan, "laplace")
+            self.parties[name] = StatisticParty(
+                self.context, self.signers[name], plan, question, mark, source
+            )
+        self.tamper = tamper
+        self.errors: dict[str, SmpcError] = {}
+
+    def sign(self, envelope: Envelope, message: object) -> Envelope:
+        """Return what its sender would have signed with another body."""
+        (signed,) = statistic_context(self.context).write(
+            self.signers[envelope.sender],
+            envelope.run_id,
+            envelope.step,
+            [envelope.receiver],
+            message,  # type: ignore[arg-type]
+        )
+        return signed
+
+    def play(self) -> None:
+        """Deliver until nothing moves."""
+        waiting = [envelope for party in self.parties.values() for envelope in party.start()]
+        while waiting:
+            for envelope in self.tamper(waiting.pop(0)):
+                machine: StatisticHub | StatisticParty = self.parties.get(envelope.receiver) or self.hub
+                try:
+                    waiting += machine.receive(envelope)
+                except SmpcError as error:
+                    self.errors[envelope.receiver] = error
+                    waiting += machine.farewell(error)
+
+
+def altered(table: Table, step: str, to: str, change: Callable[[object], object], kind: type) -> Tamper:
+    def tamper(envelope: Envelope) -> Iterable[Envelope]:
+        if (envelope.step, envelope.receiver) == (step, to):
+            yield table.sign(envelope, change(decode(envelope.body, kind, envelope.sender)))
+        else:
+            yield envelope
+
+    return tamper
+
+
+def test_everybody_draws_the_same_matchings() -> None:
+    table = Table(partners=3)
+    table.play()
+    assert not table.errors
+    seen: dict[tuple[int, str, str], set[str]] = {}
+    for name, party in table.parties.items():
+        evaluations = party.evaluations
+        assert evaluations is not None
+        # Never more than P, once in each matching, with somebody else.
+        assert len(evaluations) <= 3
+        assert len({matching for matching, _, _ in evaluations}) == len(evaluations)
+        for matching, garbler, evaluator in evaluations:
+            assert name in (garbler, evaluator)
+            assert garbler != evaluator
+            seen.setdefault((matching, garbler, evaluator), set()).add(name)
+    assert all(len(both) == 2 for both in seen.values())
+    assert len(seen) == 3 * 2
+
+
+@pytest.mark.parametrize("coin", range(5))
+def test_an_aggregator_cannot_exchange_a_coin(coin: int) -> None:
+    table = Table()
+
+    def change(matched: object) -> object:
+        assert isinstance(matched, m.Matched)
+        coins = bytearray(matched.coins)
+        coins[32 * coin] ^= 1
+        return m.Matched(bytes(coins))
+
+    table.tamper = altered(table, m.MATCHED, "ben", change, m.Matched)
+    table.play()
+    assert isinstance(table.errors["ben"], PeerFault)
+    assert f"has a coin of {NAMES[coin]} that it had not committed to" in str(table.errors["ben"])
+    assert table.parties["ben"].evaluations is None
+
+
+def test_an_aggregator_cannot_exchange_a_commitment_for_one_party() -> None:
+    """Whoever is shown another list is in another run: nobody's messages fit there."""
+    table = Table()
+
+    def change(start: object) -> object:
+        assert isinstance(start, m.Start)
+        return m.Start(start.present, start.commitments[:-32] + b"x" * 32, start.marks)
+
+    table.tamper = altered(table, m.START, "ben", change, m.Start)
+    table.play()
+    assert "is not for the run" in str(table.errors["ben"])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda s: m.Start(s.present, s.commitments[32:], s.marks), "one commitment"),
+        (lambda s: m.Start(s.present, s.commitments[32:] + b"x" * 32, s.marks), "commitment of ben"),
+        (lambda _: m.Start(pack_set((), 5), b"", b""), "left ben out"),
+        (lambda s: m.Start(s.present, s.commitments, b"\x01" * 5), "another label"),
+    ],
+)
+def test_a_party_checks_the_start(change: Callable[[object], object], said: str) -> None:
+    table = Table()
+    table.tamper = altered(table, m.START, "ben", change, m.Start)
+    table.play()
+    assert said in str(table.errors["ben"])
+
+
+def test_who_does_not_open_its_coin_ends_the_run() -> None:
+    """Or the last one to open could choose between two draws."""
+    table = Table()
+
+    def change(coin: object) -> object:
+        assert isinstance(coin, m.Coin)
+        return m.Coin(b"c" * 32)
+
+    def tamper(envelope: Envelope) -> Iterable[Envelope]:
+        if (envelope.step, envelope.sender) == (m.COIN, "cem"):
+            envelope = table.sign(envelope, change(decode(envelope.body, m.Coin, "cem")))
+        yield envelope
+
+    table.tamper = tamper
+    table.play()
+    assert isinstance(table.errors[HUB], TimeoutFault)
+    assert "opened a coin that it had not committed to" in str(table.errors[HUB])
+    assert all(party.evaluations is None for party in table.parties.values())
+
+
+def test_a_party_that_asks_for_something_else_is_left_out() -> None:
+    other = plan_statistic(KERNEL, 5, 2.0, partners=2)
+    table = Table(plans={"dot": other})
+    table.play()
+    assert "asks for another statistic" in str(table.errors["dot"])
+    evaluations = table.parties["ada"].evaluations
+    assert evaluations is not None
+    assert not any("dot" in pair for _, *pair in evaluations)
+
+
+def test_labels_are_public_and_needed_on_both_sides() -> None:
+    kernel = find_kernel("auc", Field(0, 9))
+    table = Table(1, kernel=kernel, marks=dict.fromkeys(NAMES, 1))
+    table.play()
+    assert isinstance(table.errors[HUB], ConfigError)
+    table = Table(1, kernel=kernel, marks={name: int(name < "c") for name in NAMES})
+    table.play()
+    assert not table.errors
+    pairs = table.parties["ada"].evaluations
+    assert pairs is not None
+    assert all(garbler < "c" <= evaluator for _, garbler, evaluator in pairs)
+
+
+def pair_message(table: Table, sender: str, message: m.Pair) -> Envelope:
+    (envelope,) = statistic_context(table.context).write(
+        table.signers[sender], table.hub.run_id, m.PAIR, [HUB], message
+    )
+    return envelope
+
+
+def test_messages_of_pairs_are_taken_once_and_in_order() -> None:
+    for message in (m.Pair(7, 0, b""), m.Pair(0, 1, b""), m.Pair(0, 0, b"")):
+        table = Table(partners=1)
+        table.play()
+        pair = table.parties["ada"].evaluations or table.parties["ben"].evaluations
+        assert pair is not None
+        _, garbler, evaluator = pair[0]
+        envelope = pair_message(table, evaluator, message)
+        if message == m.Pair(0, 0, b""):
+            # Due, but nonsense: it costs the pair.
+            answer = table.hub.receive(envelope)
+            more = pair_message(table, garbler, m.Pair(0, 0, b"nonsense"))
+            answer = [*answer, *table.hub.receive(more)]
+            assert {sent.receiver for sent in answer} == {garbler, evaluator}
+        else:
+            answer = table.hub.receive(envelope)
+            assert [sent.step for sent in answer] == ["abort"]
+        with pytest.raises(TimeoutFault, match="no pair was evaluated"):
+            table.hub.expire()
+
+
+def test_nobody_holds_a_run_up_with_endless_messages_of_a_pair() -> None:
+    table = Table(partners=1)
+    table.play()
+    pair = table.parties["ada"].evaluations or table.parties["ben"].evaluations
+    assert pair is not None
+    sender = pair[0][2]
+    for number in range(m.MAX_PAIR_MESSAGES):
+        answer = table.hub.receive(pair_message(table, sender, m.Pair(0, number, b"")))
+        assert {envelope.step for envelope in answer} <= {m.PAIR}
+    (abort,) = table.hub.receive(pair_message(table, sender, m.Pair(0, m.MAX_PAIR_MESSAGES, b"")))
+    assert (abort.step, abort.receiver) == ("abort", sender)
+
+
+def test_a_party_takes_only_so_many_messages_of_a_pair() -> None:
+    table = Table(partners=1)
+    table.play()
+    ada, context = table.parties["ada"], statistic_context(table.context)
+
+    def from_hub(number: int) -> Envelope:
+        message = m.Pair(0, number, b"x")
+        (envelope,) = context.write(table.signers[HUB], ada.run_id, m.PAIR, ["ada"], message)
+        return envelope
+
+    with pytest.raises(PeerFault, match="where 0 is due"):
+        ada.open_pair(from_hub(1))
+    for number in range(m.MAX_PAIR_MESSAGES):
+        assert ada.open_pair(from_hub(number)) == (0, b"x")
+    with pytest.raises(PeerFault, match="more messages"):
+        ada.open_pair(from_hub(m.MAX_PAIR_MESSAGES))
+
+
+def test_without_any_pair_there_is_no_estimate() -> None:
+    table = Table(partners=1)
+    table.play()
+    with pytest.raises(TimeoutFault, match="no pair was evaluated"):
+        table.hub.expire()
+
+
+def test_a_question_is_checked() -> None:
+    make = plan_maker([])
+    good = question_of(KERNEL, plan_statistic(KERNEL, 2, 1.0), "laplace")
+    assert make(good).digest == plan_statistic(KERNEL, 2, 1.0).digest
+    for bad in ("", "[]", "{}", "[" * 5000, good.replace("kendall_tau", "x"), good.replace("1.0", '"1"', 1)):
+        with pytest.raises(ConfigError):
+            make(bad)
+
+
+def test_one_record_of_the_kernels_domain() -> None:
+    from smpc_dp.runtime.statistic import Asked
+
+    def ask(data: object, mark: int | None = None) -> Asked:
+        return Asked.check(
+            KERNEL,
+            data,
+            parties=5,
+            epsilon=1.0,
+            delta=0.0,
+            partners=1,
+            noise="laplace",
+            zetas=None,
+            mark=mark,
+        )
+
+    assert ask((3, 4)).codes.tolist() == [[3, 4]]
+    for outside in ((3, 10), (3, float("nan"))):
+        with pytest.raises(SmpcError, match="value"):
+            ask(outside)
+    for shapeless in (3, np.zeros((2, 2)), ([1, 2], [3, 4])):
+        with pytest.raises(ConfigError):
+            ask(shapeless)
+    with pytest.raises(ConfigError, match="mark"):
+        ask((3, 4), mark=1)

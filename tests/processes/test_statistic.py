@@ -1,0 +1,198 @@
+"""Pairwise statistics through the public API, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import runpy
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+import smpc_dp
+from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
+from smpc_dp.runtime.local import create_local_session
+from smpc_dp.runtime.session_file import Timeouts
+from smpc_dp.statistics.kernels import Field, kendall_tau
+from smpc_dp.statistics.user_kernels import table_kernel
+
+PARTIES = ("alice", "bob", "carol", "dave", "eve")
+PARAMETERS: dict[str, object] = {
+    "length": 1,
+    "lower": 0.0,
+    "upper": 1.0,
+    "precision": 0.01,
+    "dropout": 0.3,
+    "corrupt": 0.0,
+}
+FAST = Timeouts(connect=5.0, step=4.0, gather=4.0)
+GRID = Field(0, 99)
+
+Act = Callable[[smpc_dp.Session, int], Awaitable[object]]
+
+
+async def play(
+    path: Path, act: Act, *, ledgers: dict[str, Path] | None = None, **serve: object
+) -> list[object]:
+    """Serve while every party acts; return what each party got, then what the aggregator did."""
+
+    async def party(place: int, name: str) -> object:
+        try:
+            async with smpc_dp.connect(path, party=name, ledger=(ledgers or {}).get(name)) as session:
+                return await act(session, place)
+        except smpc_dp.SmpcError as error:
+            return error
+
+    serving = asyncio.create_task(smpc_dp.serve(path, **serve))  # type: ignore[arg-type]
+    got = await asyncio.gather(*(party(place, name) for place, name in enumerate(PARTIES)))
+    return [*got, *await serving]
+
+
+def session(folder: Path) -> Path:
+    return create_local_session(folder, PARTIES, PARAMETERS, addresses=True, timeouts=FAST)
+
+
+async def test_five_parties_estimate_and_their_ledgers_are_charged(tmp_path: Path) -> None:
+    """At epsilon 12 a pair there is hardly any noise: concordant records give 1. Five are odd: one rests."""
+    path, ledgers = session(tmp_path), {"bob": tmp_path / "bob.ledger"}
+    Ledger.create(
+        ledgers["bob"], party="bob", dataset="pairs", relation="substitution", epsilon=30.0, delta=1e-6
+    )
+    kernel = kendall_tau(GRID, GRID)
+
+    async def act(opened: smpc_dp.Session, place: int) -> object:
+        first = await opened.pairwise(kernel, (place, 10 + place), 24.0, 2)
+        try:
+            second: object = await opened.pairwise(kernel, (place, 10 + place), 24.0, 2)
+        except smpc_dp.SmpcError as error:
+            second = error
+        total = await opened.sum([0.5]) if opened.party != "bob" else None
+        return first, second, total
+
+    *answers, served, again, summed = await play(path, act, ledgers=ledgers)
+    assert isinstance(served, StatisticResult)
+    assert isinstance(again, StatisticResult)
+    assert isinstance(summed, smpc_dp.Result)
+    for answer in answers:
+        assert isinstance(answer, tuple)
+        first, _, _ = answer
+        assert (first.value, first.pairs, first.failed) == (served.value, 4, 0)
+        assert first.value == pytest.approx(1.0, abs=0.01)
+        assert first.evidence == served.evidence
+        assert (first.privacy.epsilon, first.privacy.delta) == (24.0, 0.0)
+        assert first.survivors == PARTIES
+    bob = answers[1]
+    assert isinstance(bob, tuple)
+    assert served.evidence is not None
+    assert bob[0].privacy.receipt.run == served.evidence.run_id.hex()
+    # Refused before anything of the record was sent; the others' pairs with bob fail, the rest counts.
+    assert isinstance(bob[1], smpc_dp.PrivacyError)
+    assert len(Ledger.open(ledgers["bob"]).entries()) == 1
+    assert again.pairs + again.failed == 4
+    assert again.failed >= 1
+
+
+async def test_a_failed_pair_is_spent_and_not_retried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One party is gone when its pair begins: the pair is dropped and counted, and nobody asks again."""
+    from smpc_dp.runtime import statistic
+
+    ledgers = {name: tmp_path / f"{name}.ledger" for name in PARTIES}
+    for name, ledger in ledgers.items():
+        Ledger.create(ledger, party=name, dataset="d", relation="substitution", epsilon=30.0, delta=1e-6)
+
+    begun: list[tuple[str, int]] = []
+    evaluate = statistic.PairRounds._evaluate
+
+    async def counted(self: statistic.PairRounds, matching: int, garbler: str, evaluator: str) -> None:
+        own = self._identity.name
+        begun.append((own, matching))
+        # Charged, on disk, before anything of the record can be sent.
+        assert len(Ledger.open(ledgers[own]).entries()) == 1
+        if own == "eve":
+            raise smpc_dp.LocalError("eve's machine has gone")
+        await evaluate(self, matching, garbler, evaluator)
+
+    monkeypatch.setattr(statistic.PairRounds, "_evaluate", counted)
+
+    async def act(opened: smpc_dp.Session, place: int) -> object:
+        return await opened.pairwise("collision", 7, 12.0, 1)
+
+    *answers, served = await play(session(tmp_path), act, ledgers=ledgers)
+    assert isinstance(served, StatisticResult)
+    hers = [matching for name, matching in begun if name == "eve"]
+    assert len(begun) == len(set(begun)) == 4
+    assert served.failed == len(hers)
+    assert served.pairs == 2 - len(hers)
+    for answer in answers:
+        assert isinstance(answer, StatisticResult)
+        assert answer.value == served.value
+        assert answer.privacy.receipt is not None
+    for ledger in ledgers.values():
+        # Spent all the same.
+        assert len(Ledger.open(ledger).entries()) == 1
+
+
+async def test_a_sum_and_a_statistic_do_not_mix(tmp_path: Path) -> None:
+    async def act(opened: smpc_dp.Session, place: int) -> object:
+        if opened.party == "alice":
+            await asyncio.sleep(0.5)
+            return await opened.pairwise("collision", 7, 1.0)
+        return await opened.sum([0.25])
+
+    *answers, served = await play(session(tmp_path), act)
+    assert isinstance(served, smpc_dp.Result)
+    assert served.absent == ("alice",)
+    assert "asks for a sum where others ask for a pairwise statistic" in str(answers[0])
+
+
+async def test_users_kernels_and_public_labels(tmp_path: Path) -> None:
+    near = table_kernel("near", lambda x, y: float(abs(x[0] - y[0]) <= 2), Field(0, 9), low=0, high=1)
+
+    async def act(opened: smpc_dp.Session, place: int) -> object:
+        first = await opened.pairwise(near, place, 12.0, 1, noise="randomised_response")
+        second = await opened.pairwise("auc", 50 - place, 12.0, 1, mark=int(place < 2))
+        return first, second
+
+    *answers, first, second = await play(session(tmp_path), act, kernels=[near])
+    assert isinstance(first, StatisticResult)
+    assert isinstance(second, StatisticResult)
+    assert first.pairs == 2
+    assert second.pairs == 2
+    assert second.value == pytest.approx(1.0, abs=0.1)
+    for answer in answers:
+        assert isinstance(answer, tuple)
+        assert [each.value for each in answer] == [first.value, second.value]
+
+
+async def test_parties_without_addresses_are_told_before_anything_is_sent(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=FAST)
+
+    async def act(opened: smpc_dp.Session, place: int) -> object:
+        return await opened.pairwise("collision", place, 1.0)
+
+    for answer in (await play(path, act))[: len(PARTIES)]:
+        assert isinstance(answer, smpc_dp.ConfigError)
+        assert "neither 'alice' nor 'bob' has an address" in str(answer)
+
+
+async def test_an_unknown_kernel_is_refused_by_name(tmp_path: Path) -> None:
+    mine = table_kernel("mine", lambda x, y: float(x == y), Field(0, 9), low=0, high=1)
+
+    async def act(opened: smpc_dp.Session, place: int) -> object:
+        return await opened.pairwise(mine, place, 1.0)
+
+    *answers, _ = await play(session(tmp_path), act)
+    assert any("cannot be had here" in str(answer) and "mine" in str(answer) for answer in answers)
+
+
+def test_the_example_with_six_borrowers() -> None:
+    """The first six of its twenty, to save time; seven standard errors of the noise, and tau is within 2."""
+    example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "kendall_tau.py"))
+    result = asyncio.run(example["main"](6))
+    assert (result["pairs"], result["failed"]) == (12, 0)
+    assert result["privacy"]["epsilon"] == 8.0
+    assert 7.99 < result["privacy"]["receipt"]["spent"]["epsilon"] <= 8.0
+    assert abs(result["value"] - result["truth"]) < 7 * result["noise_error"] + 2

@@ -1,0 +1,51 @@
+"""The benchmark of pairwise statistics, on sizes that take no time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from smpc_dp.bench import statistic
+from smpc_dp.errors import ConfigError, LocalError
+
+
+def test_a_pair_and_a_whole_statistic_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistic, "BATCH", 64)
+    monkeypatch.setattr(statistic, "FRESH", 2)
+    shown = statistic.run_statistic_bench(1, parties=100).to_json()
+    assert shown["bench"] == "pairwise"
+    figures = {figure["name"]: figure for figure in shown["figures"]}  # type: ignore[attr-defined]
+    # 253 tables of two labels, and both labels of the evaluator's 188 bits, go in any case.
+    assert (
+        253 * 32 < figures["pair with cached setup, sent"]["median"] < figures["fresh pair, sent"]["median"]
+    )
+    assert figures["pair, AND gates"]["median"] == 253
+    assert figures["fresh pair, garbler"]["target"] == {"of": "median", "at_least": 0.025}
+    assert figures["fresh pair, rounds"]["median"] > figures["pair with cached setup, rounds"]["median"] > 1
+    assert all(figure["peer"] is None for figure in figures.values())
+    # The target is for another size.
+    assert figures["50 pairs in one process"]["target"] is None
+
+
+def test_numbers_out_of_range_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"runs.*parties"):
+        statistic.run_statistic_bench(0, parties=1)
+
+
+def test_a_peer_is_asked_in_its_own_interpreter(tmp_path: Path) -> None:
+    """A script that plays an interpreter with mpyc, one that says nothing, and none."""
+    told = {"version": "9.9", "one cpu": 0.5, "many cpu": 0.25}
+    script = tmp_path / "python"
+    script.write_text(f"#!/bin/sh\necho '{json.dumps(told)}'\n")
+    script.chmod(0o755)
+    found = statistic._mpyc(str(script))
+    peer = statistic._peer([found, found], "many cpu", "mpyc", 3)
+    assert peer is not None
+    assert (peer.version, peer.median) == ("9.9", 0.75)
+    script.write_text("#!/bin/sh\necho nothing\n")
+    with pytest.raises(LocalError, match="ended without an answer"):
+        statistic._mpyc(str(script))
+    with pytest.raises(LocalError, match="cannot be run"):
+        statistic._mpyc(str(tmp_path / "none"))

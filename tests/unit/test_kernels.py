@@ -1,0 +1,192 @@
+"""Kernels of pairwise statistics: plain meaning, circuit, domains, and users' own."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from smpc_dp.circuits import kernels as gadgets
+from smpc_dp.circuits.circuit import pack, unpack
+from smpc_dp.errors import ConfigError, PrivacyError
+from smpc_dp.statistics.compiled import compile_kernel
+from smpc_dp.statistics.kernels import (
+    Field,
+    Kernel,
+    auc,
+    auc_private_labels,
+    collision,
+    gini_mean_difference,
+    kendall_tau,
+    variance,
+)
+from smpc_dp.statistics.known import NAMES, find_kernel, kernel_of
+from smpc_dp.statistics.user_kernels import circuit_kernel, table_kernel
+
+SMALL = Field(-1.0, 1.5, 0.5)  # six points in three bits: two patterns encode nothing
+TINY = {
+    kernel.name: kernel
+    for kernel in (
+        kendall_tau(SMALL, Field(0, 4)),
+        gini_mean_difference(SMALL),
+        variance(SMALL),
+        collision(SMALL),
+        auc(SMALL),
+        auc_private_labels(SMALL),
+        table_kernel("product", lambda x, y: x[0] * y[0], SMALL, low=-1.5, high=2.25, unit=0.25),
+        circuit_kernel(
+            "distance",
+            lambda builder, x, y: gadgets.absolute_difference(builder, x, y, 7),
+            lambda a, b: abs(a - b)[..., 0],
+            SMALL,
+            low=0.0,
+            high=5.0,
+        ),
+    )
+}
+
+
+def grid(kernel: Kernel) -> np.ndarray:
+    return np.array(list(np.ndindex(*(field.steps + 1 for field in kernel.fields))), dtype=np.int64)
+
+
+@pytest.mark.parametrize("kernel", TINY.values(), ids=TINY)
+def test_the_circuit_is_the_plain_kernel_on_every_pair_of_records(kernel: Kernel) -> None:
+    records = grid(kernel)
+    a, b = (np.repeat(records, len(records), 0), np.tile(records, (len(records), 1)))
+    circuit = compile_kernel(kernel, None)
+    rows = [pack(column.tolist(), w) for column, w in zip(np.hstack([a, b]).T, circuit.inputs, strict=True)]
+    (found,) = circuit.evaluate_many(rows)
+    integers = np.array(unpack(found, len(a)))
+    assert np.array_equal(integers, kernel.integer(a, b))
+    assert np.allclose(kernel.decode(integers), kernel.function(kernel.values(a), kernel.values(b)))
+    assert kernel.low <= kernel.decode(integers.min()) <= kernel.decode(integers.max()) <= kernel.high
+    if kernel.symmetric:
+        assert np.array_equal(integers, kernel.integer(b, a))
+
+
+@pytest.mark.parametrize("kernel", TINY.values(), ids=TINY)
+def test_no_pattern_of_bits_leaves_the_range(kernel: Kernel) -> None:
+    """A dishonest party may put in bits that encode no record; noise is scaled to the range."""
+    circuit = compile_kernel(kernel, None)
+    width = sum(circuit.inputs)
+    patterns = np.arange(1 << width)
+    rows, start = [], 0
+    for bits in circuit.inputs:
+        rows.append(pack(((patterns >> start) & ((1 << bits) - 1)).tolist(), bits))
+        start += bits
+    (found,) = circuit.evaluate_many(rows)
+    assert max(unpack(found, 1 << width)) <= kernel.steps
+
+
+@pytest.mark.parametrize("name", ["kendall_tau", "collision", "auc", "auc_private_labels"])
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_the_circuit_is_the_plain_kernel_on_integers_of_32_bits(name: str, data: st.DataObject) -> None:
+    kernel = find_kernel(name)
+    edge = st.sampled_from([-(2**31), -1, 0, 1, 2**31 - 1])
+    values = [
+        st.integers(0, 1) if field.name == "label" else st.integers(-(2**31), 2**31 - 1) | edge
+        for field in kernel.fields
+    ]
+    x, y = (kernel.codes(tuple([data.draw(each)] for each in values)) for _ in range(2))
+    (found,) = compile_kernel(kernel, None).evaluate([int(code) for code in (*x[0], *y[0])])
+    assert found == kernel.integer(x, y)[0]
+
+
+@pytest.mark.parametrize("kernel", [k for k in TINY.values() if k.lipschitz], ids=lambda k: k.name)
+def test_lipschitz_constants_hold_and_are_reached(kernel: Kernel) -> None:
+    values = kernel.values(grid(kernel))
+    table = kernel.function(values[:, None], values[None])
+    slopes = np.abs(np.diff(table, axis=0)) / SMALL.step
+    assert kernel.lipschitz is not None
+    assert slopes.max() <= kernel.lipschitz + 1e-12
+    # On a grid the square's slope is that of a chord, half a step short.
+    assert slopes.max() >= kernel.lipschitz - SMALL.step / 2 - 1e-12
+
+
+@pytest.mark.parametrize("values", [[math.nan], [1e12], [-math.inf], ["x"]])
+def test_values_outside_the_domain_are_refused(values: list[float] | list[str]) -> None:
+    with pytest.raises(PrivacyError, match="value"):
+        collision(Field(0, 10)).codes(values)
+
+
+def test_values_are_rounded_to_a_declared_grid_and_nowhere_else() -> None:
+    assert Field(0, 1, 0.1).codes([0.26]).tolist() == [3]
+    with pytest.raises(PrivacyError, match="multiples of 1"):
+        find_kernel("auc").codes([0.26])
+
+
+@pytest.mark.parametrize("label", [2, 0.5, -1, math.nan])
+def test_a_label_is_0_or_1(label: float) -> None:
+    with pytest.raises(PrivacyError, match="label"):
+        auc_private_labels().codes(([3], [label]))
+
+
+def test_a_record_has_the_kernels_fields() -> None:
+    with pytest.raises(ConfigError, match=r"not 2 values \(x, y\)"):
+        kendall_tau().codes([1, 2, 3])
+    with pytest.raises(ConfigError, match="not 2 values"):
+        kendall_tau().codes(([1, 2], [3]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((1, 1, 1), "above low"),
+        ((0, 1, 0), "above 0"),
+        ((0, 1, 0.3), "integer"),
+        ((0, math.nan, 1), "finite"),
+    ],
+)
+def test_a_field_must_be_a_grid(arguments: tuple[float, float, float], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Field(*arguments)
+
+
+def test_kernels_have_names() -> None:
+    for name in NAMES:
+        fields = (Field(0, 100),) if name in ("gini", "gini_mean_difference", "variance") else ()
+        kernel = find_kernel(name, *fields)
+        assert kernel_of(kernel.terms()).terms() == kernel.terms()
+    with pytest.raises(ConfigError, match="none of"):
+        find_kernel("spearman")
+    with pytest.raises(ConfigError, match="needs the bounds"):
+        find_kernel("gini")
+    with pytest.raises(ConfigError, match="has 2 fields"):
+        find_kernel("kendall_tau", SMALL)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(1.01, "not in its range"), (math.nan, "not in its range"), ("x", "not a number")]
+)
+def test_a_users_range_is_verified_on_every_pair(value: object, said: str) -> None:
+    def wrong_once(x: tuple[float, ...], y: tuple[float, ...]) -> object:
+        return value if (x, y) == ((1.5,), (-1.0,)) else 0.5
+
+    with pytest.raises(ConfigError, match=rf"kernel mine: .*\(1.5\) and \(-1\) is {said}"):
+        table_kernel("mine", wrong_once, SMALL, low=0.0, high=1.0, unit=0.5)  # type: ignore[arg-type]
+
+
+def test_a_table_rounds_to_its_unit_and_knows_symmetry() -> None:
+    kernel = table_kernel("mine", lambda x, y: 0.3 * (x[0] < y[0]), SMALL, low=0, high=1, unit=0.25)
+    assert not kernel.symmetric
+    assert set(kernel.integer(grid(kernel)[:, None], grid(kernel)[None]).ravel()) == {0, 1}
+    with pytest.raises(ConfigError, match="2 to 16"):
+        table_kernel("mine", max, Field(0, 1000), low=0, high=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("top", "high"), [(3, 5.0), (5, 3.0)])
+def test_a_users_circuit_is_compared_with_its_meaning(top: int, high: float) -> None:
+    with pytest.raises(ConfigError, match="kernel mine"):
+        circuit_kernel(
+            "mine",
+            lambda builder, x, y: gadgets.absolute_difference(builder, x, y, top),
+            lambda a, b: abs(a - b)[..., 0],
+            SMALL,
+            low=0.0,
+            high=high,
+        )
