@@ -80,7 +80,7 @@ def plan_session(
     connected = None
     if not plan.complete:
         degree, connected = _sparse(plan, delta) or (plan.parties - 1, None)
-        plan = _with_degree(plan, degree, roll_back)
+        plan = with_degree(plan, degree, roll_back=roll_back)
     if plan.complete:
         connected = None
     slack = 0.0 if connected is None else connected.failure
@@ -126,7 +126,7 @@ def plan_session(
     )
 
 
-def _with_degree(plan: SecAggPlan, degree: int, roll_back: bool) -> SecAggPlan:
+def with_degree(plan: SecAggPlan, degree: int, *, roll_back: bool) -> SecAggPlan:
     """Return the plan with this degree; with roll-back at least this one, that does for the shares too."""
     n = plan.parties
     if roll_back:
