@@ -249,3 +249,65 @@ class NoiseKey:
         Raises ValueError for an unknown law or parameters that it does not take, OverflowError for a value
         beyond int64.
         """
+
+MAX_COMMITTED: int
+MAX_PROOF_BITS: int
+
+class FalseStatement(Exception):
+    """Somebody's commitment, opening or proof is malformed or false."""
+
+def commit(values: Sequence[int], blinding: bytes) -> bytes:
+    """The commitments and proofs of `smpc_dp.crypto.commit` and `smpc_dp.crypto.proofs`; so for what follows.
+
+    ValueError for an argument of ours that is wrong, FalseStatement for somebody's statement that is. The
+    interpreter lock is released meanwhile.
+    """
+
+def combine_commitments(plus: Sequence[bytes], minus: Sequence[bytes]) -> bytes: ...
+def scalar_from_wide(wide: bytes) -> bytes: ...
+def combine_scalars(plus: Sequence[bytes], minus: Sequence[bytes]) -> bytes: ...
+def check_point(data: bytes) -> None: ...
+def check_scalar(data: bytes) -> None: ...
+def range_proof_bytes(length: int, low: int, high: int) -> int: ...
+def norm_proof_bytes(length: int, bound: int) -> int: ...
+def noise_bytes(length: int, bits: int) -> tuple[int, int]:
+    """Bytes of the coins, and of a proof."""
+
+def prove_range(
+    context: bytes, values: Sequence[int], blinding: bytes, low: int, high: int, seed: bytes
+) -> bytes: ...
+def prove_norm(context: bytes, values: Sequence[int], blinding: bytes, bound: int, seed: bytes) -> bytes: ...
+
+class NoiseSecret:
+    """Secret bits, overwritten when dropped."""
+
+    def __init__(self, length: int, bits: int, packed: bytes, wide: bytes) -> None: ...
+    @property
+    def commitment(self) -> bytes: ...
+    def values(self, coins: bytes) -> list[int]: ...
+    def prove(self, context: bytes, coins: bytes, blinding: bytes, seed: bytes) -> tuple[bytes, bytes]: ...
+
+class ProofBatch:
+    """Statements with their proofs."""
+
+    def __init__(self) -> None: ...
+    def __len__(self) -> int: ...
+    def add_opening(
+        self, plus: Sequence[bytes], minus: Sequence[bytes], values: Sequence[int], blinding: bytes
+    ) -> None: ...
+    def add_range(
+        self, context: bytes, commitment: bytes, length: int, low: int, high: int, proof: bytes
+    ) -> None: ...
+    def add_norm(self, context: bytes, commitment: bytes, length: int, bound: int, proof: bytes) -> None: ...
+    def add_noise(
+        self,
+        context: bytes,
+        secret_commitment: bytes,
+        noise_commitment: bytes,
+        length: int,
+        bits: int,
+        coins: bytes,
+        proof: bytes,
+    ) -> None: ...
+    def find_false(self, threads: int) -> list[int]:
+        """The numbers of the false ones, ascending; empties the batch."""

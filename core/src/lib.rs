@@ -10,6 +10,7 @@ mod gf128;
 mod keystream;
 mod noise;
 mod ot;
+mod proofs;
 mod shamir;
 mod stream_hash;
 mod tuple_hash;
@@ -187,6 +188,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     garble::register(module)?;
     noise::register(module)?;
     ot::register(module)?;
+    proofs::register(module)?;
     stream_hash::register(module)?;
     module.add_function(wrap_pyfunction!(hash_tuple, module)?)?;
     module.add_function(wrap_pyfunction!(add_keystreams, module)?)?;

@@ -45,3 +45,4 @@ class Label(StrEnum):
     COINS = "smpc-dp/1/coins"
     COIN_BITS = "smpc-dp/1/coin-bits"
     EDGE_BLINDING = "smpc-dp/1/edge-blinding"
+    PROOF_CONTEXT = "smpc-dp/1/proof-context"

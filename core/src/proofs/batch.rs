@@ -1,0 +1,159 @@
+//! Many statements in one multiplication; on failure, which ones are false.
+//!
+//! Each equation is multiplied by a weight that nobody knew when the statements were made: 252 bits of the
+//! verifier's operating system. If any equation is false, the weighted sum is the identity with probability at
+//! most 2^-252 times a small constant [Bellare, Garay, Rabin 1998].
+
+use curve25519_dalek::scalar::Scalar;
+
+use super::commit::Opening;
+use super::encode::Element;
+use super::noise::Noise;
+use super::norm::Norm;
+use super::range::Range;
+use super::sum::Sum;
+use super::{ProofError, labels};
+use crate::tuple_hash::TupleHash256;
+
+/// A statement with its proof, as it came.
+pub enum Item {
+    Opening(Opening),
+    Range {
+        range: Range,
+        context: Element,
+        commitment: Element,
+        proof: Vec<u8>,
+    },
+    Norm {
+        norm: Norm,
+        context: Element,
+        commitment: Element,
+        proof: Vec<u8>,
+    },
+    Noise {
+        noise: Noise,
+        context: Element,
+        secret_commitment: Element,
+        noise_commitment: Element,
+        coins: Vec<u8>,
+        proof: Vec<u8>,
+    },
+    /// What could not even be read.
+    Malformed,
+}
+
+impl Item {
+    fn verify(&self, weights: &mut Weights, sum: &mut Sum) -> Result<(), ProofError> {
+        match self {
+            Self::Opening(opening) => opening.verify(&weights.next(), sum),
+            Self::Range {
+                range,
+                context,
+                commitment,
+                proof,
+            } => range.verify(context, commitment, proof, &weights.next(), sum),
+            Self::Norm {
+                norm,
+                context,
+                commitment,
+                proof,
+            } => {
+                let both = [weights.next(), weights.next()];
+                norm.verify(context, commitment, proof, &both, sum)
+            }
+            Self::Noise {
+                noise,
+                context,
+                secret_commitment,
+                noise_commitment,
+                coins,
+                proof,
+            } => noise.verify(
+                context,
+                secret_commitment,
+                noise_commitment,
+                coins,
+                proof,
+                &weights.next(),
+                sum,
+            ),
+            Self::Malformed => Err(ProofError::Statement("malformed".into())),
+        }
+    }
+}
+
+/// The weights of one check, from a fresh seed.
+struct Weights {
+    start: TupleHash256,
+    number: u64,
+}
+
+impl Weights {
+    fn fresh() -> Result<Self, getrandom::Error> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed)?;
+        let mut start = TupleHash256::new(labels::WEIGHT.as_bytes());
+        start.absorb(&seed);
+        Ok(Self { start, number: 0 })
+    }
+
+    fn next(&mut self) -> Scalar {
+        let mut hasher = self.start.clone();
+        hasher.absorb(&self.number.to_be_bytes());
+        self.number += 1;
+        let mut wide = [0; 64];
+        hasher.finish(&mut wide);
+        Scalar::from_bytes_mod_order_wide(&wide)
+    }
+}
+
+/// The numbers of the false statements, ascending, found on so many threads.
+pub fn find_false(items: &[Item], threads: usize) -> Result<Vec<usize>, getrandom::Error> {
+    let share = items.len().div_ceil(threads).max(1);
+    let parts = std::thread::scope(|scope| {
+        let workers: Vec<_> = items
+            .chunks(share)
+            .enumerate()
+            .map(|(part, items)| {
+                let numbered = (part * share..).zip(items).collect();
+                scope.spawn(move || search(numbered))
+            })
+            .collect();
+        let ended = workers.into_iter().map(|worker| {
+            let ended = worker.join();
+            ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        ended.collect::<Result<Vec<_>, _>>()
+    })?;
+    Ok(parts.concat())
+}
+
+/// Checks all at once; if that fails, each half.
+fn search(items: Vec<(usize, &Item)>) -> Result<Vec<usize>, getrandom::Error> {
+    let mut weights = Weights::fresh()?;
+    let mut sum = Sum::default();
+    let (mut readable, mut found) = (Vec::with_capacity(items.len()), Vec::new());
+    for (number, item) in items {
+        match item.verify(&mut weights, &mut sum) {
+            Ok(()) => readable.push((number, item)),
+            Err(_) => found.push(number),
+        }
+    }
+    // What an unreadable item has added before it was refused makes the sum meaningless.
+    let holds = found.is_empty() && sum.is_identity();
+    drop(sum);
+    if !holds {
+        match readable.len() {
+            0 => {}
+            1 if found.is_empty() => found.push(readable[0].0),
+            _ if !found.is_empty() => found.extend(search(readable)?),
+            count => {
+                let upper = readable.split_off(count / 2);
+                found.extend(search(readable)?);
+                found.extend(search(upper)?);
+            }
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}

@@ -1,0 +1,185 @@
+//! Committed bits whose weighted sums are a committed vector.
+//!
+//! Public: weights w_i, each in a slot c(i); the commitments A and T. The prover shows that it knows bits s_i and
+//! alpha, gamma such that, with Gamma_c the generator of slot c,
+//!
+//!   A = sum of s_i G_i + sum of (s_i - 1) H_i + alpha H_0
+//!   T = sum of s_i w_i Gamma_c(i) + gamma H_0.
+//!
+//! A may be fixed long before the weights are known. After both, challenges y, z, rho; then with
+//! G'_i = G_i + rho w_i Gamma_c(i),
+//!
+//!   P = A + rho T - z sum of G'_i + z sum of H_i + (z - z^2) (sum of y^i) U
+//!
+//! is shown to be <a, G'> + <b, H> + (sum of y^i a_i b_i) U + (alpha + rho gamma) H_0 by `product`; honestly
+//! a_i = s_i - z and b_i = s_i - 1 + z. Why that is sound: `docs/proofs.md`. Vectors are filled to a power of two
+//! with zeros, which no weight and no z meets.
+
+use curve25519_dalek::ristretto::RistrettoPoint;
+use curve25519_dalek::scalar::Scalar;
+use curve25519_dalek::traits::VartimeMultiscalarMul;
+use merlin::Transcript;
+use subtle::ConditionallySelectable;
+use zeroize::Zeroizing;
+
+use super::ProofError;
+use super::encode::Reader;
+use super::generators::{self, Family};
+use super::labels;
+use super::product::{self, Statement, Witness};
+use super::sum::{Slot, Sum};
+use super::transcript::challenge;
+
+/// The weight of one bit, and the slot in which it counts. Public.
+pub type Weight = (Slot, Scalar);
+/// Secret bits, each 0 or 1.
+pub type Bits = Zeroizing<Vec<u8>>;
+
+/// Elements of a proof about so many bits.
+pub fn elements(bits: usize) -> usize {
+    product::elements(bits.next_power_of_two())
+}
+
+/// A: the commitment to `bits`, in constant time.
+pub fn commit(bits: &[u8], alpha: &Scalar) -> RistrettoPoint {
+    let left = generators::list(Family::Left, bits.len());
+    let right = generators::list(Family::Right, bits.len());
+    let mut total = Zeroizing::new(generators::bases().blinding * alpha);
+    for ((bit, left), right) in bits.iter().zip(left.iter()).zip(right.iter()) {
+        *total += RistrettoPoint::conditional_select(&-right, left, (*bit).into());
+    }
+    *total
+}
+
+/// rho w_i Gamma_c(i) for each bit: doublings and negations where that is enough.
+fn shifts(weights: &[Weight], rho: &Scalar) -> Vec<RistrettoPoint> {
+    let slots = weights.iter().map(|(slot, _)| match slot {
+        Slot::Value(place) => place + 1,
+        Slot::Norm => 0,
+    });
+    let values = generators::list(Family::Value, slots.max().unwrap_or(0));
+    let mut shifts: Vec<RistrettoPoint> = Vec::with_capacity(weights.len());
+    let mut last: Option<&Weight> = None;
+    for weight in weights {
+        let point = match (last, shifts.last()) {
+            (Some((slot, before)), Some(shift)) if *slot == weight.0 => {
+                if weight.1 == *before {
+                    Some(*shift)
+                } else if weight.1 == -before {
+                    Some(-shift)
+                } else if weight.1 == before + before {
+                    Some(shift + shift)
+                } else {
+                    None
+                }
+            }
+            _ => None,
+        };
+        shifts.push(point.unwrap_or_else(|| {
+            let generator = match weight.0 {
+                Slot::Value(place) => &values[place],
+                Slot::Norm => &generators::bases().norm,
+            };
+            RistrettoPoint::vartime_multiscalar_mul([rho * weight.1], [generator])
+        }));
+        last = Some(weight);
+    }
+    shifts
+}
+
+/// Appends the proof to `proof`; the transcript holds the statement, A and T.
+pub fn prove(
+    transcript: &mut Transcript,
+    weights: &[Weight],
+    bits: &[u8],
+    alpha: &Scalar,
+    gamma: &Scalar,
+    seed: &[u8; 32],
+    proof: &mut Vec<u8>,
+) {
+    let [y, z, rho] = challenges(transcript);
+    let count = bits.len();
+    let size = count.next_power_of_two();
+    let mut left = generators::list(Family::Left, size)[..size].to_vec();
+    for (left, shift) in left.iter_mut().zip(shifts(weights, &rho)) {
+        *left += shift;
+    }
+    let filled = |shift: Scalar| {
+        let shifted = bits.iter().map(|&bit| Scalar::from(bit) + shift);
+        let zeros = std::iter::repeat_n(Scalar::ZERO, size - count);
+        Zeroizing::new(shifted.chain(zeros).collect::<Vec<_>>())
+    };
+    let witness = Witness {
+        a: filled(-z),
+        b: filled(z - Scalar::ONE),
+        alpha: Zeroizing::new(alpha + rho * gamma),
+    };
+    let statement = Statement {
+        left,
+        right: generators::list(Family::Right, size)[..size].to_vec(),
+        product: generators::bases().product,
+        y,
+    };
+    product::prove(transcript, statement, witness, seed, proof);
+}
+
+fn challenges(transcript: &mut Transcript) -> [Scalar; 3] {
+    [labels::Y, labels::Z, labels::RHO].map(|label| challenge(transcript, label))
+}
+
+/// Adds a proof's equation, times `weight`, to `sum`.
+///
+/// A is one point; T is a sum of multiples of `points` and of the generators of `slots`.
+pub struct Claim<'a> {
+    pub weights: &'a [Weight],
+    pub bits: RistrettoPoint,
+    pub points: &'a [(Scalar, RistrettoPoint)],
+    pub slots: &'a [(Slot, Scalar)],
+}
+
+impl Claim<'_> {
+    pub fn verify(
+        &self,
+        transcript: &mut Transcript,
+        reader: &mut Reader<'_>,
+        weight: &Scalar,
+        sum: &mut Sum,
+    ) -> Result<(), ProofError> {
+        let [y, z, rho] = challenges(transcript);
+        let count = self.weights.len();
+        let size = count.next_power_of_two();
+        let found = product::verify(transcript, reader, size, &y, weight, sum)?;
+        sum.add(found.of_p, self.bits);
+        let of_t = found.of_p * rho;
+        for (scalar, point) in self.points {
+            sum.add(of_t * scalar, *point);
+        }
+        for (slot, scalar) in self.slots {
+            *sum.slot(*slot) += of_t * scalar;
+        }
+        let of_z = found.of_p * z;
+        let mut of_left = found.left;
+        let mut powers = Scalar::ZERO;
+        let mut power = y;
+        for left in &mut of_left[..count] {
+            *left -= of_z;
+            powers += power;
+            power *= y;
+        }
+        sum.product += found.product + of_z * (Scalar::ONE - z) * powers;
+        let (sum_left, sum_right) = sum.sides(size);
+        for (total, left) in sum_left.iter_mut().zip(&of_left) {
+            *total += left;
+        }
+        for (place, (total, right)) in sum_right.iter_mut().zip(found.right).enumerate() {
+            *total += right;
+            if place < count {
+                *total += of_z;
+            }
+        }
+        for ((slot, bit_weight), left) in self.weights.iter().zip(&of_left) {
+            *sum.slot(*slot) += rho * bit_weight * left;
+        }
+        Ok(())
+    }
+}

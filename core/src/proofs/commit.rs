@@ -1,0 +1,71 @@
+//! Pedersen vector commitments: sum of v_c Gamma_c + r H_0; and sums of them.
+
+use curve25519_dalek::ristretto::RistrettoPoint;
+use curve25519_dalek::scalar::Scalar;
+use curve25519_dalek::traits::{Identity, MultiscalarMul};
+use zeroize::Zeroizing;
+
+use super::encode::{self, Element};
+use super::generators::{self, Family};
+use super::sum::{Slot, Sum};
+use super::{MAX_LENGTH, ProofError, VALUE_LIMIT};
+
+/// Refuses more coordinates than a commitment has, and values out of range.
+pub fn expect_values(values: &[i128]) -> Result<(), ProofError> {
+    if values.len() > MAX_LENGTH {
+        return Err(ProofError::Argument(format!(
+            "values: {} coordinates, more than {MAX_LENGTH}",
+            values.len()
+        )));
+    }
+    let beyond = |value: &i128| value.unsigned_abs() >= VALUE_LIMIT.unsigned_abs();
+    match values.iter().position(beyond) {
+        None => Ok(()),
+        Some(place) => Err(ProofError::Argument(format!(
+            "values: number {place} is not below 2**126 in magnitude"
+        ))),
+    }
+}
+
+/// The commitment, in constant time for its length.
+pub fn commit(values: &[i128], blinding: &Scalar) -> RistrettoPoint {
+    let gamma = generators::list(Family::Value, values.len());
+    let mut scalars = Zeroizing::new(Vec::with_capacity(values.len() + 1));
+    scalars.push(*blinding);
+    scalars.extend(values.iter().map(|&value| encode::value(value)));
+    let points = std::iter::once(&generators::bases().blinding).chain(&gamma[..values.len()]);
+    RistrettoPoint::multiscalar_mul(scalars.iter(), points)
+}
+
+/// The sum of `plus` less the sum of `minus`.
+pub fn combine(plus: &[Element], minus: &[Element]) -> Result<RistrettoPoint, ProofError> {
+    let mut total = RistrettoPoint::identity();
+    for commitment in plus {
+        total += encode::point("commitment", commitment)?;
+    }
+    for commitment in minus {
+        total -= encode::point("commitment", commitment)?;
+    }
+    Ok(total)
+}
+
+/// The claim that the sum of `plus` less the sum of `minus` commits to `values` with `blinding`.
+pub struct Opening {
+    pub plus: Vec<Element>,
+    pub minus: Vec<Element>,
+    pub values: Vec<i128>,
+    pub blinding: Element,
+}
+
+impl Opening {
+    pub fn verify(&self, weight: &Scalar, sum: &mut Sum) -> Result<(), ProofError> {
+        let blinding = encode::scalar("blinding", &self.blinding)?;
+        let total = combine(&self.plus, &self.minus)?;
+        sum.add(*weight, total);
+        sum.blinding -= weight * blinding;
+        for (place, &value) in self.values.iter().enumerate() {
+            *sum.slot(Slot::Value(place)) -= weight * encode::value(value);
+        }
+        Ok(())
+    }
+}

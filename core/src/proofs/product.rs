@@ -1,0 +1,265 @@
+//! The zero-knowledge weighted inner-product argument [Bulletproofs+, eprint 2020/735, section 3].
+//!
+//! For public generators G_1..G_N, H_1..H_N, U, H_0 and a public y, the prover shows that it knows a, b and
+//! alpha such that
+//!
+//!   P = <a, G> + <b, H> + (sum of y^i a_i b_i) U + alpha H_0.
+//!
+//! A round halves N. With n = N/2, lo and hi the halves, and kappa = 1 before the first round:
+//!
+//!   L = <a_lo, G_hi> + y^n <b_hi, H_lo> + kappa y^n (sum of y^i a_lo,i b_hi,i) U + random H_0
+//!   R = <a_hi, G_lo> + y^-n <b_lo, H_hi> + kappa (sum of y^i a_hi,i b_lo,i) U + random H_0
+//!   challenge c, d = c y^n, and P := P + c L + c^-1 R,
+//!   G := G_lo + c G_hi, a := a_lo + c^-1 a_hi, H := d H_lo + H_hi, b := d^-1 b_lo + b_hi, kappa := d kappa.
+//!
+//! At N = 1, P = a G + b H + kappa y a b U + alpha H_0 is shown by one more move: for random r, s, delta, eta
+//!
+//!   A = r G + s H + kappa y (r b + s a) U + delta H_0,  B = kappa y r s U + eta H_0, challenge e,
+//!   r' = r + e a, s' = s + e b, delta' = eta + e delta + e^2 alpha,
+//!   e^2 P + e A + B = e r' G + e s' H + kappa y r' s' U + delta' H_0.
+//!
+//! It is the paper's argument with a, b, G, H rescaled so that a fold multiplies half of the points only.
+
+use curve25519_dalek::ristretto::{CompressedRistretto, RistrettoPoint};
+use curve25519_dalek::scalar::Scalar;
+use curve25519_dalek::traits::{MultiscalarMul, VartimeMultiscalarMul};
+use merlin::Transcript;
+use zeroize::Zeroizing;
+
+use super::ProofError;
+use super::encode::{self, Reader};
+use super::generators;
+use super::labels;
+use super::sum::Sum;
+use super::transcript::{Nonces, challenge};
+
+/// Elements of a proof about vectors of length `size`, a power of two.
+pub fn elements(size: usize) -> usize {
+    2 * size.ilog2() as usize + 5
+}
+
+/// The secrets of a statement.
+pub struct Witness {
+    pub a: Zeroizing<Vec<Scalar>>,
+    pub b: Zeroizing<Vec<Scalar>>,
+    pub alpha: Zeroizing<Scalar>,
+}
+
+/// The generators of a statement, as long as the vectors.
+pub struct Statement {
+    pub left: Vec<RistrettoPoint>,
+    pub right: Vec<RistrettoPoint>,
+    /// U.
+    pub product: RistrettoPoint,
+    pub y: Scalar,
+}
+
+fn append(
+    transcript: &mut Transcript,
+    proof: &mut Vec<u8>,
+    label: &'static [u8],
+    point: &CompressedRistretto,
+) {
+    transcript.append_message(label, point.as_bytes());
+    proof.extend_from_slice(point.as_bytes());
+}
+
+/// Sum of y^i a_i b_i, i from 1.
+fn weighted(y: &Scalar, a: &[Scalar], b: &[Scalar]) -> Zeroizing<Scalar> {
+    let mut power = *y;
+    let mut total = Zeroizing::new(Scalar::ZERO);
+    for (a, b) in a.iter().zip(b) {
+        *total += power * a * b;
+        power *= y;
+    }
+    total
+}
+
+/// Appends the proof to `proof`. Takes as long for any secrets.
+pub fn prove(
+    transcript: &mut Transcript,
+    statement: Statement,
+    witness: Witness,
+    seed: &[u8; 32],
+    proof: &mut Vec<u8>,
+) {
+    let Statement {
+        mut left,
+        mut right,
+        product,
+        y,
+    } = statement;
+    let Witness {
+        mut a,
+        mut b,
+        mut alpha,
+    } = witness;
+    let blinding = generators::bases().blinding;
+    let mut powers = vec![y];
+    while 1 << powers.len() < a.len() {
+        powers.push(powers[powers.len() - 1] * powers[powers.len() - 1]);
+    }
+    let mut kappa = Scalar::ONE;
+    while a.len() > 1 {
+        let n = a.len() / 2;
+        let y_n = powers[n.ilog2() as usize];
+        let y_minus_n = y_n.invert();
+        let mut nonces = Nonces::new(transcript, a.iter().chain(b.iter()), seed);
+        let (blind_l, blind_r) = (nonces.scalar(), nonces.scalar());
+        let (a_lo, a_hi) = a.split_at(n);
+        let (b_lo, b_hi) = b.split_at(n);
+        let (left_lo, left_hi) = left.split_at(n);
+        let (right_lo, right_hi) = right.split_at(n);
+        let cross = |a: &[Scalar], b: &[Scalar], shift: &Scalar, blind: &Scalar, scale: &Scalar| {
+            let mut scalars = Zeroizing::new(Vec::with_capacity(2 * n + 2));
+            scalars.extend_from_slice(a);
+            scalars.extend(b.iter().map(|b| b * shift));
+            scalars.push(*weighted(&y, a, b) * scale);
+            scalars.push(*blind);
+            scalars
+        };
+        let scalars_l = cross(a_lo, b_hi, &y_n, &blind_l, &(kappa * y_n));
+        let scalars_r = cross(a_hi, b_lo, &y_minus_n, &blind_r, &kappa);
+        let ends = [product, blinding];
+        let point_l = RistrettoPoint::multiscalar_mul(
+            scalars_l.iter(),
+            left_hi.iter().chain(right_lo).chain(&ends),
+        );
+        let point_r = RistrettoPoint::multiscalar_mul(
+            scalars_r.iter(),
+            left_lo.iter().chain(right_hi).chain(&ends),
+        );
+        append(transcript, proof, labels::ROUND_L, &point_l.compress());
+        append(transcript, proof, labels::ROUND_R, &point_r.compress());
+
+        let c = challenge(transcript, labels::ROUND);
+        let c_inverse = c.invert();
+        let d = c * y_n;
+        let d_inverse = c_inverse * y_minus_n;
+        a = Zeroizing::new(
+            a_lo.iter()
+                .zip(a_hi)
+                .map(|(lo, hi)| lo + c_inverse * hi)
+                .collect(),
+        );
+        b = Zeroizing::new(
+            b_lo.iter()
+                .zip(b_hi)
+                .map(|(lo, hi)| d_inverse * lo + hi)
+                .collect(),
+        );
+        let fold = |lo: &[RistrettoPoint], hi: &[RistrettoPoint], by: &Scalar| {
+            let pairs = lo.iter().zip(hi);
+            pairs.map(|(lo, hi)| lo + times(by, hi)).collect()
+        };
+        left = fold(left_lo, left_hi, &c);
+        right = fold(right_hi, right_lo, &d);
+        *alpha += c * *blind_l + c_inverse * *blind_r;
+        kappa *= d;
+    }
+    let (a, b, scale) = (&a[0], &b[0], kappa * y);
+    let mut nonces = Nonces::new(transcript, [a, b, &*alpha], seed);
+    let [r, s, delta, eta] = std::array::from_fn(|_| nonces.scalar());
+    let mixed = Zeroizing::new(scale * (*r * b + *s * a));
+    let squared = Zeroizing::new(scale * *r * *s);
+    let point_a = RistrettoPoint::multiscalar_mul(
+        [&*r, &*s, &*mixed, &*delta],
+        [&left[0], &right[0], &product, &blinding],
+    );
+    let point_b = RistrettoPoint::multiscalar_mul([&*squared, &*eta], [&product, &blinding]);
+    append(transcript, proof, labels::LAST_A, &point_a.compress());
+    append(transcript, proof, labels::LAST_B, &point_b.compress());
+    let e = challenge(transcript, labels::LAST);
+    for answer in [*r + e * a, *s + e * b, *eta + e * *delta + e * e * *alpha] {
+        proof.extend_from_slice(answer.as_bytes());
+    }
+}
+
+/// Public times public.
+fn times(scalar: &Scalar, point: &RistrettoPoint) -> RistrettoPoint {
+    RistrettoPoint::vartime_multiscalar_mul([scalar], [point])
+}
+
+/// What is left to add to the verifier's equation.
+pub struct Coefficients {
+    /// e^2 times the weight: the coefficient of P.
+    pub of_p: Scalar,
+    /// Of each G_i and H_i, apart from P's.
+    pub left: Vec<Scalar>,
+    pub right: Vec<Scalar>,
+    /// Of U, apart from P's.
+    pub product: Scalar,
+}
+
+/// Reads a proof about vectors of length `size`, and adds to `sum`, times `weight`, what is not about P, G, H, U.
+///
+/// The equation holds if that, `of_p` times P, and the coefficients' multiples of G, H and U sum to the identity.
+pub fn verify(
+    transcript: &mut Transcript,
+    reader: &mut Reader<'_>,
+    size: usize,
+    y: &Scalar,
+    weight: &Scalar,
+    sum: &mut Sum,
+) -> Result<Coefficients, ProofError> {
+    let mut crossed = Vec::with_capacity(size.ilog2() as usize);
+    let mut challenges = Vec::with_capacity(crossed.capacity());
+    for _ in 0..size.ilog2() {
+        let (bytes_l, bytes_r) = (reader.element(), reader.element());
+        transcript.append_message(labels::ROUND_L, bytes_l);
+        transcript.append_message(labels::ROUND_R, bytes_r);
+        crossed.push((encode::point("L", bytes_l)?, encode::point("R", bytes_r)?));
+        challenges.push(challenge(transcript, labels::ROUND));
+    }
+    let (bytes_a, bytes_b) = (reader.element(), reader.element());
+    transcript.append_message(labels::LAST_A, bytes_a);
+    transcript.append_message(labels::LAST_B, bytes_b);
+    let (point_a, point_b) = (encode::point("A", bytes_a)?, encode::point("B", bytes_b)?);
+    let e = challenge(transcript, labels::LAST);
+    let r = reader.scalar("r'")?;
+    let s = reader.scalar("s'")?;
+    let delta = reader.scalar("delta'")?;
+
+    let of_p = weight * e * e;
+    let mut inverses = challenges.clone();
+    Scalar::invert_batch_alloc(&mut inverses);
+    for ((l, r), (c, c_inverse)) in crossed.iter().zip(challenges.iter().zip(&inverses)) {
+        sum.add(of_p * c, *l);
+        sum.add(of_p * c_inverse, *r);
+    }
+    sum.add(weight * e, point_a);
+    sum.add(*weight, point_b);
+    sum.blinding -= weight * delta;
+
+    // G_i ends up in G times the product of the c of the rounds in which i is in the upper half.
+    let mut folded = vec![Scalar::ONE];
+    for c in &challenges {
+        folded = folded
+            .iter()
+            .flat_map(|&factor| [factor, factor * c])
+            .collect();
+    }
+    // H_i: the d of the rounds in which it is in the lower half, so y^(N-1-i) times the c of N-1-i.
+    let (of_left, of_right) = (-weight * e * r, -weight * e * s);
+    let mut right = Vec::with_capacity(size);
+    let mut power = of_right;
+    for factor in &folded {
+        right.push(power * factor);
+        power *= y;
+    }
+    right.reverse();
+    // kappa y = y^N times every c; `power` is y^N times `of_right`.
+    let mut top = weight * r * s * folded[size - 1];
+    top *= power_of(y, size);
+    Ok(Coefficients {
+        of_p,
+        left: folded.iter().map(|factor| of_left * factor).collect(),
+        right,
+        product: -top,
+    })
+}
+
+/// `y` to the power of `size`, a power of two.
+fn power_of(y: &Scalar, size: usize) -> Scalar {
+    (0..size.ilog2()).fold(*y, |power, _| power * power)
+}

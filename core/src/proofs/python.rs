@@ -1,0 +1,382 @@
+//! The faces that Python sees; `smpc_dp/_core.pyi` documents them.
+
+use curve25519_dalek::scalar::Scalar;
+use pyo3::create_exception;
+use pyo3::exceptions::{PyException, PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyInt};
+use zeroize::Zeroizing;
+
+use super::ProofError;
+use super::batch::{Item, find_false};
+use super::commit::{self, Opening, expect_values};
+use super::encode::{self, ELEMENT, Element};
+use super::noise::{Noise, Secret};
+use super::norm::Norm;
+use super::range::Range;
+
+create_exception!(
+    smpc_dp._core,
+    FalseStatement,
+    PyException,
+    "Somebody's commitment, opening or proof is malformed or false."
+);
+
+impl From<ProofError> for PyErr {
+    fn from(error: ProofError) -> Self {
+        let reason = error.to_string();
+        match error {
+            ProofError::Argument(_) => PyValueError::new_err(reason),
+            ProofError::Statement(_) => FalseStatement::new_err(reason),
+        }
+    }
+}
+
+/// Our own argument of exactly `N` bytes.
+fn exactly<'a, const N: usize>(name: &str, bytes: &'a [u8]) -> PyResult<&'a [u8; N]> {
+    bytes
+        .try_into()
+        .map_err(|_| PyValueError::new_err(format!("{name}: {} bytes, not {N}", bytes.len())))
+}
+
+/// Our own scalar.
+fn own_scalar(name: &str, bytes: &[u8]) -> PyResult<Zeroizing<Scalar>> {
+    let scalar = encode::scalar(name, exactly(name, bytes)?);
+    scalar
+        .map(Zeroizing::new)
+        .map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// Somebody's element.
+fn element(name: &str, bytes: &[u8]) -> Result<Element, ProofError> {
+    bytes
+        .try_into()
+        .map_err(|_| ProofError::Statement(format!("{name}: {} bytes, not {ELEMENT}", bytes.len())))
+}
+
+fn elements(name: &str, all: &[Vec<u8>]) -> Result<Vec<Element>, ProofError> {
+    all.iter().map(|bytes| element(name, bytes)).collect()
+}
+
+fn bytes<'py>(py: Python<'py>, bytes: &[u8]) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, bytes)
+}
+
+#[pyfunction]
+#[pyo3(name = "commit")]
+fn commit_values<'py>(
+    py: Python<'py>,
+    values: Vec<i128>,
+    blinding: &[u8],
+) -> PyResult<Bound<'py, PyBytes>> {
+    let values = Zeroizing::new(values);
+    expect_values(&values)?;
+    let blinding = own_scalar("blinding", blinding)?;
+    let point = py.detach(|| commit::commit(&values, &blinding).compress());
+    Ok(bytes(py, point.as_bytes()))
+}
+
+#[pyfunction]
+fn combine_commitments<'py>(
+    py: Python<'py>,
+    plus: Vec<Vec<u8>>,
+    minus: Vec<Vec<u8>>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let (plus, minus) = (
+        elements("commitment", &plus)?,
+        elements("commitment", &minus)?,
+    );
+    let total = py.detach(|| commit::combine(&plus, &minus).map(|point| point.compress()))?;
+    Ok(bytes(py, total.as_bytes()))
+}
+
+#[pyfunction]
+fn scalar_from_wide<'py>(py: Python<'py>, wide: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    let scalar = Zeroizing::new(Scalar::from_bytes_mod_order_wide(exactly("wide", wide)?));
+    Ok(bytes(py, scalar.as_bytes()))
+}
+
+#[pyfunction]
+fn combine_scalars<'py>(
+    py: Python<'py>,
+    plus: Vec<Vec<u8>>,
+    minus: Vec<Vec<u8>>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let (plus, minus) = (Zeroizing::new(plus), Zeroizing::new(minus));
+    let mut total = Zeroizing::new(Scalar::ZERO);
+    for blinding in plus.iter() {
+        *total += *own_scalar("blinding", blinding)?;
+    }
+    for blinding in minus.iter() {
+        *total -= *own_scalar("blinding", blinding)?;
+    }
+    Ok(bytes(py, total.as_bytes()))
+}
+
+#[pyfunction]
+fn check_point(data: &[u8]) -> PyResult<()> {
+    encode::point("commitment", &element("commitment", data)?)?;
+    Ok(())
+}
+
+#[pyfunction]
+fn check_scalar(data: &[u8]) -> PyResult<()> {
+    encode::scalar("blinding", &element("blinding", data)?)?;
+    Ok(())
+}
+
+#[pyfunction]
+fn range_proof_bytes(length: usize, low: i128, high: i128) -> PyResult<usize> {
+    Ok(Range::new(length, low, high)?.elements() * ELEMENT)
+}
+
+#[pyfunction]
+fn norm_proof_bytes(length: usize, bound: i128) -> PyResult<usize> {
+    Ok(Norm::new(length, bound)?.elements() * ELEMENT)
+}
+
+/// Bytes of the coins, and of a proof.
+#[pyfunction]
+fn noise_bytes(length: usize, bits: usize) -> PyResult<(usize, usize)> {
+    let noise = Noise::new(length, bits)?;
+    Ok((noise.coin_bytes(), noise.elements() * ELEMENT))
+}
+
+#[pyfunction]
+fn prove_range<'py>(
+    py: Python<'py>,
+    context: &[u8],
+    values: Vec<i128>,
+    blinding: &[u8],
+    low: i128,
+    high: i128,
+    seed: &[u8],
+) -> PyResult<Bound<'py, PyBytes>> {
+    let values = Zeroizing::new(values);
+    let range = Range::new(values.len(), low, high)?;
+    let blinding = own_scalar("blinding", blinding)?;
+    let (context, seed) = (exactly("context", context)?, exactly("seed", seed)?);
+    let proof = py.detach(|| range.prove(context, &values, &blinding, seed))?;
+    Ok(bytes(py, &proof))
+}
+
+#[pyfunction]
+fn prove_norm<'py>(
+    py: Python<'py>,
+    context: &[u8],
+    values: Vec<i128>,
+    blinding: &[u8],
+    bound: i128,
+    seed: &[u8],
+) -> PyResult<Bound<'py, PyBytes>> {
+    let values = Zeroizing::new(values);
+    let norm = Norm::new(values.len(), bound)?;
+    let blinding = own_scalar("blinding", blinding)?;
+    let (context, seed) = (exactly("context", context)?, exactly("seed", seed)?);
+    let proof = py.detach(|| norm.prove(context, &values, &blinding, seed))?;
+    Ok(bytes(py, &proof))
+}
+
+#[pyclass(name = "NoiseSecret", module = "smpc_dp._core", frozen)]
+struct PyNoiseSecret(Secret);
+
+#[pymethods]
+impl PyNoiseSecret {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        length: usize,
+        bits: usize,
+        packed: &[u8],
+        wide: &[u8],
+    ) -> PyResult<Self> {
+        let noise = Noise::new(length, bits)?;
+        let wide = exactly("wide", wide)?;
+        Ok(Self(py.detach(|| Secret::new(noise, packed, wide))?))
+    }
+
+    #[getter]
+    fn commitment<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        bytes(py, &self.0.commitment)
+    }
+
+    fn values(&self, coins: &[u8]) -> PyResult<Vec<i128>> {
+        Ok(self.0.values(coins)?.to_vec())
+    }
+
+    fn prove<'py>(
+        &self,
+        py: Python<'py>,
+        context: &[u8],
+        coins: &[u8],
+        blinding: &[u8],
+        seed: &[u8],
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        let blinding = own_scalar("blinding", blinding)?;
+        let (context, seed) = (exactly("context", context)?, exactly("seed", seed)?);
+        let (noise, proof) = py.detach(|| self.0.prove(context, coins, &blinding, seed))?;
+        Ok((bytes(py, &noise), bytes(py, &proof)))
+    }
+}
+
+#[pyclass(name = "ProofBatch", module = "smpc_dp._core")]
+struct PyProofBatch(Vec<Item>);
+
+impl PyProofBatch {
+    /// What cannot be read is false; it is not an error of who adds it.
+    fn push(&mut self, item: Result<Item, ProofError>) {
+        self.0.push(item.unwrap_or(Item::Malformed));
+    }
+}
+
+#[pymethods]
+impl PyProofBatch {
+    #[new]
+    fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    fn add_opening(
+        &mut self,
+        plus: Vec<Vec<u8>>,
+        minus: Vec<Vec<u8>>,
+        values: Vec<Bound<'_, PyInt>>,
+        blinding: &[u8],
+    ) {
+        let opening = || {
+            let small = values.iter().map(|value| value.extract::<i128>().ok());
+            let values: Vec<i128> = small
+                .collect::<Option<_>>()
+                .ok_or_else(|| ProofError::Statement("values: too large".into()))?;
+            expect_values(&values)?;
+            Ok(Item::Opening(Opening {
+                plus: elements("commitment", &plus)?,
+                minus: elements("commitment", &minus)?,
+                blinding: element("blinding", blinding)?,
+                values,
+            }))
+        };
+        let item = opening();
+        self.push(item);
+    }
+
+    fn add_range(
+        &mut self,
+        context: &[u8],
+        commitment: &[u8],
+        length: usize,
+        low: i128,
+        high: i128,
+        proof: Vec<u8>,
+    ) -> PyResult<()> {
+        let range = Range::new(length, low, high)?;
+        let context = *exactly("context", context)?;
+        self.push(
+            element("commitment", commitment).map(|commitment| Item::Range {
+                range,
+                context,
+                commitment,
+                proof,
+            }),
+        );
+        Ok(())
+    }
+
+    fn add_norm(
+        &mut self,
+        context: &[u8],
+        commitment: &[u8],
+        length: usize,
+        bound: i128,
+        proof: Vec<u8>,
+    ) -> PyResult<()> {
+        let norm = Norm::new(length, bound)?;
+        let context = *exactly("context", context)?;
+        self.push(
+            element("commitment", commitment).map(|commitment| Item::Norm {
+                norm,
+                context,
+                commitment,
+                proof,
+            }),
+        );
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "they are the statement")]
+    fn add_noise(
+        &mut self,
+        context: &[u8],
+        secret_commitment: &[u8],
+        noise_commitment: &[u8],
+        length: usize,
+        bits: usize,
+        coins: Vec<u8>,
+        proof: Vec<u8>,
+    ) -> PyResult<()> {
+        let noise = Noise::new(length, bits)?;
+        let context = *exactly("context", context)?;
+        exactly_coins(&noise, &coins)?;
+        let commitments = element("commitment", secret_commitment)
+            .and_then(|secret| Ok((secret, element("commitment", noise_commitment)?)));
+        self.push(
+            commitments.map(|(secret_commitment, noise_commitment)| Item::Noise {
+                noise,
+                context,
+                secret_commitment,
+                noise_commitment,
+                coins,
+                proof,
+            }),
+        );
+        Ok(())
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Empties the batch.
+    fn find_false(&mut self, py: Python<'_>, threads: usize) -> PyResult<Vec<usize>> {
+        if !crate::THREADS.contains(&threads) {
+            return Err(PyValueError::new_err(format!(
+                "threads: {threads}, not between {} and {}",
+                crate::THREADS.start(),
+                crate::THREADS.end()
+            )));
+        }
+        let items = std::mem::take(&mut self.0);
+        py.detach(|| find_false(&items, threads))
+            .map_err(|error| PyOSError::new_err(error.to_string()))
+    }
+}
+
+fn exactly_coins(noise: &Noise, coins: &[u8]) -> PyResult<()> {
+    if coins.len() == noise.coin_bytes() {
+        return Ok(());
+    }
+    Err(PyValueError::new_err(format!(
+        "coins: {} bytes, not {}",
+        coins.len(),
+        noise.coin_bytes()
+    )))
+}
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("FalseStatement", module.py().get_type::<FalseStatement>())?;
+    module.add("MAX_COMMITTED", super::MAX_LENGTH)?;
+    module.add("MAX_PROOF_BITS", super::MAX_BITS)?;
+    module.add_class::<PyNoiseSecret>()?;
+    module.add_class::<PyProofBatch>()?;
+    module.add_function(wrap_pyfunction!(commit_values, module)?)?;
+    module.add_function(wrap_pyfunction!(combine_commitments, module)?)?;
+    module.add_function(wrap_pyfunction!(scalar_from_wide, module)?)?;
+    module.add_function(wrap_pyfunction!(combine_scalars, module)?)?;
+    module.add_function(wrap_pyfunction!(check_point, module)?)?;
+    module.add_function(wrap_pyfunction!(check_scalar, module)?)?;
+    module.add_function(wrap_pyfunction!(range_proof_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(norm_proof_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(noise_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(prove_range, module)?)?;
+    module.add_function(wrap_pyfunction!(prove_norm, module)?)
+}

@@ -1,0 +1,240 @@
+"""Zero-knowledge proofs about committed vectors: in a range, of bounded norm, noise from committed bits.
+
+`docs/proofs.md` gives statements, protocols, sizes and what they rest on. Every proof is bound to a context
+(`context`: run, author, and what else is public) and to all parts of its statement. A verification returns
+nothing or raises VerificationError; `Batch` checks many at once and names the false ones.
+
+    secret = NoiseSecret.draw(length, bits, randomness)     secret.commitment  --> published
+    public coins, known to nobody before that                                  <-- coins
+    noise, proof = secret.prove(context, coins, blinding, randomness)          --> published
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from smpc_dp import _core
+from smpc_dp.crypto.commit import WIDE_BYTES
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.crypto.transcript import digest
+from smpc_dp.errors import LocalError, VerificationError
+
+CONTEXT_BYTES = 32
+SEED_BYTES = 32
+MAX_BITS = _core.MAX_PROOF_BITS
+"""Most bits of one proof: coordinates times the bits of each."""
+
+
+class ProofFailure(VerificationError):
+    """Statements of a batch are false or malformed; `failed` holds their tags, in the order of adding."""
+
+    def __init__(self, failed: Sequence[Hashable], checked: int) -> None:
+        self.failed = tuple(failed)
+        named = ", ".join(str(tag) for tag in self.failed[:10])
+        more = f" and {len(self.failed) - 10} more" if len(self.failed) > 10 else ""
+        super().__init__(f"{len(self.failed)} of {checked} statements are false: {named}{more}")
+
+
+def context(run_id: bytes, author: str, *public: bytes) -> bytes:
+    """Return what a proof is bound to besides its statement: 32 bytes of run, author and `public`.
+
+    A proof made in one context is false in every other.
+    """
+    return digest(Label.PROOF_CONTEXT, run_id, author.encode(), *public)
+
+
+def prove_range(
+    context: bytes, values: Sequence[int], blinding: bytes, lo: int, hi: int, randomness: Randomness
+) -> bytes:
+    """Prove that every one of `values` is in [lo, hi], about `commit(values, blinding)`.
+
+    Returns `range_proof_bytes(len(values), lo, hi)` bytes. Raises ValueError for a value out of range, for
+    lo >= hi, bounds of 2**126 or more in magnitude, or more than MAX_BITS bits.
+    """
+    return _core.prove_range(context, values, blinding, lo, hi, randomness.bytes(SEED_BYTES))
+
+
+def verify_range(context: bytes, commitment: bytes, length: int, lo: int, hi: int, proof: bytes) -> None:
+    """Check that `commitment` is to `length` values in [lo, hi], whose blinding its author knew.
+
+    Raises VerificationError for a false or malformed statement, ValueError as `prove_range`.
+    """
+    batch = Batch()
+    batch.add_range("range proof", context, commitment, length, lo, hi, proof)
+    batch.verify()
+
+
+def range_proof_bytes(length: int, lo: int, hi: int) -> int:
+    """Return the bytes of a range proof: 32 (2 log2 N + 6) for N bits, rounded up to a power of two."""
+    return _core.range_proof_bytes(length, lo, hi)
+
+
+def prove_norm(
+    context: bytes, values: Sequence[int], blinding: bytes, bound_squared: int, randomness: Randomness
+) -> bytes:
+    """Prove that the squares of `values` sum to at most `bound_squared`, about `commit(values, blinding)`.
+
+    Returns `norm_proof_bytes(len(values), bound_squared)` bytes. Raises ValueError for values beyond the
+    bound, a bound that is not from 1 to 2**126 - 1, or more than MAX_BITS bits.
+    """
+    return _core.prove_norm(context, values, blinding, bound_squared, randomness.bytes(SEED_BYTES))
+
+
+def verify_norm(context: bytes, commitment: bytes, length: int, bound_squared: int, proof: bytes) -> None:
+    """Check that `commitment` is to `length` values whose squares sum to at most `bound_squared`.
+
+    Raises VerificationError for a false or malformed statement, ValueError as `prove_norm`.
+    """
+    batch = Batch()
+    batch.add_norm("norm proof", context, commitment, length, bound_squared, proof)
+    batch.verify()
+
+
+def norm_proof_bytes(length: int, bound_squared: int) -> int:
+    """Return the bytes of a norm proof."""
+    return _core.norm_proof_bytes(length, bound_squared)
+
+
+class NoiseSecret:
+    """The secret bits of one author's noise in one run, and the commitment to them.
+
+    Its coordinate c is eta_c = (number of k with secret bit and coin c, k different) - bits/2: with uniform
+    coins, a centred binomial of variance bits/4.
+    """
+
+    def __init__(self, length: int, bits: int, packed: bytes, wide: bytes) -> None:
+        """Take `coin_bytes` uniform bytes for the bits and 64 for the blinding; see `draw`."""
+        self.length = length
+        self.bits = bits
+        self._core: _core.NoiseSecret | None = _core.NoiseSecret(length, bits, packed, wide)
+        self.commitment = self._core.commitment
+
+    @classmethod
+    def draw(cls, length: int, bits: int, randomness: Randomness) -> NoiseSecret:
+        """Draw `length` times `bits` secret bits. `bits` is positive and even; ValueError beyond MAX_BITS."""
+        return cls(length, bits, randomness.bytes(coin_bytes(length, bits)), randomness.bytes(WIDE_BYTES))
+
+    def __repr__(self) -> str:
+        return f"NoiseSecret(length={self.length}, bits={self.bits})"
+
+    def noise(self, coins: bytes) -> list[int]:
+        """Return eta for `coins`, `coin_bytes` of them. Raises LocalError after `prove`."""
+        return self._unused().values(coins)
+
+    def prove(
+        self, context: bytes, coins: bytes, blinding: bytes, randomness: Randomness
+    ) -> tuple[bytes, bytes]:
+        """Return `commit(noise(coins), blinding)` and the proof that it is that; uses the secret up.
+
+        Raises ValueError for coins of another length, LocalError the second time.
+        """
+        core = self._unused()
+        proven = core.prove(context, coins, blinding, randomness.bytes(SEED_BYTES))
+        self._core = None
+        return proven
+
+    def _unused(self) -> _core.NoiseSecret:
+        if self._core is None:
+            raise LocalError("noise: the secret bits are used up by their proof")
+        return self._core
+
+
+def verify_noise(
+    context: bytes,
+    secret_commitment: bytes,
+    noise_commitment: bytes,
+    length: int,
+    bits: int,
+    coins: bytes,
+    proof: bytes,
+) -> None:
+    """Check that `noise_commitment` is to the noise of the committed secret bits and `coins`.
+
+    Raises VerificationError for a false or malformed statement, ValueError for coins of another length or
+    numbers out of range.
+    """
+    batch = Batch()
+    batch.add_noise("noise proof", context, secret_commitment, noise_commitment, length, bits, coins, proof)
+    batch.verify()
+
+
+def coin_bytes(length: int, bits: int) -> int:
+    """Return the bytes of the coins of `length` coordinates with `bits` bits each.
+
+    Coin k of coordinate c is bit number c bits + k; the least significant bit of a byte comes first. Bits
+    beyond the last are not looked at.
+    """
+    return _core.noise_bytes(length, bits)[0]
+
+
+def noise_proof_bytes(length: int, bits: int) -> int:
+    """Return the bytes of a noise proof: 32 (2 log2 N + 5) for N bits, rounded up to a power of two."""
+    return _core.noise_bytes(length, bits)[1]
+
+
+class Batch:
+    """Statements that are checked together, in one multi-scalar multiplication a thread.
+
+    A tag names a statement in the failure; tags may repeat. What is malformed counts as false. Memory grows
+    with the proofs: add a few thousand at a time.
+    """
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._core = _core.ProofBatch()
+        self._tags: list[Hashable] = []
+
+    def __len__(self) -> int:
+        return len(self._tags)
+
+    def add_opening(
+        self,
+        tag: Hashable,
+        plus: Sequence[bytes],
+        minus: Sequence[bytes],
+        values: Sequence[int],
+        blinding: bytes,
+    ) -> None:
+        """Add: the sum of `plus` less the sum of `minus` is the commitment to `values` with `blinding`."""
+        self._core.add_opening(plus, minus, values, blinding)
+        self._tags.append(tag)
+
+    def add_range(
+        self, tag: Hashable, context: bytes, commitment: bytes, length: int, lo: int, hi: int, proof: bytes
+    ) -> None:
+        """Add the statement of `verify_range`. Raises ValueError as it does."""
+        self._core.add_range(context, commitment, length, lo, hi, proof)
+        self._tags.append(tag)
+
+    def add_norm(
+        self, tag: Hashable, context: bytes, commitment: bytes, length: int, bound_squared: int, proof: bytes
+    ) -> None:
+        """Add the statement of `verify_norm`. Raises ValueError as it does."""
+        self._core.add_norm(context, commitment, length, bound_squared, proof)
+        self._tags.append(tag)
+
+    def add_noise(
+        self,
+        tag: Hashable,
+        context: bytes,
+        secret_commitment: bytes,
+        noise_commitment: bytes,
+        length: int,
+        bits: int,
+        coins: bytes,
+        proof: bytes,
+    ) -> None:
+        """Add the statement of `verify_noise`. Raises ValueError as it does."""
+        self._core.add_noise(context, secret_commitment, noise_commitment, length, bits, coins, proof)
+        self._tags.append(tag)
+
+    def verify(self, threads: int = 1) -> None:
+        """Check all and start anew; the interpreter lock is released meanwhile.
+
+        Raises ProofFailure that names the false ones, ValueError unless `threads` is 1 to 256.
+        """
+        tags, self._tags = self._tags, []
+        failed = self._core.find_false(threads)
+        if failed:
+            raise ProofFailure([tags[number] for number in failed], len(tags))
