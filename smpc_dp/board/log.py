@@ -46,7 +46,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: str
     version: int
     session: str
-    request: Annotated[int, Meta(ge=0, lt=1 << 63)]
+    request: Annotated[int, Meta(ge=0, lt=1 << 62)]
     question: Annotated[str, Meta(max_length=1024)]
     present: bytes
     nonces: bytes
@@ -56,7 +56,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One entry; `previous` is the head before it, `signature` the party's."""
 
-    sequence: Annotated[int, Meta(ge=1, lt=1 << 63)]
+    sequence: Annotated[int, Meta(ge=1, lt=1 << 62)]
     previous: Hex32
     party: Name
     kind: Name

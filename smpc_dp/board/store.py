@@ -15,6 +15,17 @@ from smpc_dp.errors import LocalError, VerificationError
 APPLICATION_ID = 0x53445042
 _SCHEMA = "CREATE TABLE log (sequence INTEGER PRIMARY KEY, line BLOB NOT NULL) STRICT"
 _BUSY_SECONDS = 10.0
+MAX_SEQUENCE = (1 << 63) - 1
+_MAGIC = b"SQLite format 3\x00"
+
+
+def is_store(path: Path) -> bool:
+    """Tell whether a file looks like a SQLite database; False if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
 
 
 class Store:
@@ -93,10 +104,21 @@ class Store:
         except sqlite3.Error as error:
             raise self._failed(error) from None
 
-    def lines(self) -> Iterator[bytes]:
-        """Yield all lines, header first, without line feeds, one in memory at a time."""
+    def extent(self) -> tuple[int, int]:
+        """Return the number of the last entry, and the bytes of the log as JSON lines."""
         try:
-            for (line,) in self._connection.execute("SELECT line FROM log ORDER BY sequence"):
+            [(last, size)] = self._connection.execute(
+                "SELECT max(sequence), sum(length(line) + 1) FROM log"
+            ).fetchall()
+        except sqlite3.Error as error:
+            raise self._failed(error) from None
+        return last or 0, size or 0
+
+    def lines(self, last: int = MAX_SEQUENCE) -> Iterator[bytes]:
+        """Yield the lines up to entry `last`, header first, without line feeds, one in memory at a time."""
+        query = "SELECT line FROM log WHERE sequence <= ? ORDER BY sequence"
+        try:
+            for (line,) in self._connection.execute(query, (last,)):
                 yield bytes(line)
         except sqlite3.Error as error:
             raise self._failed(error) from None

@@ -41,6 +41,9 @@ def run(
     ledgers: Annotated[
         Path | None, typer.Option(help="Folder with NAME.ledger, a privacy ledger of each party.")
     ] = None,
+    board: Annotated[
+        Path | None, typer.Option(help="Folder for the log of a verifiable run; default board/.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Run a whole session on this machine.
@@ -63,6 +66,8 @@ def run(
         commands: dict[str, list[str]] = {
             aggregator: member_command("party", str(session), "--as", aggregator, *_key(keys, aggregator))
         }
+        if board is not None:
+            commands[aggregator] += ["--board", str(board)]
         for name in parties:
             arguments = ["--input", str(files[name]), "--operation", operation, "--out", str(outputs[name])]
             if name in weight_of:

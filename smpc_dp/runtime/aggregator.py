@@ -8,15 +8,18 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.registry import hub_machine
 from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
 from smpc_dp.protocols.secagg.messages import HELLO
 from smpc_dp.roster import split_address
+from smpc_dp.runtime.board import BoardFolder
 from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
 from smpc_dp.runtime.member import Membership, from_wire, to_wire
 from smpc_dp.runtime.session_file import Timeouts, load_session
@@ -189,9 +192,17 @@ class _Hub:
 
 
 class _Server:
-    def __init__(self, membership: Membership, hub: _Hub, on_event: OnEvent, watch: Watch | None) -> None:
+    def __init__(
+        self,
+        membership: Membership,
+        hub: _Hub,
+        on_event: OnEvent,
+        watch: Watch | None,
+        board: BoardFolder | None,
+    ) -> None:
         self._membership = membership
         self._hub = hub
+        self._board = board
         self._on_event = on_event
         self._watch = watch
         self._early: dict[str, _News] = {}
@@ -205,10 +216,13 @@ class _Server:
             self._membership.identity,
             threads=min(2, os.cpu_count() or 1),
             watch=self._watch,
+            board=self._board,
         )
         try:
             if not await self._run(number, machine):
                 return None
+            if self._board is not None:
+                await asyncio.to_thread(self._board.close)
         except SmpcError as error:
             self._hub.send(number, machine.farewell(error))
             self._tell("failed", number, machine, str(error))
@@ -326,6 +340,7 @@ async def serve(
     listen_on: str | None = None,
     on_event: OnEvent = ignore,
     watch: Watch | None = None,
+    board: str | os.PathLike[str] | None = None,
 ) -> list[Result | SmpcError]:
     """Be the aggregator of a session until `requests` are served (None: until every party has left).
 
@@ -337,6 +352,7 @@ async def serve(
         requests: how many to serve; None: until every party has left.
         on_event: told of every step, connection and loss.
         watch: called with each party's name and masked lanes, to show what an aggregator sees.
+        board: the folder for the logs of verifiable runs; by default `board` beside the session file.
 
     Returns:
         For each request its sum, or the error that it ended with.
@@ -352,9 +368,15 @@ async def serve(
         host, port = split_address(address)
     except ValueError as error:
         raise ConfigError([Fault("listen_on", str(error))]) from None
+    logs = None
+    if isinstance(membership.parameters, VerifiableParameters):
+        text = membership.session.canonical_json().decode("ascii")
+        logs = BoardFolder(board if board is not None else Path(session).parent / "board", text)
+    elif board is not None:
+        raise ConfigError([Fault("board", "is for a session with verifiable = true")])
     hub = _Hub(membership, on_event)
     listener = await listen(membership.endpoint(hub=True), host, port, hub.welcome, hub.refused)
-    server = _Server(membership, hub, on_event, watch)
+    server = _Server(membership, hub, on_event, watch, logs)
     results: list[Result | SmpcError] = []
     try:
         while requests is None or len(results) < requests:
@@ -366,6 +388,9 @@ async def serve(
     finally:
         hub.abort()
         await listener.close()
+        if logs is not None:
+            # What is there of a run that failed is evidence too.
+            await asyncio.to_thread(logs.close)
     return results
 
 

@@ -120,7 +120,7 @@ class Membership:
         vector = encoding.lanes * encoding.element_bytes
         drew = min(plan.parties, 2 * plan.degree + 64)
         neighbours = drew * (2 * plan.degree + 256) + (plan.degree + drew) * 256
-        return (64 << 10) + vector + 256 * plan.parties + neighbours
+        return (64 << 10) + vector + 256 * plan.parties + neighbours + self.parameters.extra_bytes
 
 
 def default_key(session: str | os.PathLike[str], name: str) -> Path:

@@ -18,7 +18,7 @@ from smpc_dp.protocols.pairwise.evaluation import AnyCircuit, Evaluation, Input,
 from smpc_dp.protocols.pairwise.params import Mode, Output
 from smpc_dp.protocols.registry import party_machine
 from smpc_dp.protocols.result import Result
-from smpc_dp.protocols.secagg.messages import PARTICIPANTS, START
+from smpc_dp.protocols.secagg.messages import START
 from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.runtime.evaluation import Evaluations
 from smpc_dp.runtime.events import Event, OnEvent, ignore
@@ -100,16 +100,19 @@ class Session:
         method: str | None = None,
         epsilon: float | None = None,
         delta: float | None = None,
+        verifiable: bool | None = None,
     ) -> Result:
         """Return the (weighted) average of the survivors' vectors; arguments and errors as in `sum`.
 
-        `method`, `epsilon` and `delta` are the session file's; where given, they must be the same.
+        `method`, `epsilon`, `delta` and `verifiable` are the session file's; where given, they must be the
+        same.
         """
         session = self._membership.session
         due = {"method": session.protocol} | {
             key: session.parameters.get(key) for key in ("epsilon", "delta")
         }
-        given = {"method": method, "epsilon": epsilon, "delta": delta}
+        due["verifiable"] = session.parameters.get("verifiable", False)
+        given = {"method": method, "epsilon": epsilon, "delta": delta, "verifiable": verifiable}
         differing = [
             Fault(key, f"is {value!r}, the session file says {due[key]!r}")
             for key, value in given.items()
@@ -267,7 +270,7 @@ class Session:
                 )
             due = machine.step
             answer = await asyncio.to_thread(machine.receive, envelope)
-            if due == PARTICIPANTS and answer:
+            if due == machine.release_step and answer:
                 # The first message that depends on the data: charged when it is there, before it is sent.
                 receipt = await self._charge(machine)
             await self._send(answer)

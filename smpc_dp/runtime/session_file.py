@@ -107,6 +107,14 @@ def parse_session(text: str, source: str = "session") -> SessionFile:
         raise ConfigError([Fault(source, "nested too deeply")]) from None
     except ValueError as error:
         raise ConfigError([_syntax_fault(error, text, source)]) from None
+    return check_document(document)
+
+
+def check_document(document: Mapping[str, object]) -> SessionFile:
+    """Check a session that has been read, from TOML or from its canonical JSON.
+
+    Raises ConfigError that lists every fault with its key path.
+    """
     faults = [
         Fault(key, f"unknown key, the known ones are {', '.join(_TOP)}")
         for key in document

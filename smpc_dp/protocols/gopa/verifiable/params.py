@@ -55,6 +55,13 @@ class VerifiableParameters(GopaParameters, frozen=True):
         pairs = self.encoding.parties * self.session.pair_variance
         return self.bounds[1] + self.bits + TAIL * (1 + math.isqrt(pairs))
 
+    @property
+    def extra_bytes(self) -> int:
+        """Of the relay's messages: all commitments, each to every neighbour, or all publications."""
+        length = self.encoding.length
+        proven = proofs.range_proof_bytes(length, *self.bounds) + proofs.noise_proof_bytes(length, self.bits)
+        return self.plan.parties * (512 + proven + 8 * length + 34 * self.plan.parties)
+
     def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:
         """Refuse: this noise comes from committed bits and public coins, and the machine adds it."""
         raise LocalError("the noise of verifiable GOPA is not drawn by one party")
