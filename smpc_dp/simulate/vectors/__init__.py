@@ -19,6 +19,7 @@ from smpc_dp.simulate.vectors import (
     pairwise_runs,
     runs,
     sampling,
+    verifiable,
 )
 
 MAX_FILE_BYTES = 1 << 26
@@ -79,6 +80,7 @@ PROTOCOLS: dict[str, Callable[[], dict[str, bytes]]] = {
     "secagg": _secagg,
     "pairwise": _pairwise,
     "sampling": sampling.generate,
+    "gopa": verifiable.generate,
 }
 
 

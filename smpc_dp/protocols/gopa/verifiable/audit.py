@@ -136,10 +136,15 @@ class Auditor:
         self._tally: v.Tally | None = None
 
     def check_signature(self, entry: Entry) -> None:
-        """Raise PeerFault unless an entry is signed by the party that it names, for this run."""
-        self._context.check_detached(
-            self._run_id, entry.kind, entry.party, self._relay, entry.payload, bytes.fromhex(entry.signature)
-        )
+        """Raise VerificationError unless an entry is signed by the party that it names, for this run."""
+        signature = bytes.fromhex(entry.signature)
+        try:
+            self._context.check_detached(
+                self._run_id, entry.kind, entry.party, self._relay, entry.payload, signature
+            )
+        except PeerFault as fault:
+            # It says nothing of the party: anybody may have written it.
+            raise VerificationError(f"an entry '{entry.kind}' in the name of {fault}") from None
 
     def take(self, entry: Entry, head: bytes) -> None:
         """Take the next entry, whose signature and place in the chain are right; `head` is the one before it."""
@@ -333,13 +338,13 @@ class Auditor:
             average = tuple(parameters.encoding.average(grid, weight).tolist())
         except SmpcError as error:
             faults.append(str(error))
+        silent = sorted(set(self._participants) - set(self._published))
         if self._residual:
             faults.append(
-                f"{self._residual} pairwise terms do not cancel: their other ends did not publish, so what "
-                "is published is the average and these terms"
+                f"{', '.join(map(self._name, silent)) or 'users'} did not publish: {self._residual} pairwise terms do "
+                "not cancel, and are in the average"
             )
         noise = parameters.noise(count, self._residual)
-        silent = sorted(set(self._participants) - set(self._published))
         return Verdict(
             counted=tuple(map(self._name, self._counted)),
             excluded=tuple(self._excluded[party] for party in sorted(self._excluded)),

@@ -76,7 +76,7 @@ class VerifiablePartyMachine(GopaPartyMachine):
 
     def _deal(self) -> Sequence[Envelope]:
         """Commit to x, to Delta with each neighbour, to the secret bits and to a coin."""
-        lanes, encoding = self._lanes, self._parameters.encoding
+        lanes = self._lanes
         if lanes is None:
             raise LocalError(f"{self.name}: the vector was used before")
         del self._seal_keys, self._seal_secret
@@ -84,7 +84,7 @@ class VerifiablePartyMachine(GopaPartyMachine):
         self._rules = Rules(self._context, self._verifiable, self._run_id)
         context, (lowest, highest) = self._rules.proof_context(self.name), self._verifiable.bounds
         self._value_blinding = commit.fresh_blinding(self._random)
-        self._noise_secret = proofs.NoiseSecret.draw(encoding.length, self._verifiable.bits, self._random)
+        self._noise_secret = self._draw_secret()
         self._coin = self._random.bytes(32)
         values = signed(lanes)
         # The pairs' seeds are in the order of _mask_keys, of which all have revealed.
@@ -105,6 +105,10 @@ class VerifiablePartyMachine(GopaPartyMachine):
             edges=b"".join(self._own_edges.values()),
         )
         return self._enter(v.COMMIT, message)
+
+    def _draw_secret(self) -> proofs.NoiseSecret:
+        length = self._parameters.encoding.length
+        return proofs.NoiseSecret.draw(length, self._verifiable.bits, self._random)
 
     def _pair_term(self, seed: bytes, sign: int) -> tuple[Lanes, bytes]:
         """Return Delta as this party adds it, and the blinding of its commitment: both negate at the peer."""
