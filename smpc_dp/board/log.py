@@ -114,13 +114,13 @@ def decode_line(line: bytes, kind: type[S]) -> S:
         decoded = msgspec.json.decode(line, type=kind, strict=True)
         again = msgspec.json.encode(decoded)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise VerificationError(f"not a {kind.__name__.lower()}: {error}") from None
+        raise VerificationError(f"not {_a(kind)}: {error}") from None
     if again != line:
         place = next(
             (i for i, pair in enumerate(zip(again, line, strict=False)) if pair[0] != pair[1]),
             min(len(again), len(line)),
         )
-        raise VerificationError(f"byte {place + 1}: not the canonical spelling of this {kind.__name__.lower()}")
+        raise VerificationError(f"character {place + 1}: not the canonical spelling of {_a(kind)}")
     return decoded
 
 
@@ -162,6 +162,10 @@ class Chain:
     def _take(self, entry: Entry) -> None:
         self.length += 1
         self.head = next_head(self.head, [entry.digest()])
+
+
+def _a(kind: type[msgspec.Struct]) -> str:
+    return "a header" if kind is Header else "an entry"
 
 
 def checked_header(header: Header) -> Header:

@@ -151,12 +151,12 @@ def _with_precision(parameters: Mapping[str, object], parties: int) -> dict[str,
     width = abs(numbers["upper"] - numbers["lower"])
     if not (0 < width < math.inf and 0 < numbers["epsilon"] < 1000 and 0 < numbers["delta"] < 1):
         return given
-    if not 1 <= numbers["length"] <= commit.MAX_LENGTH:
-        return given
+    # What is too long is refused later; until then it has a precision like all others.
+    length = min(max(numbers["length"], 1), commit.MAX_LENGTH)
     # bits = 4 (R / mu)^2 d / n_H, solved for R
-    bits = min(DEFAULT_BITS, proofs.MAX_BITS // numbers["length"])
-    mu = gaussian_mu(numbers["epsilon"], max(numbers["delta"], 1e-300))
-    steps = mu * math.sqrt(bits * parties / (4 * numbers["length"])) / 2
+    bits = min(DEFAULT_BITS, proofs.MAX_BITS / length)
+    mu = gaussian_mu(numbers["epsilon"], max(numbers["delta"], 1e-290))
+    steps = mu * math.sqrt(bits * parties / (4 * length)) / 2
     given["precision"] = max(width / max(steps, 1.0), 2.0**-900)
     return given
 
