@@ -23,7 +23,7 @@ from smpc_dp.board.session import session_digest, session_json
 from smpc_dp.crypto import proofs
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError, VerificationError
 from smpc_dp.protocols.envelope import Context
-from smpc_dp.protocols.gopa.verifiable.audit import Auditor, Excluded, Verdict
+from smpc_dp.protocols.gopa.verifiable.audit import Auditor, Excluded, Verdict, at_once
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.statements import failures
 from smpc_dp.runtime.session_file import SessionFile, check_document, load_session
@@ -215,6 +215,8 @@ class _Pool:
 
     def verify(self, batch: proofs.Batch) -> Callable[[], Sequence[tuple[Any, ...]]]:
         """Begin to verify a batch; the result is waited for when it is asked for."""
+        if self._threads == 1:
+            return at_once(batch)
         while len(self._waiting) >= AHEAD * self._threads:
             self._waiting.popleft().result()
         future = self._executor.submit(failures, batch)
