@@ -60,7 +60,7 @@ def _published(message: msgspec.Struct) -> v.Publish:
 # the value
 
 
-def _out_of_range(values: Sequence[int]) -> Tamper:
+def out_of_range(values: Sequence[int]) -> Tamper:
     """Commit to these values, with a proof for the nearest ones within the bounds."""
 
     def change(user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
@@ -71,14 +71,14 @@ def _out_of_range(values: Sequence[int]) -> Tamper:
 
 def _ranges() -> Iterator[Cheat]:
     yield _excluded(
-        "range-off-by-one", "A value is one above the upper bound.", RANGE, _out_of_range((4, 5))
+        "range-off-by-one", "A value is one above the upper bound.", RANGE, out_of_range((4, 5))
     )
-    yield _excluded("range-negative", "A value is below the lower bound.", RANGE, _out_of_range((-1, 1)))
+    yield _excluded("range-negative", "A value is below the lower bound.", RANGE, out_of_range((-1, 1)))
     yield _excluded(
         "range-by-the-group-order",
         "A value is far out, so that another user's could wrap.",
         RANGE,
-        _out_of_range((4, 1 << 61)),
+        out_of_range((4, 1 << 61)),
     )
 
     def replayed(_user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
@@ -105,7 +105,7 @@ def _ranges() -> Iterator[Cheat]:
 # noise
 
 
-def _with_noise(noise: Callable[[Cheater], Sequence[int]]) -> Tamper:
+def with_noise(noise: Callable[[Cheater], Sequence[int]]) -> Tamper:
     """Publish with a chosen noise, everything else to match, and the proof of the true noise."""
 
     def change(user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
@@ -115,19 +115,19 @@ def _with_noise(noise: Callable[[Cheater], Sequence[int]]) -> Tamper:
 
 
 def _noises() -> Iterator[Cheat]:
-    yield _excluded("noise-none", "The noise is zero.", NOISE, _with_noise(lambda _user: (0, 0)))
-    yield _excluded("noise-chosen", "The noise is chosen.", NOISE, _with_noise(lambda _user: (6, -6)))
+    yield _excluded("noise-none", "The noise is zero.", NOISE, with_noise(lambda _user: (0, 0)))
+    yield _excluded("noise-chosen", "The noise is chosen.", NOISE, with_noise(lambda _user: (6, -6)))
     yield _excluded(
         "noise-off-by-one",
         "One coordinate of the noise is one more than the bits and the coins give.",
         NOISE,
-        _with_noise(lambda user: (user.secret.given[0] + 1, *user.secret.given[1:])),
+        with_noise(lambda user: (user.secret.given[0] + 1, *user.secret.given[1:])),
     )
     yield _excluded(
         "noise-coordinates-swapped",
         "The noise of the first coordinate is in the second, and the other way round.",
         NOISE,
-        _with_noise(lambda user: tuple(reversed(user.secret.given))),
+        with_noise(lambda user: tuple(reversed(user.secret.given))),
     )
 
     def other_secret(user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
