@@ -36,7 +36,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 def entry_of(member: Member) -> dict[str, object]:
-    """Return a member as it stands in a session: plain JSON data, the key in hex, the certificate in base64."""
+    """Return a member as it stands in a session: JSON data, the key in hex, the certificate in base64."""
     entry: dict[str, object] = {"name": member.name, "role": member.role}
     if member.address is not None:
         entry["address"] = member.address

@@ -1,7 +1,8 @@
 """The log: one header, then numbered entries, each one line of JSON in its only spelling.
 
-A line is what `msgspec.json` makes of its struct, and a line feed; a reader makes it again and compares bytes.
-The head after a line is a hash of the head before it and of the line, so it stands for everything above:
+A line is what `msgspec.json` makes of its struct, and a line feed; a reader makes it again and compares
+bytes. The head after a line is a hash of the head before it and of the line, and stands for everything
+above:
 
     head(0) = H(header line)        head(i) = H(head(i-1), H(i, party, kind, H(payload), signature))
 
@@ -68,9 +69,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def digest(self) -> bytes:
         """Return what stands for the entry in the chain."""
-        return entry_digest(
-            self.sequence, self.party, self.kind, self.payload, bytes.fromhex(self.signature)
-        )
+        return entry_digest(self.sequence, self.party, self.kind, self.payload, bytes.fromhex(self.signature))
 
 
 class Check(Protocol):
@@ -109,7 +108,7 @@ def encode_line(struct: msgspec.Struct) -> bytes:
 
 
 def decode_line(line: bytes, kind: type[S]) -> S:
-    """Read a line without its line feed; raise VerificationError unless it is the only spelling of a `kind`."""
+    """Read a line without its line feed; raise VerificationError if it is not how a `kind` is spelt."""
     try:
         decoded = msgspec.json.decode(line, type=kind, strict=True)
         again = msgspec.json.encode(decoded)

@@ -32,8 +32,8 @@ class BadLog(VerificationError):
 class LogReader:
     """The header of a log, and then its entries in order, each checked against the chain.
 
-    Holds one line at a time: memory does not grow with the log. Raises BadLog for whatever is no log, when the
-    first line is no header at once.
+    Holds one line at a time: memory does not grow with the log. Raises BadLog for whatever is no log; at once
+    if the first line is no header.
 
     Args:
         stream: the bytes, from their beginning; read to their end and not closed.

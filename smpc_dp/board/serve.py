@@ -24,9 +24,9 @@ CHUNK = 1 << 16
 
 
 class BoardServer(ThreadingHTTPServer):
-    """Serves the board at `path`, a SQLite file or JSON lines; listens when it is made, `serve_forever` answers.
+    """Serves the board at `path`, a SQLite file or JSON lines, once `serve_forever` is called.
 
-    Raises LocalError if there is no such file, or the address cannot be had.
+    It listens from the beginning. Raises LocalError if there is no such file, or the address cannot be had.
     """
 
     daemon_threads = True
@@ -81,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_HEAD(self) -> None:
         self._answer(body=False)
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+    def log_message(self, format: str, *args: Any) -> None:
         """Keep quiet: a line for each request would be written by strangers."""
 
     def _answer(self, *, body: bool) -> None:

@@ -31,9 +31,9 @@ def is_store(path: Path) -> bool:
 class Store:
     """One log in one file; `append` returns when the disk has it. Use as a context manager, or `close`.
 
-    SQLite in WAL mode with synchronous=FULL: whoever dies, at any moment, leaves a prefix of the log that ends
-    with a whole append. Another process may read at the same time. Raises LocalError for what the file system
-    or SQLite refuses.
+    SQLite in WAL mode with synchronous=FULL: whoever dies, at any moment, leaves a prefix of the log that
+    ends with a whole append. Another process may read at the same time. Raises LocalError for what the file
+    system or SQLite refuses.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
@@ -99,7 +99,9 @@ class Store:
                 self._connection.execute("BEGIN IMMEDIATE")
                 [(last,)] = self._connection.execute("SELECT max(sequence) FROM log").fetchall()
                 if entries[0].sequence != last + 1:
-                    raise LocalError(f"{self._path}: ends with {last}, entry {entries[0].sequence} cannot follow")
+                    raise LocalError(
+                        f"{self._path}: ends with {last}, entry {entries[0].sequence} cannot follow"
+                    )
                 self._insert([(entry.sequence, encode_line(entry)) for entry in entries])
         except sqlite3.Error as error:
             raise self._failed(error) from None

@@ -66,19 +66,25 @@ def _print(report: object) -> None:
         raise SmpcError("no report")
     out, verdict = console(), report.verdict
     if verdict is not None:
-        out.print(f"run {report.run_id}: {report.entries} entries, {report.bytes} bytes, {report.seconds:.2f} s")
+        out.print(
+            f"run {report.run_id}: {report.entries} entries, {report.bytes} bytes, {report.seconds:.2f} s"
+        )
         out.print(f"fine: {', '.join(verdict.counted)}")
         for item in verdict.excluded:
             out.print(f"excluded: {item.party}, entry {item.sequence}: {item.reason}")
         for name in verdict.silent:
             out.print(f"silent: {name} committed and did not publish")
         for one, other in verdict.void_edges:
-            out.print(f"void: {one} and {other} committed to different noise; at least one of the two deviated")
+            out.print(
+                f"void: {one} and {other} committed to different noise; at least one of the two deviated"
+            )
         if verdict.average is not None:
             shown = ", ".join(f"{value:.6g}" for value in verdict.average[:SHOWN])
             more = f", … ({len(verdict.average)} values)" if len(verdict.average) > SHOWN else ""
             out.print(f"average: [{shown}{more}], standard error {verdict.standard_error:.2g}")
-            out.print(f"privacy of each honest user: epsilon {verdict.epsilon:.4g}, delta {verdict.delta:.3g}")
+            out.print(
+                f"privacy of each honest user: epsilon {verdict.epsilon:.4g}, delta {verdict.delta:.3g}"
+            )
     for fault in report.faults:
         report_line(fault)
     out.print(report.conclusion)

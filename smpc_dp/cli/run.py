@@ -79,8 +79,8 @@ def run(
             commands[name] = member_command(
                 "party", str(session), "--as", name, *_key(keys, name), *arguments
             )
-        with LiveBoard([aggregator, *parties], quiet=as_json) as board:
-            launcher = Launcher(board.show)
+        with LiveBoard([aggregator, *parties], quiet=as_json) as live:
+            launcher = Launcher(live.show)
 
             async def act() -> int:
                 try:

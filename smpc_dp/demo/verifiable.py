@@ -179,4 +179,6 @@ def report_verifiable(console: Console, runs: list[VerifiableRun]) -> None:
         console.print(f"  the same with one bit of byte {run.byte} changed:")
         console.print(f"    {run.changed.conclusion}")
         console.print()
-    console.print("The noise is large: eight lenders hide in each other's, and each is protected from the rest.")
+    console.print(
+        "The noise is large: eight lenders hide in each other's, and each is protected from the rest."
+    )

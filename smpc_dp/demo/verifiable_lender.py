@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,8 @@ CHEATS: Mapping[str, str] = {
 }
 
 
-def lender_values(loans: list[Loan]) -> tuple[float, float]:
-    """Return a lender's number of loans and its average interest rate, each as a part of the most there is."""
+def lender_values(loans: Sequence[Loan]) -> tuple[float, float]:
+    """Return a lender's number of loans and its average interest rate, as parts of the most there is."""
     rates = [float(loan["int_rate"]) for loan in loans]
     return len(loans) / MOST_LOANS, sum(rates) / len(rates) / HIGHEST_RATE
 
@@ -61,7 +61,8 @@ def cheat(kind: str) -> None:
         made.tamper = _tamper(kind, lanes, parameters)
         return made
 
-    runtime.party_machine = machine
+    # A program that is not the one that was agreed on: nobody else can prevent it, only see it.
+    vars(runtime)["party_machine"] = machine
 
 
 def main() -> int:

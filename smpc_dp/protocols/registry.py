@@ -34,9 +34,7 @@ def _check_secagg(parameters: Mapping[str, object], parties: int) -> tuple[SumPa
     return check(parameters, parties)
 
 
-def check_gopa(
-    parameters: Mapping[str, object], parties: int
-) -> tuple[GopaParameters | None, list[Fault]]:
+def check_gopa(parameters: Mapping[str, object], parties: int) -> tuple[GopaParameters | None, list[Fault]]:
     """Check a `[parameters]` table of GOPA, verifiable or not; return every fault found."""
     check = check_verifiable if parameters.get("verifiable") is True else check_plain_gopa
     return check(parameters, parties)
@@ -83,7 +81,9 @@ def hub_machine(
     if isinstance(parameters, VerifiableParameters):
         if board is None:
             raise ConfigError([Fault("board", "a verifiable run needs one")])
-        return VerifiableRelayMachine(context, parameters, identity, board=board, threads=threads, watch=watch)
+        return VerifiableRelayMachine(
+            context, parameters, identity, board=board, threads=threads, watch=watch
+        )
     if isinstance(parameters, GopaParameters) and parameters.on_dropout == "keep":
         return GopaRelayMachine(context, parameters, identity, threads=threads, watch=watch)
     return AggregatorMachine(context, parameters, identity, threads=threads, watch=watch)

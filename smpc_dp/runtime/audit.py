@@ -248,14 +248,10 @@ def _open(source: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, int | None
             yield stream, size
         return
     try:
-        file = Path(text).open("rb")
+        with Path(text).open("rb") as file:
+            yield file, os.fstat(file.fileno()).st_size or None
     except OSError as error:
         raise LocalError(f"{text}: cannot read the log ({error.strerror})") from None
-    with file:
-        try:
-            yield file, os.fstat(file.fileno()).st_size or None
-        except OSError as error:
-            raise LocalError(f"{text}: cannot read the log ({error.strerror})") from None
 
 
 @contextlib.contextmanager

@@ -161,8 +161,8 @@ def cast_sum(
 ) -> tuple[Cast, int]:
     """Return the machines of a run over `vectors`, and how many values were clipped; see `set_stage`.
 
-    The parties at the places `alone` check everything themselves, whatever the others remember. `declared` are
-    the parameters as a session file would have them; a verifiable run needs them, for its board.
+    The parties at the places `alone` check everything themselves, whatever the others remember. `declared`
+    are the parameters as a session file would have them; a verifiable run needs them, for its board.
     """
     stage = set_stage(
         len(vectors),

@@ -37,7 +37,7 @@ def test_everybody_gets_the_audited_average() -> None:
     assert not played.errors
     report = audited(played)
     assert report.ok
-    for machine in played.machines.values():
+    for machine in (played.relay, *played.users.values()):
         outcome = machine.result
         average = outcome.total / outcome.weight
         np.testing.assert_array_equal(average, report.verdict.average)
@@ -46,37 +46,43 @@ def test_everybody_gets_the_audited_average() -> None:
 
 def test_the_total_is_that_of_values_and_noise() -> None:
     played = honest()
-    noise = sum(np.array(played.machines[name].secret.given) for name in USERS)  # type: ignore[union-attr]
-    values = sum(np.array(INPUTS[name]) for name in USERS)
-    np.testing.assert_array_equal(played.machines[RELAY].result.total, values + noise)
+    noise = np.sum([played.users[name].secret.given for name in USERS], axis=0)
+    values = np.sum([INPUTS[name] for name in USERS], axis=0)
+    np.testing.assert_array_equal(played.relay.result.total, values + noise)
 
 
 def test_an_excluded_user_leaves_the_exact_total_of_the_rest() -> None:
     played = play({CHEAT: off_by_one})
     rest = [name for name in USERS if name != CHEAT]
-    noise = sum(np.array(played.machines[name].secret.given) for name in rest)  # type: ignore[union-attr]
-    values = sum(np.array(INPUTS[name]) for name in rest)
-    outcome = played.machines[RELAY].result
+    noise = np.sum([played.users[name].secret.given for name in rest], axis=0)
+    values = np.sum([INPUTS[name] for name in rest], axis=0)
+    outcome = played.relay.result
     np.testing.assert_array_equal(outcome.total, values + noise)
     assert outcome.survivors == tuple(rest)
-    assert outcome.noise is not None and outcome.noise.residual_pairs == 0
-    assert CHEAT in outcome.faults[0] and "x_hat" in outcome.faults[0]
+    assert outcome.noise is not None
+    assert outcome.noise.residual_pairs == 0
+    assert CHEAT in outcome.faults[0]
+    assert "x_hat" in outcome.faults[0]
     error = played.errors[CHEAT]
-    assert isinstance(error, PeerFault) and error.culprit == CHEAT and error.said_by == RELAY
+    assert isinstance(error, PeerFault)
+    assert error.culprit == CHEAT
+    assert error.said_by == RELAY
 
 
 def test_a_withheld_coin_stops_the_run_and_names_its_owner() -> None:
     played = play(kill={CHEAT: 6})
     error = played.errors[RELAY]
-    assert isinstance(error, TimeoutFault) and CHEAT in error.missing
+    assert isinstance(error, TimeoutFault)
+    assert CHEAT in error.missing
     assert not any(decoded.kind == v.PUBLISH for decoded in played.entries)
 
 
 def test_silence_excludes_nobody() -> None:
     played = play(kill={CHEAT: 8})
-    outcome = played.machines[RELAY].result
+    outcome = played.relay.result
     # four pairwise terms are left, and nothing of the silent user was opened
-    assert outcome.noise is not None and outcome.noise.residual_pairs == 4
+    assert outcome.noise is not None
+    assert outcome.noise.residual_pairs == 4
     assert not any(entry.kind == v.OPEN for entry in played.entries)
 
 
@@ -84,7 +90,8 @@ def test_whoever_is_lost_before_it_commits_is_only_absent() -> None:
     played = play(kill={CHEAT: 4})
     report = audited(played)
     assert report.ok
-    assert CHEAT not in report.verdict.counted and not report.excluded
+    assert CHEAT not in report.verdict.counted
+    assert not report.excluded
 
 
 # A relay that lies to users.
@@ -126,7 +133,9 @@ def test_a_changed_commitment_is_refused() -> None:
     def lie(message: v.Committed) -> v.Committed:
         first = message.commits[0]
         changed = replace(decode(first.body, v.Commit, ""), edges=bytes(4 * 32))
-        return replace(message, commits=[replace(first, body=msgspec.msgpack.encode(changed)), *message.commits[1:]])
+        return replace(
+            message, commits=[replace(first, body=msgspec.msgpack.encode(changed)), *message.commits[1:]]
+        )
 
     refused(told(v.COMMITTED, lie), "did not sign")
 
@@ -160,7 +169,7 @@ def test_another_set_for_one_user_gets_no_quorum_there() -> None:
         return replace(message, participants=pack_set([1, 2, 3, 4], len(USERS)), commits=kept)
 
     played = told(v.COMMITTED, lie)
-    assert isinstance(played.machines[RELAY], LyingRelay)
+    assert isinstance(played.relay, LyingRelay)
     # its attestation is of another set, which an honest relay takes for its fault; a lying one cannot use it
     assert isinstance(played.errors[VICTIM], PeerFault)
     assert v.PUBLISH not in shown(played)

@@ -3,11 +3,12 @@
 On a complete graph of n honest users with b bits each, a user's change by R steps in each of d coordinates
 shows no more than these two together (docs/verifiable.md has the proof):
 
-    Binomial(n b, 1/2) moved by R, d times, and a Gaussian mechanism with mu^2 = 2 d R^2 / (n sigma_delta^2 - s^2)
+    Binomial(n b, 1/2) moved by R, d times
+    a Gaussian mechanism with mu^2 = 2 d R^2 / (n sigma_delta^2 - s^2)
 
 The first is what the total shows. Given the total, moving the bits that make up for the change leaves a
-difference of at most R (e_u - e_v) in each coordinate to the pairwise noise, whose effective resistance on the
-complete graph is 2/n. The grid costs s^2 and the factor `closeness`.
+difference of at most R (e_u - e_v) in each coordinate to the pairwise noise, whose effective resistance on
+the complete graph is 2/n. The grid costs s^2 and the factor `closeness`.
 """
 
 from __future__ import annotations
@@ -45,9 +46,7 @@ class BinomialNoise(msgspec.Struct, frozen=True):
     curator_deviation: float
 
 
-def events(
-    honest: int, width: int, length: int, bits: int, pair_variance: int
-) -> tuple[Event, Event]:
+def events(honest: int, width: int, length: int, bits: int, pair_variance: int) -> tuple[Event, Event]:
     """Return what the total and what the pairwise noise show; `width` is R in grid steps, of each coordinate.
 
     Raises ConfigError if the pairwise noise is too small for the grid.
@@ -61,7 +60,9 @@ def events(
     second = power_excess(theta_excess(math.sqrt(s_squared / users)), (users - 1) * length)
     left = users * pair_variance - s_squared
     if not (first < 0.2 and second < 0.2 and left > 0):
-        raise ConfigError([Fault("precision", "the grid is too coarse for the pairwise noise: make it finer")])
+        raise ConfigError(
+            [Fault("precision", "the grid is too coarse for the pairwise noise: make it finer")]
+        )
     closeness = sum(math.log1p(e) - math.log1p(-e) for e in (first, second)) * (1 + 1e-9)
     mu = width * math.sqrt(2 * length / left) * (1 + 1e-9)
     total = Shift(BinomialLaw(bits), honest, width, length, length)

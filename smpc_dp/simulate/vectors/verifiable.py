@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 
 from smpc_dp.roster import Roster
-from smpc_dp.simulate.vectors import verifiable_host, verifiable_users
-from smpc_dp.simulate.vectors.fault import SCHEMA
+from smpc_dp.simulate.vectors import verifiable_host, verifiable_relay, verifiable_users
+from smpc_dp.simulate.vectors.runs import SCHEMA
 from smpc_dp.simulate.vectors.verifiable_cheat import BASE, Cheat
 from smpc_dp.simulate.vectors.verifiable_runs import Played, honest, members
 
@@ -16,6 +16,7 @@ def all_cheats() -> Iterator[Cheat]:
     """Yield every cheat."""
     yield from verifiable_users.all_cheats()
     yield from verifiable_host.all_cheats()
+    yield from verifiable_relay.all_cheats()
 
 
 def roster_digest() -> str:
@@ -36,7 +37,7 @@ def generate() -> dict[str, bytes]:
 
 
 def _run(played: Played) -> dict[str, object]:
-    outcome = played.machines["relay"].result
+    outcome = played.relay.result
     return {
         "schema": SCHEMA,
         "kind": "verifiable-run",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from smpc_dp.simulate.vectors.fault import SCHEMA
+from smpc_dp.simulate.vectors.runs import SCHEMA
 
 # The audit holds: the culprits are excluded for a false statement.
 EXCLUDED = "excluded"

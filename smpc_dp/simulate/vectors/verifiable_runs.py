@@ -6,6 +6,7 @@ import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -20,9 +21,9 @@ from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
-from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
 from smpc_dp.protocols.gopa.verifiable.statements import signed
 from smpc_dp.protocols.registry import check_gopa
@@ -80,9 +81,8 @@ class Cheater(VerifiablePartyMachine):
     tamper: Tamper | None = None
 
     def _draw_secret(self) -> WatchedSecret:
-        self.secret = WatchedSecret.draw(
-            self._parameters.encoding.length, self._verifiable.bits, self._random
-        )
+        drawn = WatchedSecret.draw(self._parameters.encoding.length, self._verifiable.bits, self._random)
+        self.secret = cast("WatchedSecret", drawn)
         return self.secret
 
     def _enter(self, step: str, message: msgspec.Struct) -> Sequence[Envelope]:
@@ -140,7 +140,8 @@ class Played:
     errors: dict[str, SmpcError]
     context: Context
     identities: dict[str, Identity]
-    machines: dict[str, VerifiablePartyMachine | VerifiableRelayMachine] = field(repr=False)
+    relay: VerifiableRelayMachine = field(repr=False)
+    users: dict[str, Cheater] = field(repr=False)
 
     @property
     def header(self) -> Header:
@@ -230,7 +231,7 @@ def play(
         keys={name: identity.public_key for name, identity in identities.items()},
         question=f"average {checked.planned()}",
     )
-    users: list[VerifiablePartyMachine] = []
+    users: list[Cheater] = []
     for name in USERS:
         lanes, _ = checked.encoding.encode(np.array(INPUTS[name]), party=name)
         user = Cheater(context, checked, identities[name], lanes, SeededRandomnessForSimulation(run, name))
@@ -239,8 +240,7 @@ def play(
     board = MemoryBoard(session.decode("ascii"))
     host = relay(context, checked, identities[RELAY], board=board)
     errors = drive([host, *users], MemoryNetwork(Faults(kill=dict(kill or {}))), RELAY)
-    machines = {machine.name: machine for machine in (host, *users)}
-    return Played(board.lines, errors, context, identities, machines)
+    return Played(board.lines, errors, context, identities, host, {user.name: user for user in users})
 
 
 @functools.cache

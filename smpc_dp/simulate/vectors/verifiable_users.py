@@ -70,9 +70,7 @@ def out_of_range(values: Sequence[int]) -> Tamper:
 
 
 def _ranges() -> Iterator[Cheat]:
-    yield _excluded(
-        "range-off-by-one", "A value is one above the upper bound.", RANGE, out_of_range((4, 5))
-    )
+    yield _excluded("range-off-by-one", "A value is one above the upper bound.", RANGE, out_of_range((4, 5)))
     yield _excluded("range-negative", "A value is below the lower bound.", RANGE, out_of_range((-1, 1)))
     yield _excluded(
         "range-by-the-group-order",
@@ -99,7 +97,9 @@ def _ranges() -> Iterator[Cheat]:
         proof = _commit_of(message).range_proof
         return replace(_commit_of(message), range_proof=proof[:-1] + bytes([proof[-1] ^ 1]))
 
-    yield _excluded("range-proof-flipped", "One bit of the range proof is flipped.", RANGE, _at(v.COMMIT, garbled))
+    yield _excluded(
+        "range-proof-flipped", "One bit of the range proof is flipped.", RANGE, _at(v.COMMIT, garbled)
+    )
 
 
 # noise
@@ -215,7 +215,9 @@ def _sums() -> Iterator[Cheat]:
     def other_blinding(user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
         return replace(_published(message), blinding=user.fresh_blinding())
 
-    yield _excluded("blinding-wrong", "The blinding of x_hat is another.", SUM, _at(v.PUBLISH, other_blinding))
+    yield _excluded(
+        "blinding-wrong", "The blinding of x_hat is another.", SUM, _at(v.PUBLISH, other_blinding)
+    )
 
     def without_edge(user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
         return user.without_edge(_published(message))
@@ -239,7 +241,11 @@ def _edges() -> Iterator[Cheat]:
 
     for name, about, change in (
         ("edge-on-one-side", "A user claims no edge where its neighbour does.", one_sided),
-        ("edge-that-does-not-cancel", "A user commits to another pairwise term than its neighbour.", other_noise),
+        (
+            "edge-that-does-not-cancel",
+            "A user commits to another pairwise term than its neighbour.",
+            other_noise,
+        ),
     ):
         tamper = _at(v.COMMIT, change)
         make = _play({CHEAT: tamper})
@@ -256,9 +262,7 @@ def _edges() -> Iterator[Cheat]:
         OPENING,
         REFUSED,
         (OTHER,),
-        _play(
-            {CHEAT: off_by_one, OTHER: _at(v.OPEN, false_opening)}, relay=_TakesOpenings
-        ),
+        _play({CHEAT: off_by_one, OTHER: _at(v.OPEN, false_opening)}, relay=_TakesOpenings),
     )
 
 
@@ -325,7 +329,7 @@ def _coins() -> Iterator[Cheat]:
     )
     yield Cheat(
         "publication-withheld",
-        "A user leaves once it has seen its noise; nobody is excluded for silence, and its pairwise terms stay.",
+        "A user leaves once it has seen its noise. Silence excludes nobody; its pairwise terms stay.",
         "every pairwise term cancels",
         REFUSED,
         (CHEAT,),

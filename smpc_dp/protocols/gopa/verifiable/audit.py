@@ -1,4 +1,4 @@
-"""The auditor of a verifiable run: reads the entries of a board in order, and says who is fine and who is not.
+"""The auditor of a verifiable run: reads the entries of a board in order, and says who is fine and who not.
 
 It needs no key and keeps no secret. An entry that no honest host would have taken is a fault of the log; a
 signed statement that is false, of a user that is excluded for it, is none. Specification: docs/verifiable.md.
@@ -22,7 +22,7 @@ from smpc_dp.protocols.gopa.verifiable.statements import FALSE, Rules, agreed, f
 from smpc_dp.protocols.secagg import keys
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.certify import check_certificate
-from smpc_dp.protocols.secagg.graph import PartySet, pack_set
+from smpc_dp.protocols.secagg.graph import PartySet
 
 # (a batch of proofs) -> what returns the tags of those that are false, when they are needed.
 Verify = Callable[[proofs.Batch], Callable[[], Sequence[tuple[Any, ...]]]]
@@ -147,7 +147,7 @@ class Auditor:
             raise VerificationError(f"an entry '{entry.kind}' in the name of {fault}") from None
 
     def take(self, entry: Entry, head: bytes) -> None:
-        """Take the next entry, whose signature and place in the chain are right; `head` is the one before it."""
+        """Take the next entry, rightly signed and in its place; `head` is the one before it."""
         if self._closed:
             raise VerificationError("an entry after the last one: the board was closed above")
         if entry.kind not in ORDER:
@@ -319,7 +319,9 @@ class Auditor:
             if peer not in inside
         )
         if tally.residual_pairs != self._residual:
-            raise PeerFault(self._relay, f"counts {tally.residual_pairs} residual pairs, not {self._residual}")
+            raise PeerFault(
+                self._relay, f"counts {tally.residual_pairs} residual pairs, not {self._residual}"
+            )
         self._counted = good
         self._tally = tally
 
@@ -341,8 +343,8 @@ class Auditor:
         silent = sorted(set(self._participants) - set(self._published))
         if self._residual:
             faults.append(
-                f"{', '.join(map(self._name, silent)) or 'users'} did not publish: {self._residual} pairwise terms do "
-                "not cancel, and are in the average"
+                f"{', '.join(map(self._name, silent)) or 'users'} did not publish: {self._residual} pairwise "
+                "terms do not cancel, and are in the average"
             )
         noise = parameters.noise(count, self._residual)
         return Verdict(

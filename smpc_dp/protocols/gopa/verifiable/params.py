@@ -62,7 +62,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
         proven = proofs.range_proof_bytes(length, *self.bounds) + proofs.noise_proof_bytes(length, self.bits)
         return self.plan.parties * (512 + proven + 8 * length + 34 * self.plan.parties)
 
-    def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:
+    def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:  # noqa: ARG002
         """Refuse: this noise comes from committed bits and public coins, and the machine adds it."""
         raise LocalError("the noise of verifiable GOPA is not drawn by one party")
 

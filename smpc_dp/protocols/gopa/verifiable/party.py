@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 
 from smpc_dp.board.log import entry_digest, next_head
@@ -165,7 +166,7 @@ class VerifiablePartyMachine(GopaPartyMachine):
         if entry_digest(sequence, self._name_of(party), kind, body, signature) != due:
             raise self._refuse(f"the board does not have the entry '{kind}' of {self._name_of(party)}")
 
-    def _enter(self, step: str, message: v._Body) -> Sequence[Envelope]:
+    def _enter(self, step: str, message: msgspec.Struct) -> Sequence[Envelope]:
         """Send what is an entry of the board, and remember it."""
         [envelope] = sent = self._emit(step, message)
         self._entered[step] = envelope.body, envelope.signature
@@ -198,16 +199,12 @@ class VerifiablePartyMachine(GopaPartyMachine):
         relay = self._context.aggregator
         self._context.check_detached(self._run_id, kind, relay, relay, payload, signature)
         self._length += 1
-        self._head = next_head(
-            self._head, [entry_digest(self._length, relay, kind, payload, signature)]
-        )
+        self._head = next_head(self._head, [entry_digest(self._length, relay, kind, payload, signature)])
 
     # coins
 
     def _on_commitments_certificate(self, body: bytes) -> Sequence[Envelope]:
-        self._participants_certificate = self._certified(
-            v.ATTEST_COMMITMENTS, v.CERTIFY_COMMITMENTS, body
-        )
+        self._participants_certificate = self._certified(v.ATTEST_COMMITMENTS, v.CERTIFY_COMMITMENTS, body)
         return self._enter(v.COIN, v.Coin(self._coin))
 
     def _on_coins(self, body: bytes) -> Sequence[Envelope]:
@@ -225,7 +222,9 @@ class VerifiablePartyMachine(GopaPartyMachine):
                 if self._rules.coin_commitment(name, coin) != self._commits[party].coin:
                     raise self._refuse(f"the coin of {name} is not what it has committed to")
             signature = signatures[SIGNATURE * i : SIGNATURE * (i + 1)]
-            digests.append(entry_digest(self._length + i + 1, self._name_of(party), v.COIN, payload, signature))
+            digests.append(
+                entry_digest(self._length + i + 1, self._name_of(party), v.COIN, payload, signature)
+            )
         self._follow(self._head, authors, v.COIN, b"".join(digests))
         self._rules.combine_coins(self._packed, coins)
         return self._attest(v.ATTEST_COINS)
@@ -275,9 +274,7 @@ class VerifiablePartyMachine(GopaPartyMachine):
         terms = [self._deltas[party] for party in opened]
         del self._deltas
         pack = self._parameters.encoding.pack
-        answer = v.Open(
-            pack_list(opened), b"".join(pack(d) for d, _ in terms), b"".join(r for _, r in terms)
-        )
+        answer = v.Open(pack_list(opened), b"".join(pack(d) for d, _ in terms), b"".join(r for _, r in terms))
         return self._enter(v.OPEN, answer) if opened else self._emit(v.OPEN, answer)
 
     def _check_false(self, party: int, name: str, body: bytes) -> None:

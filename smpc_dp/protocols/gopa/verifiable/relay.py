@@ -1,7 +1,7 @@
 """The relay's side of verifiable GOPA: it hosts the board. Specification: docs/verifiable.md.
 
-Every statement is checked before the next step. Who has signed a false one is excluded, and the statement stays
-on the board; who is silent is not counted, and excluded from nothing.
+Every statement is checked before the next step. Who has signed a false one is excluded, and the statement
+stays on the board; who is silent is not counted, and excluded from nothing.
 """
 
 from __future__ import annotations
@@ -174,9 +174,7 @@ class VerifiableRelayMachine(GopaRelayMachine):
         checked = check_certificate(
             self._context, self._plan, self._run_id, step, self._set_digest, self._participants, certificate
         )
-        entry = self._log_own(
-            kind, v.Certified(self._packed, certificate.signers, certificate.signatures)
-        )
+        entry = self._log_own(kind, v.Certified(self._packed, certificate.signers, certificate.signatures))
         return self._broadcast(answer, v.Certificate(entry.body, entry.signature)), checked
 
     # coins

@@ -1,4 +1,4 @@
-"""What the statements on a board say, and what shows that one is false: for parties, relay and auditors alike.
+"""What the statements on a board say, and what shows that one is false: for users, relay and auditors.
 
 Nothing here is secret. `Rules` is bound to one run.
 """
@@ -122,7 +122,10 @@ class Rules:
             raise PeerFault(sender, "does not have one Delta and one blinding for each opened edge")
         opened = {}
         for i, party in enumerate(parties):
-            delta, blinding = message.deltas[size * i : size * (i + 1)], message.blindings[32 * i : 32 * i + 32]
+            delta, blinding = (
+                message.deltas[size * i : size * (i + 1)],
+                message.blindings[32 * i : 32 * i + 32],
+            )
             if max(map(abs, self.integers(delta, sender))) > self._parameters.greatest_delta:
                 raise PeerFault(sender, "opened an edge to more than pairwise noise can be")
             try:
@@ -225,5 +228,5 @@ def failures(batch: proofs.Batch, threads: int = 1) -> Sequence[tuple[Any, ...]]
     try:
         batch.verify(threads)
     except proofs.ProofFailure as failure:
-        return failure.failed
+        return [tag for tag in failure.failed if isinstance(tag, tuple)]
     return ()
