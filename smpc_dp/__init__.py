@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from smpc_dp.protocols.pairwise.evaluation import Evaluation
     from smpc_dp.protocols.result import Result
     from smpc_dp.runtime.aggregator import serve
+    from smpc_dp.runtime.audit import audit
     from smpc_dp.runtime.session import Session, connect
     from smpc_dp.runtime.session_file import write_session
 else:
@@ -42,6 +43,7 @@ else:
         "smpc_dp.protocols.pairwise.evaluation": ("Evaluation",),
         "smpc_dp.protocols.result": ("Result",),
         "smpc_dp.runtime.aggregator": ("serve",),
+        "smpc_dp.runtime.audit": ("audit",),
         "smpc_dp.runtime.session": ("Session", "connect"),
         "smpc_dp.runtime.session_file": ("write_session",),
     }
@@ -74,6 +76,7 @@ __all__ = [
     "TimeoutFault",
     "VerificationError",
     "__version__",
+    "audit",
     "connect",
     "serve",
     "simulate",

@@ -42,6 +42,8 @@ def test_everybody_gets_the_audited_average() -> None:
         average = outcome.total / outcome.weight
         np.testing.assert_array_equal(average, report.verdict.average)
         assert outcome.survivors == USERS
+        assert outcome.evidence.survivors is not None
+        assert outcome.evidence.survivors.set_digest.hex() == report.verdict.attested
 
 
 def test_the_total_is_that_of_values_and_noise() -> None:

@@ -61,6 +61,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         residual_pairs: pairs whose noise does not cancel in the total.
         average: in the unit of the session, shape (length,); None if there is none.
         standard_error: of the noise in it.
+        attested: what the quorum signed in the end, in hex; in a user's result it is
+            `evidence.survivors.set_digest`, so that the user knows the log for its own run's.
         faults: what no honest run shows; each names who is at fault. Empty: everything holds.
     """
 
@@ -73,6 +75,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     standard_error: float
     epsilon: float
     delta: float
+    attested: str
     faults: tuple[str, ...]
 
 
@@ -190,12 +193,13 @@ class Auditor:
         }[entry.kind]
         if certified.members != self._packed:
             raise PeerFault(entry.party, f"certificate of '{step}' is of another set")
+        self._attested = self._rules.attestation(step, head, self._packed)
         check_certificate(
             self._context,
             self._parameters.plan,
             self._run_id,
             step,
-            self._rules.attestation(step, head, self._packed),
+            self._attested,
             self._participants,
             m.Certificate(certified.signers, certified.signatures),
         )
@@ -357,6 +361,7 @@ class Auditor:
             standard_error=noise.total / count,
             epsilon=parameters.epsilon_without(len(self._excluded)),
             delta=parameters.session.delta,
+            attested=self._attested.hex(),
             faults=tuple(faults),
         )
 
