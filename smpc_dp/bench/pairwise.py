@@ -1,7 +1,7 @@
 """The benchmarks of the two-party engine: garbling, oblivious transfer, and comparisons end to end.
 
 Figures between two processes go over the mutual-TLS channel on loopback, garbler and evaluator on the same
-machine. The peers are programs that are compiled elsewhere (`bench.emp`) and run in turns with ours.
+machine. The peers are programs that are compiled elsewhere (`bench.drivers`) and run in turns with ours.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from smpc_dp.bench import transfers
-from smpc_dp.bench.emp import EmpPeers, Turn
+from smpc_dp.bench.drivers import DriverPeers, Turn
 from smpc_dp.bench.figures import Figure, Limit, Measure, Report, Target, alternate
 from smpc_dp.bench.garbling_core import rates
 from smpc_dp.circuits.library import find
@@ -52,7 +52,7 @@ class _Bench:
     name: str
     runs: int
     progress: Progress | None
-    emp: EmpPeers
+    emp: DriverPeers
 
     def __post_init__(self) -> None:
         if self.runs < 1:
@@ -99,7 +99,7 @@ def run_garbling_bench(runs: int = 7, progress: Progress | None = None, emp: str
 
     Raises ConfigError for fewer than 1 runs, LocalError when a measuring process or a peer's driver fails.
     """
-    bench = _Bench("garbling", runs, progress, EmpPeers(emp, ["emp_garbling", "emp_sh2pc"]))
+    bench = _Bench("garbling", runs, progress, DriverPeers(emp, ["emp_garbling", "emp_sh2pc"]))
     figures = []
     for circuit, instances, mode, targets in (
         ("less_u64", 1 << 16, Mode.TILE, (Target("median", 110e6), Target("median", 120e6))),
@@ -178,7 +178,7 @@ def _end_to_end(bench: _Bench) -> list[Figure]:
 
 def run_ot_bench(runs: int = 7, progress: Progress | None = None, emp: str | None = None) -> Report:
     """Measure the setup and correlated transfers, in memory and over the channel. Errors as above."""
-    bench = _Bench("ot", runs, progress, EmpPeers(emp, ["emp_ot"]))
+    bench = _Bench("ot", runs, progress, DriverPeers(emp, ["emp_ot"]))
     count = transfers.CHUNKS * transfers.CHUNK
     turns = {k: bench.emp.turn("emp_ot", k, count) for k in FIELD_SIZES}
     figures = transfers.transfer_figures(
@@ -191,7 +191,7 @@ def run_ot_bench(runs: int = 7, progress: Progress | None = None, emp: str | Non
 
 def run_compare_bench(runs: int = 7, progress: Progress | None = None, emp: str | None = None) -> Report:
     """Measure comparisons of 16-bit integers by fresh parties: many, and a single one. Errors as above."""
-    bench = _Bench("compare", runs, progress, EmpPeers(emp, ["emp_sh2pc"]))
+    bench = _Bench("compare", runs, progress, DriverPeers(emp, ["emp_sh2pc"]))
     peer, peer_of_one = (bench.emp.turn("emp_sh2pc", "less_u16", number) for number in (COMPARISONS, 1))
     many = bench.repeat("many", lambda: _pair("less_u16", COMPARISONS, "evaluate"), peer)
     one = bench.repeat("one", lambda: _pair("less_u16", 1, "evaluate"), peer_of_one)

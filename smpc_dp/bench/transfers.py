@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from smpc_dp.bench.emp import Turn
+from smpc_dp.bench.drivers import Turn
 from smpc_dp.bench.figures import Figure, Limit, Measure, Target, alternate
 from smpc_dp.crypto import ot
 from smpc_dp.crypto.ot import CONTEXT_BYTES, FIELD_SIZES, ROW_BYTES, Octets, Receiver, Rows, Sender

@@ -92,6 +92,23 @@ def compare(runs: Runs = 7, emp: Emp = None, as_json: Json = False) -> None:
 
 
 @app.command()
+def proofs(
+    runs: Runs = 5,
+    drivers: Annotated[
+        str | None, typer.Option(help="A folder with the compiled drivers of other crates' range proofs.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure commitments and proofs.
+
+    Range proofs beside other crates', and a user of a verifiable average at lengths 1, 10 and 100.
+    """
+    from smpc_dp.bench import run_proofs_bench
+
+    _measure(run_proofs_bench, runs, drivers, as_json)
+
+
+@app.command()
 def sampling(
     runs: Runs = 7,
     peer_python: Annotated[

@@ -15,6 +15,7 @@ from smpc_dp.cli.plan_gopa import gopa
 from smpc_dp.cli.plan_network import network
 from smpc_dp.cli.plan_pairwise import pairwise
 from smpc_dp.cli.plan_sgd import sgd
+from smpc_dp.cli.plan_verifiable import verifiable
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.secagg_plan import communication
 from smpc_dp.protocols.secagg.params import check_parameters
@@ -35,6 +36,7 @@ app.command()(pairwise)
 app.command()(network)
 app.command()(sgd)
 app.command()(collaboration)
+app.command()(verifiable)
 
 
 @app.command()

@@ -110,50 +110,51 @@ impl Weights {
 /// The numbers of the false statements, ascending, found on so many threads.
 pub fn find_false(items: &[Item], threads: usize) -> Result<Vec<usize>, getrandom::Error> {
     let share = items.len().div_ceil(threads).max(1);
+    let numbered: Vec<_> = items.iter().enumerate().collect();
     let parts = std::thread::scope(|scope| {
-        let workers: Vec<_> = items
+        let (first, rest) = numbered.split_at(share.min(numbered.len()));
+        let workers: Vec<_> = rest
             .chunks(share)
-            .enumerate()
-            .map(|(part, items)| {
-                let numbered = (part * share..).zip(items).collect();
-                scope.spawn(move || search(numbered))
-            })
+            .map(|part| scope.spawn(|| search(part)))
             .collect();
+        let first = search(first);
         let ended = workers.into_iter().map(|worker| {
             let ended = worker.join();
             ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
-        ended.collect::<Result<Vec<_>, _>>()
+        std::iter::once(first)
+            .chain(ended)
+            .collect::<Result<Vec<_>, _>>()
     })?;
     Ok(parts.concat())
 }
 
 /// Checks all at once; if that fails, each half.
-fn search(items: Vec<(usize, &Item)>) -> Result<Vec<usize>, getrandom::Error> {
+fn search(items: &[(usize, &Item)]) -> Result<Vec<usize>, getrandom::Error> {
     let mut weights = Weights::fresh()?;
     let mut sum = Sum::default();
     let (mut readable, mut found) = (Vec::with_capacity(items.len()), Vec::new());
-    for (number, item) in items {
+    for &(number, item) in items {
         match item.verify(&mut weights, &mut sum) {
             Ok(()) => readable.push((number, item)),
             Err(_) => found.push(number),
         }
     }
-    // What an unreadable item has added before it was refused makes the sum meaningless.
-    let holds = found.is_empty() && sum.is_identity();
-    drop(sum);
-    if !holds {
-        match readable.len() {
-            0 => {}
-            1 if found.is_empty() => found.push(readable[0].0),
-            _ if !found.is_empty() => found.extend(search(readable)?),
-            count => {
-                let upper = readable.split_off(count / 2);
-                found.extend(search(readable)?);
-                found.extend(search(upper)?);
-            }
-        }
+    if !found.is_empty() {
+        // What an unreadable item had added before it was refused makes the sum meaningless.
+        found.extend(search(&readable)?);
+        found.sort_unstable();
+        return Ok(found);
     }
-    found.sort_unstable();
+    if sum.is_identity() {
+        return Ok(found);
+    }
+    drop(sum);
+    if let [(number, _)] = items {
+        return Ok(vec![*number]);
+    }
+    let (lower, upper) = items.split_at(items.len() / 2);
+    found.extend(search(lower)?);
+    found.extend(search(upper)?);
     Ok(found)
 }

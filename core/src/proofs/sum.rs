@@ -1,10 +1,33 @@
 //! A sum of multiples of points that is to be the identity: what all verification comes down to.
 
-use curve25519_dalek::ristretto::RistrettoPoint;
+use std::sync::LazyLock;
+
+use curve25519_dalek::ristretto::{RistrettoPoint, VartimeRistrettoPrecomputation};
 use curve25519_dalek::scalar::Scalar;
-use curve25519_dalek::traits::{IsIdentity, VartimeMultiscalarMul};
+use curve25519_dalek::traits::{
+    IsIdentity, VartimeMultiscalarMul, VartimePrecomputedMultiscalarMul,
+};
 
 use super::generators::{self, Family};
+
+/// Generators that have tables: what one small proof needs. About 10 KiB each, made when first needed.
+const TABLED_VALUES: usize = 4;
+const TABLED_SIDE: usize = 128;
+/// Most points that are worth while beside the tables; more are faster without.
+const TABLED_POINTS: usize = 64;
+
+static TABLES: LazyLock<VartimeRistrettoPrecomputation> = LazyLock::new(|| {
+    let bases = generators::bases();
+    let values = generators::list(Family::Value, TABLED_VALUES);
+    let left = generators::list(Family::Left, TABLED_SIDE);
+    let right = generators::list(Family::Right, TABLED_SIDE);
+    let sides = left.iter().zip(right.iter()).take(TABLED_SIDE);
+    let points = [&bases.blinding, &bases.product, &bases.norm]
+        .into_iter()
+        .chain(&values[..TABLED_VALUES])
+        .chain(sides.flat_map(|(left, right)| [left, right]));
+    VartimeRistrettoPrecomputation::new(points)
+});
 
 /// Where a coordinate of a commitment lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +78,12 @@ impl Sum {
     }
 
     pub fn is_identity(&self) -> bool {
+        if self.values.len() <= TABLED_VALUES
+            && self.left.len() <= TABLED_SIDE
+            && self.points.len() <= TABLED_POINTS
+        {
+            return self.tabled().is_identity();
+        }
         let bases = generators::bases();
         let values = generators::list(Family::Value, self.values.len());
         let left = generators::list(Family::Left, self.left.len());
@@ -73,5 +102,18 @@ impl Sum {
             .chain(&right[..self.right.len()])
             .chain(&self.points);
         RistrettoPoint::vartime_multiscalar_mul(scalars, points).is_identity()
+    }
+
+    /// The sum, with tables.
+    fn tabled(&self) -> RistrettoPoint {
+        let mut values = self.values.clone();
+        values.resize(TABLED_VALUES, Scalar::ZERO);
+        let sides = self.left.iter().zip(&self.right);
+        let scalars: Vec<Scalar> = [self.blinding, self.product, self.norm]
+            .into_iter()
+            .chain(values)
+            .chain(sides.flat_map(|(left, right)| [*left, *right]))
+            .collect();
+        TABLES.vartime_mixed_multiscalar_mul(scalars, &self.scalars, &self.points)
     }
 }

@@ -1,8 +1,8 @@
-"""The peers of the two-party benchmarks: emp-tool, emp-ot and emp-sh2pc, in programs compiled elsewhere.
+"""Peers in programs compiled elsewhere: emp-tool, emp-ot, emp-sh2pc, and crates of range proofs.
 
-`benchmarks/emp/` has the drivers' sources. A driver takes one measurement each time it is run, checks what it
-has computed and prints one JSON object: `name`, `version`, `checksum`, and `figures`, each with `unit` and
-`value`.
+`benchmarks/emp/` and `benchmarks/bulletproofs/` have the drivers' sources. A driver takes one measurement
+each time it is run, checks what it has computed and prints one JSON object: `name`, `version`, `checksum`,
+and `figures`, each with `unit` and `value`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ from smpc_dp.bench.figures import Peer
 from smpc_dp.errors import LocalError
 from smpc_dp.protocols.envelope import printable
 
-DRIVERS = {"emp_garbling": "emp-tool", "emp_ot": "emp-ot", "emp_sh2pc": "emp-sh2pc"}
+DRIVERS = {
+    "emp_garbling": "emp-tool",
+    "emp_ot": "emp-ot",
+    "emp_sh2pc": "emp-sh2pc",
+    "bulletproofs_plus": "tari_bulletproofs_plus",
+    "bulletproofs": "bulletproofs",
+}
 DRIVER_SECONDS = 120
 
 
@@ -38,7 +44,7 @@ class _Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     figures: dict[str, _Value]
 
 
-class EmpPeers:
+class DriverPeers:
     """The compiled drivers in a folder; without a folder no peer is measured.
 
     `versions` has the version of each package whose driver has been run, None for the others.
@@ -52,7 +58,7 @@ class EmpPeers:
             self._programs = {driver: Path(folder).resolve() / driver for driver in drivers}
         for driver, program in self._programs.items():
             if not (program.is_file() and os.access(program, os.X_OK)):
-                raise LocalError(f"{folder}: no program '{driver}'; benchmarks/emp/README.md says what it is")
+                raise LocalError(f"{folder}: no program '{driver}'; benchmarks/README.md says what it is")
 
     def turn(self, driver: str, *arguments: str | int) -> Turn:
         """Return what runs `driver` with these arguments."""
@@ -77,12 +83,12 @@ class EmpPeers:
 class Turn:
     """A driver with its arguments: each call takes one measurement."""
 
-    def __init__(self, peers: EmpPeers, driver: str, arguments: Sequence[str]) -> None:
+    def __init__(self, peers: DriverPeers, driver: str, arguments: Sequence[str]) -> None:
         self._peers, self._driver, self._arguments = peers, driver, arguments
         self._answers: list[_Answer] = []
 
     def __call__(self) -> None:
-        """Take one measurement. Raises LocalError as `EmpPeers.run` does."""
+        """Take one measurement. Raises LocalError as `DriverPeers.run` does."""
         answer = self._peers.run(self._driver, self._arguments)
         if answer is not None:
             self._answers.append(answer)

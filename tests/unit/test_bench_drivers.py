@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from smpc_dp.bench import emp, pairwise, transfers
-from smpc_dp.bench.emp import DRIVERS, EmpPeers
+from smpc_dp.bench import drivers, pairwise, transfers
+from smpc_dp.bench.drivers import DRIVERS, DriverPeers
 from smpc_dp.bench.figures import Peer
 from smpc_dp.bench.garbling_core import Rates
 from smpc_dp.cli import bench as cli
@@ -39,7 +39,7 @@ def says(folder: Path, driver: str, said: object) -> None:
 
 
 def measured(folder: Path, figure: str = "setup", unit: str = "s") -> Peer | None:
-    turn = EmpPeers(str(folder), ["emp_ot"]).turn("emp_ot", 2)
+    turn = DriverPeers(str(folder), ["emp_ot"]).turn("emp_ot", 2)
     turn()
     return turn.peer(figure, unit, "alone")
 
@@ -48,7 +48,7 @@ def test_a_peer_is_the_median_of_what_its_driver_printed(tmp_path: Path) -> None
     for run, seconds in enumerate((0.5, 0.1, 0.2)):
         (tmp_path / f"answer{run}").write_text(json.dumps(answer(setup=("s", seconds))))
     play(tmp_path, "emp_ot", f"cd {tmp_path}; set -- answer*; cat $1; rm $1")
-    peers = EmpPeers(str(tmp_path), ["emp_ot"])
+    peers = DriverPeers(str(tmp_path), ["emp_ot"])
     turn = peers.turn("emp_ot", 2, 10)
     assert turn.peer("setup", "s", "alone") is None
     assert peers.versions == {"emp-ot": None}
@@ -62,7 +62,7 @@ def test_a_peer_is_the_median_of_what_its_driver_printed(tmp_path: Path) -> None
 
 
 def test_without_a_folder_no_peer_is_measured() -> None:
-    peers = EmpPeers(None, list(DRIVERS))
+    peers = DriverPeers(None, list(DRIVERS))
     turn = peers.turn("emp_ot", 2)
     turn()
     assert turn.peer("setup", "s", "alone") is None
@@ -124,7 +124,7 @@ def test_a_driver_that_hangs_is_ended_with_its_second_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: str
 ) -> None:
     """Even if only the second process hangs: it holds the first one's output open."""
-    monkeypatch.setattr(emp, "DRIVER_SECONDS", 0.3)
+    monkeypatch.setattr(drivers, "DRIVER_SECONDS", 0.3)
     play(tmp_path, "emp_ot", f"sleep 600 &\necho $! > {tmp_path}/second\n{waits}")
     with pytest.raises(LocalError, match=r"emp_ot 2: no answer within 0\.3 s"):
         measured(tmp_path)

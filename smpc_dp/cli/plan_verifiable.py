@@ -1,0 +1,66 @@
+"""`smpc-dp plan verifiable`: noise of verifiable averaging, and how private it is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+import typer
+from rich.table import Table
+
+from smpc_dp.cli.output import console, print_json
+
+
+def verifiable(
+    parties: Annotated[int, typer.Option(help="Users that publish, n.")],
+    epsilon: Annotated[float, typer.Option(help="Privacy parameter.")],
+    delta: Annotated[float, typer.Option(help="Asked for, of the whole view.")],
+    honest: Annotated[int | None, typer.Option(help="Of them honest and staying; default all.")] = None,
+    length: Annotated[int, typer.Option(help="Coordinates of a vector.")] = 1,
+    steps: Annotated[int | None, typer.Option(help="Grid steps of a value's range.")] = None,
+    bits: Annotated[int | None, typer.Option(help="Secret bits of a user and coordinate, even.")] = None,
+    sigma_delta: Annotated[float | None, typer.Option(help="Pairwise noise, in grid steps.")] = None,
+    rounding: Annotated[
+        Literal["stochastic", "nearest"], typer.Option(help="Of values to grid steps.")
+    ] = "stochastic",
+    slack: Annotated[
+        float, typer.Option(help="Probability that the honest users' graph is not connected.")
+    ] = 0.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Plan the noise of verifiable averaging (experimental), beside Gaussian noise.
+
+    What is given is checked, what is left out is planned.
+    """
+    # scipy takes half a second to load.
+    from smpc_dp.privacy.gopa.verifiable import plan_verifiable
+
+    plan = plan_verifiable(
+        parties=parties,
+        honest=parties if honest is None else honest,
+        epsilon=epsilon,
+        delta=delta,
+        length=length,
+        steps=steps,
+        bits=bits,
+        sigma_delta=sigma_delta,
+        rounding=rounding,
+        slack=slack,
+    )
+    if as_json:
+        print_json(msgspec.to_builtins(plan))
+        return
+    rows = [
+        ("delta", f"{plan.delta:.4g}", f"at epsilon = {epsilon:g}, asked for {plan.delta_asked:.4g}"),
+        ("steps", str(plan.steps), "grid steps of a value's range"),
+        ("bits", str(plan.bits), "secret bits of one user and coordinate"),
+        ("sigma_delta", f"{plan.sigma_delta:.6g}", "steps of pairwise noise, cancels in the sum"),
+        ("variance", f"{plan.variance_honest:.6g}", "of the honest users' noise, squared steps"),
+        ("Gaussian", f"{plan.variance_gaussian:.6g}", "what theirs would need if it were Gaussian"),
+        ("rounding", f"{plan.variance_rounding:.6g}", f"of all users' values, {plan.rounding}"),
+        ("error", f"{plan.error_std:.4g}", "standard deviation in the average, as a part of the range"),
+    ]
+    table = Table("what", "value", "meaning", title=f"verifiable average of {parties} users")
+    for row in rows:
+        table.add_row(*row)
+    console().print(table)

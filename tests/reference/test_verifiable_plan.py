@@ -1,0 +1,179 @@
+"""The privacy of verifiable averaging, against the whole view of three users, enumerated."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError
+from smpc_dp.privacy.accountant.compose import Composition
+from smpc_dp.privacy.gaussian import gaussian_mu
+from smpc_dp.privacy.gopa.verifiable import plan_verifiable
+
+Floats = NDArray[np.float64]
+USERS = 3
+GRAPHS = {"path": [(0, 1), (1, 2)], "triangle": [(0, 1), (1, 2), (2, 0)]}
+EPSILONS = (0.2, 0.5, 1.0, 1.5)
+MARGIN = 4
+
+
+def _pairwise(edges: list[tuple[int, int]], sigma: float) -> Floats:
+    """The law of the first two coordinates of B Delta, centred; what is cut off is below 1e-17."""
+    reach = math.ceil(9 * sigma)
+    steps = np.arange(-reach, reach + 1)
+    masses = np.exp(-(steps**2) / (2 * sigma**2))
+    size = 4 * reach + 2 * MARGIN + 1
+    law = np.zeros((size, size))
+    centre = size // 2
+    first, second, weight = np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1)
+    for u, v in edges:
+        moved = []
+        for user, old in ((0, first), (1, second)):
+            sign = (u == user) - (v == user)
+            moved.append((old[:, None] + sign * steps).ravel())
+        first, second = moved
+        weight = (weight[:, None] * masses).ravel()
+    np.add.at(law, (first + centre, second + centre), weight)
+    normal: Floats = law / law.sum()
+    return normal
+
+
+def _view(pairwise: Floats, bits: int, value: int, user: int) -> Floats:
+    """The law of (total, first, second) if `user` has `value` and the others 0."""
+    half = bits // 2
+    eta = {k - half: math.comb(bits, k) / 2**bits for k in range(bits + 1)}
+    totals = USERS * half + MARGIN
+    view = np.zeros((2 * totals + 1, *pairwise.shape))
+    for drawn in itertools.product(eta, repeat=USERS):
+        published = list(drawn)
+        published[user] += value
+        moved = np.roll(pairwise, (published[0], published[1]), axis=(0, 1))
+        view[sum(published) + totals] += math.prod(eta[k] for k in drawn) * moved
+    return view
+
+
+def _delta(p: Floats, q: Floats, epsilon: float) -> float:
+    return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
+
+
+def _bound(pairwise: Floats, bits: int, value: int, user: int, epsilon: float) -> float:
+    """The theorem as it is proven: the total, then the worst move that makes up for it."""
+    trials = USERS * bits
+    total = [math.comb(trials, k) / 2**trials for k in range(trials + 1)]
+    moves = []
+    for others in itertools.combinations_with_replacement(range(USERS), value):
+        move = [value * (user == place) - others.count(place) for place in (0, 1)]
+        moves.append(np.roll(pairwise, move, axis=(0, 1)))
+    bound = 0.0
+    for k, mass in enumerate(total):
+        if k < value:
+            bound += mass
+            continue
+        loss = math.log(mass / total[k - value])
+        bound += mass * max(_delta(pairwise, moved, epsilon - loss) for moved in moves)
+    return bound
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("sigma", [0.8, 5.0])
+def test_the_whole_view_is_bounded(graph: str, sigma: float) -> None:
+    """At small sigma the rest of the view shows much, at large sigma next to nothing."""
+    pairwise = _pairwise(GRAPHS[graph], sigma)
+    for value, user in itertools.product((1, 2), range(USERS)):
+        there, away = _view(pairwise, 2, value, user), _view(pairwise, 2, 0, user)
+        total_alone = _view(np.pad([[1.0]], MARGIN), 2, 0, user).sum(axis=(1, 2))
+        moved_total = np.roll(total_alone, value)
+        for epsilon in EPSILONS:
+            exact = max(_delta(there, away, epsilon), _delta(away, there, epsilon))
+            assert exact <= _bound(pairwise, 2, value, user, epsilon) * (1 + 1e-9)
+            assert exact >= _delta(total_alone, moved_total, epsilon) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_the_plan_holds_for_the_whole_view(graph: str) -> None:
+    pairwise = _pairwise(GRAPHS[graph], 5.0)
+    for value, epsilon in itertools.product((1, 2), EPSILONS):
+        plan = plan_verifiable(
+            parties=3, honest=3, epsilon=epsilon, delta=0.5, steps=value, bits=2, sigma_delta=5.0
+        )
+        for user in range(USERS):
+            there, away = _view(pairwise, 2, value, user), _view(pairwise, 2, 0, user)
+            exact = max(_delta(there, away, epsilon), _delta(away, there, epsilon))
+            assert exact <= plan.delta
+
+
+def test_large_pairwise_noise_costs_next_to_nothing() -> None:
+    plan = plan_verifiable(parties=3, honest=3, epsilon=1.0, delta=0.1, steps=1, bits=4)
+    trials = 12
+    total = np.array([math.comb(trials, k) / 2**trials for k in range(trials + 1)])
+    alone = _delta(np.pad(total, (0, 1)), np.pad(total, (1, 0)), 1.0)
+    assert alone <= plan.delta <= alone + 0.002
+
+
+@pytest.mark.parametrize("rounding", ["stochastic", "nearest"])
+@pytest.mark.parametrize(("parties", "honest", "length"), [(10_000, 5_000, 1), (100, 90, 1), (200, 180, 3)])
+def test_what_is_planned(rounding: str, parties: int, honest: int, length: int) -> None:
+    plan = plan_verifiable(
+        parties=parties,
+        honest=honest,
+        epsilon=1.0,
+        delta=1e-6,
+        length=length,
+        rounding=rounding,  # type: ignore[arg-type]
+    )
+    assert plan.delta <= 1e-6
+    assert plan.variance_rounding <= 0.05 * plan.variance_gaussian
+    # (m R)^2 for noise multiplier m; the curator's noise is on R sqrt(length).
+    needed = (plan.steps * math.sqrt(length) / gaussian_mu(1.0, 1e-6)) ** 2
+    assert needed == pytest.approx(plan.variance_gaussian)
+    assert plan.bits == pytest.approx(4 * needed / honest, rel=0.15, abs=2)
+    assert plan.variance_honest == honest * plan.bits / 4
+    fewer = plan_verifiable(
+        parties=parties,
+        honest=honest,
+        epsilon=1.0,
+        delta=1e-6,
+        length=length,
+        steps=plan.steps,
+        bits=plan.bits - 2,
+    )
+    assert fewer.delta > 1e-6
+    both = Composition(plan.events())
+    assert plan.delta * 0.5 < both.delta(1.0) < 1.1e-6
+
+
+def test_slack_counts() -> None:
+    plan = plan_verifiable(parties=50, honest=40, epsilon=1.0, delta=1e-5, slack=5e-6)
+    assert 5e-6 < plan.delta <= 1e-5
+    with pytest.raises(ConfigError, match="nothing is left"):
+        plan_verifiable(parties=50, honest=40, epsilon=1.0, delta=1e-5, slack=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("parties", 1),
+        ("honest", 51),
+        ("honest", 1),
+        ("epsilon", 0.0),
+        ("delta", 0.0),
+        ("length", 0),
+        ("steps", 0),
+        ("bits", 3),
+        ("sigma_delta", 10.0),
+        ("slack", 1.0),
+    ],
+)
+def test_out_of_range(name: str, value: float) -> None:
+    numbers = {"parties": 50, "honest": 40, "epsilon": 1.0, "delta": 1e-5} | {name: value}
+    with pytest.raises(ConfigError, match=name):
+        plan_verifiable(**numbers)  # type: ignore[arg-type]
+
+
+def test_out_of_reach() -> None:
+    with pytest.raises(ConfigError, match="bits: more than"):
+        plan_verifiable(parties=4, honest=2, epsilon=0.01, delta=1e-9, steps=1000)
