@@ -82,9 +82,8 @@ def _print(report: object) -> None:
             shown = ", ".join(f"{value:.6g}" for value in verdict.average[:SHOWN])
             more = f", … ({len(verdict.average)} values)" if len(verdict.average) > SHOWN else ""
             out.print(f"average: [{shown}{more}], standard error {verdict.standard_error:.2g}")
-            out.print(
-                f"privacy of each honest user: epsilon {verdict.epsilon:.4g}, delta {verdict.delta:.3g}"
-            )
+            claim = "no claim" if verdict.epsilon is None else f"epsilon {verdict.epsilon:.4g}"
+            out.print(f"privacy of each honest user: {claim}, delta {verdict.delta:.3g}")
     for fault in report.faults:
         report_line(fault)
     out.print(report.conclusion)

@@ -262,7 +262,10 @@ def test_the_plan_is_replanned_when_more_were_corrupt() -> None:
     assert checked.epsilon_without(0) == checked.epsilon_without(1) == 8.0
     assert checked.epsilon_without(2) > 8.0
     assert checked.epsilon_without(4) == float("inf")
-    assert "more users were corrupt" in checked.privacy(2, 4).not_protected[0]
+    assert checked.privacy(4, 2).epsilon == checked.epsilon_without(2)
+    nothing = checked.privacy(2, 4)
+    assert nothing.epsilon is None
+    assert nothing.claim.startswith("none: 4 users were corrupt")
 
 
 @pytest.mark.parametrize(

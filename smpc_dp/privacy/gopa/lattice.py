@@ -94,8 +94,8 @@ def smoothing_for(
         s = step * math.sqrt((math.log(2 * users * length) - math.log(_TINY)) / (2 * math.pi**2))
     # Least eigenvalue of the covariance of the edges' noise given the view, in steps squared.
     kept = 1 / (1 / sigma_delta**2 + greatest / sigma_eta**2) / step**2
-    first = power_excess(theta_excess(math.sqrt(kept)), edges * length)
-    second = power_excess(theta_excess(s / step), users * length)
+    first = _power_excess(theta_excess(math.sqrt(kept)), edges * length)
+    second = _power_excess(theta_excess(s / step), users * length)
     if not (s < sigma_eta and first < 0.2 and second < 0.2):
         raise ConfigError(
             [
@@ -110,8 +110,8 @@ def smoothing_for(
     return Smoothing(step, s, (one + two) * (1 + 1e-9), one * (1 + 1e-9))
 
 
-def power_excess(excess: float, dimension: int) -> float:
-    """(1 + excess)^dimension - 1, without overflow."""
+def _power_excess(excess: float, dimension: int) -> float:
+    """(1 + excess)^dimension - 1."""
     return math.expm1(min(dimension * math.log1p(excess), 700.0)) if dimension else 0.0
 
 

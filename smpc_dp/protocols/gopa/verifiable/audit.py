@@ -6,6 +6,7 @@ signed statement that is false, of a user that is excluded for it, is none. Spec
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -61,6 +62,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         residual_pairs: pairs whose noise does not cancel in the total.
         average: in the unit of the session, shape (length,); None if there is none.
         standard_error: of the noise in it.
+        epsilon, delta: of each honest user, after the exclusions; None: nothing is claimed any more.
         attested: what the quorum signed in the end, in hex; in a user's result it is
             `evidence.survivors.set_digest`, so that the user knows the log for its own run's.
         faults: what no honest run shows; each names who is at fault. Empty: everything holds.
@@ -73,7 +75,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     residual_pairs: int
     average: tuple[float, ...] | None
     standard_error: float
-    epsilon: float
+    epsilon: float | None
     delta: float
     attested: str
     faults: tuple[str, ...]
@@ -351,6 +353,7 @@ class Auditor:
                 "terms do not cancel, and are in the average"
             )
         noise = parameters.noise(count, self._residual)
+        epsilon = parameters.epsilon_without(len(self._excluded))
         return Verdict(
             counted=tuple(map(self._name, self._counted)),
             excluded=tuple(self._excluded[party] for party in sorted(self._excluded)),
@@ -359,7 +362,7 @@ class Auditor:
             residual_pairs=self._residual,
             average=average,
             standard_error=noise.total / count,
-            epsilon=parameters.epsilon_without(len(self._excluded)),
+            epsilon=epsilon if math.isfinite(epsilon) else None,
             delta=parameters.session.delta,
             attested=self._attested.hex(),
             faults=tuple(faults),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -22,11 +23,14 @@ from smpc_dp.protocols.secagg.params import SumParameters
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.privacy.gopa.verifiable import VerifiablePlan
 
 # Commitments to every pair go over the relay: above, it is too much, and nothing is proven of sparse graphs.
 MAX_PARTIES = 1000
 # Bits of each coordinate that the grid is made for, unless the session says otherwise.
 DEFAULT_BITS = 256
+# A quarter of the bits is the variance, which is a whole number.
+BITS_STEP = 4
 
 
 class VerifiableParameters(GopaParameters, frozen=True):
@@ -73,7 +77,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
         return Event("verifiable GOPA", "substitution", (Pure(self.session.epsilon, self.session.delta),))
 
     def epsilon_without(self, excluded: int) -> float:
-        """Return epsilon, at the planned delta, when so many users were shown to be corrupt.
+        """Return epsilon, at the planned delta, when so many users were shown to be corrupt; or infinity.
 
         The plan counts on the noise of n - D - max(c, 1) users; only where more were corrupt is it another.
         """
@@ -82,16 +86,25 @@ class VerifiableParameters(GopaParameters, frozen=True):
             return self.session.epsilon
         if self.session.honest - more < 2:
             return math.inf
-        from smpc_dp.privacy.gopa.binomial import epsilon_of
+        from smpc_dp.privacy.accountant.compose import Composition
+        from smpc_dp.privacy.gopa.verifiable import plan_verifiable
 
-        return epsilon_of(
-            self.session.honest - more,
-            self.bounds[1],
-            self.encoding.length,
-            self.bits,
-            self.session.pair_variance,
-            self.session.delta,
+        noise = plan_verifiable(
+            parties=self.plan.parties,
+            honest=self.session.honest - more,
+            epsilon=self.session.epsilon,
+            delta=self.session.delta,
+            length=self.encoding.length,
+            steps=self.bounds[1],
+            bits=self.bits,
+            sigma_delta=math.sqrt(self.session.pair_variance),
+            rounding="nearest",
         )
+        try:
+            return max(self.session.epsilon, Composition(noise.events()).epsilon(self.session.delta))
+        except ConfigError:
+            # A delta that the accountant does not resolve.
+            return math.inf
 
     def privacy(self, survivors: int, excluded: int = 0) -> Privacy:
         """Return the claim: that of GOPA with this noise, and what a board of such a run shows."""
@@ -100,17 +113,23 @@ class VerifiableParameters(GopaParameters, frozen=True):
         if guarantee is None:
             raise LocalError("GOPA has a guarantee")
         epsilon = self.epsilon_without(excluded)
-        finite = math.isfinite(epsilon)
+        if not math.isfinite(epsilon):
+            return Privacy(
+                epsilon=None,
+                delta=None,
+                claim=f"none: {excluded} users were corrupt, and too few are left whose noise could count",
+                assumptions=(),
+                not_protected=plain.not_protected,
+            )
         guarantee = replace(
             guarantee,
-            epsilon=epsilon if finite else guarantee.epsilon,
+            epsilon=epsilon,
             mechanism=(
                 f"verifiable GOPA: the sum of {self.bits} fair bits (variance {session.own_variance}), "
                 f"discrete Gaussian pairwise noise of variance {session.pair_variance}"
             ),
-            proof="the total's binomial with a Gaussian for the pairwise noise (docs/verifiable.md)",
+            proof="the honest total's binomial, and next to nothing for the rest (docs/verifiable-plan.md)",
         )
-        excess = () if finite else ("more users were corrupt than any claim of privacy allows",)
         return Privacy.private(
             guarantee,
             claim=plain.claim.replace(f"({session.epsilon:g},", f"({guarantee.epsilon:g},"),
@@ -120,7 +139,6 @@ class VerifiableParameters(GopaParameters, frozen=True):
                 "random oracle; commitments hide without assumption",
             ),
             not_protected=(
-                *excess,
                 "a corrupt user may give any value within the bounds, and leave after it has seen its noise",
                 "the relay may report another total: who audits the log sees it",
                 *plain.not_protected[2:],
@@ -136,7 +154,7 @@ def check_parameters(
     Keys: as of GOPA, with `on_dropout` "keep". The default `precision` is coarse: as fine as about
     `DEFAULT_BITS` coin flips for each coordinate allow.
     """
-    return check_and_plan(_with_precision(parameters, parties), parties, plan_verifiable)
+    return check_and_plan(_with_precision(parameters, parties), parties, plan_session_noise)
 
 
 def _with_precision(parameters: Mapping[str, object], parties: int) -> dict[str, object]:
@@ -161,7 +179,7 @@ def _with_precision(parameters: Mapping[str, object], parties: int) -> dict[str,
     return given
 
 
-def plan_verifiable(
+def plan_session_noise(
     base: SumParameters, epsilon: float, delta: float, on_dropout: OnDropout
 ) -> VerifiableParameters:
     """Return the parameters with the least noise of a session; the graph is complete.
@@ -169,8 +187,6 @@ def plan_verifiable(
     Raises:
         ConfigError: naming the parameter that asks for too much, or leaves too few honest users.
     """
-    from smpc_dp.privacy.gopa.binomial import plan_binomial
-
     encoding: Encoding = replace(base.encoding, element_bytes=8)
     plan, width = base.plan, encoding.highest - encoding.lowest
     faults = []
@@ -190,7 +206,7 @@ def plan_verifiable(
         faults.append(Fault("precision", f"{encoding.length} values of {width} steps take too long a proof"))
     if faults:
         raise ConfigError(faults)
-    noise = plan_binomial(honest, width, encoding.length, epsilon, delta, proofs.MAX_BITS // encoding.length)
+    planned = _planned_noise(plan.parties, honest, epsilon, delta, encoding.length, width)
     plan = with_degree(plan, plan.parties - 1, roll_back=False)
     corrupt = (
         f"at most {plan.max_corrupt} of {plan.parties} users are corrupt"
@@ -200,20 +216,46 @@ def plan_verifiable(
     session = SessionNoise(
         epsilon=epsilon,
         delta=delta,
-        mu=width * math.sqrt(encoding.length) / noise.curator_deviation,
+        mu=gaussian_mu(epsilon, delta),
         closeness=0.0,
         slack=0.0,
-        own_variance=noise.bits // 4,
-        pair_variance=noise.pair_variance,
+        own_variance=planned.bits // BITS_STEP,
+        pair_variance=math.ceil(planned.sigma_delta**2),
         honest=honest,
-        curator_deviation=noise.curator_deviation,
+        curator_deviation=math.sqrt(planned.variance_gaussian),
         assumption=(
             f"{corrupt}, whichever they are; the relay may make any {plan.max_dropouts} others vanish: "
             f"{honest} honest users bring noise that counts"
         ),
     )
     parameters = VerifiableParameters(
-        encoding=encoding, plan=plan, session=session, on_dropout="keep", bits=noise.bits
+        encoding=encoding, plan=plan, session=session, on_dropout="keep", bits=planned.bits
     )
     check_room(encoding, parameters.greatest_deviation)
     return parameters
+
+
+@functools.lru_cache(maxsize=64)
+def _planned_noise(
+    parties: int, honest: int, epsilon: float, delta: float, length: int, steps: int
+) -> VerifiablePlan:
+    """Return the plan with the fewest bits of which a quarter is a whole number."""
+    from smpc_dp.privacy.gopa.verifiable import plan_verifiable
+
+    plan = functools.partial(
+        plan_verifiable,
+        parties=parties,
+        honest=honest,
+        epsilon=epsilon,
+        delta=delta,
+        length=length,
+        steps=steps,
+        rounding="nearest",
+    )
+    try:
+        least = plan().bits
+        return plan(bits=-(-least // BITS_STEP) * BITS_STEP)
+    except ConfigError as error:
+        # The planner's own names for what a session calls precision.
+        names = {"steps": "precision", "bits": "precision"}
+        raise ConfigError([Fault(names.get(where, where), what) for where, what in error.faults]) from None
