@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import json
+import re
 import threading
 from collections.abc import Hashable
 from pathlib import Path
@@ -210,3 +211,11 @@ def test_over_http(log: Path) -> None:
         finally:
             server.shutdown()
             thread.join()
+
+
+def test_every_field_is_documented(log: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
+    section = text.partition("\n### audit\n")[2].partition("\n##")[0]
+    told = invoke(str(log))[1]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(told)
+    assert set(told["verdict"]) <= set(re.findall(r"`(\w+)`", section))
