@@ -30,10 +30,10 @@ def audit(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Check a published log: signatures, order, proofs, exclusions and the average. Needs no key.
+    """Check the log of a verifiable run.
 
-    Exit code 0 only if everything holds. Without --roster it cannot tell a run from one that strangers made
-    up, and says so.
+    Signatures, order, heads, proofs, exclusions and the average; it needs no key. Exit code 0 only if
+    everything holds. Without --roster it cannot tell a run from one that strangers made up, and says so.
     """
     from smpc_dp.runtime import audit as runtime
 

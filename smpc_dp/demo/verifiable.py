@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,22 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from smpc_dp.demo.lenders import DATA, LENDERS, read_loans, shards, write_loans
-from smpc_dp.demo.verifiable_lender import CHEATS, HIGHEST_RATE, MOST_LOANS, lender_values
+from smpc_dp.demo.lenders import DATA, LENDERS, Loan, read_loans, shards, write_loans
 from smpc_dp.errors import LocalError, VerificationError
 from smpc_dp.runtime.audit import Report, audit
 from smpc_dp.runtime.events import OnEvent, ignore
 from smpc_dp.runtime.launcher import Launcher, member_command
 from smpc_dp.runtime.local import AGGREGATOR, create_local_session
 from smpc_dp.runtime.session_file import Timeouts
+
+# What the lenders agree on: nobody has more loans, or a higher average rate.
+MOST_LOANS, HIGHEST_RATE = 4096, 40.0
+
+# "range": a negative number of loans. "noise": noise that pulls the average rate up.
+CHEATS: Mapping[str, str] = {
+    "range": "gives a negative number of loans",
+    "noise": "gives its own noise: none for the loans, and all upwards for the rate",
+}
 
 CHEAT_OF = {"range": "mountain", "noise": "pacific"}
 PARAMETERS: dict[str, object] = {
@@ -35,6 +44,12 @@ PARAMETERS: dict[str, object] = {
 }
 TIMEOUTS = Timeouts(connect=60.0, step=30.0)
 LOG = "board.jsonl"
+
+
+def lender_values(loans: Sequence[Loan]) -> tuple[float, float]:
+    """Return a lender's number of loans and its average interest rate, as parts of the most there is."""
+    rates = [float(loan["int_rate"]) for loan in loans]
+    return len(loans) / MOST_LOANS, sum(rates) / len(rates) / HIGHEST_RATE
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import smpc_dp
 from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.demo.lenders import Loan, read_loans
+from smpc_dp.demo.lenders import read_loans
+from smpc_dp.demo.verifiable import CHEATS, lender_values
 from smpc_dp.encoding import Lanes
 from smpc_dp.protocols.envelope import Context, Signer
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
@@ -23,21 +23,6 @@ from smpc_dp.runtime.events import Event
 from smpc_dp.runtime.launcher import print_event, run_child
 from smpc_dp.simulate.vectors.verifiable_runs import Cheater, Tamper
 from smpc_dp.simulate.vectors.verifiable_users import out_of_range, with_noise
-
-# What the lenders agree on: nobody has more loans, or a higher average rate.
-MOST_LOANS, HIGHEST_RATE = 4096, 40.0
-
-# "range": a negative number of loans. "noise": noise that pulls the average rate up.
-CHEATS: Mapping[str, str] = {
-    "range": "gives a negative number of loans",
-    "noise": "gives its own noise: none for the loans, and all upwards for the rate",
-}
-
-
-def lender_values(loans: Sequence[Loan]) -> tuple[float, float]:
-    """Return a lender's number of loans and its average interest rate, as parts of the most there is."""
-    rates = [float(loan["int_rate"]) for loan in loans]
-    return len(loans) / MOST_LOANS, sum(rates) / len(rates) / HIGHEST_RATE
 
 
 def _tamper(kind: str, lanes: Lanes, parameters: VerifiableParameters) -> Tamper:
