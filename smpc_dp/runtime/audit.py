@@ -22,7 +22,7 @@ from smpc_dp.board.reader import BadLog, LogReader
 from smpc_dp.board.session import session_digest, session_json
 from smpc_dp.crypto import proofs
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError, VerificationError
-from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.envelope import Context, printable
 from smpc_dp.protocols.gopa.verifiable.audit import Auditor, Excluded, Verdict, at_once
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.statements import failures
@@ -118,6 +118,8 @@ def audit_stream(
     verdict: Verdict | None = known["verdict"]
     checked = roster is not None and roster == known["roster"]
     faults = (str(bad),) if bad is not None else () if verdict is None else verdict.faults
+    # Parts of them come from the log: nothing that a terminal would obey.
+    faults = tuple(map(printable, faults))
     ok = not faults and verdict is not None
     return Report(
         ok=ok,

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from smpc_dp import simulate
-from smpc_dp.errors import ConfigError, PeerFault, TimeoutFault
+from smpc_dp.errors import ConfigError, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
@@ -94,6 +94,32 @@ def test_whoever_is_lost_before_it_commits_is_only_absent() -> None:
     assert report.ok
     assert CHEAT not in report.verdict.counted
     assert not report.excluded
+
+
+@pytest.mark.parametrize("message", [7, 9, 10])
+def test_what_was_sent_counts_though_its_user_is_lost(message: int) -> None:
+    """Lost after its coin, its publication, or its openings; the second-last it does not even attest."""
+    played = play(kill={CHEAT: message})
+    if message == 7:
+        # It has opened its coin, and publishes nothing.
+        assert audited(played).verdict.silent == (CHEAT,)
+        return
+    report = audited(played)
+    assert report.ok
+    assert CHEAT in report.verdict.counted
+
+
+def test_a_total_that_cannot_be_is_refused() -> None:
+    class Inventing(VerifiableRelayMachine):
+        def _accept_publish(self, party: int, envelope: Envelope) -> None:
+            super()._accept_publish(party, envelope)
+            if party == 1:
+                self._sum += np.uint64(10_000)
+
+    played = play(relay=Inventing)
+    for name in USERS:
+        assert isinstance(played.errors[name], VerificationError)
+    assert "somebody lies" in str(played.errors["ann"])
 
 
 # A relay that lies to users.

@@ -137,6 +137,18 @@ def test_sessions_that_are_none(session: str, what: str) -> None:
     assert what in report.conclusion
 
 
+def test_a_log_does_not_speak_to_the_terminal() -> None:
+    played = honest()
+    session = json.loads(played.header.session)
+    session["parameters"]["\x1b[2Jhello"] = 1
+    text = json.dumps(session, sort_keys=True, separators=(",", ":"))
+    lines = played.log(played.entries, replace(played.header, session=text))
+    report = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in lines)), threads=1)
+    assert not report.ok
+    assert "hello" in report.conclusion
+    assert report.conclusion.isprintable()
+
+
 def test_the_session_must_be_verifiable() -> None:
     played = honest()
     session = played.header.session.replace(',"verifiable":true', "")

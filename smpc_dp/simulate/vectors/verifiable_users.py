@@ -272,6 +272,7 @@ class _TakesOpenings(VerifiableRelayMachine):
     def _accept_open(self, party: int, envelope: Envelope) -> None:
         for peer, (delta, _) in self._rules.check_open(envelope.body, envelope.sender).items():
             self._opened[party, peer] = delta
+        self._openings[party] = envelope
 
 
 # coins
@@ -281,8 +282,8 @@ class _TakesCoins(VerifiableRelayMachine):
     """A relay that takes every coin."""
 
     def _accept_coin(self, party: int, envelope: Envelope) -> None:
-        del party
         decode(envelope.body, v.Coin, envelope.sender)
+        self._coins[party] = envelope
 
 
 def _coins() -> Iterator[Cheat]:

@@ -19,7 +19,7 @@ from smpc_dp.errors import PeerFault, SmpcError, VerificationError
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.gopa.verifiable.statements import FALSE, Rules, agreed, failures
+from smpc_dp.protocols.gopa.verifiable.statements import FALSE, Rules, agreements, failures
 from smpc_dp.protocols.secagg import keys
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.certify import check_certificate
@@ -287,13 +287,15 @@ class Auditor:
             raise PeerFault(self._relay, "lets too few users take part")
         for party in set(self._commits) - set(self._participants):
             del self._edges[party]
-        self._agreed = {party: agreed(self._edges, party) for party in self._participants}
-        self._void = sorted(
+        self._agreed = agreements(self._edges)
+        pairs = {
             (min(party, peer), max(party, peer))
-            for party in self._participants
-            for peer in self._edges[party]
-            if peer in self._participants and peer not in self._agreed[party]
-        )
+            for party, claimed in self._edges.items()
+            for peer in claimed
+            if peer in self._edges and peer not in self._agreed[party]
+        }
+        self._void = sorted(pairs)
+        del self._edges
 
     def _combine(self) -> None:
         self._same(set(self._coins), set(self._participants), "opens a coin", "takes part")
@@ -358,7 +360,7 @@ class Auditor:
             counted=tuple(map(self._name, self._counted)),
             excluded=tuple(self._excluded[party] for party in sorted(self._excluded)),
             silent=tuple(map(self._name, silent)),
-            void_edges=tuple((self._name(one), self._name(two)) for one, two in dict.fromkeys(self._void)),
+            void_edges=tuple((self._name(one), self._name(two)) for one, two in self._void),
             residual_pairs=self._residual,
             average=average,
             standard_error=noise.total / count,

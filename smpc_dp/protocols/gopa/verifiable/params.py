@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes, shown
-from smpc_dp.errors import ConfigError, Fault, LocalError
+from smpc_dp.errors import ConfigError, Fault, LocalError, VerificationError
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_and_plan
 from smpc_dp.protocols.gopa.plan import SessionNoise, with_degree
@@ -58,6 +58,16 @@ class VerifiableParameters(GopaParameters, frozen=True):
         """No x_hat is further from 0, in steps, but with probability below 2^-1000."""
         pairs = self.encoding.parties * self.session.pair_variance
         return self.bounds[1] + self.bits + TAIL * (1 + math.isqrt(pairs))
+
+    def check_total(self, total: Sequence[int], contributors: int, residual_pairs: int) -> None:
+        """Raise VerificationError if no values within the bounds and their noise have this total."""
+        if residual_pairs:
+            return
+        most = contributors * self.bits // 2
+        if min(total) < -most or max(total) > contributors * self.bounds[1] + most:
+            raise VerificationError(
+                f"no {contributors} vectors within the bounds and their noise have this sum: somebody lies"
+            )
 
     @property
     def extra_bytes(self) -> int:

@@ -21,7 +21,7 @@ from smpc_dp.protocols.envelope import Context, Signer, decode, encode
 from smpc_dp.protocols.gopa.party import GopaPartyMachine
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.gopa.verifiable.statements import Rules, agreed, failures, signed
+from smpc_dp.protocols.gopa.verifiable.statements import Rules, agreements, cancel, failures, signed
 from smpc_dp.protocols.result import Certificate
 from smpc_dp.protocols.secagg import endings
 from smpc_dp.protocols.secagg import messages as m
@@ -134,17 +134,15 @@ class VerifiablePartyMachine(GopaPartyMachine):
         if tuple(item.party for item in message.commits) != due:
             raise self._refuse("commitments are not those of the neighbours that take part")
         self._commits: dict[int, v.Commit] = {}
-        edges: dict[int, dict[int, bytes]] = {}
+        self._agreed: list[int] = []
         for item in message.commits:
             name = self._check_forwarded(v.COMMIT, item)
             self._check_entry(item.party, v.COMMIT, item.body, item.signature)
-            self._commits[item.party], edges[item.party] = self._rules.check_commit(
-                item.party, item.body, name
-            )
-        edges[self._index] = self._own_edges
-        self._agreed = agreed(edges, self._index)
-        # Kept in case a neighbour's publication is false: which of its edges count.
-        self._edges = edges
+            theirs = self._commits[item.party] = decode(item.body, v.Commit, name)
+            edges = self._rules.edges_of(item.party, theirs, name)
+            own = self._own_edges.get(item.party)
+            if own and self._index in edges and cancel(own, edges[self._index]):
+                self._agreed.append(item.party)
         self._excluded = len(authors) - len(self._participants)
         return self._attest(v.ATTEST_COMMITMENTS)
 
@@ -280,7 +278,11 @@ class VerifiablePartyMachine(GopaPartyMachine):
     def _check_false(self, party: int, name: str, body: bytes) -> None:
         """Refuse to open an edge to a user whose publication is right: that would bare its value."""
         message = self._rules.check_publish(body, name)
-        counted = agreed(self._edges, party)
+        edges = {
+            peer: self._rules.edges_of(peer, commits, self._name_of(peer))
+            for peer, commits in self._commits.items()
+        }
+        counted = agreements({**edges, self._index: self._own_edges})[party]
         batch = proofs.Batch()
         self._rules.add_publish(batch, party, name, message, self._commits[party], counted.values())
         if not failures(batch):
@@ -301,6 +303,7 @@ class VerifiablePartyMachine(GopaPartyMachine):
             raise self._refuse(f"left {self.name} out of the average")
         self._total = self._rules.lanes(tally.total, relay)
         self._residual = tally.residual_pairs
+        self._verifiable.check_total(signed(self._total), len(self._counted), self._residual)
         self._follow_relay(v.TALLY, message.tally, message.signature)
         return self._attest(v.ATTEST_TALLY)
 

@@ -20,7 +20,7 @@ from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.gopa.relay import GopaRelayMachine
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.gopa.verifiable.statements import FALSE, Rules, agreed, failures
+from smpc_dp.protocols.gopa.verifiable.statements import FALSE, Rules, agreements, failures
 from smpc_dp.protocols.result import Certificate
 from smpc_dp.protocols.secagg import endings
 from smpc_dp.protocols.secagg import messages as m
@@ -59,6 +59,10 @@ class VerifiableRelayMachine(GopaRelayMachine):
         super().__init__(context, parameters, identity, threads=threads, watch=watch)
         self._verifiable = parameters
         self._board = board
+        # What is here counts, also of a user that is lost before the step is over.
+        self._coins: dict[int, Envelope] = {}
+        self._publications: dict[int, Envelope] = {}
+        self._openings: dict[int, Envelope] = {}
         self._opened: dict[tuple[int, int], bytes] = {}
         self._steps = {
             m.HELLO: (self._accept_hello, self._finish_hello),
@@ -74,8 +78,10 @@ class VerifiableRelayMachine(GopaRelayMachine):
         }
 
     def _needed(self) -> int:
+        if self.step != v.COIN:
+            return self._plan.min_survivors
         # A coin that is not there stops the run: without it, its author would choose the noise.
-        return len(self._participants) if self.step == v.COIN else self._plan.min_survivors
+        return len(self._participants) - len(self._coins.keys() - self._alive)
 
     def _kept(self, envelope: Envelope) -> Envelope:
         return envelope
@@ -112,7 +118,7 @@ class VerifiableRelayMachine(GopaRelayMachine):
         if len(self._alive) < self._needed():
             raise self._too_few(self._needed())
         self._edges = {party: self._edges[party] for party in self._alive}
-        self._agreed = {party: agreed(self._edges, party) for party in self._alive}
+        self._agreed = agreements(self._edges)
         self._participants = tuple(sorted(self._alive))
         self._packed = pack_set(self._participants, self._parties)
         self._set_digest = self._rules.attestation(v.ATTEST_COMMITMENTS, self._chain.head, self._packed)
@@ -161,8 +167,11 @@ class VerifiableRelayMachine(GopaRelayMachine):
         for tag in failures(batch, self._threads):
             false.setdefault(tag[0], tag[1])
         for party, kind in sorted(false.items()):
+            fault = PeerFault(self._name_of(party), FALSE[kind])
             if party in self._alive:
-                self._drop(party, PeerFault(self._name_of(party), FALSE[kind]))
+                self._drop(party, fault)
+            else:
+                self._faults.append(str(fault))
         return sorted(false)
 
     def _certify(self, step: str, kind: str, answer: str) -> tuple[list[Envelope], Certificate]:
@@ -189,11 +198,12 @@ class VerifiableRelayMachine(GopaRelayMachine):
         coin = decode(envelope.body, v.Coin, envelope.sender).coin
         if self._rules.coin_commitment(envelope.sender, coin) != self._commits[party].coin:
             raise PeerFault(envelope.sender, "opened another coin than it has committed to")
+        self._coins[party] = envelope
 
     def _finish_coin(self) -> list[Envelope]:
-        envelopes = [self._received[party] for party in self._participants]
+        envelopes = [self._coins[party] for party in self._participants]
         coins = b"".join(decode(envelope.body, v.Coin, "").coin for envelope in envelopes)
-        self._log(self._participants, self._received)
+        self._log(self._participants, self._coins)
         self._rules.combine_coins(self._packed, coins)
         self._set_digest = self._rules.attestation(v.ATTEST_COINS, self._chain.head, self._packed)
         signatures = b"".join(envelope.signature for envelope in envelopes)
@@ -204,16 +214,17 @@ class VerifiableRelayMachine(GopaRelayMachine):
 
     # publication
 
-    def _accept_publish(self, _party: int, envelope: Envelope) -> None:
+    def _accept_publish(self, party: int, envelope: Envelope) -> None:
         published = self._rules.check_publish(envelope.body, envelope.sender)
+        self._publications[party] = envelope
         if self._watch is not None:
             self._watch(envelope.sender, self._rules.lanes(published.x_hat, envelope.sender))
 
     def _finish_publish(self) -> list[Envelope]:
         batch = proofs.Batch()
-        authors = sorted(self._alive)
+        authors = sorted(self._publications)
         for party in authors:
-            message = decode(self._received[party].body, v.Publish, "")
+            message = decode(self._publications[party].body, v.Publish, "")
             self._rules.add_publish(
                 batch,
                 party,
@@ -222,13 +233,13 @@ class VerifiableRelayMachine(GopaRelayMachine):
                 self._commits[party],
                 self._agreed[party].values(),
             )
-        digests = self._log(authors, self._received)
+        digests = self._log(authors, self._publications)
         self._false = self._exclude_false(batch)
         self._published = set(authors) - set(self._false)
         for party in self._published:
-            self._sum += self._rules.lanes(decode(self._received[party].body, v.Publish, "").x_hat, "")
+            self._sum += self._rules.lanes(decode(self._publications[party].body, v.Publish, "").x_hat, "")
         false = [
-            m.Advertisement(party, self._received[party].body, self._received[party].signature)
+            m.Advertisement(party, self._publications[party].body, self._publications[party].signature)
             for party in self._false
         ]
         return self._broadcast(v.PUBLICATIONS, v.Publications(pack_list(authors), digests, false))
@@ -244,12 +255,13 @@ class VerifiableRelayMachine(GopaRelayMachine):
             # Not on the board: a wrong opening is worth as much as none.
             self._faults.append(f"{envelope.sender}: {FALSE['opening']}")
             return
+        self._openings[party] = envelope
         for peer, (delta, _) in opened.items():
             self._opened[party, peer] = delta
 
     def _finish_open(self) -> list[Envelope]:
         opened = sorted({party for party, _ in self._opened})
-        digests = self._log(opened, self._received)
+        digests = self._log(opened, self._openings)
         for delta in self._opened.values():
             self._sum -= self._rules.lanes(delta, "")
         self._residual = sum(

@@ -21,8 +21,6 @@ from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.secagg.graph import unpack_list
 
-IDENTITY = bytes(commit.POINT_BYTES)
-
 # Which statement of a user a proof belongs to, and the reason that is given if it is false.
 RANGE, NOISE, SUM, OPENING = "range", "noise", "sum", "opening"
 FALSE = {
@@ -85,7 +83,7 @@ class Rules:
         return {peer: message.edges[size * i : size * (i + 1)] for i, peer in enumerate(neighbours)}
 
     def check_commit(self, party: int, body: bytes, sender: str) -> tuple[v.Commit, dict[int, bytes]]:
-        """Decode a commit and its edges; raise PeerFault if it is malformed."""
+        """Decode a commit and its edges; raise PeerFault if anything in it is malformed."""
         message = decode(body, v.Commit, sender)
         edges = self.edges_of(party, message, sender)
         lowest, highest = self._parameters.bounds
@@ -200,22 +198,26 @@ class Rules:
         return digest(label, *self._context.bound, self._run_id, *parts)
 
 
-def cancel(first: bytes, second: bytes) -> bool:
-    """Tell whether the two commitments of an edge add up to nothing. [Bellet 2021, (4.5)]"""
-    return commit.combine([first, second]) == IDENTITY
-
-
-def agreed(edges: Mapping[int, Mapping[int, bytes]], party: int) -> dict[int, bytes]:
-    """Return a user's edges that count: those to users in `edges` whose own commitment cancels it.
+def agreements(edges: Mapping[int, Mapping[int, bytes]]) -> dict[int, dict[int, bytes]]:
+    """Return the edges that count, of each user in `edges` by neighbour: those whose two commitments cancel.
 
     An edge that only one side claims, or that does not cancel, is void for both: two honest users always
-    agree, so nobody's privacy counted on it.
+    agree, so nobody's privacy counted on it. [Bellet 2021, (4.5)]
     """
-    return {
-        peer: edge
-        for peer, edge in edges[party].items()
-        if party in edges.get(peer, {}) and cancel(edge, edges[peer][party])
-    }
+    found: dict[int, dict[int, bytes]] = {party: {} for party in edges}
+    for party, claimed in edges.items():
+        for peer, edge in claimed.items():
+            if party < peer and (other := edges.get(peer, {}).get(party)) and cancel(edge, other):
+                found[party][peer], found[peer][party] = edge, other
+    return found
+
+
+def cancel(first: bytes, second: bytes) -> bool:
+    """Tell whether two commitments add up to nothing; not if one is none."""
+    try:
+        return commit.combine([], [first]) == second
+    except VerificationError:
+        return False
 
 
 def signed(lanes: Lanes) -> list[int]:
