@@ -256,6 +256,18 @@ def test_a_forged_false_publication_is_refused() -> None:
     assert v.OPEN not in shown(played)
 
 
+@pytest.mark.parametrize("party", [0, -1, 4, 6, 1 << 40])
+def test_a_false_publication_of_nobody_is_refused(party: int) -> None:
+    def lie(message: v.Publications) -> v.Publications:
+        published = unpack_list(message.published, len(USERS), "")
+        kept = [place for place, number in enumerate(published) if number != 4]
+        digests = b"".join(message.digests[32 * place : 32 * place + 32] for place in kept)
+        false = [m.Advertisement(party, b"", bytes(64))]
+        return v.Publications(pack_list([published[place] for place in kept]), digests, false)
+
+    refused(told(v.PUBLICATIONS, lie), "false that there are not")
+
+
 def test_a_user_sees_that_its_publication_is_left_out() -> None:
     def lie(message: v.Publications) -> v.Publications:
         published = unpack_list(message.published, len(USERS), "")

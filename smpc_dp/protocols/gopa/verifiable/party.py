@@ -261,6 +261,8 @@ class VerifiablePartyMachine(GopaPartyMachine):
             raise self._refuse(f"left the publication of {self.name} out")
         self._follow(self._head, published, v.PUBLISH, message.digests)
         opened = []
+        if not {item.party for item in message.false} <= set(published):
+            raise self._refuse("calls publications false that there are not")
         for item in message.false:
             name = self._check_forwarded(v.PUBLISH, item)
             self._check_entry(item.party, v.PUBLISH, item.body, item.signature)
