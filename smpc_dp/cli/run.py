@@ -13,6 +13,7 @@ from smpc_dp.cli.live import LiveBoard
 from smpc_dp.cli.output import console, print_json, report_error, report_line, result_text
 from smpc_dp.cli.party import Operation
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.runtime.inputs import find_input, read_vector, read_weights
 from smpc_dp.runtime.launcher import Ending, Launcher, member_command, run_child
@@ -97,6 +98,9 @@ def run(
             name: json.loads(path.read_text("utf-8")) for name, path in outputs.items() if path.exists()
         }
     _report(launcher.endings, aggregator, results, as_json)
+    if isinstance(checked, VerifiableParameters) and not as_json:
+        kept = board if board is not None else session.parent / "board"
+        console().print(f"log: {kept}, which smpc-dp audit checks")
 
 
 def _check(

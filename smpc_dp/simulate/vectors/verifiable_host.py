@@ -28,6 +28,7 @@ def all_cheats() -> Iterator[Cheat]:
 
 
 def changed_log(name: str, about: str, check: str, change: Change, *culprits: str) -> Cheat:
+    """Return the cheat of changing an honest run's log, which the audit refuses."""
     return Cheat(name, about, check, REFUSED, culprits, lambda: change(honest()))
 
 
