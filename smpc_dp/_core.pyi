@@ -175,6 +175,9 @@ class Garbler:
     def open_inputs(self, wires: NDArray[np.uint32], bits: NDArray[np.uint8], seed: bytes) -> None:
         """Make the labels under `seed` (16 bytes, public) the active ones of `wires` for these bits."""
 
+    def flip(self, wires: NDArray[np.uint32], bits: NDArray[np.uint8]) -> None:
+        """Exchange both labels of `wires`, which have been given, where the bit is 1."""
+
     def transfer(self, wires: NDArray[np.uint32], place: int, pads: NDArray[np.uint8]) -> None:
         """Make pads[0] the zero labels of `wires` from `place` on, and pads[1] ^= pads[0] ^ offset."""
     def deltas(self) -> NDArray[np.uint8]: ...

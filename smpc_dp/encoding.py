@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from smpc_dp import ball
 from smpc_dp.errors import ConfigError, Fault, PrivacyError, VerificationError
 
 # uint32 or uint64, whichever the encoding uses.
@@ -26,9 +27,15 @@ MAX_LENGTH = 1 << 26
 # Up to here every integer is a float64.
 EXACT_FLOAT = 1 << 53
 
+# A bound of every coordinate, or one for each.
+Bound = float | int | Sequence[float | int]
 
-class Encoding(msgspec.Struct, frozen=True):
-    """How the vectors of one session become integers; made by `Encoding.plan`."""
+
+class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How the vectors of one session become integers; made by `Encoding.plan`.
+
+    `lower` and `upper` are the widest bounds of any coordinate; `box` has those of each, where given.
+    """
 
     length: int
     integer: bool
@@ -40,23 +47,27 @@ class Encoding(msgspec.Struct, frozen=True):
     lowest: int
     highest: int
     element_bytes: int
+    box: tuple[tuple[float | int, ...], tuple[float | int, ...]] | None = None
+    l2_bound: float | None = None
 
     @classmethod
     def plan(
         cls,
         *,
         length: int,
-        lower: float | int,
-        upper: float | int,
+        lower: Bound | None = None,
+        upper: Bound | None = None,
         precision: float | None,
         parties: int,
         max_weight: int = 0,
+        l2_bound: float | None = None,
     ) -> Encoding:
         """Derive the step and the modulus.
 
         Args:
             length: coordinates a vector, 1 to 2^26.
-            lower, upper: bounds of every coordinate, both included.
+            lower, upper: bounds of every coordinate, both included; or a list of `length` for each.
+            l2_bound: in their place a bound on the L2 norm of a vector.
             precision: None for integer vectors; for `float64` the step is the largest power of two up to it.
             parties: most vectors that are ever summed.
             max_weight: 0 for sums of plain vectors; w > 0 when each party scales its vector by a secret
@@ -73,12 +84,16 @@ class Encoding(msgspec.Struct, frozen=True):
             precision=precision,
             parties=parties,
             max_weight=max_weight,
+            l2_bound=l2_bound,
         )
-        given = {"length": length, "lower": lower, "upper": upper, "max_weight": max_weight}
-        faults += [Fault(name, "is missing") for name, value in given.items() if value is None]
+        given = {"length": length, "max_weight": max_weight, "lower": lower, "upper": upper}
+        due = list(given)[: 4 if l2_bound is None else 2]
+        faults += [Fault(name, "is missing") for name in due if given[name] is None]
         if faults:
             raise ConfigError(faults)
-        lower, upper = _plain(lower), _plain(upper)
+        lowers, uppers = (_each(bound) for bound in _sides(lower, upper, l2_bound))
+        box = (lowers * (length // len(lowers)), uppers * (length // len(uppers)))
+        lower, upper = min(lowers), max(uppers)
         bits = 0 if precision is None else _fractional_bits(precision)
         lowest, highest = _grid(lower, bits), _grid(upper, bits)
         scale = parties * max(1, max_weight)
@@ -94,7 +109,29 @@ class Encoding(msgspec.Struct, frozen=True):
             lowest=lowest,
             highest=highest,
             element_bytes=(largest.bit_length() + 7) // 8,
+            box=box if len(lowers) + len(uppers) > 2 else None,
+            l2_bound=None if l2_bound is None else float(l2_bound),
         )
+
+    @property
+    def widths(self) -> list[int]:
+        """How far apart two vectors can be in each coordinate, in steps; one number if all are alike."""
+        if self.l2_bound is not None:
+            return [2 * math.isqrt(ball.squared_limit(self.l2_bound, self.fractional_bits))]
+        if self.box is None:
+            return [self.highest - self.lowest]
+        bits = self.fractional_bits
+        return [_grid(high, bits) - _grid(low, bits) for low, high in zip(*self.box, strict=True)]
+
+    @property
+    def diameter(self) -> float:
+        """The L2 distance of the two farthest vectors on the grid, in steps, rounded up."""
+        if self.l2_bound is not None:
+            square = 4 * ball.squared_limit(self.l2_bound, self.fractional_bits)
+        else:
+            widths = self.widths
+            square = sum(width * width for width in widths) * (self.length // len(widths))
+        return math.sqrt(square) * (1 + 1e-15)
 
     @property
     def step(self) -> float:
@@ -126,23 +163,7 @@ class Encoding(msgspec.Struct, frozen=True):
             ConfigError: wrong length, shape or dtype.
         """
         values = self._checked(vector, party)
-        clipped = 0
-        # For integers the bounds are compared as integers: a float bound would be compared in float64.
-        lower, upper = (self.lowest, self.highest) if self.integer else (self.lower, self.upper)
-        outside = (values < lower) | (values > upper)
-        if outside.any():
-            if not clip:
-                first = int(np.flatnonzero(outside)[0])
-                raise PrivacyError(
-                    f"{party}: vector[{first}] = {values[first]} is outside [{self.lower}, {self.upper}]"
-                    + (f" ({int(outside.sum())} values are)" if outside.sum() > 1 else "")
-                )
-            clipped = int(outside.sum())
-            values = np.clip(values, lower, upper)
-        if self.integer:
-            grid = values.astype(np.int64)
-        else:
-            grid = np.rint(np.ldexp(values, self.fractional_bits)).astype(np.int64)
+        grid, clipped = (self._in_box if self.l2_bound is None else self._in_ball)(values, party, clip)
         offset = (grid - np.int64(self.lowest)).astype(np.uint64)
         if self.max_weight:
             scale = self._checked_weight(weight, party)
@@ -151,6 +172,29 @@ class Encoding(msgspec.Struct, frozen=True):
             raise ConfigError([Fault("weight", f"{party}: this session has no weights (max_weight = 0)")])
         lanes: Lanes = offset.astype(self.dtype)
         return lanes, clipped
+
+    def _in_box(self, values: NDArray[Any], party: str, clip: bool) -> tuple[NDArray[np.int64], int]:
+        # For integers the bounds are compared as integers: a float bound would be compared in float64.
+        low, high = self.box or (self.lower, self.upper)
+        lower, upper = np.asarray(low, values.dtype), np.asarray(high, values.dtype)
+        outside = (values < lower) | (values > upper)
+        clipped = int(outside.sum())
+        if clipped and not clip:
+            first = int(np.flatnonzero(outside)[0])
+            low, high = (self.lower, self.upper) if self.box is None else (lower[first], upper[first])
+            raise PrivacyError(
+                f"{party}: vector[{first}] = {values[first]} is outside [{low}, {high}]"
+                + (f" ({clipped} values are)" if clipped > 1 else "")
+            )
+        values = np.clip(values, lower, upper)
+        scaled = values if self.integer else np.rint(np.ldexp(values, self.fractional_bits))
+        return scaled.astype(np.int64), clipped
+
+    def _in_ball(self, values: NDArray[Any], party: str, clip: bool) -> tuple[NDArray[np.int64], int]:
+        grid, inside = ball.on_grid(values, self.l2_bound or 0.0, self.fractional_bits)
+        if not inside and not clip:
+            raise PrivacyError(f"{party}: the L2 norm {ball.norm(values):g} is above {self.l2_bound}")
+        return grid, 0 if inside else int(np.count_nonzero(values))
 
     def _checked(self, vector: ArrayLike, party: str) -> NDArray[Any]:
         try:
@@ -247,6 +291,7 @@ def encoding_faults(
     precision: object = None,
     parties: int,
     max_weight: object = 0,
+    l2_bound: object = None,
 ) -> list[Fault]:
     """Return every fault of an encoding's parameters, as in `Encoding.plan`.
 
@@ -255,16 +300,27 @@ def encoding_faults(
     faults: list[Fault] = []
     if length is not None and not (_is_whole(length) and 1 <= length <= MAX_LENGTH):
         faults.append(Fault("length", f"must be between 1 and {MAX_LENGTH}, is {shown(length)}"))
-    bounds: list[float | int] = []
+    if l2_bound is not None:
+        for name, bound in (("lower", lower), ("upper", upper)):
+            if bound is not None:
+                faults.append(Fault(name, "is not for vectors with an l2_bound"))
+        if not _is_finite(l2_bound) or not l2_bound > 0:
+            faults.append(Fault("l2_bound", f"must be a finite number above 0, is {shown(l2_bound)}"))
+            l2_bound = None
+        lower = upper = None
+    bounds: list[tuple[float | int, ...]] = []
     for name, bound in (("lower", lower), ("upper", upper)):
         if bound is None:
             continue
-        if not _is_finite(bound):
-            faults.append(Fault(name, f"must be a finite number, is {shown(bound)}"))
-        elif integer and not float(bound).is_integer():
-            faults.append(Fault(name, f"must be a whole number for integer vectors, is {shown(bound)}"))
+        each: Sequence[Any] = bound if isinstance(bound, list | tuple) else [bound]
+        if each is bound and _is_whole(length) and len(each) != length:
+            faults.append(Fault(name, f"has {len(each)} numbers, vectors have {length}"))
+        elif wrong := [value for value in each if not _is_finite(value)]:
+            faults.append(Fault(name, f"must be a finite number, is {shown(wrong[0])}"))
+        elif integer and (wrong := [value for value in each if not float(value).is_integer()]):
+            faults.append(Fault(name, f"must be a whole number for integer vectors, is {shown(wrong[0])}"))
         else:
-            bounds.append(_plain(bound))
+            bounds.append(_each(each))
     step: float | None = None
     if precision is not None:
         if _is_finite(precision) and 2.0**-1000 <= precision <= 2.0**1000:
@@ -274,14 +330,19 @@ def encoding_faults(
     weighty = _is_whole(max_weight) and 0 <= max_weight < 1 << 62
     if max_weight is not None and not weighty:
         faults.append(Fault("max_weight", f"must be an integer in [0, 2^62), is {shown(max_weight)}"))
-    if len(bounds) < 2:
+    if l2_bound is not None:
+        bounds = [_each(side) for side in _sides(None, None, l2_bound)]
+    widest = max(map(len, bounds), default=0)
+    if len(bounds) < 2 or {*map(len, bounds)} - {1, widest or 1}:
         return faults
-    if not bounds[0] < bounds[1]:
-        faults.append(Fault("lower", f"must be below upper = {shown(upper)}, is {shown(lower)}"))
+    lowers, uppers = (side * (widest // len(side)) for side in bounds)
+    if wrong := [(low, high) for low, high in zip(lowers, uppers, strict=True) if not low < high]:
+        faults.append(Fault("lower", f"must be below upper = {shown(wrong[0][1])}, is {shown(wrong[0][0])}"))
     elif integer or step is not None:
         bits = 0 if step is None else _fractional_bits(step)
-        lowest, highest = (_grid(bound, bits) for bound in bounds)
-        if highest == lowest:
+        lowest, highest = _grid(min(lowers), bits), _grid(max(uppers), bits)
+        narrow = any(_grid(low, bits) == _grid(high, bits) for low, high in zip(lowers, uppers, strict=True))
+        if narrow or (l2_bound is not None and ball.squared_limit(uppers[0], bits) == 0):
             faults.append(Fault("precision", f"is wider than [lower, upper]: {precision}"))
         elif _is_whole(max_weight) and weighty:
             scale = parties * max(1, max_weight)
@@ -325,6 +386,16 @@ def _is_finite(value: object) -> TypeGuard[float | int]:
 def _plain(value: float | int) -> float | int:
     """Return a number of whatever library as Python's own."""
     return int(value) if isinstance(value, Integral) else float(value)
+
+
+def _each(bound: Any) -> tuple[float | int, ...]:
+    """Return a bound of every coordinate, or one for each, as a tuple of Python's own numbers."""
+    return tuple(map(_plain, bound if isinstance(bound, Sequence) else (bound,)))
+
+
+def _sides(lower: Any, upper: Any, l2_bound: Any) -> tuple[Any, Any]:
+    """Return the bounds of coordinates, or those that a bound on the norm implies."""
+    return (lower, upper) if l2_bound is None else (-l2_bound, l2_bound)
 
 
 def _fractional_bits(precision: float) -> int:

@@ -65,7 +65,11 @@ class TimeoutFault(SmpcError):
 
 
 class PrivacyError(SmpcError):
-    """A value is outside its declared bounds, or a release is not permitted."""
+    """A value is outside its declared bounds, or a release is not permitted; others learn only `told`."""
+
+    def __init__(self, reason: str, *, told: str = "its input was refused") -> None:
+        self.told = told
+        super().__init__(reason)
 
 
 class VerificationError(SmpcError):

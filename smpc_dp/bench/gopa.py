@@ -10,11 +10,11 @@ from time import process_time
 
 import nacl
 import numpy as np
-from nacl.signing import SigningKey
 
 from smpc_dp.bench.figures import Figure, Limit, Report
+from smpc_dp.crypto.agree import agree, public_key
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.privacy.secagg_plan import check_plan
+from smpc_dp.privacy.secagg_plan import ADVERTISEMENT, check_plan
 from smpc_dp.protocols.gopa.params import check_parameters as check_gopa
 from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import SecAggParameters, SumParameters
@@ -28,7 +28,9 @@ SAMPLE = 5
 LEAST_PARTIES, MOST_PARTIES = 10, 10_000
 # Every pair of a complete graph agrees on a key and exchanges sealed shares: a million pairs take a minute.
 MOST_COMPLETE = 1_000
-CHECKS = 2_000
+AGREEMENTS = 2_000
+# The signed keys of one neighbour: an `Advertise` and the signature of its envelope.
+KEYS_BYTES = ADVERTISEMENT + 64
 
 Progress = Callable[[str, int, int], None]
 
@@ -39,12 +41,14 @@ def run_gopa_bench(
     progress: Progress | None = None,
     *,
     length: int = 1,
+    lost: int = 10,
     dropout: float = 0.01,
 ) -> Report:
     """Measure GOPA and secure sums for each number of `parties`, `length` numbers in [0, 1] each.
 
-    GOPA, and a sum with shares of noise, are planned for epsilon 1 and delta 1e-6; all are for the fraction
-    `dropout` lost and a tenth corrupt, but nobody is lost. CPU times are of one thread.
+    All are planned for a tenth corrupt and `lost` users lost (at most a tenth of them), although nobody is;
+    GOPA ("keep") and the exact sum on the sparse graph for the fraction `dropout` lost as well. GOPA, and a
+    sum with shares of noise, are planned for epsilon 1 and delta 1e-6. CPU times are of one thread.
 
     Args:
         parties: 10 to 10,000 each; the complete graph is measured up to 1,000.
@@ -61,24 +65,35 @@ def run_gopa_bench(
     ]
     if runs < 1:
         faults.append(Fault("runs", f"must be at least 1, is {runs}"))
+    if lost < 0:
+        faults.append(Fault("lost", f"must be at least 0, is {lost}"))
     if not parties:
         faults.append(Fault("parties", "is empty"))
     if faults:
         raise ConfigError(faults)
     figures: list[Figure] = []
     plans: list[dict[str, object]] = []
-    cases = [(n, name, chosen) for n in parties for name, chosen in _cases(n, length, dropout).items()]
-    done, check = 0, _seconds_of_a_check()
+    cases = [(n, *case) for n in parties for case in _all_cases(n, length, lost, dropout)]
+    done, agreement = 0, _seconds_of_an_agreement()
     for n, name, parameters in cases:
+        plan = parameters.plan
+        named = f"{name}, {n} users, {plan.max_dropouts} may be lost"
         samples: list[Sampled] = []
         for run in range(runs):
             if progress is not None:
-                progress(f"{name}, {n} users", done, len(cases) * runs)
+                progress(named, done, len(cases) * runs)
             samples.append(record_sample(parameters, SAMPLE, seed=run + 1))
             done += 1
-        figures += _figures(f"{name}, {n} users", parameters, samples, check)
-        plan = parameters.plan
-        plans.append({"parties": n, "protocol": name, "degree": plan.degree, "quorum": plan.quorum})
+        figures += _figures(named, parameters, samples, agreement)
+        plans.append(
+            {
+                "parties": n,
+                "protocol": name,
+                "max_dropouts": plan.max_dropouts,
+                "degree": plan.degree,
+                "quorum": plan.quorum,
+            }
+        )
     if progress is not None:
         progress("done", done, done)
     return Report(
@@ -90,8 +105,25 @@ def run_gopa_bench(
             "numpy": np.__version__,
             "pynacl": nacl.__version__,
         },
-        parameters={"length": length, "dropout": dropout, "sample": SAMPLE, "plans": plans},
+        parameters={
+            "length": length,
+            "lost": lost,
+            "dropout": dropout,
+            "sample": SAMPLE,
+            "plans": plans,
+        },
     )
+
+
+def _all_cases(parties: int, length: int, lost: int, dropout: float) -> list[tuple[str, SumParameters]]:
+    """Return what is measured for one number of users, by name: for `lost` of them and for a fraction."""
+    given = min(lost, parties // 10) / parties
+    cases = list(_cases(parties, length, given).items())
+    known = cases[0][1].plan.max_dropouts
+    for name, parameters in _cases(parties, length, dropout).items():
+        if name in ("GOPA, keep", "secure sum, sparse graph") and parameters.plan.max_dropouts != known:
+            cases.append((name, parameters))
+    return cases
 
 
 def _cases(parties: int, length: int, dropout: float) -> dict[str, SumParameters]:
@@ -116,8 +148,10 @@ def _cases(parties: int, length: int, dropout: float) -> dict[str, SumParameters
     return cases
 
 
-def _figures(name: str, parameters: SumParameters, samples: Sequence[Sampled], check: float) -> list[Figure]:
-    quorum = parameters.plan.quorum
+def _figures(
+    name: str, parameters: SumParameters, samples: Sequence[Sampled], agreement: float
+) -> list[Figure]:
+    plan = parameters.plan
     vector = float(parameters.encoding.lanes * parameters.encoding.element_bytes)
     return [
         Figure(
@@ -133,9 +167,9 @@ def _figures(name: str, parameters: SumParameters, samples: Sequence[Sampled], c
             unit="s",
             values=[median(sample.seconds) for sample in samples],
             better="lower",
-            limit=Limit("checking one quorum's Ed25519 signatures", quorum * check),
-            note=f"median over {SAMPLE} users that check everything themselves; linear in the number of "
-            "users, since the certificate of a set holds the signatures of a quorum of them",
+            limit=Limit("agreeing on a key with each neighbour", plan.mask_degree * agreement),
+            note=f"median over {SAMPLE} users that check everything themselves; grows with the degree, and "
+            "with the logarithm of the number of users",
         ),
         Figure(
             name=f"{name}: bytes up of a user",
@@ -151,18 +185,15 @@ def _figures(name: str, parameters: SumParameters, samples: Sequence[Sampled], c
             unit="B",
             values=[float(median(sample.down)) for sample in samples],
             better="lower",
-            limit=Limit("one quorum's signatures", 64.0 * quorum),
-            note="likewise; linear in the number of users: 64 bytes for each signature of a certificate, "
-            "and 64 for each nonce and commitment of the roll",
+            limit=Limit("the signed keys of its neighbours", plan.mask_degree * KEYS_BYTES),
+            note="likewise; grows with the degree times the logarithm of the number of users",
         ),
     ]
 
 
-def _seconds_of_a_check() -> float:
-    key = SigningKey(bytes(32))
-    message = bytes(32)
-    signed, known = key.sign(message).signature, key.verify_key
+def _seconds_of_an_agreement() -> float:
+    secret, other = bytes(range(32)), public_key(bytes(range(1, 33)))
     begun = process_time()
-    for _ in range(CHECKS):
-        known.verify(message, signed)
-    return (process_time() - begun) / CHECKS
+    for _ in range(AGREEMENTS):
+        agree(secret, other, salt=b"", info=b"")
+    return (process_time() - begun) / AGREEMENTS

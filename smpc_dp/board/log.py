@@ -41,7 +41,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What an auditor needs to know before the first entry.
 
     `session` is the canonical JSON of the session file (roster, parameters, protocol and its version), whose
-    hash is the session digest; `present` (a set of parties) and `nonces` give the run id with it.
+    hash is the session digest; `present` (a set of parties) and the root over their nonces give the run id.
     """
 
     format: str
@@ -50,7 +50,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     request: Annotated[int, Meta(ge=0, lt=1 << 62)]
     question: Annotated[str, Meta(max_length=1024)]
     present: bytes
-    nonces: bytes
+    root: bytes
     run_id: Hex32
 
 

@@ -140,7 +140,8 @@ def gopa(
     ] = None,
     length: Annotated[int, typer.Option(help="Coordinates a vector.")] = 1,
     runs: Annotated[int, typer.Option(help="Measurements of each figure.")] = 1,
-    dropout: Annotated[float, typer.Option(help="Fraction of the users that the plans may lose.")] = 0.01,
+    lost: Annotated[int, typer.Option(help="Users that the plans may lose, at most a tenth of them.")] = 10,
+    dropout: Annotated[float, typer.Option(help="Fraction that two plans may lose instead.")] = 0.01,
     as_json: Json = False,
 ) -> None:
     """Measure private averaging (GOPA).
@@ -150,7 +151,9 @@ def gopa(
     from smpc_dp.bench import run_gopa_bench
 
     with Bar("runs", quiet=as_json) as bar:
-        report = run_gopa_bench(parties or (100, 1_000), runs, bar.show, length=length, dropout=dropout)
+        report = run_gopa_bench(
+            parties or (100, 1_000), runs, bar.show, length=length, lost=lost, dropout=dropout
+        )
     if as_json:
         print_json(report.to_json())
     else:

@@ -46,6 +46,9 @@ def average(
     on_dropout: Annotated[
         OnDropout, typer.Option(help="gopa: noise of lost users stays in, or is rolled back.")
     ] = "keep",
+    l2_bound: Annotated[
+        float | None, typer.Option(help="Vectors of this norm, with --epsilon; default: bounds -1 and 1.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Average random vectors, and compare with the plain average.
@@ -55,6 +58,9 @@ def average(
     """
     simulation.check_size(parties, length, threads, seed)
     values = np.random.default_rng(seed).uniform(-1.0, 1.0, (parties, length))
+    if l2_bound is not None:
+        values *= l2_bound / np.linalg.norm(values, axis=1, keepdims=True)
+    bound = None if l2_bound is not None else 1.0
     begun = time.perf_counter()
     steps = PUBLISHING_STEPS if method == "gopa" and on_dropout == "keep" else PARTY_STEPS
     with Bar("steps", quiet=as_json) as bar:
@@ -67,8 +73,9 @@ def average(
 
         result = simulation.average(
             values,
-            lower=-1.0,
-            upper=1.0,
+            lower=None if bound is None else -bound,
+            upper=bound,
+            l2_bound=l2_bound,
             dropout=dropout,
             planned_dropout=max(dropout, 0.01 if method == "gopa" else 0.1),
             method=method,

@@ -26,7 +26,8 @@ corrupt its own tables and learn a bit inside the circuit from whether the evalu
 **Oblivious transfer.** The offset is fresh for each instance, so a correlated OT with one offset of its own
 does not give labels as it is. Either send both labels (`zero_labels`, and these XOR `deltas`) by chosen OT;
 or let OT give random pairs (r0, r1), make r0 the zero label and send the one block r0 ^ r1 ^ delta, which
-corrects the pair to the offset (`transfer`).
+corrects the pair to the offset (`transfer`). If the choices were random, `flip` makes up for it where the
+input is another: one public bit each.
 
 **The garbler's own inputs.** The evaluator holds their active labels, which need only be random: both sides
 draw them from a public seed (`open_inputs`), and nothing is sent. The garbler's bits are in the zero labels,
@@ -149,6 +150,14 @@ class Garbler:
         Before the first table. Raises ValueError for an input that has labels, or other shapes.
         """
         self._core.open_inputs(wires, bits, seed)
+
+    def flip(self, wires: Wires, bits: Bytes) -> None:
+        """Exchange both labels of `wires` where `bits` (wires, instances), 0 or 1, are 1.
+
+        Before the first table. Raises ValueError for an input whose labels have not been given, or other
+        shapes.
+        """
+        self._core.flip(wires, bits)
 
     def transfer(self, wires: Wires, place: int, pads: Bytes) -> None:
         """Take part of the labels of `wires` from random transfers; turn pads[1] into the corrections.

@@ -1,13 +1,15 @@
 """The area under the ROC curve under local differential privacy, from hierarchical histograms.
 
-[Bellet 2021, 3.3.3], labels public, scores in {0, .., 2^alpha - 1}. The frequency oracle here is one Hadamard
-response of each user in each level, with epsilon / alpha: estimates are unbiased and uncorrelated
-within a level, and independent between levels.
+[Bellet 2021, 3.3.3], labels public, scores in {0, .., 2^alpha - 1}, frequencies by Hadamard response. Either
+the budget is split, each user answering in each of the alpha levels with epsilon / alpha, and levels are
+independent. Or the users are, each answering in one level, drawn for it, with epsilon. Both ways estimates
+are unbiased and uncorrelated within a level.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +18,7 @@ from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.arguments import Arguments
 
 Floats = npt.NDArray[np.float64]
+Split = Literal["users", "budget"]
 
 
 def response_scale(epsilon: float, levels: int) -> float:
@@ -23,13 +26,22 @@ def response_scale(epsilon: float, levels: int) -> float:
     return 1 / math.tanh(epsilon / levels / 2)
 
 
-def published_error_bound(positives: int, negatives: int, levels: int, epsilon: float) -> float:
+def node_variance(parties: float, levels: int, epsilon: float, split: Split = "budget") -> float:
+    """V of Theorem 3.5: a bound on the variance of each node's estimate, reached by empty nodes."""
+    if split == "users":
+        return parties * levels * response_scale(epsilon, 1) ** 2
+    return parties * response_scale(epsilon, levels) ** 2
+
+
+def published_error_bound(
+    positives: int, negatives: int, levels: int, epsilon: float, split: Split = "budget"
+) -> float:
     """Theorem 3.5's bound on the mean squared error of the AUC, for this oracle and the best a > 1.
 
     C n- n+ alpha^2 (2 n + (4 a + 1) min(n-, n+) + 21 sqrt(2 n C alpha) / (sqrt(a) - 1)) / (n+ n-)^2 with
-    C = c^2 / alpha. The paper proves it elsewhere, for a threshold that the thesis does not print; we
-    have not derived it, and independence within a level is replaced by lack of correlation. Raises
-    ConfigError, also unless alpha <= sqrt(n).
+    C = V / (n alpha). The paper proves it elsewhere, for a threshold that the thesis does not print; we
+    have not derived it, independence within a level is replaced by lack of correlation, and levels are
+    independent for a split budget alone. Raises ConfigError, also unless alpha <= sqrt(n).
     """
     found = Arguments()
     found.integer("positives", positives, 1, 1_000_000_000)
@@ -40,17 +52,20 @@ def published_error_bound(positives: int, negatives: int, levels: int, epsilon: 
         found.fault("levels", f"Theorem 3.5 needs levels <= sqrt(n) = {math.sqrt(positives + negatives):.4g}")
     found.done()
     n, alpha = positives + negatives, levels
-    constant = response_scale(epsilon, levels) ** 2 / alpha
+    constant = node_variance(1, levels, epsilon, split) / alpha
     least = min(positives, negatives)
     a = 1 + np.geomspace(1e-4, 1e12, 4_000)
     inner = 2 * n + (4 * a + 1) * least + 21 * np.sqrt(2 * n * constant * alpha) / (np.sqrt(a) - 1)
     return float(constant * alpha**2 * inner.min() / (positives * negatives))
 
 
-def exact_variance(positive: Floats, negative: Floats, epsilon: float) -> float:
-    """Variance of the AUC over the answers' randomness, when every node of the trees is used (no threshold).
+def exact_variance(
+    positive: Floats, negative: Floats, epsilon: float, *, split: Split = "budget", ties: float = 0.0
+) -> float:
+    """Variance of the AUC over all randomness but the records', when every node is used (no threshold).
 
-    `positive` and `negative` count the records with each score, shape (2^alpha,). Raises ConfigError.
+    `positive` and `negative` count the records with each score, shape (2^alpha,); a pair of equal scores
+    counts `ties`. Proof in docs/local-statistics.md. Raises ConfigError.
     """
     size = len(positive)
     if positive.shape != negative.shape or size < 2 or size & (size - 1):
@@ -58,14 +73,31 @@ def exact_variance(positive: Floats, negative: Floats, epsilon: float) -> float:
             [Fault("positive", f"{size} scores: their number must be a power of 2, at least 2")]
         )
     levels = size.bit_length() - 1
-    square = response_scale(epsilon, levels) ** 2
-    total, up, down = 0.0, positive.astype(np.float64), negative.astype(np.float64)
+    up, down = positive.astype(np.float64), negative.astype(np.float64)
     n_up, n_down = float(up.sum()), float(down.sum())
     if n_up == 0 or n_down == 0:
         raise ConfigError([Fault("positive", "there are no records of one of the labels")])
-    while len(up) > 1:
-        right, left = up[1::2], down[0::2]
-        noise_right, noise_left = n_up * square - right, n_down * square - left
-        total += float((right**2 * noise_left + noise_right * left**2 + noise_right * noise_left).sum())
-        up, down = up[0::2] + up[1::2], down[0::2] + down[1::2]
-    return total / (n_up * n_down) ** 2
+    square_up, square_down = (node_variance(n, levels, epsilon, split) for n in (n_up, n_down))
+    # What a node is multiplied by: at the leaves its sibling and, for ties, its counterpart.
+    weight_up, weight_down = ties * down, ties * up
+    weight_up[1::2] += down[0::2]
+    weight_down[0::2] += up[1::2]
+    total = float(ties**2 * ((square_up - up) * (square_down - down)).sum())
+    below_up = below_down = 0.0
+    first, second = up, down
+    while True:
+        total += square_up * float((weight_up**2).sum()) + square_down * float((weight_down**2).sum())
+        below_up += float(first @ weight_up**2)
+        below_down += float(second @ weight_down**2)
+        total += float(((square_up - first[1::2]) * (square_down - second[0::2])).sum())
+        first, second = first[0::2] + first[1::2], second[0::2] + second[1::2]
+        if len(first) == 1:
+            break
+        weight_up, weight_down = np.zeros_like(first), np.zeros_like(second)
+        weight_up[1::2], weight_down[0::2] = second[0::2], first[1::2]
+    if split == "users":
+        # A user who answers in one level answers in no other: the levels' answers are correlated.
+        worse = np.cumsum(down) - down + ties * down
+        better = up.sum() - np.cumsum(up) + ties * up
+        below_up, below_down = float(up @ worse**2), float(down @ better**2)
+    return (total - below_up - below_down) / (n_up * n_down) ** 2

@@ -64,6 +64,34 @@ def exact_variance(kernel: Floats, distribution: Floats, parties: int, epsilon: 
     return 2 * (2 * (parties - 2) * zeta_1 + zeta_2) / (parties * (parties - 1))
 
 
+def two_sample_variance(kernel: Floats, first: Floats, second: Floats, epsilon: float) -> float:
+    """Variance of the mean of (3.10) over all pairs of two samples, over the answers' randomness alone.
+
+    `kernel` (k, k), symmetric or not; `first` and `second` (k,) count the records of the samples, which are
+    fixed. Raises ConfigError for shapes, negative counts or an empty sample.
+    """
+    k = len(first)
+    if kernel.shape != (k, k) or first.shape != second.shape:
+        raise ConfigError([Fault("kernel", f"shape {kernel.shape} does not fit the counts")])
+    if min(first.min(), second.min()) < 0 or not min(first.sum(), second.sum()) > 0:
+        raise ConfigError([Fault("counts", "negative, or a sample is empty")])
+    rest = kept(k, epsilon)
+    b = (1 - rest) / k
+
+    def covariance(counts: Floats) -> Floats:
+        """Of the unbiased histogram: each user's answer e has covariance diag(q) - q q'."""
+        n = counts.sum()
+        lies = np.full(k, b)
+        products = b * b * n + b * rest * (counts[:, None] + counts[None, :]) + rest**2 * np.diag(counts)
+        return np.asarray((np.diag(rest * counts + n * lies) - products) / rest**2)
+
+    one, other = covariance(first), covariance(second)
+    right, left = kernel @ second, first @ kernel
+    mixed = float(np.sum((kernel @ other) * (one @ kernel)))
+    total = float(right @ one @ right) + float(left @ other @ left) + mixed
+    return total / float(first.sum() * second.sum()) ** 2
+
+
 def quantisation_error(
     bins: int, *, lipschitz: float | None = None, density_lipschitz: float | None = None
 ) -> float:

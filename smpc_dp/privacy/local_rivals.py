@@ -88,7 +88,7 @@ def local_rivals(
         rivals.append(_rounded("rounded, Lipschitz density", bins, square * error))
     if auc is not None:
         positives, levels = auc
-        bound = published_error_bound(positives, parties - positives, levels, epsilon)
+        bound = published_error_bound(positives, parties - positives, levels, epsilon, "users")
         rivals.append(
             Rival(protocol="hierarchical histogram, AUC", bins=None, bound=bound, exact=None, proven=False)
         )

@@ -14,6 +14,7 @@ raises OverflowError; MemoryError if so many values do not fit into memory.
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +110,13 @@ def _draw(
 
 
 def _positive(name: str, value: Fraction | int, high: int) -> Fraction:
+    # Thousands of keyed draws have the same parameter; an int or a Fraction can be looked up.
+    check = _checked_positive if type(value) in (int, Fraction) else _checked_positive.__wrapped__
+    return check(name, value, high)
+
+
+@lru_cache(maxsize=64)
+def _checked_positive(name: str, value: Fraction | int, high: int) -> Fraction:
     value = _rational(name, value, low=Fraction(0))
     if not 0 < value <= high:
         raise ConfigError(f"{name} is {value}: it must be above 0 and at most 2**{high.bit_length() - 1}")

@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.certificates import DIGEST, certificate_bytes, proof_nodes
 from smpc_dp.privacy.hypergeometric import Floats, Ints, LogBinomials, mode
 
 MAX_PARTIES = 1_000_000
@@ -29,8 +30,6 @@ MAX_PARTIES = 1_000_000
 SMALL_SESSION = 64
 
 # Sizes on the wire, in bytes; the formulas that use them are in `communication`.
-DIGEST = 32  # also a nonce, a key, a commitment, a share
-SIGNATURE = 64
 PARTY = 2
 SHARE_SEALED = 1 + 2 * (2 + 32) + (2 + 64) + 40 + 2  # both shares, the dealer's signature, XChaCha20-Poly1305
 ADVERTISEMENT = 1 + 3 * (2 + 32)  # two keys and the commitment to the list
@@ -178,7 +177,7 @@ def communication(plan: SecAggPlan, length: int, element_bytes: int) -> dict[str
         faults.append(Fault("element_bytes", f"{element_bytes!r} is not an integer in 1..32"))
     if faults:
         raise ConfigError(faults)
-    up, down = _control(plan.parties, plan.degree, plan.quorum)
+    up, down = _control(plan)
     up["masked"] = down["result"] = length * element_bytes
     masks = math.ceil(plan.mask_degree) + 1
     for direction in (up, down):
@@ -191,11 +190,17 @@ def mask_degree(parties: int, degree: int) -> float:
     return float(2 * degree - Fraction(degree**2, parties - 1))
 
 
-def _control(n: int, k: int, q: int) -> tuple[dict[str, int], dict[str, int]]:
-    """Expected bytes up and down of one party besides the vectors. On average k parties drew it."""
-    party_set = -(-n // 8)
+def _control(plan: SecAggPlan) -> tuple[dict[str, int], dict[str, int]]:
+    """Expected bytes up and down of one party besides the vectors, with all planned dropouts.
+
+    On average k parties drew it.
+    """
+    n, k, lost = plan.parties, plan.degree, plan.max_dropouts
+    party_set = 1 + min(PARTY * lost, -(-n // 8))
+    rolled = party_set + DIGEST + math.ceil(DIGEST * proof_nodes(n, 1))
+    neighbours = mask_degree(n, k)
     reveal = PARTY * k + DIGEST
-    certificate = party_set + SIGNATURE * q
+    certificate = party_set + math.ceil(certificate_bytes(n - lost, plan.quorum))
     up = {
         "hello": 2 * DIGEST,
         "advertise": ADVERTISEMENT,
@@ -206,11 +211,12 @@ def _control(n: int, k: int, q: int) -> tuple[dict[str, int], dict[str, int]]:
         "envelopes": ENVELOPE * MESSAGES,
     }
     down = {
-        "start": party_set + DIGEST * n,
-        "roll": party_set + DIGEST * n,
+        "start": rolled,
+        "roll": rolled,
         "neighbours": party_set
-        + math.ceil((FORWARDED + ADVERTISEMENT) * mask_degree(n, k))
-        + (FORWARDED + reveal) * k,
+        + math.ceil((FORWARDED + ADVERTISEMENT) * neighbours)
+        + (FORWARDED + reveal) * k
+        + math.ceil(DIGEST * proof_nodes(n, round(neighbours))),
         "deliver": party_set + (PARTY + SHARE_SEALED) * k,
         "survivors": party_set,
         "certificates": 2 * certificate,

@@ -71,7 +71,7 @@ def abort_of(error: SmpcError) -> Abort:
         return Abort("timeout", "", sorted(error.missing), error.step)
     if isinstance(error, PrivacyError):
         # What is wrong with a private value is the party's own business.
-        return Abort("local", "", [], "its input was refused")
+        return Abort("local", "", [], error.told)
     if isinstance(error, VerificationError):
         return Abort("verification", "", [], reason)
     if isinstance(error, ConfigError):

@@ -70,6 +70,17 @@ class Context:
         known: T = self.memo[question]
         return known
 
+    def number(self, name: str) -> int:
+        """Return i for party i; raise ValueError if there is none of that name."""
+        if self.memo is None:
+            return self.names.index(name) + 1
+        numbers = self.remember(
+            ("numbers",), lambda: {known: place for place, known in enumerate(self.names, 1)}
+        )
+        if name not in numbers:
+            raise ValueError(f"{name} is no party")
+        return numbers[name]
+
     def statement(self, run_id: bytes, step: str, sender: str, receiver: str, body_hash: bytes) -> bytes:
         """Return the 32 bytes that `sender` signs for one message."""
         return digest(

@@ -81,17 +81,39 @@ class Noise:
 
 
 @dataclass(frozen=True, slots=True)
+class Sample:
+    """That `signers`, in roster order, are claimed to have signed, of whom only a sample is shown.
+
+    `root` is of the Merkle tree over all their signatures, and decides the sample; `proof` shows that the
+    signatures of the sample stand in it.
+    """
+
+    signers: tuple[str, ...]
+    root: bytes
+    proof: bytes
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data, bytes as hex."""
+        return {"signers": list(self.signers), "root": self.root.hex(), "proof": self.proof.hex()}
+
+
+@dataclass(frozen=True, slots=True)
 class Certificate:
-    """Signatures (64 bytes, by party name) over the 32-byte digest of one set of parties."""
+    """Signatures (64 bytes, by party name) over the 32-byte digest of one set of parties.
+
+    They are a quorum's, or where `sample` is set those of a sample of its signers.
+    """
 
     set_digest: bytes
     signatures: Mapping[str, bytes]
+    sample: Sample | None = None
 
     def to_json(self) -> dict[str, object]:
         """Return plain JSON data, bytes as hex."""
         return {
             "set_digest": self.set_digest.hex(),
             "signatures": {name: signature.hex() for name, signature in self.signatures.items()},
+            "sample": None if self.sample is None else self.sample.to_json(),
         }
 
 
@@ -100,7 +122,7 @@ class Evidence:
     """What binds a result to its run.
 
     `participating` are the parties of the certified set of participants, in roster order; `roll` is the
-    SHA-256 of the roll of commitments, which the participants' digest binds beside that set. `survivors` is
+    digest of the roll of commitments, which the participants' digest binds beside that set. `survivors` is
     None where nothing secret depends on who survived.
     """
 

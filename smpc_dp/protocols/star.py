@@ -73,7 +73,7 @@ class PartyRole(_Role[R]):
 
     def __init__(self, context: Context, identity: Signer) -> None:
         super().__init__(context, identity)
-        self._index = context.names.index(identity.name) + 1
+        self._index = context.number(identity.name)
         self._sent: set[str] = set()
         self._seen: dict[str, tuple[bytes, bytes]] = {}
 
@@ -275,6 +275,14 @@ class HubRole(_Role[R]):
 
     def _broadcast(self, step: str, message: msgspec.Struct) -> list[Envelope]:
         return self._write(step, [self._name_of(party) for party in sorted(self._alive)], message)
+
+    def _to_each(self, step: str, message: Callable[[int], msgspec.Struct]) -> list[Envelope]:
+        """Return to everyone who is there what `message` gives for that party."""
+        return [
+            envelope
+            for party in sorted(self._alive)
+            for envelope in self._write(step, (self._name_of(party),), message(party))
+        ]
 
     def _is_new(self, party: int, envelope: Envelope) -> bool:
         """Check signature, run and order; return False for a repetition."""

@@ -198,7 +198,7 @@ def _auditor(reader: LogReader, session: SessionFile, pool: _Pool) -> Auditor:
         question=header.question,
     )
     run_id = bytes.fromhex(header.run_id)
-    return Auditor(context, parameters, run_id, header.present, header.nonces, pool.verify)
+    return Auditor(context, parameters, run_id, header.present, header.root, pool.verify)
 
 
 class _Pool:

@@ -10,6 +10,7 @@ from smpc_dp.errors import ConfigError, Fault, PeerFault, TimeoutFault
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.pairwise.evaluation import Evaluation, Question
 from smpc_dp.protocols.pairwise.params import PROTOCOL, VERSION
+from smpc_dp.protocols.pairwise.transfers import Transfers
 from smpc_dp.roster import Roster
 from smpc_dp.runtime.pairwise import PairwiseMember, drive
 from smpc_dp.runtime.session_file import SessionFile
@@ -40,6 +41,7 @@ class Evaluations:
         self._lobby: Lobby | None = None
         self._opening = asyncio.Lock()
         self._turns: dict[str, asyncio.Lock] = {}
+        self._transfers: dict[tuple[str, str], Transfers] = {}
 
     def check_peer(self, peer: str) -> None:
         """Raise ConfigError unless `peer` is another party of the session, and one of us can be called."""
@@ -60,6 +62,9 @@ class Evaluations:
         """
         async with self._turns.setdefault(peer, asyncio.Lock()):
             meeting = self._meeting(question, peer, label)
+            pair = (question.plan.parameters.garbler, question.plan.parameters.evaluator)
+            # What fails, or is cancelled while its thread still works, has them no more.
+            transfers = self._transfers.pop(pair, None) or Transfers()
             if meeting.we_listen:
                 await self._listen()
             loop, halt = asyncio.get_running_loop(), Halt()
@@ -68,9 +73,11 @@ class Evaluations:
                 loop.call_soon_threadsafe(on_step, step)
 
             try:
-                return await in_thread(lambda: self._work(meeting, question, tell, halt))
+                answer = await in_thread(lambda: self._work(meeting, question, transfers, tell, halt))
             finally:
                 halt.now()
+            self._transfers[pair] = transfers
+            return answer
 
     async def _listen(self) -> None:
         async with self._opening:
@@ -78,7 +85,8 @@ class Evaluations:
                 self._lobby = await asyncio.to_thread(lambda: Lobby(self._endpoint(self._session)))
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening, and forget the oblivious transfers."""
+        self._transfers.clear()
         if self._lobby is not None:
             self._lobby.close()
 
@@ -127,8 +135,10 @@ class Evaluations:
             frame_timeout=timeouts.step,
         )
 
-    def _work(self, meeting: _Meeting, question: Question, tell: OnStep, halt: Halt) -> Evaluation:
-        role = meeting.member.role(question.rows)
+    def _work(
+        self, meeting: _Meeting, question: Question, transfers: Transfers, tell: OnStep, halt: Halt
+    ) -> Evaluation:
+        role = meeting.member.role(question.rows, transfers=transfers)
         channel = self._connect(meeting, halt)
         try:
             report = drive(role, {meeting.peer: channel}, tell)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from smpc_dp.board.memory import MemoryBoard
 from smpc_dp.board.session import canonical_session, session_digest, session_json
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
-from smpc_dp.encoding import MAX_LENGTH, Encoding, shown
+from smpc_dp.encoding import MAX_LENGTH, Bound, Encoding, shown
 from smpc_dp.errors import ConfigError, Fault, SmpcError
 from smpc_dp.files import write_file
 from smpc_dp.identity import Identity, verify
@@ -214,8 +214,9 @@ def draw_kills(
 def average(
     values: ArrayLike | Sequence[ArrayLike],
     *,
-    lower: float,
-    upper: float,
+    lower: Bound | None = None,
+    upper: Bound | None = None,
+    l2_bound: float | None = None,
     precision: float | None = DEFAULT_PRECISION,
     method: str = "secagg",
     weights: Sequence[int] | None = None,
@@ -240,6 +241,7 @@ def average(
     Args:
         values: shape (parties, length), float64, or integers with `precision=None`.
         lower, upper, precision: bounds and step of every coordinate, as in a session file.
+        l2_bound: in the place of lower and upper a bound on the norm of a vector, with epsilon and delta.
         method: "secagg", the secure sum, or "gopa", gossip noise.
         weights: one secret non-negative integer for each party, or None.
         dropout: fraction of the parties that are killed, each before a random message of its own.
@@ -277,7 +279,7 @@ def average(
         raise ConfigError([Fault("board", "is for a verifiable run")])
     parameters: SumParameters
     declared: dict[str, object] = {}
-    if method == "gopa" or epsilon is not None or delta is not None:
+    if method == "gopa" or not epsilon is delta is l2_bound is None:
         if weights is not None:
             raise ConfigError([Fault("weights", "are for the exact sum")])
         given: dict[str, object] = {
@@ -285,14 +287,17 @@ def average(
             "precision": precision,
             "epsilon": epsilon,
             "delta": delta,
+            "lower": _listed(lower),
+            "upper": _listed(upper),
+            "l2_bound": l2_bound,
             "on_dropout": on_dropout if method == "gopa" else None,
             "mechanism": mechanism if method == "secagg" else None,
             "verifiable": True if verifiable else None,
         }
         if verifiable and precision == DEFAULT_PRECISION:
             given["precision"] = None
-        given |= {"length": len(vectors[0]), "lower": lower, "upper": upper}
-        given |= {"dropout": planned_dropout, "corrupt": corrupt, "security": security}
+        given |= {"length": len(vectors[0]), "dropout": planned_dropout}
+        given |= {"corrupt": corrupt, "security": security}
         check = check_gopa if method == "gopa" else check_noisy
         declared = {key: value for key, value in given.items() if value is not None}
         checked, faults = check(declared, len(vectors))
@@ -303,8 +308,8 @@ def average(
         parameters = SecAggParameters(
             encoding=Encoding.plan(
                 length=len(vectors[0]),
-                lower=lower,
-                upper=upper,
+                lower=_listed(lower),
+                upper=_listed(upper),
                 precision=precision,
                 parties=len(vectors),
                 max_weight=0 if weights is None else _largest(weights),
@@ -359,6 +364,11 @@ def _largest(weights: Sequence[int]) -> int:
         if isinstance(weight, bool) or not isinstance(weight, Integral):
             raise ConfigError([Fault(f"weights[{place}]", f"must be an integer, is {shown(weight)}")])
     return max(1, *map(int, weights))
+
+
+def _listed(bound: Bound | None) -> Bound | None:
+    """Return bounds of each coordinate as the list that a session file has."""
+    return bound if bound is None or np.ndim(bound) == 0 else list(np.asarray(bound).tolist())
 
 
 def _rows(values: ArrayLike | Sequence[ArrayLike]) -> Sequence[NDArray[np.generic]]:

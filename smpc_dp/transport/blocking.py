@@ -13,6 +13,7 @@ import socket
 import ssl
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 from smpc_dp.crypto.memory import working_memory
@@ -85,8 +86,9 @@ class Link:
     def __init__(self, peer: str, sock: socket.socket, secured: Tls, timeout: float) -> None:
         self.peer = peer
         self.max_message = handshake.MAX_GREETING
-        self._memory = working_memory((KEPT + 1) * framing.MAX_FRAME).data
-        self._next = 0
+        # Between messages that stay there are holes, each smaller than the next message.
+        self._memory = working_memory((2 * KEPT + 1) * framing.MAX_FRAME).data
+        self._kept: deque[tuple[int, int]] = deque(maxlen=KEPT)
         self._received = memoryview(bytearray(RECEIVE_BYTES))
         self._socket = sock
         self._tls = secured
@@ -172,9 +174,13 @@ class Link:
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def _short(self, total: int) -> memoryview:
-        """Read a message of one frame to where the oldest one was."""
-        self._next = (self._next + 1) % (KEPT + 1)
-        start = self._next * framing.MAX_FRAME
+        """Read a message of one frame to the first place where none stays: fresh memory is dear."""
+        start = 0
+        for first, end in sorted(self._kept):
+            if start + total <= first:
+                break
+            start = max(start, end)
+        self._kept.append((start, start + total))
         message = self._memory[start : start + total]
         self._fill(message)
         return message

@@ -12,6 +12,7 @@ import numpy as np
 from nacl.signing import SigningKey
 from numpy.typing import NDArray
 
+from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
@@ -24,6 +25,7 @@ from smpc_dp.protocols.registry import hub_machine, party_machine
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.params import VERSION, SecAggParameters, SumParameters
 from smpc_dp.protocols.secagg.party import PartyMachine
+from smpc_dp.protocols.secagg.rolls import Roll
 from smpc_dp.simulate.average import Signer
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 
@@ -164,6 +166,23 @@ class Stage:
         """Return what a party sent in a step."""
         [envelope] = [e for e in self.sent if (e.step, e.sender) == (step, name)]
         return decode(envelope.body, KINDS[step], name)
+
+    def roll(self, changed: Mapping[int, bytes] | None = None) -> Roll:
+        """Return the roll of the commitments that machines advertised, some of them changed."""
+        given = {
+            self.number(e.sender): decode(e.body, m.Advertise, e.sender).commitment
+            for e in self.sent
+            if e.step == m.ADVERTISE
+        }
+        return Roll(self.context, Label.COMMITMENTS, given | dict(changed or {}))
+
+    def enroll(self, envelope: Envelope, roll: Roll) -> Envelope:
+        """Return the roll for the receiver, or what it is shown of its neighbours, as under another root."""
+        if envelope.step == m.ROLL:
+            proof = roll.prove([self.number(envelope.receiver)])
+            return self.change(envelope, root=roll.root, proof=proof)
+        message = decode(envelope.body, m.Neighbours, envelope.sender)
+        return self.change(envelope, proof=roll.prove(item.party for item in message.advertisements))
 
     def told(self, name: str) -> Abort:
         """Return what the aggregator told a party that it excluded."""

@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from smpc_dp.crypto import agree
 from smpc_dp.encoding import Lanes
-from smpc_dp.protocols.abort import LEAVE
+from smpc_dp.protocols.abort import ABORT, LEAVE
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_parameters
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import pack_set
-from tests.faults.stage import HUB, LENGTH, Stage, by, only
+from tests.faults.stage import HUB, KINDS, LENGTH, Stage, by, only
 
 VICTIM, OTHER = "p1", "p2"
 
@@ -117,7 +118,8 @@ def test_relay_shows_the_victim_another_set() -> None:
         left = [item for item in message.advertisements if item.party > 3]
         opened = [item for item in message.openings if item.party > 3]
         shown = pack_set({1, 4, 5, 6, 7, 8}, 8)
-        return (stage.change(envelope, revealed=shown, advertisements=left, openings=opened),)
+        shrunk = stage.change(envelope, revealed=shown, advertisements=left, openings=opened)
+        return (stage.enroll(shrunk, stage.roll()),)
 
     stage.play(only(m.NEIGHBOURS, VICTIM, shrink))
     assert g.PUBLISH not in stage.steps_of(VICTIM)
@@ -195,3 +197,98 @@ def test_differing_plans_are_told_before_anything_is_sent() -> None:
     stage.play(by(m.HELLO, OTHER, differ))
     assert stage.aggregator.result.absent == (OTHER,)
     assert "asks '1f/2e'" in stage.told(OTHER).reason
+
+
+def test_user_publishes_the_same_value_twice() -> None:
+    """A repetition is no second value: it counts once."""
+    stage = stage_of("keep")
+    stage.play(by(g.PUBLISH, OTHER, lambda envelope: (envelope, envelope)))
+    assert stage.aggregator.result.faults == ()
+    off = stage.aggregator.result.total - sum(stage.grid(name) for name in stage.names)
+    # Ten standard deviations; a second copy of the value with its pairwise noise would be far outside.
+    assert np.abs(off).max() < 10 * (8 * parameters_of(stage).session.own_variance) ** 0.5
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_neighbour_that_reveals_a_wrong_seed_is_named(lost: bool) -> None:
+    """Its share is of the self-mask of a user that is there, or of the masking key of one that is lost.
+
+    Each share is signed by its dealer: a wrong one shows its holder, and the average does without it.
+    """
+    stage, liar = stage_of("roll-back"), "p5"
+
+    def tamper(envelope: Envelope) -> Iterable[Envelope]:
+        if lost and (envelope.sender, envelope.step) == (VICTIM, m.MASKED):
+            return ()
+        if (envelope.sender, envelope.step) != (liar, m.UNMASK):
+            return (envelope,)
+        unmask = decode(envelope.body, m.Unmask, liar)
+        return (stage.change(envelope, shares=bytes([unmask.shares[0] ^ 1]) + unmask.shares[1:]),)
+
+    stage.play(tamper)
+    outcome = stage.aggregator.result
+    assert f"{liar}: revealed a share that {VICTIM} did not sign" in outcome.faults
+    assert outcome.absent == ((VICTIM,) if lost else ())
+    there = [name for name in stage.names if name not in outcome.absent]
+    off = outcome.total - sum(stage.grid(name) for name in there)
+    assert np.abs(off).max() < 10 * (8 * parameters_of(stage).session.own_variance) ** 0.5
+
+
+def test_user_whose_shares_are_not_of_the_key_that_it_advertised_is_named() -> None:
+    """What both ends of an edge signed is the masking key: shares of another one are their dealer's doing."""
+    stage = stage_of("roll-back")
+
+    def tamper(envelope: Envelope) -> Iterable[Envelope]:
+        if envelope.sender != OTHER or envelope.step not in (m.ADVERTISE, m.MASKED):
+            return (envelope,)
+        other = agree.public_key(bytes(range(32)))
+        return () if envelope.step == m.MASKED else (stage.change(envelope, mask_key=other),)
+
+    stage.play(tamper)
+    stage.assert_blames(HUB, OTHER, "signed shares that do not give the secret it committed to")
+    told = {name: stage.told(name) for name in stage.names if name != OTHER}
+    assert {(abort.kind, abort.culprit) for abort in told.values()} == {("peer", OTHER)}
+
+
+def test_nobody_is_asked_for_a_seed_when_noise_stays_in() -> None:
+    """With "keep" no step reveals one: there is nothing that a neighbour could reveal wrongly."""
+    assert not {m.DEAL, m.UNMASK} & set(g.PARTY_STEPS)
+    stage = stage_of("keep").play(by(g.PUBLISH, VICTIM, lambda _: ()))
+    assert {envelope.step for envelope in stage.sent} <= {*g.PARTY_STEPS, *g.RELAY_STEPS, ABORT, LEAVE}
+
+
+def test_aggregator_tells_different_users_different_sets() -> None:
+    """Half of them are told that p8 is gone: no set has a quorum, and nobody publishes."""
+    stage = stage_of("keep")
+
+    def split(envelope: Envelope) -> Iterable[Envelope]:
+        if envelope.step != m.NEIGHBOURS or stage.number(envelope.receiver) > 4:
+            return (envelope,)
+        message = decode(envelope.body, m.Neighbours, HUB)
+        left = [item for item in message.advertisements if item.party < 8]
+        opened = [item for item in message.openings if item.party < 8]
+        shown = pack_set(range(1, 8), 8)
+        split_view = stage.change(envelope, revealed=shown, advertisements=left, openings=opened)
+        return (stage.enroll(split_view, stage.roll()),)
+
+    stage.play(split)
+    stage.assert_too_few()
+    assert g.PUBLISH not in {envelope.step for envelope in stage.sent}
+    # The third of them leaves too few, and ends the run for everybody.
+    for name in stage.names[:2]:
+        assert stage.told(name).reason == "attests another set than the one that was sent"
+
+
+def test_total_beyond_own_noise_is_refused_where_the_rest_is_rolled_back() -> None:
+    """With roll-back no pairwise noise is left in an honest total: it explains nothing there."""
+    far = 41 * int((8 * parameters_of(stage_of("roll-back")).session.own_variance) ** 0.5 + 1)
+    for on_dropout, step in (("roll-back", m.RESULT), ("keep", g.AVERAGE)):
+        stage = stage_of(on_dropout)  # type: ignore[arg-type]
+
+        def shift(envelope: Envelope, stage: Stage = stage) -> Iterable[Envelope]:
+            total = stage.encoding.unpack(decode(envelope.body, KINDS[envelope.step], HUB).total)  # type: ignore[attr-defined]
+            highest = np.uint64(8 * (stage.encoding.highest - stage.encoding.lowest))
+            return (stage.change(envelope, total=stage.encoding.pack(0 * total + highest + np.uint64(far))),)
+
+        stage.play(only(step, VICTIM, shift))
+        assert ("somebody lies" in str(stage.errors.get(VICTIM))) is (on_dropout == "roll-back")

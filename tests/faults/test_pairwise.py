@@ -135,12 +135,12 @@ def test_a_flipped_bit_in_any_piece_is_found_before_an_output_is_decoded(sender:
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("swapped", lambda count, data: [] if count == 4 else [data]),
-        ("repeated", lambda count, data: [data, data] if count == 4 else [data]),
-        ("truncated", lambda count, data: [data[:-1]] if count == 4 else [data]),
-        ("lengthened", lambda count, data: [data + b"\0"] if count == 4 else [data]),
-        ("header", lambda count, data: [bytes([BULK]) + b"\1" + data[2:]] if count == 4 else [data]),
-        ("empty", lambda count, data: [b""] if count == 4 else [data]),
+        ("swapped", lambda count, data: [] if count == 5 else [data]),
+        ("repeated", lambda count, data: [data, data] if count == 5 else [data]),
+        ("truncated", lambda count, data: [data[:-1]] if count == 5 else [data]),
+        ("lengthened", lambda count, data: [data + b"\0"] if count == 5 else [data]),
+        ("header", lambda count, data: [bytes([BULK]) + b"\1" + data[2:]] if count == 5 else [data]),
+        ("empty", lambda count, data: [b""] if count == 5 else [data]),
     ],
 )
 def test_pieces_out_of_order_or_of_another_size_are_refused(
@@ -149,10 +149,10 @@ def test_pieces_out_of_order_or_of_another_size_are_refused(
     held: list[bytes] = []
 
     def swap(count: int, data: bytes) -> list[bytes]:
-        if count == 4:
+        if count == 5:
             held.append(data)
             return []
-        return [data, *held] if count == 5 else [data]
+        return [data, *held] if count == 6 else [data]
 
     ends = evaluate_in_memory(roles(), pieces("alice", swap if name == "swapped" else change))
     nobody_has_a_value(ends)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from smpc_dp.circuits.circuit import pack, unpack
 from smpc_dp.circuits.library import find
 from smpc_dp.crypto.ot import MAX_INDEX, rows_of_chunk
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import PeerFault, SmpcError
+from smpc_dp.errors import SmpcError
 from smpc_dp.protocols.envelope import Context, decode, decode_envelope
 from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
 from smpc_dp.protocols.pairwise.garbler import GarblerRole
@@ -29,6 +30,21 @@ INSTANCES = 5
 X, Y = [1, 2, 3, 4, 5], [10, 20, 30, 40, 50]
 CHUNK = rows_of_chunk(32 * INSTANCES)
 SETUP_PIECES = 3
+
+
+class Behind(Transfers):
+    """Says that it is at the first index, of a setup that is further on."""
+
+    def __init__(self, held: Transfers) -> None:
+        super().__init__()
+        end = held.receiver()
+        assert end is not None
+        self.keep(held.context, end)
+        self._says = held.context
+
+    @property
+    def next_index(self) -> int:
+        return 0 if self.context == self._says else super().next_index
 
 
 class Pair:
@@ -92,17 +108,32 @@ def test_evaluations_of_a_run_share_one_setup_and_their_indices_go_on() -> None:
     assert any(f"up to 2^{bits} oblivious" in line for line in later[-1].privacy.assumptions)
 
 
-def test_differing_places_destroy_the_setup_and_the_next_evaluation_makes_another() -> None:
+@pytest.mark.parametrize("forgetful", ["alice", "bob"])
+def test_who_has_lost_its_side_makes_the_other_set_up_anew(forgetful: str) -> None:
     pair = Pair()
     pair.right()
-    pair.transfers["bob"] = Transfers()
-    ends = pair.evaluate()
-    assert all(isinstance(end, PeerFault) for end in ends.values())
-    assert any("is at another place of the oblivious transfers" in str(end) for end in ends.values())
-    assert pair.indices == [0, 0]
-    assert pair.pieces == 0
+    pieces, context = pair.pieces, pair.transfers["alice"].context
+    pair.right()
+    pair.transfers[forgetful] = Transfers()
+    end = pair.right()
+    assert pair.pieces == pieces
+    assert pair.indices == [CHUNK] * 2
+    contexts = {transfers.context for transfers in pair.transfers.values()}
+    assert len(contexts) == 1
+    assert context not in contexts
+    # What went before is another setup's, and is not counted.
+    bits = (CHUNK - 1).bit_length()
+    assert any(f"up to 2^{bits} oblivious" in line for line in end.privacy.assumptions)
+
+
+def test_sides_at_different_indices_of_one_setup_set_up_anew() -> None:
+    pair = Pair()
+    pair.right()
+    old = {name: copy(transfers) for name, transfers in pair.transfers.items()}
+    pair.transfers["bob"] = Behind(old["bob"])
     pair.right()
     assert pair.indices == [CHUNK] * 2
+    assert pair.transfers["alice"].context != old["alice"].context
 
 
 @pytest.mark.parametrize("sender", ["alice", "bob"])

@@ -73,34 +73,72 @@ def test_forged_opening_is_the_aggregators_fault() -> None:
     assert_refused(attacked(m.NEIGHBOURS, forge), f"'reveal' that {OTHER} did not sign")
 
 
-def test_false_roll_is_the_aggregators_fault() -> None:
-    """A roll that shows another commitment of a neighbour does not make that neighbour a liar."""
+@pytest.mark.parametrize("proof", ["of the roll", "of the false roll"])
+def test_false_roll_is_the_aggregators_fault(proof: str) -> None:
+    """A roll that has another commitment of a neighbour does not make that neighbour a liar."""
+    stage = Stage(4)
+
+    def forge(envelope: Envelope) -> Iterable[Envelope]:
+        if envelope.receiver != VICTIM or envelope.step not in (m.ROLL, m.NEIGHBOURS):
+            return (envelope,)
+        if envelope.step == m.NEIGHBOURS and proof == "of the roll":
+            return (envelope,)
+        return (stage.enroll(envelope, stage.roll({2: bytes(32)})),)
+
+    assert_refused(stage.play(forge), "roll does not have the commitment of p2, p3, p4: what is shown")
+    assert m.DEAL not in stage.steps_of(VICTIM)
+
+
+def test_a_root_of_nothing_known() -> None:
+    """A victim that could be led to reveal under a root of the aggregator's choice would stop there."""
 
     def forge(stage: Stage, envelope: Envelope, message: m.Roll) -> Iterable[Envelope]:
-        return (stage.change(envelope, commitments=message.commitments[:32] * 2 + message.commitments[64:]),)
+        return (stage.change(envelope, root=bytes(32)),)
 
-    assert_refused(attacked(m.ROLL, forge), f"roll does not have the commitment of {OTHER}")
+    stage = attacked(m.ROLL, forge)
+    assert_refused(stage, f"roll does not have the commitment of {VICTIM}")
+    assert m.REVEAL not in stage.steps_of(VICTIM)
+
+
+def split_roll(victim: str, tamper: Callable[[Stage, Envelope], Envelope]) -> Stage:
+    """Play a sparse session in which the victim's roll has the commitment of somebody far from it changed."""
+    plan = check_plan(6, 2, 2, dropout=0.34)
+    stage = Stage(6, plan=plan).play()
+    number = stage.number(victim)
+    drawn = {n: unpack_list(stage.body_of(m.REVEAL, n).neighbours, 6, n) for n in stage.names}
+    near = {number, *drawn[victim], *(stage.number(n) for n in stage.names if number in drawn[n])}
+    stranger = min(set(range(1, 7)) - near)
+    stage = Stage(6, plan=plan)
+
+    def forge(envelope: Envelope) -> Iterable[Envelope]:
+        if envelope.receiver == victim and envelope.step in (m.ROLL, m.NEIGHBOURS):
+            return (stage.enroll(envelope, stage.roll({stranger: bytes(32)})),)
+        return (tamper(stage, envelope),)
+
+    return stage.play(forge)
 
 
 def test_split_roll_gets_no_certificate() -> None:
     """Parties that saw differing rolls cannot attest one set: the roll is in the digest that they sign."""
-    stage = Stage(6, plan=check_plan(6, 2, 2, dropout=0.34))
-    drawn = stage.play().body_of(m.REVEAL, VICTIM).neighbours
-    drew = [n for n in stage.names if 1 in unpack_list(stage.body_of(m.REVEAL, n).neighbours, 6, n)]
-    near = {1, *unpack_list(drawn, 6, VICTIM), *(stage.number(name) for name in drew)}
-    stranger = min(set(range(1, 7)) - near)
-    stage = Stage(6, plan=check_plan(6, 2, 2, dropout=0.34))
-
-    def forge(envelope: Envelope) -> Iterable[Envelope]:
-        commitments = bytearray(decode(envelope.body, m.Roll, HUB).commitments)
-        commitments[32 * stranger - 1] ^= 1
-        return (stage.change(envelope, commitments=bytes(commitments)),)
-
-    stage.play(only(m.ROLL, VICTIM, forge))
-    # The honest part of this aggregator sees the differing attestation and leaves the victim out.
+    stage = split_roll(VICTIM, lambda _, envelope: envelope)
+    # The victim cannot know, and signs. The honest part of this aggregator leaves it out.
+    assert m.ATTEST_PARTICIPANTS in stage.steps_of(VICTIM)
     assert m.MASKED not in stage.steps_of(VICTIM)
     abort = stage.told(VICTIM)
     assert (abort.culprit, abort.reason) == (VICTIM, "attests another set than the one that was sent")
+
+
+def test_the_certificate_of_another_roll_is_refused() -> None:
+    """Nor does the certificate of those who saw the one roll serve whoever saw the other."""
+
+    def cover(stage: Stage, envelope: Envelope) -> Envelope:
+        if (envelope.step, envelope.sender) != (m.ATTEST_PARTICIPANTS, "p6"):
+            return envelope
+        return stage.write(envelope, stage.body_of(m.ATTEST_PARTICIPANTS, VICTIM))
+
+    stage = split_roll("p6", cover)
+    stage.assert_blames("p6", HUB, "certificate of 'attest-participants' has a signature of p1")
+    assert m.MASKED not in stage.steps_of("p6")
 
 
 def test_withheld_shares() -> None:
@@ -134,9 +172,7 @@ def test_aggregator_covers_for_a_neighbour(drawn: tuple[int, ...]) -> None:
         commitment = keys.neighbour_commitment(own, envelope.run_id, OTHER, reveal.neighbours, blinder)
         equivocates = len(drawn) == 3
         if envelope.step == m.ROLL:
-            commitments = decode(envelope.body, m.Roll, HUB).commitments
-            false = commitments[:32] + commitment + commitments[64:]
-            return (envelope if equivocates else stage.change(envelope, commitments=false),)
+            return (envelope if equivocates else stage.enroll(envelope, stage.roll({2: commitment})),)
         message = decode(envelope.body, m.Neighbours, HUB)
         advertise = decode(message.advertisements[0].body, m.Advertise, OTHER)
         if not equivocates:
@@ -150,6 +186,7 @@ def test_aggregator_covers_for_a_neighbour(drawn: tuple[int, ...]) -> None:
                 envelope,
                 advertisements=[m.Advertisement(2, key.body, key.signature), *message.advertisements[1:]],
                 openings=[m.Opening(2, opening.body, opening.signature), *message.openings[1:]],
+                proof=message.proof if equivocates else stage.roll({2: commitment}).prove((2, 3, 4)),
             ),
         )
 
@@ -184,7 +221,8 @@ def hide_opening(stage: Stage, dealer: str, holder: str, *, hide_shares: bool) -
             message = decode(envelope.body, m.Neighbours, HUB)
             advertisements = [a for a in message.advertisements if a.party != hidden]
             openings = [o for o in message.openings if o.party != hidden]
-            return (stage.change(envelope, advertisements=advertisements, openings=openings),)
+            hidden_one = stage.change(envelope, advertisements=advertisements, openings=openings)
+            return (stage.enroll(hidden_one, stage.roll()),)
         if envelope.step == m.DELIVER and hide_shares:
             deliver = decode(envelope.body, m.Deliver, HUB)
             dealers = unpack_list(deliver.dealers, 6, HUB)

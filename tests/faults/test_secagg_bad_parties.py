@@ -75,20 +75,17 @@ def test_equivocating_reveal() -> None:
 @pytest.mark.parametrize("drawn", [(1, 2), (1, 2, 3), (), (1, 2, 4, 5), (2, 1, 4), (1, 1, 4)])
 def test_wrong_degree(drawn: tuple[int, ...]) -> None:
     """The party commits to a list that no honest party draws: too short, with itself, with a stranger, ..."""
-    stage, blinder, honest = Stage(4), bytes(32), b""
+    stage, blinder = Stage(4), bytes(32)
 
     def tamper(envelope: Envelope) -> Iterable[Envelope]:
-        nonlocal honest
         if envelope.step == m.ROLL and envelope.receiver == BAD:
             # The machine that stands for the bad party is honest and would leave: show it what it sent.
-            commitments = decode(envelope.body, m.Roll, HUB).commitments
-            return (stage.change(envelope, commitments=commitments[:64] + honest + commitments[96:]),)
+            return (stage.enroll(envelope, stage.roll()),)
         if envelope.sender != BAD or envelope.step not in (m.ADVERTISE, m.REVEAL):
             return (envelope,)
         listed = pack_list(drawn)
         if envelope.step == m.REVEAL:
             return (stage.change(envelope, neighbours=listed, blinder=blinder),)
-        honest = decode(envelope.body, m.Advertise, BAD).commitment
         commitment = keys.neighbour_commitment(stage.context, envelope.run_id, BAD, listed, blinder)
         return (stage.change(envelope, commitment=commitment),)
 

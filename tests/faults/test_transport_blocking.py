@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -19,7 +20,7 @@ from smpc_dp.roster import split_address
 from smpc_dp.runtime.pairwise import PairwiseMember, create_pairwise_session
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.transport import connect as connecting
-from smpc_dp.transport.blocking import BlockingChannel
+from smpc_dp.transport.blocking import DEPTH, BlockingChannel
 from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.framing import MAX_FRAME
 
@@ -70,6 +71,31 @@ def test_messages_of_every_size_arrive_whole_and_in_order(
     evaluator.send([b"back"])
     assert bytes(garbler.receive(4)) == b"back"
     assert evaluator.bytes_received == garbler.bytes_sent == sum(sizes)
+
+
+def test_a_message_stays_as_it_is_while_later_ones_are_read(
+    pair: tuple[BlockingChannel, BlockingChannel],
+) -> None:
+    """Of any size, in any order, as many as are read ahead."""
+    garbler, evaluator = pair
+    random = Random(1)
+    sizes = [random.choice([0, 7, 1000, 70_000, MAX_FRAME // 2, MAX_FRAME]) for _ in range(60)]
+    messages = [bytes([number]) * size for number, size in enumerate(sizes)]
+
+    def send() -> None:
+        for message in messages:
+            garbler.send([message])
+
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(send)
+        for left, message in zip(range(len(sizes) - 1, -1, -1), messages, strict=True):
+            came = evaluator.receive(MAX_FRAME, left)
+            # While it is used the queue fills, and one more is being read.
+            while evaluator._messages.qsize() < min(left, DEPTH):
+                time.sleep(0.001)
+            time.sleep(0.001)
+            assert came == message
+        sending.result()
 
 
 def test_a_message_above_the_limit_names_its_sender(pair: tuple[BlockingChannel, BlockingChannel]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
@@ -246,6 +247,31 @@ async def test_whoever_is_cancelled_may_ask_again(tmp_path: Path) -> None:
                 at[peer].evaluate("add32", [2], peer=name, role="evaluator"),
             )
             assert [result.value for result in done] == [(3,), (3,)]
+
+
+async def test_a_pair_sets_its_transfers_up_once_and_anew_when_one_has_lost_them(tmp_path: Path) -> None:
+    async with session(tmp_path, Timeouts(connect=5.0, step=3.0, gather=1.5)) as at:
+
+        async def level(garbler: str, evaluator: str) -> int:
+            """The binary logarithm of how many transfers the claim is for, the same on both sides."""
+            results = await asyncio.gather(
+                at[garbler].evaluate("less_u16", [1], peer=evaluator, role="garbler"),
+                at[evaluator].evaluate("less_u16", [2], peer=garbler, role="evaluator"),
+            )
+            assert [result.value for result in results] == [(1,), (1,)]
+            said = [re.search(r"up to 2\^(\d+) oblivious", str(result.privacy)) for result in results]
+            assert all(said)
+            [bits] = {int(found[1]) for found in said if found}
+            return bits
+
+        # 256 indices each.
+        assert [await level("alice", "bob") for _ in range(3)] == [8, 9, 10]
+        # Another pair, and another direction, have their own.
+        assert await level("bob", "alice") == await level("alice", "carol") == 8
+        with pytest.raises(smpc_dp.TimeoutFault):
+            await at["alice"].evaluate("less_u16", [1], peer="bob", role="garbler")
+        assert [await level("alice", "bob") for _ in range(2)] == [8, 9]
+        assert await level("bob", "alice") == 9
 
 
 @pytest.mark.parametrize("gone", ["alice", "bob"])

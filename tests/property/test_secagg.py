@@ -150,13 +150,26 @@ def test_party_sets(case: tuple[int, frozenset[int], frozenset[int]]) -> None:
     assert "1" not in one
 
 
-@given(st.integers(1, 70), st.binary(max_size=10))
-def test_sets_have_one_encoding(n: int, packed: bytes) -> None:
-    if len(packed) == (n + 7) // 8 and int.from_bytes(packed, "big") % 2 ** (-n % 8) == 0:
-        assert pack_set(PartySet.unpack(packed, n, "ann"), n) == packed
-    else:
-        with pytest.raises(PeerFault, match="ann: a set of"):
-            PartySet.unpack(packed, n, "ann")
+@given(st.integers(1, 200), st.sampled_from([b"\0", b"\1", b""]), st.binary(max_size=26))
+def test_sets_have_one_encoding(n: int, form: bytes, content: bytes) -> None:
+    """Whatever unpacks is what its members pack to: no set has two encodings."""
+    try:
+        members = PartySet.unpack(form + content, n, "ann")
+    except PeerFault:
+        return
+    assert pack_set(members, n) == form + content == members.packed
+
+
+@given(SETS)
+def test_the_other_form_of_a_set_is_refused(case: tuple[int, frozenset[int], frozenset[int]]) -> None:
+    n, members, _ = case
+    others = pack_list(sorted(set(range(1, n + 1)) - members))
+    bits = sum(1 << (-n % 8 + n - member) for member in members).to_bytes((n + 7) // 8, "big")
+    packed = pack_set(members, n)
+    assert packed == min(b"\0" + bits, b"\1" + others, key=len)
+    other = b"\0" + bits if packed[:1] == b"\1" else b"\1" + others
+    with pytest.raises(PeerFault, match="ann: a set of"):
+        PartySet.unpack(other, n, "ann")
 
 
 @given(st.integers(1, 70), st.lists(st.integers(0, 75), max_size=6))

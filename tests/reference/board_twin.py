@@ -16,8 +16,9 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from tests.reference import proofs_twin, ristretto
+from tests.reference.merkle_twin import tuple_hash, uint
 from tests.reference.proofs_twin import Refused, committed, decode_point, decode_scalar, total
-from tests.reference.secagg_twin import party_set, tuple_hash, uint
+from tests.reference.secagg_twin import party_set
 
 LENGTH, UPPER, BITS, QUORUM = 2, 4, 12, 4
 # The logs have most statements in common, and a proof takes a good part of a second here.
@@ -63,16 +64,16 @@ class Audit:
             member["name"]: Ed25519PublicKey.from_public_bytes(bytes.fromhex(member["public_key"]))
             for member in session["roster"]
         }
-        present, nonces = (b64decode(header[key]) for key in ("present", "nonces"))
+        present, root = (b64decode(header[key]) for key in ("present", "root"))
         self.bound = (b"gopa", uint(1))
         self.run = hashed(
-            "run-id",
+            "star-run-id",
             *self.bound,
             hashed("session-digest", header["session"].encode()),
             uint(header["request"]),
             header["question"].encode(),
             present,
-            nonces,
+            root,
         )
         need(self.run.hex() == header["run_id"], "run id")
         self.head = hashed("board-header", lines[0].encode())
@@ -142,8 +143,12 @@ class Audit:
         members, signers, signatures = fields
         need(members == self.packed, "members")
         attested = hashed("board-attestation", *self.bound, self.run, step.encode(), self.head, self.packed)
-        bits = int.from_bytes(signers, "big") >> (-len(self.names) % 8)
-        who = [name for i, name in enumerate(reversed(self.names)) if bits >> i & 1][::-1]
+        if signers[:1] == b"\1":
+            out = {int.from_bytes(signers[i : i + 2], "little") for i in range(1, len(signers), 2)}
+            who = [name for i, name in enumerate(self.names, 1) if i not in out]
+        else:
+            bits = int.from_bytes(signers[1:], "big") >> (-len(self.names) % 8)
+            who = [name for i, name in enumerate(reversed(self.names)) if bits >> i & 1][::-1]
         need(len(who) >= QUORUM and set(who) <= set(self.participants), "quorum")
         for i, name in enumerate(who):
             self._signed(step, name, msgspec.msgpack.encode([attested]), signatures[64 * i : 64 * i + 64])

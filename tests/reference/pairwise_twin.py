@@ -15,7 +15,8 @@ from typing import Any
 
 from tests.reference import garble_twin, ot_twin
 from tests.reference.blake3_twin import keyed_hash
-from tests.reference.secagg_twin import agree, pack, public_key, seal, sign, tuple_hash, uint
+from tests.reference.merkle_twin import tuple_hash, uint
+from tests.reference.secagg_twin import agree, pack, public_key, seal, sign
 
 K = 2
 PIECE = 1 << 19
@@ -28,7 +29,7 @@ class Limits:
     """What a block holds at most (labels of one kind), a chunk (transfers), and how many are on their way."""
 
     block_labels: int = 1 << 20
-    transfers: int = 1 << 14
+    transfers: int = 127 * 128
     in_flight: int = 3
 
 
@@ -191,6 +192,7 @@ class Evaluation:
         self.run_id = bytes.fromhex(self.terms["session_digest"])
         self.sent: dict[tuple[str, str], list[bytes]] = {}
         self.start = b""
+        self.choices: dict[tuple[int, int], int] = {}
         self.setup: bytes = before.setup if before else b""
         self.transfers: ot_twin.Extension | None = before.transfers if before else None
         self.pieces = [0, 0]
@@ -289,7 +291,8 @@ class Evaluation:
             for other in self.everyone:
                 if other is not party:
                     # A third party holds no transfers.
-                    held = self.transfers if party in self.everyone[:2] else None
+                    forgets = party not in self.everyone[:2] or party.name == self.vector["forgot"]
+                    held = None if forgets else self.transfers
                     place = (self.setup, held.next_index) if held else (b"", 0)
                     self.control(party, other, "hello", party.nonce, circuit, plan, party.key, *place)
         self.run_id = tuple_hash(
@@ -305,6 +308,8 @@ class Evaluation:
         for party in self.everyone[1:]:
             self.control(self.garbler, party, "start", start)
         self.start = start
+        if self.vector["forgot"]:
+            self.transfers = None
         self.keys = self.digest("pairwise-keys", *self.ends())[:16]
         self.open_seed = self.digest("pairwise-open", *self.ends())[:16]
 
@@ -327,6 +332,7 @@ class Evaluation:
             self.keys, self.terms["mode"], self.tile, len(instances), instances.start
         )
         zeros, active = self._transfer(instances)
+        self._choose(instances, zeros)
         for place in self.ours:
             # The active labels are public; the garbler's bits are in the labels of 0.
             for wire, bits in zip(self.circuit.wires(place), self.bits(place, instances), strict=True):
@@ -346,15 +352,13 @@ class Evaluation:
         return block
 
     def _transfer(self, instances: range) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
-        """The labels of 0 and the active labels of the evaluator's inputs, by instance and wire."""
+        """Both parties' labels of the evaluator's inputs, of random choices, by instance and wire."""
         zeros: dict[tuple[int, int], int] = {}
         active: dict[tuple[int, int], int] = {}
-        due = [
-            ((n, wire), bit)
-            for place in self.theirs
-            for wire, bits in zip(self.circuit.wires(place), self.bits(place, instances), strict=True)
-            for n, bit in zip(instances, bits, strict=True)
-        ]
+        labels = [(n, wire) for place in self.theirs for wire in self.circuit.wires(place) for n in instances]
+        drawn = int.from_bytes(self.evaluator.take(-(-len(labels) // 8)) if labels else b"", "little")
+        self.choices = {label: drawn >> number & 1 for number, label in enumerate(labels)}
+        due = list(self.choices.items())
         starts = range(0, len(due), self.limits.transfers)
         pieces = [self._chunk(due[start : start + self.limits.transfers], zeros, active) for start in starts]
         # Each chunk is answered only when so many later ones have begun, if there are so many.
@@ -365,6 +369,17 @@ class Evaluation:
                     for side, content in pieces[number][half]:
                         self.piece(side, content)
         return zeros, active
+
+    def _choose(self, instances: range, zeros: dict[tuple[int, int], int]) -> None:
+        """The evaluator says where its input is not its choice; the garbler exchanges the labels there."""
+        masked: list[int] = []
+        for place in self.theirs:
+            for wire, bits in zip(self.circuit.wires(place), self.bits(place, instances), strict=True):
+                for n, bit in zip(instances, bits, strict=True):
+                    masked.append(bit ^ self.choices[n, wire])
+                    zeros[n, wire] ^= masked[-1] * garble_twin.delta(self.seed, n)
+        if masked:
+            self.piece(EVALUATOR, pack_bits([masked]))
 
     def _chunk(
         self,

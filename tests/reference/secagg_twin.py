@@ -12,29 +12,16 @@ from fractions import Fraction
 from typing import Any
 
 from Crypto.Cipher import AES, ChaCha20_Poly1305
-from Crypto.Hash import TupleHash256
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tests.reference import shamir
+from tests.reference.merkle_twin import Tree, floyd, tuple_hash, uint
 
 Fields = Sequence["bytes | int | str | Fields"]
 Message = tuple[str, str, str]
-
-
-def tuple_hash(label: str, *parts: bytes) -> bytes:
-    """TupleHash256 of `parts`, customised by "smpc-dp/1/label", 32 bytes."""
-    state = TupleHash256.new(digest_bytes=32, custom=f"smpc-dp/1/{label}".encode())
-    for part in parts:
-        state.update(part)
-    return state.digest()
-
-
-def uint(n: int) -> bytes:
-    """8 bytes, big-endian."""
-    return n.to_bytes(8, "big")
 
 
 def pack(value: bytes | int | str | Fields) -> bytes:
@@ -59,11 +46,13 @@ def pack(value: bytes | int | str | Fields) -> bytes:
 
 
 def party_set(members: Sequence[int], parties: int) -> bytes:
-    """Party 1 is the highest bit of the first byte."""
+    """As bits, party 1 the highest of the first byte; or who is not in it, where that is shorter."""
+    others = [party for party in range(1, parties + 1) if party not in members]
     octets = bytearray((parties + 7) // 8)
     for member in members:
         octets[(member - 1) // 8] |= 128 >> (member - 1) % 8
-    return bytes(octets)
+    listed = party_list(others)
+    return b"\1" + listed if len(listed) < len(octets) else b"\0" + bytes(octets)
 
 
 def party_list(members: Sequence[int]) -> bytes:
@@ -76,15 +65,7 @@ def draw(index: int, parties: int, degree: int, words: list[bytes]) -> list[int]
     others = [party for party in range(1, parties + 1) if party != index]
     if degree >= len(others):
         return others
-    chosen: list[int] = []
-    for top in range(len(others) - degree, len(others)):
-        bound = top + 1
-        word = int.from_bytes(words.pop(0), "little")
-        while word >= 2**64 - 2**64 % bound:
-            word = int.from_bytes(words.pop(0), "little")
-        pick = word % bound
-        chosen.append(top if pick in chosen else pick)
-    return sorted(others[place] for place in chosen)
+    return sorted(others[place] for place in floyd(len(others), degree, words))
 
 
 def public_key(secret: bytes) -> bytes:
@@ -233,14 +214,18 @@ class Session:
             hello = (self.digest, self.session["request"], p.nonce, *numbers, self.session["question"])
             self.send(early, "hello", p.name, self.hub, hello)
         packed = party_set([p.number for p in present], n)
-        nonces = b"".join(p.nonce for p in present)
+        nonces = Tree("nonces", [(p.name.encode(), p.nonce) for p in present])
         head = (self.session["protocol"].encode(), uint(self.session["version"]), self.digest)
         asked = (uint(self.session["request"]), self.session["question"].encode())
-        self.run = self.bound(tuple_hash("run-id", *head, *asked, packed, nonces))
-        for p in present:
-            self.send(self.run, "start", self.hub, p.name, (packed, nonces))
+        self.run = self.bound(tuple_hash("star-run-id", *head, *asked, packed, nonces.root))
+        for place, p in enumerate(present):
+            start = (packed, nonces.root, nonces.prove([place]))
+            self.send(self.run, "start", self.hub, p.name, start)
         advertised = self._advertise(self.speakers(2, present))
         revealed = self._reveal(self.speakers(3, advertised))
+        return self._go_on(revealed)
+
+    def _go_on(self, revealed: list[Party]) -> tuple[dict[Message, tuple[str, str]], dict[str, Any]]:
         participants = self.speakers(4, revealed)
         self._deal(participants)
         return self._sum(participants)
@@ -253,10 +238,12 @@ class Session:
             p.advertise = self.send(self.run, "advertise", p.name, self.hub, fields)
             p.commitment = commitment
         members = party_set([p.number for p in advertised], len(self.names))
-        for p in advertised:
-            commitments = b"".join(q.commitment for q in advertised)
-            roll = self.send(self.run, "roll", self.hub, p.name, (members, commitments))
-            self.roll_hash = hashlib.sha256(roll).digest()
+        self.roll = Tree("commitments", [(p.name.encode(), p.commitment) for p in advertised])
+        self.advertised = advertised
+        self.roll_digest = self.run.digest("roll", members, self.roll.root)
+        for place, p in enumerate(advertised):
+            roll = (members, self.roll.root, self.roll.prove([place]))
+            self.send(self.run, "roll", self.hub, p.name, roll)
         return advertised
 
     def _reveal(self, revealed: list[Party]) -> list[Party]:
@@ -274,7 +261,8 @@ class Session:
                 ]
                 for step in ("advertise", "reveal")
             ]
-            self.send(self.run, "neighbours", self.hub, p.name, (members, *forwarded))
+            proof = self.roll.prove([self.advertised.index(q) for q in p.neighbours])
+            self.send(self.run, "neighbours", self.hub, p.name, (members, *forwarded, proof))
         return revealed
 
     def _deal(self, participants: list[Party]) -> None:
@@ -314,56 +302,57 @@ class Session:
         signatures = b"".join(self.signatures[step, p.name, self.hub] for p in quorum)
         packed = party_set([p.number for p in quorum], len(self.names))
         for p in signers:
-            self.send(self.run, answer, self.hub, p.name, (packed, signatures))
+            # So few that no sample has fewer bytes.
+            self.send(self.run, answer, self.hub, p.name, (packed, signatures, b"", b""))
         return self.speakers(to, signers)
+
+    def self_mask(self, p: Party, seed: bytes) -> list[int]:
+        """What hides a party's vector besides what it shares with others."""
+        width = 4 if self.encoding["element_bytes"] <= 4 else 8
+        return mask(self.run.digest("self-mask", p.name, seed), len(p.lanes), width)
+
+    def pair_terms(self, p: Party, secret: bytes, q: Party) -> list[int]:
+        """What p, whose secret this is, puts in with q: plus at the smaller number."""
+        width = 4 if self.encoding["element_bytes"] <= 4 else 8
+        seed = self.run.pair_seed(secret, public_key(q.mask_secret), p.name, q.name)
+        return [(1 if p.number < q.number else -1) * word for word in mask(seed, len(p.lanes), width)]
 
     def masked(self, p: Party, participants: list[Party]) -> list[int]:
         """A party's vector with its self-mask and every mask that it shares with a participant."""
-        width = 4 if self.encoding["element_bytes"] <= 4 else 8
-        total = list(p.lanes)
-        own = self.run.digest("self-mask", p.name, p.self_seed)
-        pairs = [
-            (self.run.pair_seed(p.mask_secret, public_key(q.mask_secret), p.name, q.name), q)
-            for q in p.neighbours
-            if q in participants
-        ]
-        signed = [(own, 1), *((seed, 1 if p.number < q.number else -1) for seed, q in pairs)]
-        for seed, sign_of in signed:
-            for i, word in enumerate(mask(seed, len(total), width)):
-                total[i] += sign_of * word
-        return [value % 256 ** self.encoding["element_bytes"] for value in total]
+        shared = [self.pair_terms(p, p.mask_secret, q) for q in p.neighbours if q in participants]
+        return self.reduced(p.lanes, self.self_mask(p, p.self_seed), *shared)
+
+    def reduced(self, *vectors: Sequence[int]) -> list[int]:
+        """The sum of vectors, modulo that of the encoding."""
+        return [sum(column) % 256 ** self.encoding["element_bytes"] for column in zip(*vectors, strict=True)]
 
     def unmasked(
         self, participants: list[Party], survivors: list[Party], revealing: list[Party]
     ) -> list[int]:
         """The sum of the masked vectors without the masks, whose secrets come from shares alone."""
-        width = 4 if self.encoding["element_bytes"] <= 4 else 8
-        total = [
-            sum(column) for column in zip(*(self.masked(p, participants) for p in survivors), strict=True)
-        ]
-        signed: list[tuple[bytes, int]] = []
+        total = self.reduced(*(self.masked(p, participants) for p in survivors))
         for p in participants:
             kind = "self-mask" if p in survivors else "masking-key"
             shares = {q.number: p.shares[kind][q] for q in p.holders if q in revealing}
             secret = shamir.combine(dict(list(shares.items())[: self.plan["threshold"]]))
             if p in survivors:
-                signed.append((self.run.digest("self-mask", p.name, secret), -1))
+                total = self.reduced(total, [-word for word in self.self_mask(p, secret)])
                 continue
-            for q in p.neighbours:
-                if q in survivors:
-                    seed = self.run.pair_seed(secret, public_key(q.mask_secret), p.name, q.name)
-                    signed.append((seed, -1 if q.number < p.number else 1))
-        for seed, sign_of in signed:
-            for i, word in enumerate(mask(seed, len(total), width)):
-                total[i] += sign_of * word
-        return [value % 256 ** self.encoding["element_bytes"] for value in total]
+            # What a lost party would have put in is what cancels its neighbours' terms.
+            lost = [self.pair_terms(p, secret, q) for q in p.neighbours if q in survivors]
+            total = self.reduced(total, *lost)
+        return total
+
+    def offset(self, lane: int) -> int:
+        """A lane of the total as a distance from the lower bounds."""
+        return lane
 
     def packed(self, lanes: Sequence[int]) -> bytes:
         """The lanes as they travel."""
         return b"".join(lane.to_bytes(self.encoding["element_bytes"], "little") for lane in lanes)
 
     def _sum(self, participants: list[Party]) -> tuple[dict[Message, tuple[str, str]], dict[str, Any]]:
-        digest = self.run.digest("participants", self.roll_hash, self.members)
+        digest = self.run.digest("participants", self.roll_digest, self.members)
         attesting = self.speakers(5, participants)
         survivors = self._certify("attest-participants", "participants", digest, attesting, 6)
         vectors = {p.name: self.packed(self.masked(p, participants)) for p in survivors}
@@ -400,7 +389,7 @@ class Session:
                 "survivors": [p.name for p in survivors],
                 "absent": [p.name for p in self.parties if p not in survivors],
                 "weight": weight,
-                "fixed_point": [value + weight * self.encoding["lowest"] for value in values],
+                "fixed_point": [self.offset(value) + weight * self.encoding["lowest"] for value in values],
                 "total": self.packed(lanes).hex(),
             },
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from fractions import Fraction
 from pathlib import Path
@@ -10,8 +11,8 @@ from typing import Any
 import pytest
 from Crypto.Cipher import ChaCha20_Poly1305
 
+from tests.reference import merkle_twin, shamir
 from tests.reference import secagg_twin as twin
-from tests.reference import shamir
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "secagg" / "vectors"
 RUNS = sorted(PUBLISHED.glob("run-*.json"))
@@ -23,7 +24,7 @@ def load(name: str) -> dict[str, Any]:
 
 
 def test_twin_imports_nothing_of_the_library() -> None:
-    source = Path(twin.__file__).read_text() + Path(shamir.__file__).read_text()
+    source = "".join(Path(str(module.__file__)).read_text() for module in (twin, merkle_twin, shamir))
     assert "import smpc_dp" not in source
     assert "from smpc_dp" not in source
 
@@ -60,11 +61,12 @@ def test_result_is_the_plain_sum(path: Path) -> None:
 def test_derivations() -> None:
     vector = load("derivations")
     raw = {name: bytes.fromhex(value) for name, value in vector["inputs"].items()}
-    head = (vector["protocol"].encode(), twin.uint(vector["version"]), raw["session_digest"])
-    asked = (twin.uint(vector["request"]), vector["question"].encode())
-    run_id = twin.tuple_hash("run-id", *head, *asked, raw["present"], raw["nonces"])
+    head = (vector["protocol"].encode(), merkle_twin.uint(vector["version"]), raw["session_digest"])
+    asked = (merkle_twin.uint(vector["request"]), vector["question"].encode())
+    run_id = merkle_twin.tuple_hash("star-run-id", *head, *asked, raw["present"], raw["nonces_root"])
     run = twin.Bound(vector["protocol"], vector["version"], run_id)
-    participants = run.digest("participants", raw["roll_hash"], raw["participants"])
+    roll = run.digest("roll", raw["present"], raw["roll_root"])
+    participants = run.digest("participants", roll, raw["participants"])
     keys = {name: twin.public_key(raw[f"{name}_secret"]) for name in ("alice", "bob")}
     digests = {
         kind: run.digest("share-digest", "alice", "bob", kind, raw[share])
@@ -73,7 +75,7 @@ def test_derivations() -> None:
     signature = twin.sign(raw["alice_signing_seed"], run.digest("share", "alice", "bob", *digests.values()))
     seal_key = run.seal_key(raw["alice_secret"], keys["bob"], "alice", "bob")
     assert seal_key == run.seal_key(raw["bob_secret"], keys["alice"], "alice", "bob")
-    associated = run.digest("seal-aad", "alice", "bob", "deal", twin.uint(0))
+    associated = run.digest("seal-aad", "alice", "bob", "deal", merkle_twin.uint(0))
     share = twin.pack((raw["mask_share"], raw["self_share"], signature))
     expected = {
         "run_id": run_id,
@@ -81,6 +83,7 @@ def test_derivations() -> None:
             "neighbour-commitment", "alice", raw["neighbours"], raw["blinder"]
         ),
         "self_commitment": run.digest("self-commitment", "alice", raw["self_seed"]),
+        "roll_digest": roll,
         "participants_digest": participants,
         "survivors_digest": run.digest("survivors", participants, raw["survivors"]),
         "alice_public_key": keys["alice"],
@@ -151,3 +154,46 @@ def test_encoding() -> None:
         assert case["packed_total"] == b"".join((copies * x).to_bytes(size, "little") for x in lanes).hex()
         assert case["fixed_point"] == [copies * weight * value for value in grid]
         assert case["total_weight"] == copies * weight
+
+
+def test_merkle_trees() -> None:
+    vector = load("merkle")
+    for case in vector["cases"]:
+        leaves = [tuple(bytes.fromhex(part) for part in leaf) for leaf in case["leaves"]]
+        tree = merkle_twin.Tree(vector["purpose"], leaves)
+        assert tree.root.hex() == case["root"]
+        for shown in case["proofs"]:
+            assert tree.prove(shown["places"]).hex() == shown["proof"]
+
+
+def test_certificates() -> None:
+    vector = load("certificates")
+    for case in vector["samples"]:
+        assert merkle_twin.samples_due(case["claimed"], case["quorum"]) == case["samples"]
+    run = twin.Bound(vector["protocol"], vector["version"], bytes.fromhex(vector["run_id"]))
+    digest, step, quorum = bytes.fromhex(vector["set_digest"]), vector["step"], vector["quorum"]
+    signers = [party for party in range(1, vector["parties"] + 1) if party not in vector["missing"]]
+    signatures = [
+        run.envelope(
+            hashlib.sha256(f"certificate signer {party}".encode()).digest(),
+            step,
+            f"p{party}",
+            vector["aggregator"],
+            twin.pack((digest,)),
+        )
+        for party in signers
+    ]
+    packed = twin.party_set(signers, vector["parties"])
+    named = [(f"p{party}".encode(), given) for party, given in zip(signers, signatures, strict=True)]
+    tree = merkle_twin.Tree("attestations", named)
+    seed = run.digest("certificate-challenge", step, digest, packed, tree.root)
+    places = merkle_twin.sampled(seed, len(signers), quorum)
+    assert places == vector["places"]
+    shown = b"".join(signatures[place] for place in places)
+    few = twin.party_set(signers[:quorum], vector["parties"])
+    expected = {
+        "sample": (packed, shown, tree.root, tree.prove(places)),
+        "list": (few, b"".join(signatures[:quorum]), b"", b""),
+    }
+    good = {case["name"]: case["body"] for case in vector["cases"] if case["good"]}
+    assert good == {name: twin.pack(fields).hex() for name, fields in expected.items()}

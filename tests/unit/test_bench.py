@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from smpc_dp.bench import run_gopa_bench, run_secagg_bench
 from smpc_dp.bench.figures import Figure, Limit, Peer, Report, Target, alternate
 from smpc_dp.bench.peer import FlowerPeer
 from smpc_dp.errors import ConfigError, LocalError
+from smpc_dp.privacy.secagg_plan import check_plan, communication
+from smpc_dp.protocols.secagg.params import check_parameters
+from smpc_dp.simulate.recording import record_sample
 
 FIGURE_KEYS = {
     "name",
@@ -187,21 +192,40 @@ def test_gopa_is_measured_beside_both_graphs() -> None:
     report = run_gopa_bench((10, 50), 1)
     shown = json.loads(json.dumps(report.to_json(), allow_nan=False))
     assert shown["bench"] == "gopa"
-    assert set(shown["parameters"]) == {"length", "dropout", "sample", "plans"}
-    assert len(shown["figures"]) == 2 * 5 * 4
+    assert set(shown["parameters"]) == {"length", "lost", "dropout", "sample", "plans"}
+    plans = shown["parameters"]["plans"]
+    # Five cases for a tenth of so few users, and two for none of them.
+    assert [plan["max_dropouts"] for plan in plans] == [1] * 5 + [0] * 2 + [5] * 5 + [0] * 2
+    assert len(shown["figures"]) == 2 * 7 * 4
     median = {item["name"]: item["median"] for item in shown["figures"]}
-    down = {n: median[f"GOPA, keep, {n} users: bytes down of a user"] for n in (10, 50)}
-    quorum = {plan["parties"]: plan["quorum"] for plan in shown["parameters"]["plans"]}
-    # What the specification says grows with every user: signatures of a certificate, the roll.
-    assert down[50] - down[10] >= 64 * (quorum[50] - quorum[10]) + 64 * 40
     for n in (10, 50):
-        assert (
-            median[f"GOPA, keep, {n} users: bytes up of a user"]
-            < (median[f"secure sum, sparse graph, {n} users: bytes up of a user"])
+        kept, summed = (
+            median[f"{name}, {n} users, {n // 10} may be lost: bytes up of a user"]
+            for name in ("GOPA, keep", "secure sum, sparse graph")
         )
+        assert kept < summed
     for item in shown["figures"]:
         assert item["runs"] == 1
         assert item["min"] > 0
+
+
+def test_bytes_of_a_party_grow_like_a_logarithm() -> None:
+    """As planned for a given degree and number of dropouts; and a run has what is planned."""
+
+    def planned(parties: int) -> int:
+        return communication(check_plan(parties, 8, 5, dropout=10 / parties), 1, 4)["down"]["total"]
+
+    sizes = [planned(10**power) for power in (3, 4, 5, 6)]
+    steps = [after - before for before, after in pairwise(sizes)]
+    # What is linear would make each of these ten times the one before.
+    assert max(steps) < 1.1 * min(steps) + 1_000
+    parties = 500
+    given: dict[str, object] = {"length": 1, "lower": 0.0, "upper": 1.0, "precision": 0.5}
+    base, _ = check_parameters(given | {"dropout": 10 / parties}, parties)
+    assert base is not None
+    plan = check_plan(parties, 8, 5, dropout=10 / parties)
+    sample = record_sample(msgspec.structs.replace(base, plan=plan), 20, seed=1)
+    assert sum(sample.down) / 20 == pytest.approx(planned(parties), rel=0.05)
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def pair(circuit: str, instances: int, what: str) -> dict[str, Any]:
         with (tmp_path / "log").open("a") as log:
             log.write(f"ours {circuit} {instances}\n")
-        steps = {"labels": 0.25, "done": 0.5}
+        steps = {"transfers": 0.125, "inputs": 0.25, "done": 0.5}
         rates = {"transfers, k = 2": 4e6, "transfers, k = 4": 3e6}
         return {"steps": steps, "bytes": 100, "channel": 1e9, **rates}
 
@@ -190,6 +190,9 @@ def test_comparisons_stand_beside_the_peer_of_the_same_run(quick: Path) -> None:
     assert figures["a comparison after setup"]["peer"]["median"] == pytest.approx(1e-5)
     assert figures["a comparison after setup"]["ratio_to_peer"] == pytest.approx(0.4)
     assert figures["one comparison, sent"]["ratio_to_peer"] == 0.5
+    base = figures["a comparison after the base transfers"]
+    assert base["median"] > figures["a comparison after setup"]["median"]
+    assert base["peer"] is None
     assert shown["versions"]["emp-sh2pc"] == "1.0.0 0123abcd"  # type: ignore[index]
     # After one that is thrown away, each round has both, and they change places.
     ours, theirs = "ours less_u16 {}", "emp_sh2pc less_u16 {}"

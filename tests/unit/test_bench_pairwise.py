@@ -27,6 +27,9 @@ def test_a_comparison_is_measured_between_two_processes(monkeypatch: pytest.Monk
     # 49 more tables of 16 gates, and 16 corrections, are sent for 50 comparisons than for one.
     more = figures["50 comparisons, sent"]["median"] - figures["one comparison, sent"]["median"]
     assert more > 49 * (16 * 32 + 16 * 16)
+    after = figures["a comparison after setup"]
+    assert 0 < after["median"] < figures["a comparison after the base transfers"]["median"]
+    assert after["target"] == {"of": "median", "at_least": 1.5e-6}
     assert figures["50 comparisons"]["target"] == {"of": "median", "at_least": 0.04}
     assert all(figure["peer"] is None for figure in figures.values())
 
@@ -75,7 +78,7 @@ class _Working(Participant):
         self.step, self._clock = "hello", clock
 
     def run(self) -> Turns[Evaluated]:
-        for step, seconds in (("setup", 1.0), ("labels", 2.0), ("tables", 4.0)):
+        for step, seconds in (("setup", 1.0), ("transfers", 2.0), ("tables", 4.0)):
             self.step = step
             self._clock[0] += seconds
             yield Send("peer", (b"",))
@@ -88,4 +91,4 @@ def test_a_step_begins_before_the_work_for_its_first_message(monkeypatch: pytest
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
     silent = SimpleNamespace(send=lambda _parts: None, bytes_sent=0, bytes_received=0)
     report = drive(_Working(clock), {"peer": cast(BlockingChannel, silent)})
-    assert report.steps == {"setup": 0.0, "labels": 1.0, "tables": 3.0, "done": 7.0}
+    assert report.steps == {"setup": 0.0, "transfers": 1.0, "tables": 3.0, "done": 7.0}

@@ -28,7 +28,7 @@ FIELDS: dict[str, Any] = {
     "request": 1,
     "question": "average 1/2",
     "present": b"\xe0",
-    "nonces": bytes(96),
+    "root": bytes(32),
     "run_id": "ab" * 32,
 }
 
@@ -224,7 +224,7 @@ import sys
 from pathlib import Path
 from smpc_dp.board.log import Chain
 from smpc_dp.board.store import Store
-chain = Chain.begin(session="{}", request=1, question="", present=b"", nonces=b"", run_id="ab" * 32)
+chain = Chain.begin(session="{}", request=1, question="", present=b"", root=b"", run_id="ab" * 32)
 with Store.create(Path(sys.argv[1]), chain.header) as store:
     print("ready", flush=True)
     while True:

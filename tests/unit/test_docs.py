@@ -256,6 +256,14 @@ def test_errata_name_tests_that_exist() -> None:
         ("plan sgd", ["plan", "sgd", "--parties", "20", "--steps", "40", "--delta", "0.01"]),
         ("plan collaboration", ["plan", "collaboration", "--sizes", "10,20", "--epsilons", "1"]),
         ("reproduce gopa-tradeoff", ["reproduce", "gopa-tradeoff", "--parties", "5", "--repetitions", "100"]),
+        (
+            "reproduce kendall-tripadvisor",
+            ["reproduce", "kendall-tripadvisor", "--parties", "10", "--repetitions", "2", "--epsilon", "1"],
+        ),
+        (
+            "reproduce auc",
+            ["reproduce", "auc", "--negatives", "20", "--repetitions", "2", "--bins", "2", "--levels", "1"],
+        ),
         ("simulate average", ["simulate", "average", "--parties", "3", "--length", "1"]),
         ("vectors check", ["vectors", "check", "empty"]),
         ("circuits list", ["circuits", "list"]),

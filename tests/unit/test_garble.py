@@ -340,6 +340,45 @@ def test_labels_from_an_open_seed_and_from_transfers(chunk: int, backwards: bool
     assert np.array_equal(garbler.zero_labels(0, 8) ^ ones, np.broadcast_to(garbler.deltas(), (8, 20, 16)))
 
 
+@pytest.mark.parametrize("backwards", [False, True])
+def test_labels_of_random_choices_are_exchanged_where_the_input_is_another(backwards: bool) -> None:
+    garbler, evaluator, bits, pads = given()
+    own, theirs = np.arange(8, dtype=np.uint32), np.arange(8, 16, dtype=np.uint32)
+    if backwards:
+        theirs = np.ascontiguousarray(theirs[::-1])
+    choices = np.random.default_rng(7).integers(0, 2, (8, 20), dtype=np.uint8)
+    chosen = pads[choices.reshape(-1), np.arange(160)]
+    garbler.transfer(theirs, 0, pads)
+    evaluator.transfer(theirs, 0, choices.reshape(-1), chosen, pads[1].reshape(-1))
+    garbler.open_inputs(own, np.ascontiguousarray(bits[own]), bytes(16))
+    evaluator.open_inputs(own, bytes(16))
+    before, masked = garbler.zero_labels(8, 8), choices ^ bits[theirs]
+    garbler.flip(theirs, masked)
+    in_order = masked[::-1] if backwards else masked
+    assert np.array_equal(garbler.zero_labels(8, 8), before ^ garbler.deltas() * in_order[:, :, np.newaxis])
+    evaluator.feed(garbler.next_tables(1 << 20) or b"")
+    expected = [(x + y) % 256 for x, y in zip(integers(bits[:8]), integers(bits[8:]), strict=True)]
+    assert decoded(garbler, evaluator) == expected
+    with pytest.raises(ValueError, match="tables have been made"):
+        garbler.flip(theirs, masked)
+
+
+def test_only_labels_that_were_given_are_exchanged() -> None:
+    garbler, _, bits, pads = given()
+    wires = np.arange(8, 16, dtype=np.uint32)
+    garbler.open_inputs(wires[1:2] - 8, bits[:1], bytes(16))
+    garbler.transfer(wires, 0, np.ascontiguousarray(pads[:, :30]))
+    garbler.flip(wires[:1], bits[:1])
+    for wire in (9, 10, 1):
+        with pytest.raises(ValueError, match=f"input {wire} does not have all of its own"):
+            garbler.flip(np.array([wire], np.uint32), bits[:1])
+    for wrong in (bits[:2], np.ascontiguousarray(bits[:1, 1:])):
+        with pytest.raises(ValueError, match="bits: shape"):
+            garbler.flip(wires[:1], wrong)
+    with pytest.raises(ValueError, match="0 or 1"):
+        garbler.flip(wires[:1], bits[:1] + np.uint8(1))
+
+
 def test_an_input_has_its_labels_once_and_for_all_instances() -> None:
     garbler, evaluator, _, pads = given()
     wires = np.arange(8, 16, dtype=np.uint32)

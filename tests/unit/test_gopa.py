@@ -155,6 +155,18 @@ def test_sparse_plan_keeps_what_it_promises_on_drawn_graphs(
     assert found.delta(epsilon) < delta
 
 
+@pytest.mark.parametrize(
+    ("parties", "dropout", "keep", "roll_back"),
+    [(100, 0.01, 99, 37), (1000, 0.01, 55, 46), (1000, 0.1, 133, 138)],
+)
+def test_degrees_are_those_of_the_page(parties: int, dropout: float, keep: int, roll_back: int) -> None:
+    """[docs/gopa-plan.md, "Sessions"]"""
+    found = {
+        mode: planned(parties, dropout=dropout, on_dropout=mode).plan.degree for mode in ("keep", "roll-back")
+    }
+    assert found == {"keep": keep, "roll-back": roll_back}
+
+
 @pytest.mark.parametrize("roll_back", [False, True])
 @pytest.mark.parametrize(("parties", "dropout"), [(66, 0.2), (100, 0.3), (150, 0.4)])
 def test_where_nothing_is_proven_of_a_sparse_graph_it_is_complete(

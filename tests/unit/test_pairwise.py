@@ -14,7 +14,7 @@ from smpc_dp.circuits.builder import Builder
 from smpc_dp.circuits.circuit import Circuit, pack, unpack
 from smpc_dp.circuits.library import find
 from smpc_dp.crypto.ot import Receiver, Rows
-from smpc_dp.crypto.randomness import SystemRandomness
+from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigError, PeerFault, SmpcError
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.envelope import Context
@@ -27,6 +27,7 @@ from smpc_dp.protocols.pairwise.params import PairwiseParameters, check_paramete
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.plan import Plan
 from smpc_dp.simulate.pairwise import evaluate_in_memory
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 
 IDENTITIES = {name: Identity.generate(name) for name in ("alice", "bob", "hub")}
 OUTPUTS = {
@@ -42,23 +43,26 @@ def plan_of(circuit: Circuit, instances: int, **more: object) -> Plan:
     return Plan(circuit, PairwiseParameters(**fields))  # type: ignore[arg-type]
 
 
-def roles_of(plan: Plan, values: Mapping[int, list[int]]) -> dict[str, Participant]:
+def roles_of(plan: Plan, values: Mapping[int, list[int]], seed: int | None = None) -> dict[str, Participant]:
     """The roles for `values`: of each input value of the circuit one number an instance."""
     rows = {place: pack(numbers, plan.circuit.inputs[place]) for place, numbers in values.items()}
     third = plan.parameters.output == "aggregator"
     keys = {name: identity.public_key for name, identity in IDENTITIES.items()}
     context = Context("pairwise", 1, bytes(32), 1, ("alice", "bob"), "hub" if third else "", keys)
-    randomness = SystemRandomness()
+
+    def randomness(name: str) -> Randomness:
+        return SystemRandomness() if seed is None else SeededRandomnessForSimulation(seed, name)
+
     roles: dict[str, Participant] = {
         "alice": GarblerRole(
-            context, IDENTITIES["alice"], plan, [rows[i] for i in plan.garbler_values], randomness
+            context, IDENTITIES["alice"], plan, [rows[i] for i in plan.garbler_values], randomness("alice")
         ),
         "bob": EvaluatorRole(
-            context, IDENTITIES["bob"], plan, [rows[i] for i in plan.evaluator_values], randomness
+            context, IDENTITIES["bob"], plan, [rows[i] for i in plan.evaluator_values], randomness("bob")
         ),
     }
     if third:
-        roles["hub"] = AggregatorRole(context, IDENTITIES["hub"], plan, randomness)
+        roles["hub"] = AggregatorRole(context, IDENTITIES["hub"], plan, randomness("hub"))
     return roles
 
 
@@ -219,6 +223,55 @@ def test_two_runs_share_neither_run_id_nor_labels_nor_tables() -> None:
     # 32 labels, 31 tables of two rows, 32 corrections of transfers.
     assert len(seen[0]) > 32 + 62 + 32
     assert not set(seen[0]) & set(seen[1])
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_nothing_before_the_masked_inputs_depends_on_an_input(output: str) -> None:
+    """With the same random bytes, other inputs change nothing so far, and the masks by their difference."""
+    plan = plan_of(find("add32").build(), 70, output=output)
+
+    def play(x: int, y: int) -> list[tuple[str, bytes]]:
+        sent: list[tuple[str, bytes]] = []
+
+        def listen(sender: str, to: str, data: bytes) -> list[bytes]:
+            sent.append((sender, data))
+            return [data]
+
+        roles = roles_of(plan, {0: [x] * 70, 1: [y] * 70}, seed=1)
+        evaluated(evaluate_in_memory(roles, listen))
+        return sent
+
+    some, others = play(1, 2), play(2**32 - 1, 5)
+    [place] = [
+        place
+        for place, (sender, data) in enumerate(some)
+        if sender == "bob" and data[:10] == bytes([BULK, 1]) + (4).to_bytes(8, "big")
+    ]
+    assert [some[:place], len(some)] == [others[:place], len(others)]
+    masks = [sent[place][1][PIECE_HEADER.size :] for sent in (some, others)]
+    differing = [a ^ b for a, b in zip(*masks, strict=True)]
+    due = np.repeat(np.unpackbits(np.array([2 ^ 5], "<u4").view(np.uint8), bitorder="little"), 70)
+    assert differing == np.packbits(due, bitorder="little").tolist()
+    assert [some[place + 1 :]] != [others[place + 1 :]]
+
+
+def test_choices_are_fresh_in_each_run() -> None:
+    """2,240 masked zeros: half of them are ones, but in one run of 10^9, and those of two runs differ."""
+    plan = plan_of(find("add32").build(), 70)
+    masks: list[bytes] = []
+    for _ in range(2):
+
+        def listen(sender: str, to: str, data: bytes) -> list[bytes]:
+            if sender == "bob" and data[:10] == bytes([BULK, 1]) + (4).to_bytes(8, "big"):
+                masks.append(data[PIECE_HEADER.size :])
+            return [data]
+
+        evaluated(evaluate_in_memory(roles_of(plan, {0: [0] * 70, 1: [0] * 70}), listen))
+    ones = [sum(byte.bit_count() for byte in mask) for mask in masks]
+    # Six standard deviations of 23.7.
+    assert all(abs(count - 1120) < 6.1 * 23.7 for count in ones)
+    both = sum((a ^ b).bit_count() for a, b in zip(*masks, strict=True))
+    assert abs(both - 1120) < 6.1 * 23.7
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from smpc_dp.protocols.envelope import decode_envelope
 from smpc_dp.protocols.pairwise.participant import Evaluated
 from smpc_dp.simulate.vectors import pairwise_fault as faults
 from smpc_dp.simulate.vectors import pairwise_runs as runs
-from tests.reference.secagg_twin import tuple_hash, uint
+from tests.reference.merkle_twin import tuple_hash, uint
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "pairwise" / "vectors"
 NEGATIVE = sorted(PUBLISHED.glob("negative-*.json"))
@@ -29,7 +29,7 @@ SAYS = {
     "envelope": r"invalid signature|a message for|in the name of",
     "order": r"where .* is due|of another run|something else than the signed message",
     "decoding": r"malformed \w+: ",
-    "agreement": r"circuit: |cuts the batch differently|key to seal with|another place of the",
+    "agreement": r"circuit: |cuts the batch differently|key to seal with",
     "framing": r"something else than its piece|a piece of \d+ bytes|bytes of corrections",
     "transfer": r"oblivious transfer: ",
     "transcript": r"another hash of|says that it sent \d+ pieces",

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from smpc_dp import errors
+from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.abort import ABORT, LEAVE, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import decode
+from smpc_dp.protocols.secagg.certify import check_certificate
+from smpc_dp.protocols.secagg.messages import Certificate
 from smpc_dp.simulate import vectors
-from smpc_dp.simulate.vectors import runs
+from smpc_dp.simulate.vectors import runs, succinct
 
 # What an error says when it comes from the named layer; any other text comes from a check of content.
 SAYS = {
@@ -47,13 +52,17 @@ def test_check_sees_every_difference(tmp_path: Path) -> None:
 def test_every_kind_is_there() -> None:
     kinds = [json.loads(path.read_bytes())["kind"] for path in PUBLISHED.glob("*.json")]
     assert kinds.count("run") == 7
-    assert kinds.count("negative") == len(NEGATIVE) >= 40
-    assert {"derivations", "masks", "shamir", "graph-draws", "encoding"} <= set(kinds)
+    assert kinds.count("negative") == len(NEGATIVE) >= 60
+    assert {"derivations", "masks", "shamir", "graph-draws", "encoding", "merkle", "certificates"} <= set(
+        kinds
+    )
 
 
-def replayed(vector: dict[str, Any]) -> tuple[runs.Run, Envelope]:
+def replayed(
+    vector: dict[str, Any], scenarios: Sequence[runs.Scenario] = runs.SCENARIOS
+) -> tuple[runs.Run, Envelope]:
     """Return fresh machines of the base run, the receiver fed up to the fault, and the faulty envelope."""
-    [scenario] = [s for s in runs.SCENARIOS if f"run-{s.name}.json" == vector["base"]]
+    [scenario] = [s for s in scenarios if f"run-{s.name}.json" == vector["base"]]
     sent = runs.cast(scenario).play().sent
     fresh = runs.cast(scenario)
     raw = vector["envelope"]
@@ -78,8 +87,11 @@ def layer_of(text: str) -> str:
 
 @pytest.mark.parametrize("path", NEGATIVE, ids=lambda path: path.stem.removeprefix("negative-"))
 def test_fault_is_refused(path: Path) -> None:
-    vector = json.loads(path.read_bytes())
-    run, envelope = replayed(vector)
+    assert_refused(json.loads(path.read_bytes()))
+
+
+def assert_refused(vector: dict[str, Any], scenarios: Sequence[runs.Scenario] = runs.SCENARIOS) -> None:
+    run, envelope = replayed(vector, scenarios)
     expect = vector["expect"]
     if envelope.receiver == runs.AGGREGATOR:
         [abort] = [e for e in run.aggregator.receive(envelope) if e.step == ABORT]
@@ -101,10 +113,40 @@ def test_fault_is_refused(path: Path) -> None:
 @pytest.mark.parametrize("path", NEGATIVE, ids=lambda path: path.stem.removeprefix("negative-"))
 def test_without_the_fault_it_is_taken(path: Path) -> None:
     """The vector's own step, unchanged, is accepted in the same place: it is the fault that is refused."""
-    vector = json.loads(path.read_bytes())
-    run, faulty = replayed(vector)
-    [scenario] = [s for s in runs.SCENARIOS if f"run-{s.name}.json" == vector["base"]]
+    assert_taken_without(json.loads(path.read_bytes()))
+
+
+def assert_taken_without(vector: dict[str, Any], scenarios: Sequence[runs.Scenario] = runs.SCENARIOS) -> None:
+    run, faulty = replayed(vector, scenarios)
+    [scenario] = [s for s in scenarios if f"run-{s.name}.json" == vector["base"]]
     sent = [e for e in runs.cast(scenario).play().sent if e.receiver == faulty.receiver]
     machine = run.parties.get(faulty.receiver, run.aggregator)
     answers = machine.receive(sent[vector["after"]])
     assert not any(answer.step in (ABORT, LEAVE) for answer in answers)
+
+
+CERTIFICATES = json.loads((PUBLISHED / "certificates.json").read_bytes())
+
+
+@pytest.mark.parametrize("case", CERTIFICATES["cases"], ids=lambda case: case["name"])
+def test_certificates(case: dict[str, Any]) -> None:
+    """Both forms of the good certificate are taken, and every fault is the aggregator's."""
+    context, _ = succinct.stage()
+    missing, parties = CERTIFICATES["missing"], CERTIFICATES["parties"]
+    plan = plan_secagg(parties, dropout=0.1, corrupt=0.0)
+    certificate = decode(bytes.fromhex(case["body"]), Certificate, runs.AGGREGATOR)
+    asked = (
+        context,
+        msgspec.structs.replace(plan, quorum=CERTIFICATES["quorum"]),
+        bytes.fromhex(CERTIFICATES["run_id"]),
+        CERTIFICATES["step"],
+        bytes.fromhex(CERTIFICATES["set_digest"]),
+        frozenset(range(1, parties + 1)) - frozenset(missing),
+        certificate,
+    )
+    if case["good"]:
+        assert len(check_certificate(*asked).signatures) >= len(CERTIFICATES["places"])
+        return
+    with pytest.raises(errors.PeerFault, match="certificate") as raised:
+        check_certificate(*asked)
+    assert raised.value.culprit == runs.AGGREGATOR

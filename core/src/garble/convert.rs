@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use numpy::{
     Element, PyArray, PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray,
-    PyReadonlyArray1, PyReadonlyArray3, PyUntypedArrayMethods,
+    PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3, PyUntypedArrayMethods,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -178,6 +178,19 @@ pub fn check_bits(bits: &[u8]) -> PyResult<&[u8]> {
         return value_error("bits: an element that is not 0 or 1".into());
     }
     Ok(bits)
+}
+
+/// Bits of `wires`, each of all instances.
+pub fn bits_of<'a>(
+    wires: &[u32],
+    plan: &Plan,
+    bits: &'a PyReadonlyArray2<'_, u8>,
+) -> PyResult<&'a [u8]> {
+    let shape = [wires.len(), plan.instances];
+    if bits.shape() != shape {
+        return value_error(format!("bits: shape {:?}, not {shape:?}", bits.shape()));
+    }
+    check_bits(contiguous(bits, "bits")?)
 }
 
 /// Refuses labels from `place` on that are more than those of `wires`.

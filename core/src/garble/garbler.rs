@@ -165,6 +165,13 @@ impl Garbler {
         Ok(())
     }
 
+    /// Exchanges both labels of `wires`, which have been given, where `bits` is 1; laid out as for `open`.
+    pub fn flip(&mut self, wires: &[u32], bits: &[u8]) -> Result<(), Refused> {
+        self.check_fresh()?;
+        let deltas = self.deltas();
+        self.secrets.given.flip(wires, bits, &deltas)
+    }
+
     /// The zero labels of an input, of every instance.
     pub fn zeros(&self, input: usize, to: &mut [Block]) {
         self.secrets.zeros(self.plan(), input, 0, to);

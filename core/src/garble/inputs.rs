@@ -110,6 +110,22 @@ impl Inputs {
         }
     }
 
+    /// Exchanges both labels of `wires`, which are set, where `bits` is 1: 0 or 1 for each instance of the first
+    /// wire, then of the next; `deltas` are the offsets.
+    pub fn flip(&mut self, wires: &[u32], bits: &[u8], deltas: &[Block]) -> Result<(), Refused> {
+        for (&wire, bits) in wires.iter().zip(bits.chunks(self.instances)) {
+            match &mut self.rows[wire as usize] {
+                Row::Stored(labels) if labels.len() == self.instances => {
+                    for ((label, delta), &bit) in labels.iter_mut().zip(deltas).zip(bits) {
+                        *label ^= delta & mask(Block::from(bit));
+                    }
+                }
+                _ => return refuse(format!("labels: input {wire} does not have all of its own")),
+            }
+        }
+        Ok(())
+    }
+
     /// Draws the active labels of `wires` from a key; `bits` are the garbler's, wire by wire, with its offsets.
     pub fn open(
         &mut self,

@@ -12,8 +12,8 @@ use zeroize::Zeroizing;
 
 use super::circuit::{self, Gate};
 use super::convert::{
-    block, check_bits, check_chunk, colour_rows, contiguous, input_range, label_range, label_rows,
-    plan, refused, rows, value_error, wires_of,
+    bits_of, block, check_bits, check_chunk, colour_rows, contiguous, input_range, label_range,
+    label_rows, plan, refused, rows, value_error, wires_of,
 };
 use super::evaluator::Evaluator;
 use super::garbler::Garbler;
@@ -168,16 +168,21 @@ impl PyGarbler {
         seed: &[u8],
     ) -> PyResult<()> {
         let wires = wires_of(self.0.circuit(), &wires)?;
-        let shape = [wires.len(), self.0.plan().instances];
-        if bits.shape() != shape {
-            return value_error(format!("bits: shape {:?}, not {shape:?}", bits.shape()));
-        }
-        let (bits, seed) = (
-            check_bits(contiguous(&bits, "bits")?)?,
-            block(seed, "seed")?,
-        );
+        let bits = bits_of(wires, self.0.plan(), &bits)?;
+        let seed = block(seed, "seed")?;
         py.detach(|| self.0.open(wires, bits, seed))
             .map_err(refused)
+    }
+
+    fn flip(
+        &mut self,
+        py: Python<'_>,
+        wires: PyReadonlyArray1<'_, u32>,
+        bits: PyReadonlyArray2<'_, u8>,
+    ) -> PyResult<()> {
+        let wires = wires_of(self.0.circuit(), &wires)?;
+        let bits = bits_of(wires, self.0.plan(), &bits)?;
+        py.detach(|| self.0.flip(wires, bits)).map_err(refused)
     }
 
     fn transfer(

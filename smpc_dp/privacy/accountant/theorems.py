@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from scipy.stats import binom
+
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.guarantee import check_budget
 
@@ -50,6 +52,26 @@ def kairouz_oh_viswanath(parameters: Sequence[tuple[float, float]], slack: float
     second = drift + math.sqrt(2 * squares * math.log(math.e + math.sqrt(squares) / slack))
     third = drift + math.sqrt(2 * squares * math.log(1 / slack))
     return min(total, second, third), delta
+
+
+def optimal_composition(epsilon: float, count: int, total: float) -> float:
+    """Return the least delta that `count` mechanisms of (epsilon, 0) have at `total`, for the worst of them.
+
+    That is the hockey-stick divergence of Binomial(count, p) and Binomial(count, 1 - p), p = e^epsilon / (1 +
+    e^epsilon): the loss of randomised response. Exact but for a margin of 1e-6 of the result.
+    [Kairouz, Oh, Viswanath 2015, Theorem 3.3]
+    """
+    _check([(epsilon, 0.0)])
+    check_budget(total, None)
+    if count < 1:
+        raise ConfigError(f"count must be 1 or more, is {count}")
+    if count * epsilon <= total:
+        return 0.0
+    p = 1 / (1 + math.exp(-epsilon))
+    # The loss of j truths is (2 j - count) epsilon.
+    most = math.floor((count + total / epsilon) / 2)
+    first, second = float(binom.sf(most, count, p)), float(binom.sf(most, count, 1 - p))
+    return min(1.0, max(0.0, first - math.exp(total) * second) + 1e-6 * first)
 
 
 def _check(parameters: Sequence[tuple[float, float]]) -> None:

@@ -57,10 +57,6 @@ class Connected(msgspec.Struct, frozen=True, kw_only=True):
         own = np.maximum(degrees - c, 1e-9)
         return np.asarray(1 / own + (1 / (own * near) + 1 / (n * least)) / self.gap)
 
-    def worst_entry(self) -> float:
-        """sigma_delta^2 times the pairwise part of the bound for a user of the least degree."""
-        return float(self._entry(np.array(float(self.least_degree))))
-
 
 class Process(msgspec.Struct, frozen=True):
     """What is proven about random k-out graphs with these numbers of users."""

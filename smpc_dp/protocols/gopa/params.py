@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes, shown
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS
@@ -68,6 +68,26 @@ class GopaParameters(SumParameters, frozen=True):
         source = NoiseSource.keyed(randomness.bytes(32), b"gopa", b"own")
         lanes += discrete_gaussian(source, len(lanes), self.session.own_variance).view(np.uint64)
 
+    def check_place(self, party: str, own: int, drawn_by: int) -> None:
+        """Raise PrivacyError unless the plan's epsilon holds for a user in this place of the graph.
+
+        The relay may choose who is lost; what it may take of a user's own draws is bounded here, with it
+        everything that the plan counts on for this user and does not prove of all graphs.
+        """
+        place, plan = self.session.place, self.plan
+        if own < place.least_own:
+            raise PrivacyError(
+                f"{party}: {own} of the {plan.degree} users that it drew take part, its epsilon counts on "
+                f"{place.least_own}: somebody picked who is lost, or too many are",
+                told="too few of the users that it drew take part for its privacy",
+            )
+        if drawn_by > place.most_drawn_by:
+            raise PrivacyError(
+                f"{party}: {drawn_by} users drew it, at most {place.most_drawn_by} would with "
+                f"{plan.max_corrupt} corrupt ones: more are corrupt",
+                told="more users drew it than the plan's corrupt ones explain",
+            )
+
     def decode(self, total: Lanes, contributors: int) -> tuple[NDArray[np.int64], int]:
         """Return the noisy sum on the grid, shape (length,), and the number of contributors.
 
@@ -78,9 +98,13 @@ class GopaParameters(SumParameters, frozen=True):
 
     @property
     def greatest_deviation(self) -> int:
-        """The standard deviation of all noise, if no pairwise term cancels; in steps, rounded down."""
-        parties = self.encoding.parties
-        return math.isqrt(parties * (self.session.own_variance + parties * self.session.pair_variance))
+        """The standard deviation of all noise that may be in a total; in steps, rounded down.
+
+        No pairwise term need cancel if noise of lost users stays in; otherwise none is left.
+        """
+        parties, session = self.encoding.parties, self.session
+        pairs = parties * session.pair_variance if self.on_dropout == "keep" else 0
+        return math.isqrt(parties * (session.own_variance + pairs))
 
     def planned(self) -> str:
         """Return both variances in hexadecimal."""
@@ -111,20 +135,19 @@ class GopaParameters(SumParameters, frozen=True):
             if self.on_dropout == "keep"
             else "of a user, either the self-mask or the pairwise noise is opened, never both"
         )
-        width = float(self.encoding.highest - self.encoding.lowest)
         return Privacy.private(
             PrivacyGuarantee(
                 epsilon=session.epsilon,
                 delta=session.delta,
                 relation="substitution",
-                sensitivity={"l2": width * math.sqrt(self.encoding.length), "linf": width},
+                sensitivity={"l2": self.encoding.diameter, "linf": float(max(self.encoding.widths))},
                 unit="grid step",
                 mechanism=(
                     f"GOPA: discrete Gaussian noise of variance {session.own_variance}, pairwise noise of "
                     f"{session.pair_variance}"
                 ),
                 assumption=session.assumption,
-                proof="exact for the covariance of what is seen (docs/gopa-plan.md)",
+                proof="the covariance of what is seen, exact on the complete graph (docs/gopa-plan.md)",
                 warnings=delta_warnings(session.delta, plan.parties),
             ),
             claim=(
@@ -143,7 +166,7 @@ class GopaParameters(SumParameters, frozen=True):
         )
 
 
-OWN = ("epsilon", "delta", "on_dropout", "verifiable")
+OWN = ("epsilon", "delta", "on_dropout", "l2_bound", "verifiable")
 
 # (a secure sum over as many users, epsilon, delta, on_dropout) -> the parameters; raises ConfigError.
 Planner = Callable[[SumParameters, float, float, OnDropout], GopaParameters]
@@ -154,20 +177,15 @@ def check_parameters(
 ) -> tuple[GopaParameters | None, list[Fault]]:
     """Check a `[parameters]` table for a session of `parties` users; return every fault found.
 
-    Keys: `length`, `lower`, `upper`, `epsilon`, `delta` (needed); `on_dropout` ("keep", the default, or
-    "roll-back"); `kind`, `precision` (default: a 2^20th of the range), `dropout`, `corrupt`, `security` as
-    for the secure sum, whose graph and quorum these are.
+    Keys: `length`, `lower` and `upper`, or `l2_bound`, `epsilon`, `delta` (needed); `on_dropout` ("keep", the
+    default, or "roll-back"); `kind`, `precision` (default: a 2^20th of the range), `dropout`, `corrupt`,
+    `security` as for the secure sum, whose graph and quorum these are.
     """
     given = dict(parameters)
-    lower, upper = given.get("lower"), given.get("upper")
-    if (
-        given.get("kind", "real") == "real"
-        and isinstance(lower, int | float)
-        and isinstance(upper, int | float)
-    ):
-        width = abs(upper - lower)
+    if given.get("kind", "real") == "real" and "precision" not in given:
+        width = _range(given)
         if 0 < width < math.inf:
-            given.setdefault("precision", max(width / DEFAULT_STEPS, 2.0**-900))
+            given["precision"] = max(width / DEFAULT_STEPS, 2.0**-900)
     return check_and_plan(given, parties, _planned)
 
 
@@ -192,12 +210,25 @@ def check_and_plan(
         return None, list(error.faults)
 
 
+def _range(given: Mapping[str, object]) -> float:
+    """Return the widest range of a coordinate, 0 where what is given is no range."""
+    if "l2_bound" in given:
+        bound = given["l2_bound"]
+        return 2 * bound if isinstance(bound, int | float) else 0.0
+    sides = [given.get(name) for name in ("lower", "upper")]
+    low, high = (side if isinstance(side, list) else [side] for side in sides)
+    if not all(isinstance(value, int | float) for value in (*low, *high)):
+        return 0.0
+    most = max(len(low), len(high))
+    pairs = zip(*(side * most if len(side) == 1 else side for side in (low, high)), strict=False)
+    return float(max((abs(top - bottom) for bottom, top in pairs), default=0.0))
+
+
 def _planned(base: SumParameters, epsilon: float, delta: float, on_dropout: OnDropout) -> GopaParameters:
     encoding: Encoding = replace(base.encoding, element_bytes=8)
-    width = encoding.highest - encoding.lowest
     plan, session = plan_session(
         base.plan,
-        diameter=width * math.sqrt(encoding.length),
+        diameter=encoding.diameter,
         length=encoding.length,
         epsilon=epsilon,
         delta=delta,

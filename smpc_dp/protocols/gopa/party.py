@@ -12,7 +12,7 @@ from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.secagg import endings, keys
 from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import PartySet, pack_set
+from smpc_dp.protocols.secagg.graph import PartySet
 from smpc_dp.protocols.secagg.party import PartyMachine
 
 
@@ -46,9 +46,8 @@ class GopaPartyMachine(PartyMachine):
     def _deal(self) -> Sequence[Envelope]:
         """Attest who takes part: [Bellet 2021, 4.1.2] has nobody agree on it, and needs to."""
         self._participants = self._revealed
-        packed = pack_set(self._participants, self._parties)
         self._participants_digest = keys.participants_digest(
-            self._context, self._run_id, self._roll_hash, packed
+            self._context, self._run_id, self._roll_digest, self._participants.packed
         )
         del self._seal_keys, self._seal_secret
         return self._emit(m.ATTEST_PARTICIPANTS, m.Attestation(self._participants_digest))
@@ -62,7 +61,10 @@ class GopaPartyMachine(PartyMachine):
 
     def _on_average(self, body: bytes) -> Sequence[Envelope]:
         message = decode(body, g.Average, self._context.aggregator)
-        published = PartySet.unpack(message.published, self._parties, self._context.aggregator)
+        packed, hub = message.published, self._context.aggregator
+        published = self._context.remember(
+            ("set", packed), lambda: PartySet.unpack(packed, self._parties, hub)
+        )
         if not published <= self._participants or len(published) < self._plan.min_survivors:
             raise self._refuse("published an average over parties that do not take part, or over too few")
         if self._index not in published:
@@ -76,7 +78,7 @@ class GopaPartyMachine(PartyMachine):
             self._gopa,
             self._run_id,
             total,
-            self._roll_hash,
+            self._roll_digest,
             self._participants,
             published,
             self._participants_certificate,

@@ -12,12 +12,30 @@ from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.secagg_plan import SecAggPlan, mask_degree, plan_secagg
 
 if TYPE_CHECKING:
-    from smpc_dp.privacy.gopa.process import Connected
+    from smpc_dp.privacy.gopa.own_draws import OwnDraws
 
 # Own noise above the least that any pairwise noise would allow, as a share of its variance.
 OWN_SHARE = 1.04
 # What floating point may lose here.
 MARGIN = 1 + 1e-9
+# More pairwise noise than this many times that of a complete graph is not worth the neighbours that it saves:
+# it stays in the average for each user that is lost. Where it is rolled back it only has to be sampled.
+GREATEST_COST, GREATEST_COST_ROLLED_BACK = 6.0, 1e5
+# An honest run ends with a user that refuses its place in the graph with at most this probability, for
+# each of two reasons.
+REFUSAL = 2.0**-40
+
+
+class Place(msgspec.Struct, frozen=True):
+    """What a user demands of its own place in the certified graph before it lets anything of its vector out.
+
+    Attributes:
+        least_own: of the users that it drew so many must take part: what the claim counts on.
+        most_drawn_by: at most so many may have drawn it, or more users than `max_corrupt` are corrupt.
+    """
+
+    least_own: int
+    most_drawn_by: int
 
 
 class SessionNoise(msgspec.Struct, frozen=True):
@@ -31,6 +49,7 @@ class SessionNoise(msgspec.Struct, frozen=True):
         own_variance, pair_variance: sigma_eta^2 and sigma_delta^2, the discrete Gaussian's parameters.
         honest: n_H, the fewest honest users whose noise the claim counts on.
         curator_deviation: standard deviation that a trusted curator adds to the sum, at the same privacy.
+        place: what each user demands of its own place in the graph.
         assumption: who is honest, what is worst case, and when that is fixed.
     """
 
@@ -43,6 +62,7 @@ class SessionNoise(msgspec.Struct, frozen=True):
     pair_variance: int
     honest: int
     curator_deviation: float
+    place: Place
     assumption: str
 
 
@@ -59,8 +79,8 @@ def plan_session(
 
     The adversary has c corrupt users, or one curious one if c = 0 [Bellet 2021, Remark 4.1], and picks up to
     D honest users to be lost: of n users n_H = n - D - max(c, 1) honest ones are left. On the complete graph
-    that is the worst case over all choices; on a sparse one corrupt users are fixed before anybody draws, and
-    delta includes the chance of a bad graph (docs/gopa-plan.md).
+    that is the worst case over all choices; on a sparse one corrupt users are fixed before anybody draws, the
+    relay may hide from users who drew them, and delta includes the chance of a bad graph (docs/gopa-plan.md).
 
     Raises:
         ConfigError: naming the parameter that leaves too few honest users, a graph about which nothing is
@@ -77,20 +97,24 @@ def plan_session(
         raise ConfigError([Fault("roster", what)])
     deviation = MARGIN * diameter / gaussian_mu(epsilon, delta)
     own = OWN_SHARE * deviation**2 / honest
-    connected = None
+    proven = None
     if not plan.complete:
-        degree, connected = _sparse(plan, delta) or (plan.parties - 1, None)
-        plan = with_degree(plan, degree, roll_back=roll_back)
-    if plan.complete:
-        connected = None
-    slack = 0.0 if connected is None else connected.failure
-    room = (gaussian_mu(epsilon, (delta - slack) / MARGIN) / diameter / MARGIN) ** 2 - 1 / (honest * own)
-    if connected is None:
+        plan, proven = _sparse(plan, delta, roll_back)
+    slack = 0.0 if proven is None else proven.failure
+    most = gaussian_mu(epsilon, (delta - slack) / MARGIN) / diameter / MARGIN
+    counted, connected = honest, None
+    if proven is None:
         # complete_entry(n, s) = (1 - 1/n) / (s + n), solved for s = own / pair
+        room = most**2 - 1 / (honest * own)
         pair = max((1 - 1 / honest) / room - own, 1.0) / honest
     else:
-        entry = connected.worst_entry()
-        pair = entry / room
+        ways = [
+            (way.entry / room, way)
+            for way in proven.spreads
+            if (room := most**2 - 1 / ((honest - way.spared) * own)) > 0
+        ]
+        pair, connected = min(ways, key=lambda way: way[0])
+        counted -= connected.spared
     own_variance, pair_variance = math.ceil(own) + 1, math.ceil(pair)
     # s^2 of the grid comes out of the own noise, so it goes in before.
     for _ in range(2):
@@ -100,14 +124,14 @@ def plan_session(
             sigma_delta=math.sqrt(pair_variance),
             users=plan.parties,
             edges=plan.parties * (plan.parties - 1) // 2,
-            greatest=float(plan.parties),
+            # A term that only one end puts in adds to the spectrum what an edge to nobody would.
+            greatest=plan.parties * (1.0 if plan.complete else 2.0),
             length=length,
         )
         own_variance = math.ceil(own + smoothing.s**2) + 1
     own_left = own_variance - smoothing.s**2
-    if connected is None:
-        entry = complete_entry(honest, own_left / pair_variance)
-    theta = 1 / (honest * own_left) + entry / pair_variance
+    entry = complete_entry(honest, own_left / pair_variance) if connected is None else connected.entry
+    theta = 1 / (counted * own_left) + entry / pair_variance
     mu = diameter * math.sqrt(theta) * MARGIN
     reached = smoothing.delta(epsilon, mu) + slack
     if reached > delta:
@@ -122,6 +146,7 @@ def plan_session(
         pair_variance=pair_variance,
         honest=honest,
         curator_deviation=deviation,
+        place=_place(plan, roll_back),
         assumption=_assumption(plan, honest, slack),
     )
 
@@ -138,6 +163,35 @@ def with_degree(plan: SecAggPlan, degree: int, *, roll_back: bool) -> SecAggPlan
     )
 
 
+def complete_place(plan: SecAggPlan) -> Place:
+    """Return the demands on the complete graph."""
+    others = plan.parties - 1
+    return Place(others - plan.max_dropouts, others)
+
+
+def _place(plan: SecAggPlan, roll_back: bool) -> Place:
+    """Return the demands that honest users meet but for twice `REFUSAL`, if who is lost knows no draws."""
+    from smpc_dp.privacy.gopa.own_draws import most_drawn_by
+
+    if plan.complete:
+        return complete_place(plan)
+    others = plan.parties - 1
+    honest = most_drawn_by(others, plan.degree / others, REFUSAL / plan.parties)
+    return Place(plan.degree - _lost(plan, roll_back), min(honest + plan.max_corrupt, others))
+
+
+def _lost(plan: SecAggPlan, roll_back: bool) -> int:
+    """Return how many of a user's own draws may be lost.
+
+    With roll-back as many as may be lost at all: some are lost when its vector has been sent.
+    """
+    from smpc_dp.privacy.gopa.own_draws import lost_draws
+
+    if roll_back:
+        return plan.max_dropouts
+    return lost_draws(plan.parties, plan.max_dropouts, plan.degree, REFUSAL)
+
+
 def _assumption(plan: SecAggPlan, honest: int, slack: float) -> str:
     corrupt = (
         f"at most {plan.max_corrupt} of {plan.parties} users are corrupt"
@@ -152,36 +206,45 @@ def _assumption(plan: SecAggPlan, honest: int, slack: float) -> str:
     )
 
 
-def _sparse(plan: SecAggPlan, delta: float) -> tuple[int, Connected] | None:
-    """Return the smallest degree that is proven to connect well, and the proof; None: the complete graph.
+def _sparse(plan: SecAggPlan, delta: float, roll_back: bool) -> tuple[SecAggPlan, OwnDraws | None]:
+    """Return the plan with the least degree that connects well enough, and the proof.
 
-    Well connected enough: less pairwise noise would be saved by more neighbours than by half as many again.
+    None: the complete graph, of which there is nothing to prove.
     """
-    from smpc_dp.privacy.gopa.process import Connected, process
 
-    honest = plan.parties - plan.max_corrupt
-    removed = plan.max_dropouts + (plan.max_corrupt == 0)
+    # Who draws half of the others has three quarters of them for neighbours: then it may as well have all.
+    most = (plan.parties - 1) // 2
 
-    def proof(degree: int) -> Connected | None:
-        proven = process(plan.parties, honest, degree, removed=removed, delta=delta)
-        if isinstance(proven, str):
-            return None
-        good = [
-            c for c in proven.choices if c.failure < delta / 2 and c.gap * (c.neighbour_degree - removed) >= 1
-        ]
-        return min(good, key=Connected.worst_entry, default=None)
+    def tried(degree: int) -> tuple[SecAggPlan, OwnDraws | None]:
+        new = with_degree(plan, degree, roll_back=roll_back)
+        return new, _proof(new, delta, roll_back) if new.degree <= most else None
 
     low, high = 1, 2
-    found: Connected | None = None
-    while high < plan.parties - 1 and (found := proof(high)) is None:
-        low, high = high, 2 * high
-    if found is None:
-        return None
+    while (found := tried(high))[1] is None:
+        if high == most:
+            return with_degree(plan, plan.parties - 1, roll_back=roll_back), None
+        low, high = high, min(2 * high, most)
     while high - low > 1:
         middle = (low + high) // 2
-        tried = proof(middle)
-        if tried is None:
+        better = tried(middle)
+        if better[1] is None:
             low = middle
         else:
-            high, found = middle, tried
-    return high, found
+            high, found = middle, better
+    return found
+
+
+def _proof(plan: SecAggPlan, delta: float, roll_back: bool) -> OwnDraws | None:
+    # Not at the top: every session imports this module, few need scipy.
+    from smpc_dp.privacy.gopa.own_draws import own_draws
+
+    proven = own_draws(
+        plan.parties,
+        plan.degree,
+        corrupt=max(plan.max_corrupt, 1),
+        removed=plan.max_dropouts,
+        lost=_lost(plan, roll_back),
+        delta=delta,
+    )
+    greatest = GREATEST_COST_ROLLED_BACK if roll_back else GREATEST_COST
+    return proven if proven and plan.degree * proven.least_entry <= greatest else None

@@ -49,7 +49,7 @@ class GopaRelayMachine(AggregatorMachine):
         sent = super()._finish_reveal()
         self._participants = tuple(sorted(self._alive))
         packed = pack_set(self._participants, self._parties)
-        self._set_digest = keys.participants_digest(self._context, self._run_id, self._roll_hash, packed)
+        self._set_digest = keys.participants_digest(self._context, self._run_id, self._roll_digest, packed)
         return sent
 
     def _accept_published(self, party: int, envelope: Envelope) -> None:
@@ -76,7 +76,7 @@ class GopaRelayMachine(AggregatorMachine):
             self._gopa,
             self._run_id,
             self._sum,
-            self._roll_hash,
+            self._roll_digest,
             self._participants,
             published,
             self._participants_certificate,

@@ -75,11 +75,15 @@ class EvaluatorRole(Participant):
         held: list[tuple[Block, bytes]] = []
         value = b""
         for block in plan.blocks():
-            self.step = "labels"
             evaluator = Evaluator(plan.compiled, plan.garbling(block, self._tweak()))
             evaluator.open_inputs(plan.wires(plan.garbler_values), self._open_seed())
-            if receiver is not None and self._inputs is not None:
-                yield from self._transfer(receiver, evaluator, bits_of(self._inputs, block).reshape(-1))
+            choices: Bits | None = None
+            if receiver is not None:
+                self.step = "transfers"
+                choices = yield from self._transfer(receiver, evaluator, block)
+            self.step = "inputs"
+            if choices is not None and self._inputs is not None:
+                yield from self._choose(bits_of(self._inputs, block), choices)
             self.step = "tables"
             yield from self._take_tables(evaluator)
             self.step = "outputs"
@@ -129,13 +133,18 @@ class EvaluatorRole(Participant):
         self._transfers.keep(context, receiver)
         return receiver
 
-    def _transfer(self, receiver: Receiver, evaluator: Evaluator, bits: Bits) -> Turns[None]:
-        """Get the label of each of our input bits, and show the garbler nothing of the bits."""
+    def _transfer(self, receiver: Receiver, evaluator: Evaluator, block: Block) -> Turns[Bits]:
+        """Get one label of each of our input wires; return which, drawn at random: (wires, instances)."""
         wires = self._plan.wires(self._plan.evaluator_values)
+        shape = (len(wires), block.count)
+        drawn = np.frombuffer(self._randomness.bytes(-(-shape[0] * shape[1] // 8)), np.uint8)
+        bits = np.unpackbits(drawn, count=shape[0] * shape[1], bitorder="little")
         chunks = [bits[place : place + TRANSFERS] for place in range(0, bits.size, TRANSFERS)]
-        room = working_memory(IN_FLIGHT * LABEL_BYTES * TRANSFERS).reshape(IN_FLIGHT, -1, LABEL_BYTES)
+        pads_bytes = IN_FLIGHT * LABEL_BYTES * chunks[0].size
         longest = receiver.corrections_bytes(chunks[0].size)
-        messages = cycle(working_memory((KEPT + 1) * longest).reshape(-1, longest))
+        memory = working_memory(pads_bytes + (KEPT + 1) * longest)
+        room = memory[:pads_bytes].reshape(IN_FLIGHT, -1, LABEL_BYTES)
+        messages = cycle(memory[pads_bytes:].reshape(-1, longest))
 
         def extend(chunk: Bits) -> Send:
             message = next(messages)[: receiver.corrections_bytes(chunk.size)]
@@ -162,6 +171,11 @@ class EvaluatorRole(Participant):
                 yield self._piece(EVALUATOR, response)
                 for following in chunks[number + IN_FLIGHT : number + IN_FLIGHT + 1]:
                     yield extend(following)
+        return bits.reshape(shape)
+
+    def _choose(self, inputs: Bits, choices: Bits) -> Turns[None]:
+        """Say where our inputs are not what we chose: there the garbler exchanges the labels."""
+        yield self._piece(EVALUATOR, pack_bits(inputs ^ choices))
 
     def _take_tables(self, evaluator: Evaluator) -> Turns[None]:
         if not evaluator.remaining:

@@ -94,14 +94,17 @@ class GarblerRole(Participant):
         held: list[Decode] = []
         value = b""
         for block in plan.blocks():
-            self.step = "labels"
             garbler = Garbler(plan.compiled, plan.garbling(block, self._tweak()), self._seed)
+            if sender is not None:
+                self.step = "transfers"
+                yield from self._transfer(sender, garbler, block, buffers)
+            self.step = "inputs"
+            if sender is not None:
+                yield from self._exchange(garbler, block)
             if self._inputs is not None:
                 garbler.open_inputs(
                     plan.wires(plan.garbler_values), bits_of(self._inputs, block), self._open_seed()
                 )
-            if sender is not None:
-                yield from self._transfer(sender, garbler, block, buffers)
             self.step = "tables"
             for buffer in buffers:
                 if not (size := garbler.fill(buffer)):
@@ -145,10 +148,10 @@ class GarblerRole(Participant):
     def _transfer(
         self, sender: Sender, garbler: Garbler, block: Block, buffers: Iterator[Bytes]
     ) -> Turns[None]:
-        """Let the evaluator choose one of both labels of each of its input wires.
+        """Give the evaluator one of both labels of each of its input wires, which one it draws.
 
-        A random transfer gives two pads. The first is the label of 0; their sum and the instance's offset
-        go in the open and make the label of 1 of the second.
+        A random transfer gives two pads. The first is one label; their sum and the instance's offset go in
+        the open and make the other label of the second. No input enters.
         """
         wires = self._plan.wires(self._plan.evaluator_values)
         count = len(wires) * block.count
@@ -165,6 +168,15 @@ class GarblerRole(Participant):
             if number < len(sizes):
                 extension = yield from self._take_piece(EVALUATOR, MAX_PIECE, left := left - 1)
                 yield self._piece(GARBLER, sender.challenge(sizes[number], extension))
+
+    def _exchange(self, garbler: Garbler, block: Block) -> Turns[None]:
+        """Exchange the labels of the wires where the evaluator's input is not what it has drawn."""
+        wires = self._plan.wires(self._plan.evaluator_values)
+        shape = (len(wires), block.count)
+        content = yield from self._take_piece(EVALUATOR, -(-shape[0] * shape[1] // 8))
+        if (bits := unpack_bits(content, shape)) is None:
+            raise PeerFault(self._evaluator, f"its masked inputs are not {shape[0]} x {shape[1]} bits")
+        garbler.flip(wires, bits)
 
     def _decode(self, zeros: _OutputZeros, block: Block, confirm: Confirm) -> Bits:
         """Return the output bits that the evaluator's labels stand for; it must show that it has them."""

@@ -66,8 +66,8 @@ class Evaluated:
 class Participant:
     """One role of one participant in one run; `run` of each role is what it does, in order.
 
-    `step` is what it is at: "hello", "setup" of the oblivious transfers, then in each block "labels",
-    "tables" and "outputs".
+    `step` is what it is at: "hello", "setup" of the oblivious transfers, then in each block "transfers",
+    "inputs", "tables" and "outputs". No input is used before "inputs".
     """
 
     def __init__(
@@ -194,7 +194,11 @@ class Participant:
             b"".join(hellos[name].nonce for name in self._everyone),
             b"".join(self._keys[name] for name in self._everyone),
         )
-        self._index = hellos[self._garbler].index
+        places = {(hellos[name].setup, hellos[name].index) for name in (self._garbler, self._evaluator)}
+        if len(places) > 1:
+            # One of the two has lost its side, or says so: both make another.
+            self._transfers.destroy()
+        self._index = hellos[self._garbler].index if len(places) == 1 else 0
         if self.name == self._garbler:
             # Not before: nobody's hello can have been chosen by it.
             self._start = self._randomness.bytes(NONCE_BYTES)
@@ -215,8 +219,6 @@ class Participant:
             raise ConfigError([Fault("parameters", f"{peer} cuts the batch differently than {self.name}")])
         if len(theirs.seal_key) != len(own.seal_key):
             raise PeerFault(peer, "its hello has no key to seal with, or one that is not needed")
-        if self._context.aggregator not in (peer, self.name):
-            self._transfers.compare(peer, theirs.setup, theirs.index)
 
     def _bound(self, label: Label, *parts: bytes) -> bytes:
         run = (self._run_id, self._start, self._plan.circuit.digest)

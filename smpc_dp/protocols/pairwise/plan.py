@@ -22,8 +22,8 @@ from smpc_dp.protocols.pairwise.params import PairwiseParameters
 BLOCK_LABELS = 1 << 20
 # k of the extension of oblivious transfers.
 FIELD = 2
-# Transfers of one chunk, at most: they stay in the cache.
-TRANSFERS = 1 << 14
+# Transfers of one chunk, at most: they stay in the cache, and with the block that hides they are 128 blocks.
+TRANSFERS = 127 * 128
 # Chunks on their way at once: while one side is at a chunk, the other is at the next. More than
 # `ot.MAX_PENDING` are refused there; with so many, neither side sends more than a channel takes.
 IN_FLIGHT = 3
@@ -183,7 +183,7 @@ def pack_bits(bits: Bits) -> bytes:
     return np.packbits(bits.reshape(-1), bitorder="little").tobytes()
 
 
-def unpack_bits(packed: bytes, shape: tuple[int, int]) -> Bits | None:
+def unpack_bits(packed: bytes | memoryview, shape: tuple[int, int]) -> Bits | None:
     """Undo `pack_bits`; None when the length or the padding is not right."""
     count = shape[0] * shape[1]
     if len(packed) != -(-count // 8):

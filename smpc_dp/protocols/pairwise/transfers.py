@@ -7,14 +7,13 @@ gives each of its roles the same `Transfers`. It lives in memory alone, and so i
 from __future__ import annotations
 
 from smpc_dp.crypto.ot import MAX_INDEX, Receiver, Sender
-from smpc_dp.errors import PeerFault
 
 
 class Transfers:
     """One side of a setup, the garbler's or the evaluator's; empty until the first evaluation has made it.
 
-    Indices are counted through all evaluations. Both sides compare where they are before each; what fails
-    in between destroys the setup.
+    Indices are counted through all evaluations. Both sides compare where they are before each, and make a new
+    setup if they are not at the same place; what fails in between destroys the setup.
     """
 
     def __init__(self) -> None:
@@ -41,14 +40,6 @@ class Transfers:
         """Destroy a setup that has not so many indices left. Both sides decide this alike."""
         if self.next_index + rows > MAX_INDEX:
             self.destroy()
-
-    def compare(self, peer: str, context: bytes, index: int) -> None:
-        """Raise PeerFault when `peer` holds another setup, or is at another index; destroy ours then."""
-        if (context, index) != (self.context, self.next_index):
-            ours = self.next_index
-            self.destroy()
-            what = f"is at another place of the oblivious transfers: index {index}, we are at {ours}"
-            raise PeerFault(peer, what)
 
     def sender(self) -> Sender | None:
         """Return the garbler's side, None without a setup."""

@@ -6,7 +6,6 @@ late or at fault is excluded while the plan allows it; beyond that the run stops
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -14,6 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from smpc_dp.crypto import agree
+from smpc_dp.crypto.labels import Label
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import PeerFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
@@ -21,10 +21,11 @@ from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.result import Certificate, Outcome
 from smpc_dp.protocols.secagg import endings, keys
 from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.certify import check_certificate, make_certificate
+from smpc_dp.protocols.secagg.certify import check_certificate, shortest_certificate
 from smpc_dp.protocols.secagg.graph import pack_list, pack_set, unpack_list
 from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.protocols.secagg.recovery import Recovery
+from smpc_dp.protocols.secagg.rolls import Roll
 from smpc_dp.protocols.star import HubRole
 
 Watch = Callable[[str, Lanes], None]
@@ -104,9 +105,9 @@ class AggregatorMachine(HubRole[Outcome]):
         if len(self._alive) < self._needed():
             raise self._too_few(self._needed())
         present = pack_set(self._alive, self._parties)
-        nonces = b"".join(hellos[party].nonce for party in sorted(self._alive))
-        self._run_id = keys.run_identifier(self._context, question, present, nonces)
-        return self._broadcast(m.START, m.Start(present, nonces))
+        nonces = Roll(self._context, Label.NONCES, {party: hellos[party].nonce for party in self._alive})
+        self._run_id = keys.run_identifier(self._context, question, present, nonces.root)
+        return self._to_each(m.START, lambda party: m.Start(present, nonces.root, nonces.prove((party,))))
 
     # advertise
 
@@ -124,10 +125,11 @@ class AggregatorMachine(HubRole[Outcome]):
             party: decode(envelope.body, m.Advertise, envelope.sender)
             for party, envelope in self._received.items()
         }
-        commitments = b"".join(self._keys[party].commitment for party in sorted(self._alive))
-        sent = self._broadcast(m.ROLL, m.Roll(pack_set(self._alive, self._parties), commitments))
-        self._roll_hash = hashlib.sha256(sent[0].body).digest()
-        return sent
+        advertised = pack_set(self._alive, self._parties)
+        given = {party: self._keys[party].commitment for party in self._alive}
+        self._roll = roll = Roll(self._context, Label.COMMITMENTS, given)
+        self._roll_digest = keys.roll_digest(self._context, self._run_id, advertised, roll.root)
+        return self._to_each(m.ROLL, lambda party: m.Roll(advertised, roll.root, roll.prove((party,))))
 
     # reveal
 
@@ -154,8 +156,8 @@ class AggregatorMachine(HubRole[Outcome]):
                 drew[other].append(party)
         self._neighbours = {party: tuple(sorted({*self._drawn[party], *drew[party]})) for party in revealed}
         packed = pack_set(revealed, self._parties)
-        sent: list[Envelope] = []
-        for party in revealed:
+
+        def message(party: int) -> m.Neighbours:
             advertisements = [
                 m.Advertisement(
                     other, self._advertisements[other].body, self._advertisements[other].signature
@@ -166,9 +168,10 @@ class AggregatorMachine(HubRole[Outcome]):
                 m.Opening(other, self._received[other].body, self._received[other].signature)
                 for other in drew[party]
             ]
-            message = m.Neighbours(packed, advertisements, openings)
-            sent += self._write(m.NEIGHBOURS, [self._name_of(party)], message)
-        return sent
+            proof = self._roll.prove(self._neighbours[party])
+            return m.Neighbours(packed, advertisements, openings, proof)
+
+        return self._to_each(m.NEIGHBOURS, message)
 
     # deal
 
@@ -193,12 +196,13 @@ class AggregatorMachine(HubRole[Outcome]):
                     inbox[holder].append((dealer, sealed))
         self._dealers_of = {holder: tuple(d for d, _ in items) for holder, items in inbox.items()}
         packed = pack_set(self._participants, self._parties)
-        self._set_digest = keys.participants_digest(self._context, self._run_id, self._roll_hash, packed)
-        sent: list[Envelope] = []
-        for holder, items in inbox.items():
-            message = m.Deliver(packed, pack_list(d for d, _ in items), [sealed for _, sealed in items])
-            sent += self._write(m.DELIVER, [self._name_of(holder)], message)
-        return sent
+        self._set_digest = keys.participants_digest(self._context, self._run_id, self._roll_digest, packed)
+
+        def message(holder: int) -> m.Deliver:
+            items = inbox[holder]
+            return m.Deliver(packed, pack_list(d for d, _ in items), [sealed for _, sealed in items])
+
+        return self._to_each(m.DELIVER, message)
 
     # certificates
 
@@ -211,9 +215,11 @@ class AggregatorMachine(HubRole[Outcome]):
         signatures = {party: envelope.signature for party, envelope in self._received.items()}
         if len(signatures) < self._plan.quorum:
             raise self._too_few(self._plan.quorum)
-        certificate = make_certificate(signatures, self._plan.quorum, self._parties)
+        certificate = shortest_certificate(
+            self._context, self._run_id, step, self._set_digest, signatures, self._plan.quorum
+        )
         checked = check_certificate(
-            self._context, self._plan, self._run_id, step, self._set_digest, members, certificate
+            self._context, self._plan, self._run_id, step, self._set_digest, frozenset(members), certificate
         )
         return certificate, checked
 
@@ -283,7 +289,7 @@ class AggregatorMachine(HubRole[Outcome]):
             self._parameters,
             self._run_id,
             self._sum,
-            self._roll_hash,
+            self._roll_digest,
             self._participants,
             self._survivors,
             self._participants_certificate,

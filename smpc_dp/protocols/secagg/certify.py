@@ -1,25 +1,104 @@
-"""Certificates: a quorum's signatures over the digest of one set of parties.
+"""Certificates: a quorum has signed the digest of one set of parties.
 
 With 2q > n + c, any two quorums share an honest party, and an honest party signs one set of each kind in a
-run; so at most one set of participants and one of survivors can ever be certified.
+run; so at most one set of participants and one of survivors can ever be certified. A certificate either has
+the signatures of a quorum, or shows a sample of more of them [Micali et al. 2021, Compact certificates of
+collective knowledge]; protocols/secagg/README.md has the proof.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
+from itertools import compress
 
-from smpc_dp.errors import PeerFault
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import digest, encode_uint
+from smpc_dp.errors import PeerFault, VerificationError
+from smpc_dp.privacy.certificates import samples_due
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols import result
 from smpc_dp.protocols.envelope import Context, encode
-from smpc_dp.protocols.secagg.graph import PartySet, pack_set
+from smpc_dp.protocols.secagg.graph import PartySet, draw_places, pack_set
 from smpc_dp.protocols.secagg.messages import SIGNATURE_BYTES, Attestation, Certificate
+from smpc_dp.protocols.secagg.rolls import Roll, check_roll
 
 
 def make_certificate(signatures: Mapping[int, bytes], quorum: int, parties: int) -> Certificate:
     """Return the certificate of a quorum of the attestations whose envelope signatures are given by party."""
     ordered = sorted(signatures)[:quorum]
     return Certificate(pack_set(ordered, parties), b"".join(signatures[party] for party in ordered))
+
+
+def sample_certificate(
+    context: Context,
+    run_id: bytes,
+    step: str,
+    set_digest: bytes,
+    signatures: Mapping[int, bytes],
+    quorum: int,
+) -> Certificate:
+    """Return the certificate that shows a sample of all attestations given.
+
+    Args:
+        signatures: of envelopes of `step` that carry an attestation of `set_digest`, by party; a quorum or
+            more, each of them checked: with a bad one the certificate may not hold.
+    """
+    roll = Roll(context, Label.ATTESTATIONS, signatures)
+    packed = pack_set(signatures, len(context.names))
+    signers = sorted(signatures)
+    places = sampled_places(context, run_id, step, set_digest, packed, roll.root, len(signers), quorum)
+    shown = [signers[place] for place in places]
+    return Certificate(packed, b"".join(signatures[party] for party in shown), roll.root, roll.prove(shown))
+
+
+def shortest_certificate(
+    context: Context,
+    run_id: bytes,
+    step: str,
+    set_digest: bytes,
+    signatures: Mapping[int, bytes],
+    quorum: int,
+) -> Certificate:
+    """Return the certificate of a quorum, or of a sample where that has fewer bytes; arguments as above."""
+    listed = make_certificate(signatures, quorum, len(context.names))
+    if samples_due(len(signatures), quorum) >= quorum:
+        return listed
+    sample = sample_certificate(context, run_id, step, set_digest, signatures, quorum)
+    return min(listed, sample, key=lambda certificate: len(encode(certificate)))
+
+
+class _Words:
+    """The public coins of one sample: a random oracle's output, as a source for `draw_places`."""
+
+    def __init__(self, seed: bytes) -> None:
+        self._seed = seed
+        self._blocks = 0
+        self._left = b""
+
+    def bytes(self, n: int) -> bytes:
+        """Return the next `n` bytes."""
+        while len(self._left) < n:
+            self._left += digest(Label.CERTIFICATE_SAMPLE, self._seed, encode_uint(self._blocks))
+            self._blocks += 1
+        drawn, self._left = self._left[:n], self._left[n:]
+        return drawn
+
+
+def sampled_places(
+    context: Context,
+    run_id: bytes,
+    step: str,
+    set_digest: bytes,
+    signers: bytes,
+    root: bytes,
+    claimed: int,
+    quorum: int,
+) -> tuple[int, ...]:
+    """Return at which places among the signers, from 0, the sample is: all that is claimed decides."""
+    seed = digest(
+        Label.CERTIFICATE_CHALLENGE, *context.bound, run_id, step.encode(), set_digest, signers, root
+    )
+    return draw_places(claimed, samples_due(claimed, quorum), _Words(seed))
 
 
 def check_certificate(
@@ -35,7 +114,7 @@ def check_certificate(
 
     It holds when at least `plan.quorum` members of the set have signed exactly `set_digest` in `step`.
     """
-    question = ("certificate", run_id, step, set_digest, certificate.signers, certificate.signatures)
+    question = ("certificate", run_id, step, set_digest, encode(certificate))
     return context.remember(
         question, lambda: _checked(context, plan, run_id, step, set_digest, members, certificate)
     )
@@ -51,20 +130,38 @@ def _checked(
     certificate: Certificate,
 ) -> result.Certificate:
     aggregator = context.aggregator
-    signers = tuple(PartySet.unpack(certificate.signers, len(context.names), aggregator))
-    if len(certificate.signatures) != SIGNATURE_BYTES * len(signers):
-        raise PeerFault(aggregator, f"certificate of '{step}' does not have one signature for each signer")
-    if any(party not in members for party in signers):
+    claimed = PartySet.unpack(certificate.signers, len(context.names), aggregator)
+    inside = claimed <= members if isinstance(members, PartySet) else all(p in members for p in claimed)
+    if not inside:
         raise PeerFault(aggregator, f"certificate of '{step}' is signed by parties outside of the set")
-    if len(signers) < plan.quorum:
+    if len(claimed) < plan.quorum:
         raise PeerFault(
-            aggregator, f"certificate of '{step}' has {len(signers)} signatures, {plan.quorum} are due"
+            aggregator, f"certificate of '{step}' has {len(claimed)} signatures, {plan.quorum} are due"
         )
+    signers = tuple(claimed)
+    sampled = bool(certificate.root or certificate.proof)
+    shown = signers
+    if sampled:
+        coins = (run_id, step, set_digest, certificate.signers, certificate.root)
+        shown = tuple(signers[place] for place in sampled_places(context, *coins, len(signers), plan.quorum))
+    if len(certificate.signatures) != SIGNATURE_BYTES * len(shown):
+        raise PeerFault(
+            aggregator, f"certificate of '{step}' does not have one signature for each signer that is due"
+        )
+    by_party = {
+        party: certificate.signatures[SIGNATURE_BYTES * place : SIGNATURE_BYTES * (place + 1)]
+        for place, party in enumerate(shown)
+    }
+    if sampled:
+        root, proof = certificate.root, certificate.proof
+        try:
+            check_roll(context, Label.ATTESTATIONS, root, claimed, by_party, proof)
+        except VerificationError as error:
+            raise PeerFault(aggregator, f"certificate of '{step}' does not hold: {error}") from None
     body = encode(Attestation(set_digest))
     signatures: dict[str, bytes] = {}
-    for place, party in enumerate(signers):
+    for party, signature in by_party.items():
         name = context.names[party - 1]
-        signature = certificate.signatures[SIGNATURE_BYTES * place : SIGNATURE_BYTES * (place + 1)]
         try:
             context.check_detached(run_id, step, name, aggregator, body, signature)
         except PeerFault:
@@ -72,4 +169,7 @@ def _checked(
                 aggregator, f"certificate of '{step}' has a signature of {name} that is not over this set"
             ) from None
         signatures[name] = signature
-    return result.Certificate(set_digest, signatures)
+    if not sampled:
+        return result.Certificate(set_digest, signatures)
+    names = tuple(compress(context.names, claimed.flags().tolist()))
+    return result.Certificate(set_digest, signatures, result.Sample(names, root, proof))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import compress
+
+import numpy as np
 
 from smpc_dp.encoding import Lanes
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.result import Certificate, Evidence, Outcome
-from smpc_dp.protocols.secagg.graph import pack_set
+from smpc_dp.protocols.secagg.graph import PartySet, pack_set
 from smpc_dp.protocols.secagg.params import SumParameters
 
 
@@ -29,7 +32,7 @@ def outcome(
     `residual_pairs` counts the pairs of which only one end is in the sum and whose term was left in it.
     """
     grid, weight = parameters.decode(total, len(survivors))
-    packed = pack_set(survivors, len(context.names))
+    packed = survivors.packed if isinstance(survivors, PartySet) else pack_set(survivors, len(context.names))
     present, absent = context.remember(("split", packed), lambda: _split(context, survivors))
     return Outcome(
         total=grid,
@@ -57,8 +60,9 @@ def outcome(
 
 def _split(context: Context, survivors: Collection[int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of the survivors and those of the others, in roster order."""
-    inside = frozenset(survivors)
-    return (
-        tuple(context.names[party - 1] for party in sorted(inside)),
-        tuple(name for party, name in enumerate(context.names, 1) if party not in inside),
-    )
+    if isinstance(survivors, PartySet):
+        inside = survivors.flags()
+    else:
+        inside = np.zeros(len(context.names), dtype=np.bool_)
+        inside[np.fromiter(survivors, np.intp, len(survivors)) - 1] = True
+    return tuple(compress(context.names, inside.tolist())), tuple(compress(context.names, (~inside).tolist()))

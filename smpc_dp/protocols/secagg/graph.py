@@ -5,30 +5,53 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.errors import PeerFault
 
+# The two forms of a set on the wire.
+MEMBERS, OTHERS = b"\0", b"\1"
+
 
 class PartySet:
-    """An immutable set of parties 1 to n in n bits, so that thousands of machines can each hold several."""
+    """An immutable set of parties 1 to n in n bits, so that thousands of machines can each hold several.
 
-    __slots__ = ("_bits", "_parties")
+    `packed` is how it travels.
+    """
 
-    def __init__(self, bits: int, parties: int) -> None:
+    __slots__ = ("_bits", "_parties", "packed")
+
+    def __init__(self, bits: int, parties: int, packed: bytes) -> None:
         self._bits = bits
         self._parties = parties
+        self.packed = packed
 
     @classmethod
     def unpack(cls, packed: bytes, parties: int, sender: str) -> PartySet:
-        """Return the set that travels as `packed`; raise PeerFault on a wrong length or padding."""
-        if len(packed) != (parties + 7) // 8:
-            raise PeerFault(sender, f"a set of {parties} parties has {len(packed)} bytes")
-        padding = -parties % 8
-        bits = int.from_bytes(packed, "big")
-        if bits & ((1 << padding) - 1):
-            raise PeerFault(sender, "a set of parties has padding that is not zero")
-        return cls(bits >> padding, parties)
+        """Return the set that travels as `packed`; raise PeerFault on anything but what `pack_set` gives."""
+        form, content = packed[:1], packed[1:]
+        octets = (parties + 7) // 8
+        if form == MEMBERS:
+            if len(content) != octets:
+                raise PeerFault(sender, f"a set of {parties} parties has {len(content)} bytes")
+            padding = -parties % 8
+            bits = int.from_bytes(content, "big")
+            if bits & ((1 << padding) - 1):
+                raise PeerFault(sender, "a set of parties has padding that is not zero")
+            members = cls(bits >> padding, parties, packed)
+            if 2 * (parties - len(members)) < octets:
+                raise PeerFault(sender, "a set of parties has its members where the others would be shorter")
+            return members
+        if form != OTHERS:
+            raise PeerFault(sender, "a set of parties has neither of the two forms")
+        others = unpack_list(content, parties, sender)
+        if len(content) >= octets:
+            raise PeerFault(sender, "a set of parties has the others where its members would be shorter")
+        bits = (1 << parties) - 1
+        for party in others:
+            bits ^= 1 << (parties - party)
+        return cls(bits, parties, packed)
 
     def __contains__(self, party: object) -> bool:
         if not isinstance(party, int) or not 1 <= party <= self._parties:
@@ -47,25 +70,34 @@ class PartySet:
 
     def __iter__(self) -> Iterator[int]:
         """Yield the parties in ascending order."""
+        return iter((np.flatnonzero(self.flags()) + 1).tolist())
+
+    def flags(self) -> NDArray[np.bool_]:
+        """Return for each party, 1 to n, whether it is in the set."""
         padding = -self._parties % 8
         octets = (self._bits << padding).to_bytes((self._parties + 7) // 8, "big")
-        flags = np.unpackbits(np.frombuffer(octets, dtype=np.uint8))
-        return iter((np.flatnonzero(flags) + 1).tolist())
+        return np.unpackbits(np.frombuffer(octets, np.uint8), count=self._parties).astype(np.bool_)
 
 
 def draw_neighbours(index: int, parties: int, degree: int, randomness: Randomness) -> tuple[int, ...]:
-    """Return `degree` distinct parties other than `index`, uniformly, in ascending order.
-
-    Floyd's algorithm on words without modulo bias (rejection), so each set has the same probability.
-    """
+    """Return `degree` distinct parties other than `index`, uniformly, in ascending order."""
     others = parties - 1
     if degree >= others:
         return tuple(party for party in range(1, parties + 1) if party != index)
+    drawn = draw_places(others, degree, randomness)
+    return tuple(other + 1 if other + 1 < index else other + 2 for other in drawn)
+
+
+def draw_places(size: int, count: int, randomness: Randomness) -> tuple[int, ...]:
+    """Return `count` distinct places of 0 to `size` - 1, uniformly, in ascending order.
+
+    Floyd's algorithm on words without modulo bias (rejection), so each set has the same probability.
+    """
     chosen: set[int] = set()
-    for top in range(others - degree, others):
+    for top in range(size - count, size):
         draw = _below(top + 1, randomness)
         chosen.add(top if draw in chosen else draw)
-    return tuple(sorted(other + 1 if other + 1 < index else other + 2 for other in chosen))
+    return tuple(sorted(chosen))
 
 
 def _below(bound: int, randomness: Randomness) -> int:
@@ -77,10 +109,16 @@ def _below(bound: int, randomness: Randomness) -> int:
 
 
 def pack_set(members: Iterable[int], parties: int) -> bytes:
-    """Return a set of parties as ceil(parties / 8) bytes."""
+    """Return a set of parties: one byte for the form, then as bits who is in it, or as a list who is not.
+
+    The list is taken where it is shorter. Sets of a run only lack those who dropped out: few.
+    """
     flags = np.zeros(parties, dtype=np.bool_)
     flags[[member - 1 for member in members]] = True
-    return np.packbits(flags).tobytes()
+    others = np.flatnonzero(~flags) + 1
+    if 2 * len(others) < (parties + 7) // 8:
+        return OTHERS + pack_list(others)
+    return MEMBERS + np.packbits(flags).tobytes()
 
 
 def pack_list(members: Iterable[int]) -> bytes:

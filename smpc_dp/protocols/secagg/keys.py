@@ -14,18 +14,18 @@ from smpc_dp.protocols.envelope import Context, Signer
 from smpc_dp.protocols.secagg.messages import DEAL
 
 
-def run_identifier(context: Context, question: str, present: bytes, nonces: bytes) -> bytes:
-    """Return the run id: a digest of session, request, question, who is present and their nonces."""
+def run_identifier(context: Context, question: str, present: bytes, root: bytes) -> bytes:
+    """Return the run id: a digest of session, request, question, who is present and the root over nonces."""
     return context.remember(
-        ("run id", question, present, nonces),
+        ("run id", question, present, root),
         lambda: digest(
-            Label.RUN_ID,
+            Label.STAR_RUN_ID,
             *context.bound,
             context.session_digest,
             encode_uint(context.request),
             question.encode(),
             present,
-            nonces,
+            root,
         ),
     )
 
@@ -46,8 +46,13 @@ def self_commitment(context: Context, run_id: bytes, party: str, self_seed: byte
     return _bound(context, Label.SELF_COMMITMENT, run_id, party.encode(), self_seed)
 
 
+def roll_digest(context: Context, run_id: bytes, advertised: bytes, root: bytes) -> bytes:
+    """Return the digest of the roll: who advertised, and the root over their commitments."""
+    return _bound(context, Label.ROLL, run_id, advertised, root)
+
+
 def participants_digest(context: Context, run_id: bytes, roll: bytes, participants: bytes) -> bytes:
-    """Return what parties sign about who takes part; `roll` is the body of the roll that they saw."""
+    """Return what parties sign about who takes part; `roll` is the digest of the roll that they saw."""
     return _bound(context, Label.PARTICIPANTS, run_id, roll, participants)
 
 

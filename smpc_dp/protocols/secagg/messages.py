@@ -1,7 +1,8 @@
 """The messages of secure aggregation. Every struct is the body of one signed envelope.
 
 Parties are numbered 1 to n in roster order; a list of parties travels as 2-byte little-endian numbers, a set
-of parties as n bits (numpy's packbits order, padding zero).
+as n bits or as a list of who is not in it (`graph.pack_set`). What everybody gave once, a nonce or a
+commitment, is bound by the root of a Merkle tree in roster order, and `proof` shows some of its leaves.
 """
 
 from __future__ import annotations
@@ -74,10 +75,11 @@ class Hello(_Body, frozen=True):
 
 
 class Start(_Body, frozen=True):
-    """Aggregator: who said hello (a set) and their nonces, 32 bytes each in roster order."""
+    """Aggregator: who said hello (a set), the root over their nonces, and the proof of the receiver's."""
 
     present: bytes
-    nonces: bytes
+    root: Bytes32
+    proof: bytes
 
 
 class Advertise(_Body, frozen=True):
@@ -89,10 +91,11 @@ class Advertise(_Body, frozen=True):
 
 
 class Roll(_Body, frozen=True):
-    """Aggregator: who advertised (a set) and their commitments, 32 bytes each in roster order."""
+    """Aggregator: who advertised (a set), the root over their commitments, the proof of the receiver's."""
 
     advertised: bytes
-    commitments: bytes
+    root: Bytes32
+    proof: bytes
 
 
 class Reveal(_Body, frozen=True):
@@ -120,11 +123,13 @@ class Opening(_Body, frozen=True):
 
 class Neighbours(_Body, frozen=True):
     """Aggregator: who revealed (a set), the advertisements of all of the receiver's neighbours in it, and the
-    openings of those that drew the receiver, each list in roster order."""
+    openings of those that drew the receiver, each list in roster order; and one proof that the roll has the
+    commitments of all these neighbours."""
 
     revealed: bytes
     advertisements: list[Advertisement]
     openings: list[Opening]
+    proof: bytes
 
 
 class Deal(_Body, frozen=True):
@@ -164,10 +169,16 @@ class Attestation(_Body, frozen=True):
 
 
 class Certificate(_Body, frozen=True):
-    """Aggregator: who signed an `Attestation` of the set (a set), and the signatures in roster order."""
+    """Aggregator: who signed an `Attestation` of the set (a set), and signatures in roster order.
+
+    Without `root` they are those of all signers. With it they are those of a sample of the signers, which the
+    root of all signatures decides, and `proof` shows that they stand in it.
+    """
 
     signers: bytes
     signatures: bytes
+    root: bytes = b""
+    proof: bytes = b""
 
 
 class Masked(_Body, frozen=True):

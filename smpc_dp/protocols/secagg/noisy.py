@@ -143,9 +143,10 @@ def mechanism_of(parameters: NoisySumParameters) -> DistributedSum:
 def _sensitivity(encoding: Encoding) -> Sensitivity:
     from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 
-    width, length = float(encoding.highest - encoding.lowest), encoding.length
+    widths, length = encoding.widths, encoding.length
+    l1 = float(sum(widths) * (length // len(widths)))
     return Sensitivity.on_integers(
-        "substitution", dimension=length, l1=width * length, l2=width * math.sqrt(length), linf=width
+        "substitution", dimension=length, l1=l1, l2=encoding.diameter, linf=float(max(widths))
     )
 
 
@@ -154,8 +155,8 @@ def check_noisy(
 ) -> tuple[NoisySumParameters | None, list[Fault]]:
     """Check a `[parameters]` table that asks for differential privacy; return every fault found.
 
-    Keys: those of the secure sum but `max_weight`; `epsilon`, `delta` (needed); `mechanism`
-    ("discrete-gaussian", the default, or "skellam").
+    Keys: those of the secure sum but `max_weight`; `epsilon`, `delta` (needed); `l2_bound` in the place of
+    `lower` and `upper`; `mechanism` ("discrete-gaussian", the default, or "skellam").
     """
     base, faults = check_sum(parameters, parties, own=PRIVACY_KEYS, weights=False)
     good, more = privacy_faults(parameters)

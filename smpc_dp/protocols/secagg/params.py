@@ -39,7 +39,7 @@ def add_uniform_terms(lanes: Lanes, seeds: Sequence[bytes], signs: Sequence[int]
 
 
 # What makes a sum one with differential privacy (`noisy`).
-PRIVACY_KEYS = ("epsilon", "delta", "mechanism")
+PRIVACY_KEYS = ("epsilon", "delta", "mechanism", "l2_bound")
 
 
 class SumParameters(msgspec.Struct, frozen=True):
@@ -64,6 +64,12 @@ class SumParameters(msgspec.Struct, frozen=True):
     ) -> None:
         """Add to `lanes`, in place, the terms of these pairs, as `add_uniform_terms` does."""
         add_uniform_terms(lanes, seeds, signs, threads)
+
+    def check_place(self, party: str, own: int, drawn_by: int) -> None:
+        """Raise PrivacyError unless what is claimed holds for a party in this place of the graph.
+
+        Of the parties that it drew `own` take part, and `drawn_by` drew it.
+        """
 
     def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:
         """Add to `lanes`, in place, the noise that stays in the sum; without differential privacy none."""
@@ -102,8 +108,8 @@ class SecAggParameters(SumParameters, frozen=True):
 
 class _Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     length: int
-    lower: float | int
-    upper: float | int
+    lower: float | int | list[float | int]
+    upper: float | int | list[float | int]
     kind: str = "real"
     precision: float | int | None = None
     max_weight: int = 0
@@ -117,10 +123,10 @@ def check_parameters(
 ) -> tuple[SecAggParameters | None, list[Fault]]:
     """Check a `[parameters]` table for a session of `parties` parties; return every fault found.
 
-    Keys: `length`, `lower`, `upper` (needed); `kind` ("real", the default, or "integer"); `precision` (needed
-    for "real", not allowed for "integer"); `max_weight` (default 0: no weights); `dropout`, `corrupt`
-    (fractions of the parties, default 0.1) and `security` (bits, default 40). Source: [Bell et al. 2020,
-    section 3].
+    Keys: `length`, `lower`, `upper` (needed; bounds are numbers or lists of `length`); `kind` ("real", the
+    default, or "integer"); `precision` (needed for "real", not allowed for "integer"); `max_weight` (default
+    0: no weights); `dropout`, `corrupt` (fractions of the parties, default 0.1) and `security` (bits, default
+    40). Source: [Bell et al. 2020, section 3].
     """
     checked, faults = check_sum(parameters, parties, told=PRIVACY_KEYS)
     if checked is None:
@@ -139,7 +145,8 @@ def check_sum(
 ) -> tuple[SumParameters | None, list[Fault]]:
     """Check what sums have in common, as `check_parameters` does; a protocol checks its `own` keys itself.
 
-    `told` are keys that only an error mentions: with them it would be another kind of sum.
+    `told` are keys that only an error mentions: with them it would be another kind of sum. `l2_bound`, where
+    it is one of its own, stands in the place of the bounds of coordinates.
     """
     faults: list[Fault] = []
     known = {field.encode_name: field for field in msgspec.structs.fields(_Declared)}
@@ -150,15 +157,21 @@ def check_sum(
         if key not in known and key not in own:
             names = ", ".join(sorted({*known, *own, *told}))
             faults.append(Fault(key, f"unknown parameter of {protocol} (known: {names})"))
+    ball = "l2_bound" in own and "l2_bound" in parameters
+    if ball:
+        good["l2_bound"] = parameters["l2_bound"]
     for key, field in known.items():
         if key not in parameters:
+            if ball and key in ("lower", "upper"):
+                continue
             if field.required:
                 faults.append(Fault(key, "is missing"))
             else:
                 good[key] = field.default
             continue
         value = parameters[key]
-        if isinstance(value, int) and value.bit_length() > NUMBER_BITS:
+        each = value if isinstance(value, list) else [value]
+        if any(isinstance(number, int) and number.bit_length() > NUMBER_BITS for number in each):
             faults.append(Fault(key, f"must be a number that fits its range, is {shown(value)}"))
             continue
         try:
@@ -186,8 +199,9 @@ def check_sum(
     precision = good["precision"]
     encoding = Encoding.plan(
         length=good["length"],
-        lower=good["lower"],
-        upper=good["upper"],
+        lower=good.get("lower"),
+        upper=good.get("upper"),
+        l2_bound=good.get("l2_bound"),
         precision=None if precision is None else float(precision),
         parties=parties,
         max_weight=good["max_weight"],
@@ -213,4 +227,5 @@ def _encoding_faults(good: Mapping[str, Any], parties: int) -> list[Fault]:
         precision=None if kind == "integer" else good.get("precision"),
         parties=parties,
         max_weight=good.get("max_weight"),
+        l2_bound=good.get("l2_bound"),
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from smpc_dp.crypto import agree, shamir
+from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.prg import add_masks
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.crypto.seal import seal, unseal
@@ -19,6 +20,7 @@ from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.certify import check_certificate
 from smpc_dp.protocols.secagg.graph import PartySet, draw_neighbours, pack_list, unpack_list
 from smpc_dp.protocols.secagg.params import SumParameters
+from smpc_dp.protocols.secagg.rolls import check_roll
 from smpc_dp.protocols.star import PartyRole
 
 
@@ -88,7 +90,9 @@ class PartyMachine(PartyRole[Outcome]):
 
     def _set(self, packed: bytes, within: PartySet | None, what: str) -> PartySet:
         """Unpack a set that must lie in `within`, hold this party and be large enough."""
-        members = PartySet.unpack(packed, self._parties, self._context.aggregator)
+        members = self._context.remember(
+            ("set", packed), lambda: PartySet.unpack(packed, self._parties, self._context.aggregator)
+        )
         if within is not None and not members <= within:
             raise self._refuse(f"{what} has parties that were out before")
         if self._index not in members:
@@ -100,12 +104,9 @@ class PartyMachine(PartyRole[Outcome]):
     def _on_start(self, body: bytes) -> Sequence[Envelope]:
         start = decode(body, m.Start, self._context.aggregator)
         self._present = self._set(start.present, None, "present parties")
-        if len(start.nonces) != 32 * len(self._present):
-            raise self._refuse("start does not have one nonce for each present party")
-        place = self._present.place(self._index)
-        if start.nonces[32 * place : 32 * place + 32] != self._nonce:
-            raise self._refuse(f"start does not have the nonce of {self.name}")
-        self._run_id = keys.run_identifier(self._context, self._context.question, start.present, start.nonces)
+        given = {self._index: self._nonce}
+        self._check_roll(Label.NONCES, start.root, self._present, given, start.proof, "start", "nonce")
+        self._run_id = keys.run_identifier(self._context, self._context.question, start.present, start.root)
         self._drawn = draw_neighbours(self._index, self._parties, self._plan.degree, self._random)
         self._blinder = self._random.bytes(32)
         self._seal_secret = self._random.bytes(32)
@@ -122,31 +123,42 @@ class PartyMachine(PartyRole[Outcome]):
     def _on_roll(self, body: bytes) -> Sequence[Envelope]:
         roll = decode(body, m.Roll, self._context.aggregator)
         self._advertised = self._set(roll.advertised, self._present, "roll")
-        if len(roll.commitments) != 32 * len(self._advertised):
-            raise self._refuse("roll does not have one commitment for each party")
-        # The body and not what it decodes to: a simulation's machines share the one and not the other.
-        self._roll_body = body
-        self._roll_hash = hashlib.sha256(body).digest()
-        if self._rolled_for(self._index, roll.commitments) != self._commitment:
-            raise self._refuse(f"roll does not have the commitment of {self.name}")
+        self._roll_root = roll.root
+        self._check_commitments({self._index: self._commitment}, roll.proof)
+        self._roll_digest = keys.roll_digest(self._context, self._run_id, roll.advertised, roll.root)
         return self._emit(m.REVEAL, m.Reveal(pack_list(self._drawn), self._blinder))
 
-    def _rolled_for(self, party: int, commitments: bytes) -> bytes:
-        """Return the commitment of a party that advertised, of all that are on the roll."""
-        place = self._advertised.place(party)
-        return commitments[32 * place : 32 * place + 32]
+    def _check_commitments(self, commitments: Mapping[int, bytes], proof: bytes) -> None:
+        root, members = self._roll_root, self._advertised
+        self._check_roll(Label.COMMITMENTS, root, members, commitments, proof, "roll", "commitment")
+
+    def _check_roll(
+        self,
+        purpose: Label,
+        root: bytes,
+        members: PartySet,
+        given: Mapping[int, bytes],
+        proof: bytes,
+        where: str,
+        what: str,
+    ) -> None:
+        try:
+            check_roll(self._context, purpose, root, members, given, proof)
+        except VerificationError as error:
+            names = ", ".join(self._context.names[party - 1] for party in sorted(given)[:5])
+            raise self._refuse(f"{where} does not have the {what} of {names}: {error}") from None
 
     def _on_neighbours(self, body: bytes) -> Sequence[Envelope]:
         message = decode(body, m.Neighbours, self._context.aggregator)
         self._revealed = self._set(message.revealed, self._advertised, "revealed parties")
         self._drew_me = self._openers(message.openings)
         self._holders = tuple(party for party in self._drawn if party in self._revealed)
-        keys_of = self._checked_advertisements(message.advertisements)
+        keys_of = self._checked_advertisements(message)
         for opening in message.openings:
             self._check_opening(opening, keys_of[opening.party].commitment)
         self._mask_keys = {party: advertise.mask_key for party, advertise in keys_of.items()}
         self._seal_keys = {party: advertise.seal_key for party, advertise in keys_of.items()}
-        del self._roll_body
+        self._parameters.check_place(self.name, len(self._holders), len(self._drew_me))
         return self._deal()
 
     def _openers(self, openings: list[m.Opening]) -> tuple[int, ...]:
@@ -168,6 +180,13 @@ class PartyMachine(PartyRole[Outcome]):
 
     def _check_opening(self, opening: m.Opening, commitment: bytes) -> None:
         name = self._check_forwarded(m.REVEAL, opening)
+        question = ("opened", self._run_id, opening.party, opening.body, commitment)
+        drawn = self._context.remember(question, lambda: self._opened(name, opening, commitment))
+        if self._index not in drawn:
+            raise self._refuse(f"forwarded the opening of {name}, which did not draw {self.name}")
+
+    def _opened(self, name: str, opening: m.Opening, commitment: bytes) -> tuple[int, ...]:
+        """Return whom a party drew; raise PeerFault unless it had committed to that and may draw it."""
         reveal = decode(opening.body, m.Reveal, name)
         shown = keys.neighbour_commitment(
             self._context, self._run_id, name, reveal.neighbours, reveal.blinder
@@ -177,21 +196,23 @@ class PartyMachine(PartyRole[Outcome]):
         drawn = unpack_list(reveal.neighbours, self._parties, name)
         if len(drawn) != self._plan.degree or opening.party in drawn:
             raise PeerFault(name, f"must draw {self._plan.degree} neighbours other than itself")
-        if self._index not in drawn:
-            raise self._refuse(f"forwarded the opening of {name}, which did not draw {self.name}")
+        return drawn
 
-    def _checked_advertisements(self, advertisements: list[m.Advertisement]) -> dict[int, m.Advertise]:
+    def _checked_advertisements(self, message: m.Neighbours) -> dict[int, m.Advertise]:
         due = tuple(sorted({*self._holders, *self._drew_me}))
-        if tuple(item.party for item in advertisements) != due:
+        if tuple(item.party for item in message.advertisements) != due:
             raise self._refuse(f"advertisements are not those of the {len(due)} neighbours of {self.name}")
-        commitments = decode(self._roll_body, m.Roll, self._context.aggregator).commitments
         keys_of: dict[int, m.Advertise] = {}
-        for item in advertisements:
+        for item in message.advertisements:
             name = self._check_forwarded(m.ADVERTISE, item)
-            advertise = decode(item.body, m.Advertise, name)
-            if advertise.commitment != self._rolled_for(item.party, commitments):
-                raise self._refuse(f"roll does not have the commitment of {name}")
-            keys_of[item.party] = advertise
+            keys_of[item.party] = self._context.remember(
+                ("advertised", item.body), partial(decode, item.body, m.Advertise, name)
+            )
+        if due:
+            commitments = {party: advertise.commitment for party, advertise in keys_of.items()}
+            self._check_commitments(commitments, message.proof)
+        elif message.proof:
+            raise self._refuse("proved commitments of nobody")
         return keys_of
 
     def _deal(self) -> Sequence[Envelope]:
@@ -252,7 +273,7 @@ class PartyMachine(PartyRole[Outcome]):
                 self._bad_dealers.append(dealer)
         del self._seal_keys, self._seal_secret
         self._participants_digest = keys.participants_digest(
-            self._context, self._run_id, self._roll_hash, message.participants
+            self._context, self._run_id, self._roll_digest, message.participants
         )
         return self._emit(m.ATTEST_PARTICIPANTS, m.Attestation(self._participants_digest))
 
@@ -358,7 +379,7 @@ class PartyMachine(PartyRole[Outcome]):
             self._parameters,
             self._run_id,
             total,
-            self._roll_hash,
+            self._roll_digest,
             self._participants,
             self._survivors,
             self._participants_certificate,

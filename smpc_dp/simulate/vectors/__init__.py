@@ -12,6 +12,8 @@ from pathlib import Path
 from smpc_dp.files import read_bounded
 from smpc_dp.simulate.vectors import (
     derivations,
+    gopa_negative,
+    gopa_runs,
     negative,
     pairwise_garbling,
     pairwise_negative,
@@ -19,6 +21,7 @@ from smpc_dp.simulate.vectors import (
     pairwise_runs,
     runs,
     sampling,
+    succinct,
     verifiable,
 )
 
@@ -62,8 +65,17 @@ def _secagg() -> dict[str, bytes]:
     for scenario in runs.SCENARIOS:
         files[f"run-{scenario.name}"] = runs.to_json(scenario)
     files.update(derivations.all_to_json())
+    files.update(succinct.all_to_json())
     for fault in negative.all_faults():
         files[f"negative-{fault.name}"] = fault.to_json()
+    return {f"{name}.json": _encode(content) for name, content in files.items()}
+
+
+def _gopa() -> dict[str, bytes]:
+    files: dict[str, JsonObject] = {
+        f"run-{scenario.name}": gopa_runs.to_json(scenario) for scenario in gopa_runs.SCENARIOS
+    }
+    files.update((f"negative-{fault.name}", fault.to_json()) for fault in gopa_negative.all_faults())
     return {f"{name}.json": _encode(content) for name, content in files.items()}
 
 
@@ -78,9 +90,9 @@ def _pairwise() -> dict[str, bytes]:
 
 PROTOCOLS: dict[str, Callable[[], dict[str, bytes]]] = {
     "secagg": _secagg,
+    "gopa": lambda: {**_gopa(), **verifiable.generate()},
     "pairwise": _pairwise,
     "sampling": sampling.generate,
-    "gopa": verifiable.generate,
 }
 
 

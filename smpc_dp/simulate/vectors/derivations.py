@@ -53,13 +53,14 @@ def _derivations() -> JsonObject:
         keys={name: bytes(key.verify_key) for name, key in signing.items()},
         question="average round 7",
     )
-    present, nonces = pack_set((1, 3), 3), source.bytes(64)
-    run_id = keys.run_identifier(context, context.question, present, nonces)
+    present, nonces_root = pack_set((1, 3), 3), source.bytes(32)
+    run_id = keys.run_identifier(context, context.question, present, nonces_root)
     neighbours, blinder, self_seed = pack_list((2, 3)), source.bytes(32), source.bytes(32)
     alice_secret, bob_secret = source.bytes(32), source.bytes(32)
     alice_key, bob_key = agree.public_key(alice_secret), agree.public_key(bob_secret)
-    roll_hash, participants, survivors = source.bytes(32), pack_set((1, 2, 3), 3), pack_set((1, 2), 3)
-    participants_digest = keys.participants_digest(context, run_id, roll_hash, participants)
+    roll_root, participants, survivors = source.bytes(32), pack_set((1, 2, 3), 3), pack_set((1, 2), 3)
+    roll_digest = keys.roll_digest(context, run_id, present, roll_root)
+    participants_digest = keys.participants_digest(context, run_id, roll_digest, participants)
     mask_share, self_share = source.bytes(32), source.bytes(32)
     mask_digest = keys.share_digest(context, run_id, "alice", "bob", keys.MASKING_KEY, mask_share)
     self_digest = keys.share_digest(context, run_id, "alice", "bob", keys.SELF_MASK, self_share)
@@ -73,13 +74,13 @@ def _derivations() -> JsonObject:
     inputs: dict[str, bytes] = {
         "session_digest": context.session_digest,
         "present": present,
-        "nonces": nonces,
+        "nonces_root": nonces_root,
         "neighbours": neighbours,
         "blinder": blinder,
         "self_seed": self_seed,
         "alice_secret": alice_secret,
         "bob_secret": bob_secret,
-        "roll_hash": roll_hash,
+        "roll_root": roll_root,
         "participants": participants,
         "survivors": survivors,
         "mask_share": mask_share,
@@ -92,6 +93,7 @@ def _derivations() -> JsonObject:
         "run_id": run_id,
         "neighbour_commitment": keys.neighbour_commitment(context, run_id, "alice", neighbours, blinder),
         "self_commitment": keys.self_commitment(context, run_id, "alice", self_seed),
+        "roll_digest": roll_digest,
         "participants_digest": participants_digest,
         "survivors_digest": keys.survivors_digest(context, run_id, participants_digest, survivors),
         "alice_public_key": alice_key,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -10,7 +10,7 @@ import msgspec
 
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import decode
-from smpc_dp.simulate.vectors.runs import AGGREGATOR, SCENARIOS, SCHEMA, cast
+from smpc_dp.simulate.vectors.runs import AGGREGATOR, SCENARIOS, SCHEMA, Scenario, cast
 
 B = TypeVar("B", bound=msgspec.Struct)
 
@@ -62,8 +62,8 @@ class Negative:
 class Base:
     """A finished run whose messages are changed one at a time."""
 
-    def __init__(self, name: str) -> None:
-        [scenario] = [scenario for scenario in SCENARIOS if scenario.name == name]
+    def __init__(self, name: str, scenarios: Sequence[Scenario] = SCENARIOS) -> None:
+        [scenario] = [scenario for scenario in scenarios if scenario.name == name]
         self.name = name
         self.run = cast(scenario).play()
         self.run_id = self.run.parties[VICTIM].run_id

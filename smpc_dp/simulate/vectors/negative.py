@@ -24,6 +24,7 @@ from smpc_dp.simulate.vectors.fault import (
     made,
 )
 from smpc_dp.simulate.vectors.negative_aggregator import to_the_aggregator
+from smpc_dp.simulate.vectors.negative_rolls import of_rolls
 from smpc_dp.simulate.vectors.runs import AGGREGATOR
 
 
@@ -32,6 +33,7 @@ def all_faults() -> Iterator[Negative]:
     complete, sparse, dropout = Base("complete"), Base("sparse"), Base("dropout-before-masked")
     yield from _envelopes(complete)
     yield from _to_a_party(complete)
+    yield from of_rolls(complete)
     yield from _sets(complete)
     yield from _certificates(complete, dropout)
     yield from _neighbours(complete, sparse)
@@ -66,9 +68,8 @@ def _envelopes(base: Base) -> Iterator[Negative]:
     about = "The body has one field more than its kind."
     yield made(base, "unknown-field", about, place, base.sign(roll, body=extra), DECODING)
     # bin 16 where bin 8 would do: the same value, another encoding.
-    long = (
-        b"\x92" + b"\xc5" + len(fields[0]).to_bytes(2, "big") + fields[0] + msgspec.msgpack.encode(fields[1])
-    )
+    rest = b"".join(msgspec.msgpack.encode(value) for value in fields[1:])
+    long = bytes([0x90 + len(fields)]) + b"\xc5" + len(fields[0]).to_bytes(2, "big") + fields[0] + rest
     about = "A length takes more bytes than it needs."
     yield made(base, "not-canonical", about, place, base.sign(roll, body=long), DECODING)
     abort = msgspec.msgpack.encode(Abort("peer", "mallory", [], "cheated"))
@@ -78,30 +79,6 @@ def _envelopes(base: Base) -> Iterator[Negative]:
 
 
 def _to_a_party(base: Base) -> Iterator[Negative]:
-    yield changed(
-        base,
-        "start-without-my-nonce",
-        "The start has another nonce in the place of alice's.",
-        m.Start,
-        m.START,
-        lambda start: {"nonces": flip(start.nonces)},
-    )
-    yield changed(
-        base,
-        "start-of-another-run",
-        "The nonces do not give the run id that the start is signed for.",
-        m.Start,
-        m.START,
-        lambda start: {"nonces": flip(start.nonces, 40)},
-    )
-    yield changed(
-        base,
-        "roll-without-my-commitment",
-        "The roll has another commitment in the place of alice's.",
-        m.Roll,
-        m.ROLL,
-        lambda roll: {"commitments": flip(roll.commitments)},
-    )
     yield changed(
         base,
         "shares-withheld",
@@ -132,20 +109,25 @@ def _to_a_party(base: Base) -> Iterator[Negative]:
 
 def _sets(base: Base) -> Iterator[Negative]:
     without_me, too_few, all_four = pack_set((2, 3, 4), 4), pack_set((1, 2), 4), pack_set((1, 2, 3, 4), 4)
-    padded = bytes([all_four[0] | 1])
+    # Three of four as bits, with the last bit of the byte.
+    padded = bytes([0, 0b1110_0001])
     yield changed(
         base,
         "start-below-the-minimum",
         "Two parties are present where three are needed.",
         m.Start,
         m.START,
-        lambda start: {"present": too_few, "nonces": start.nonces[:64]},
+        constant(present=too_few),
     )
     for name, about, packed in (
         ("survivors-without-me", "The survivors lack alice, who sent her vector.", without_me),
         ("survivors-below-the-minimum", "Two survive where three are needed.", too_few),
         ("set-with-padding", "A padding bit of the set is one.", padded),
-        ("set-too-long", "The set has a byte too many.", all_four + b"\0"),
+        ("set-too-long", "The set has a byte too many.", without_me + b"\0"),
+        ("set-of-the-longer-form", "All four are members, in bits: nobody left out is shorter.", b"\0\xf0"),
+        ("set-lacks-too-many", "Dave is left out by name: bits are shorter.", b"\1\4\0"),
+        ("set-of-no-form", "The first byte of a set is neither form's.", b"\2" + all_four[1:]),
+        ("set-empty", "There is no set.", b""),
     ):
         yield changed(base, name, about, m.Survivors, m.SURVIVORS, constant(survivors=packed))
     yield changed(

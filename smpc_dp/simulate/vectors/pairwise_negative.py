@@ -21,6 +21,7 @@ from smpc_dp.simulate.vectors.pairwise_fault import (
     FRAMING,
     ORDER,
     TRANSCRIPT,
+    TRANSFER,
     Base,
     Fault,
     flip,
@@ -88,25 +89,24 @@ def _hellos(both: Base, third: Base) -> Iterator[Fault]:
     yield changed(both, "hello-with-a-needless-key", about, {"seal_key": bytes(range(32))})
     about = "A hello lacks the key to seal with."
     yield changed(third, "hello-without-a-key", about, {"seal_key": b""})
-    about = "The garbler says that it holds transfers from an evaluation before, of which nobody else knows."
-    yield changed(both, "hello-with-another-setup", about, {"setup": bytes(range(32)), "index": 256})
-    about = "Nobody holds transfers from before, and the garbler is not at the first."
-    yield changed(both, "hello-with-another-index", about, {"index": 128})
     about = "The nonce has 31 bytes."
     yield changed(both, "hello-nonce-too-short", about, {"nonce": bytes(31)}, DECODING)
 
 
 def _kept(base: Base) -> Iterator[Fault]:
-    """Yield the faults of a hello between two who hold a setup of transfers."""
+    """Yield the faults of a hello between two who hold transfers, when the garbler then goes on with them."""
 
     def changed(name: str, about: str, **change: object) -> Fault:
         place, message = resigned(base, EVALUATOR, GARBLER, m.HELLO, m.Hello, lambda _hello: change)
-        return _blamed(name, about, base, place, message, AGREEMENT)
+        # Start and first piece follow.
+        return _blamed(name, about, base, place, message, TRANSFER, later=2)
 
-    about = "The garbler has no setup from before, the evaluator has."
-    yield changed("setup-forgotten", about, setup=b"", index=0)
-    yield changed("setup-of-another-run", "The garbler holds another setup.", setup=bytes(32))
-    yield changed("setup-index-behind", "The garbler is at an index that has been used.", index=0)
+    about = "The garbler says that it has no setup from before; then it goes on with the one that both hold."
+    yield changed("setup-forgotten-and-used", about, setup=b"", index=0)
+    about = "The garbler says that it holds another setup; then it goes on with the one that both hold."
+    yield changed("setup-of-another-run-and-used", about, setup=bytes(32))
+    about = "The garbler says that it is at an index that has been used; then it goes on with the next one."
+    yield changed("setup-index-behind-and-used", about, index=0)
 
 
 def _envelopes(both: Base, third: Base) -> Iterator[Fault]:

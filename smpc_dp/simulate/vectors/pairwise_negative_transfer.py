@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from smpc_dp.protocols.pairwise.participant import EVALUATOR as FROM_EVALUATOR
 from smpc_dp.protocols.pairwise.participant import GARBLER as FROM_GARBLER
 from smpc_dp.simulate.vectors.pairwise_fault import (
+    CONTENT,
     FRAMING,
     TRANSCRIPT,
     TRANSFER,
@@ -18,8 +19,9 @@ from smpc_dp.simulate.vectors.pairwise_fault import (
 )
 from smpc_dp.simulate.vectors.pairwise_runs import EVALUATOR, GARBLER
 
-# Pieces of the evaluator: the first base message, the trees, then corrections and response of a chunk.
-FIRST, TREES, EXTENSION, RESPONSE = range(4)
+# Pieces of the evaluator: the first base message, the trees, then corrections and response of a chunk, and
+# its masked inputs.
+FIRST, TREES, EXTENSION, RESPONSE, MASKED = range(5)
 # Pieces of the garbler: the answer to the base transfers, then challenge and corrections of a chunk.
 BASE, CHALLENGE, CORRECTIONS = range(3)
 # RFC 9496, appendix A.2: not a square; a negative field element; a field element that is not canonical.
@@ -84,6 +86,15 @@ def _to_the_garbler(base: Base) -> Iterator[Fault]:
     about = "The response is to the challenge of another chunk."
     yield made(RESPONSE, "response-of-another-chunk", about, uint64(128) + response[8:])
     yield made(RESPONSE, "response-too-long", "The response has a byte too many.", response + b"\0")
+    about = "The response of the chunk comes again where the masked inputs are due."
+    yield made(MASKED, "response-repeated", about, response, FRAMING)
+    _, masked = base.piece(GARBLER, EVALUATOR, MASKED)
+    about = "One bit of the masked inputs is flipped: the evaluator has sent others, and the hashes differ."
+    yield made(MASKED, "masked-bit-flipped", about, flip(masked), TRANSCRIPT, later=1)
+    about = "A padding bit of the masked inputs is one."
+    yield made(MASKED, "masked-with-padding", about, flip(masked, -1, 0x80), CONTENT)
+    about = "There are more masked inputs than transfers."
+    yield made(MASKED, "masked-too-many", about, masked + b"\0", FRAMING)
 
 
 def _to_the_evaluator(base: Base) -> Iterator[Fault]:

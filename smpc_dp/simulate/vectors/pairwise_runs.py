@@ -61,7 +61,8 @@ FREE = """3 7
 class Scenario:
     """The terms of one evaluation; its inputs and random bytes follow from its name.
 
-    `before`: the scenario that the same two have played before, with the oblivious transfers set up there.
+    `before`: the scenario that the same two have played before, with the oblivious transfers set up there;
+    who `forgot` has lost its side of them.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Scenario:
     evaluator_inputs: tuple[int, ...] | None = None
     circuit: str = MIXED
     before: str = ""
+    forgot: str = ""
 
     @property
     def parameters(self) -> PairwiseParameters:
@@ -148,6 +150,15 @@ SCENARIOS = (
         2,
         before="both",
     ),
+    Scenario(
+        "second-forgotten",
+        "After the run 'both' of the same two: the evaluator has lost its side of the transfers, so both set "
+        "up others.",
+        "both",
+        2,
+        before="both",
+        forgot=EVALUATOR,
+    ),
 )
 
 
@@ -200,6 +211,8 @@ def cast(scenario: Scenario) -> Run:
     transfers = {GARBLER: Transfers(), EVALUATOR: Transfers()}
     if scenario.before:
         transfers = cast(find(scenario.before)).play().transfers
+    if scenario.forgot:
+        transfers[scenario.forgot] = Transfers()
     third = scenario.output == "aggregator"
     everyone = (GARBLER, EVALUATOR, *([AGGREGATOR] if third else []))
     signers = {name: Signer(name, SigningKey(source(name, "signing", stage).bytes(32))) for name in everyone}
@@ -263,6 +276,7 @@ def run_json(run: Run) -> JsonObject:
         "name": scenario.name,
         "about": scenario.about,
         "before": f"run-{scenario.before}.json" if scenario.before else "",
+        "forgot": scenario.forgot,
         "session": {
             "protocol": run.context.protocol,
             "version": run.context.version,

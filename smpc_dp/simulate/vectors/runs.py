@@ -15,9 +15,10 @@ from smpc_dp.errors import LocalError
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode
+from smpc_dp.protocols.registry import hub_machine, party_machine
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
-from smpc_dp.protocols.secagg.params import PROTOCOL, VERSION, SecAggParameters
+from smpc_dp.protocols.secagg.params import VERSION, SecAggParameters, SumParameters
 from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.simulate.average import Signer
 from smpc_dp.simulate.drive import drive
@@ -42,6 +43,16 @@ class Scenario:
     vectors: tuple[Row, ...]
     weights: tuple[int, ...] | None = None
     kill: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def parameters(self) -> SumParameters:
+        """What the machines are made with."""
+        return SecAggParameters(self.encoding, self.plan)
+
+    @property
+    def question(self) -> str:
+        """What the parties ask."""
+        return "sum"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -162,6 +173,11 @@ class Run:
     aggregator: AggregatorMachine
     sent: list[Envelope]
 
+    @property
+    def by_step(self) -> dict[tuple[str, str], bytes]:
+        """The body that was sent, by step and sender."""
+        return {(envelope.step, envelope.sender): envelope.body for envelope in self.sent}
+
     def play(self) -> Run:
         """Drive the run to its end."""
         network = _RecordingNetwork(Faults(kill=self.scenario.kill))
@@ -173,22 +189,24 @@ class Run:
 def cast(scenario: Scenario) -> Run:
     """Return fresh machines for a scenario, with the same randomness every time."""
 
+    parameters = scenario.parameters
+
     def source(name: str, purpose: str) -> SeededRandomnessForSimulation:
-        return SeededRandomnessForSimulation(1, f"secagg vectors {scenario.name} {purpose} {name}")
+        label = f"{parameters.protocol} vectors {scenario.name} {purpose} {name}"
+        return SeededRandomnessForSimulation(1, label)
 
     everyone = (*scenario.names, AGGREGATOR)
     signers = {name: Signer(name, SigningKey(source(name, "signing").bytes(32))) for name in everyone}
     context = Context(
-        protocol=PROTOCOL,
+        protocol=parameters.protocol,
         version=VERSION,
         session_digest=source("", "session").bytes(32),
         request=1,
         names=scenario.names,
         aggregator=AGGREGATOR,
         keys={name: bytes(signer.key.verify_key) for name, signer in signers.items()},
-        question="sum",
+        question=scenario.question,
     )
-    parameters = SecAggParameters(scenario.encoding, scenario.plan)
     randomness = {name: Recording(source(name, "run")) for name in scenario.names}
     all_lanes: dict[str, list[int]] = {}
     parties: dict[str, PartyMachine] = {}
@@ -196,8 +214,8 @@ def cast(scenario: Scenario) -> Run:
         weight = None if scenario.weights is None else scenario.weights[place]
         lanes, _ = scenario.encoding.encode(scenario.vectors[place], party=name, weight=weight)
         all_lanes[name] = lanes.tolist()
-        parties[name] = PartyMachine(context, parameters, signers[name], lanes, randomness[name])
-    aggregator = AggregatorMachine(context, parameters, signers[AGGREGATOR])
+        parties[name] = party_machine(context, parameters, signers[name], lanes, randomness[name])
+    aggregator = hub_machine(context, parameters, signers[AGGREGATOR])
     return Run(scenario, context, signers, randomness, all_lanes, parties, aggregator, [])
 
 
@@ -208,7 +226,30 @@ def to_json(scenario: Scenario) -> dict[str, object]:
     survivors = outcome.evidence.survivors
     if survivors is None:
         raise LocalError(f"{scenario.name}: a run without a certificate of the survivors")
-    by_step = {(envelope.step, envelope.sender): envelope.body for envelope in run.sent}
+    by_step = run.by_step
+    return {
+        **inputs_json(run),
+        "intermediate": {
+            "run_id": outcome.evidence.run_id.hex(),
+            "participants_digest": outcome.evidence.participants.set_digest.hex(),
+            "survivors_digest": survivors.set_digest.hex(),
+            "masked": {
+                name: decode(by_step[m.MASKED, name], m.Masked, name).vector.hex()
+                for name in scenario.names
+                if (m.MASKED, name) in by_step
+            },
+        },
+        "messages": messages_json(run),
+        "result": result_json(run)
+        | {
+            "total": decode(by_step[m.RESULT, AGGREGATOR], m.Result, AGGREGATOR).total.hex(),
+        },
+    }
+
+
+def inputs_json(run: Run) -> dict[str, object]:
+    """Return what a vector begins with: all that a run depends on."""
+    scenario = run.scenario
     return {
         "schema": SCHEMA,
         "kind": "run",
@@ -231,33 +272,31 @@ def to_json(scenario: Scenario) -> dict[str, object]:
             name: [draw.hex() for draw in source.draws] for name, source in run.randomness.items()
         },
         "kill": dict(scenario.kill),
-        "intermediate": {
-            "run_id": outcome.evidence.run_id.hex(),
-            "participants_digest": outcome.evidence.participants.set_digest.hex(),
-            "survivors_digest": survivors.set_digest.hex(),
-            "masked": {
-                name: decode(by_step[m.MASKED, name], m.Masked, name).vector.hex()
-                for name in scenario.names
-                if (m.MASKED, name) in by_step
-            },
-        },
-        "messages": [
-            {
-                "step": envelope.step,
-                "sender": envelope.sender,
-                "receiver": envelope.receiver,
-                "body_sha256": hashlib.sha256(envelope.body).hexdigest(),
-                "signature": envelope.signature.hex(),
-            }
-            for envelope in run.sent
-        ],
-        "result": {
-            "survivors": list(outcome.survivors),
-            "absent": list(outcome.absent),
-            "weight": outcome.weight,
-            "fixed_point": outcome.total.tolist(),
-            "total": decode(by_step[m.RESULT, AGGREGATOR], m.Result, AGGREGATOR).total.hex(),
-        },
+    }
+
+
+def messages_json(run: Run) -> list[dict[str, str]]:
+    """Return the digest and the signature of every message, in the order in which they were sent."""
+    return [
+        {
+            "step": envelope.step,
+            "sender": envelope.sender,
+            "receiver": envelope.receiver,
+            "body_sha256": hashlib.sha256(envelope.body).hexdigest(),
+            "signature": envelope.signature.hex(),
+        }
+        for envelope in run.sent
+    ]
+
+
+def result_json(run: Run) -> dict[str, object]:
+    """Return what a run ended with."""
+    outcome = run.aggregator.result
+    return {
+        "survivors": list(outcome.survivors),
+        "absent": list(outcome.absent),
+        "weight": outcome.weight,
+        "fixed_point": outcome.total.tolist(),
     }
 
 

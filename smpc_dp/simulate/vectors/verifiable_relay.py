@@ -157,7 +157,7 @@ def _header() -> Iterator[Cheat]:
         "nonce-changed",
         "The header has another nonce of a user.",
         HEADER,
-        changed(nonces=bytes(32 * len(USERS))),
+        changed(root=bytes(32)),
     )
     yield changed_log(
         "present-changed",

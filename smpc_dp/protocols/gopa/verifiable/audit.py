@@ -93,7 +93,7 @@ class Auditor:
     Args:
         context: of the run; its `names`, `aggregator` and `keys` are the roster's.
         parameters: checked, of the session.
-        run_id, present, nonces: as in the header.
+        run_id, present, root: as in the header.
         verify: how batches of proofs are verified.
 
     Raises:
@@ -106,15 +106,13 @@ class Auditor:
         parameters: VerifiableParameters,
         run_id: bytes,
         present: bytes,
-        nonces: bytes,
+        root: bytes,
         verify: Verify = at_once,
     ) -> None:
         self._context, self._parameters, self._run_id = context, parameters, run_id
         self._relay, self._parties = context.aggregator, len(context.names)
         self._present = PartySet.unpack(present, self._parties, self._relay)
-        if len(nonces) != 32 * len(self._present):
-            raise VerificationError("the header does not have one nonce for each user that was present")
-        if keys.run_identifier(context, context.question, present, nonces) != run_id:
+        if keys.run_identifier(context, context.question, present, root) != run_id:
             raise VerificationError("the run id is not that of this session, its users and their nonces")
         if context.question.split(" ")[-1] != parameters.planned():
             raise VerificationError(

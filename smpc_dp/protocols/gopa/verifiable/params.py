@@ -15,7 +15,7 @@ from smpc_dp.encoding import Encoding, Lanes, shown
 from smpc_dp.errors import ConfigError, Fault, LocalError, VerificationError
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_and_plan
-from smpc_dp.protocols.gopa.plan import SessionNoise, with_degree
+from smpc_dp.protocols.gopa.plan import SessionNoise, complete_place, with_degree
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.protocols.secagg.noisy import TAIL, check_room
@@ -202,6 +202,10 @@ def plan_session_noise(
     faults = []
     if on_dropout != "keep":
         faults.append(Fault("on_dropout", "a verifiable run has 'keep' alone"))
+    if encoding.l2_bound is not None:
+        faults.append(Fault("l2_bound", "is not for a verifiable run"))
+    if encoding.box is not None:
+        faults.append(Fault("lower", "a verifiable run has the same bounds for each coordinate"))
     if plan.parties > MAX_PARTIES:
         faults.append(Fault("roster", f"a verifiable run has at most {MAX_PARTIES} parties"))
     if encoding.length > commit.MAX_LENGTH:
@@ -233,6 +237,7 @@ def plan_session_noise(
         pair_variance=math.ceil(planned.sigma_delta**2),
         honest=honest,
         curator_deviation=math.sqrt(planned.variance_gaussian),
+        place=complete_place(plan),
         assumption=(
             f"{corrupt}, whichever they are; the relay may make any {plan.max_dropouts} others vanish: "
             f"{honest} honest users bring noise that counts"

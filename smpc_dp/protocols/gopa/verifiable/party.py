@@ -316,7 +316,7 @@ class VerifiablePartyMachine(GopaPartyMachine):
             self._gopa,
             self._run_id,
             self._total,
-            self._roll_hash,
+            self._roll_digest,
             self._participants,
             self._counted,
             self._participants_certificate,

@@ -89,7 +89,7 @@ class VerifiableRelayMachine(GopaRelayMachine):
     def _finish_hello(self) -> list[Envelope]:
         [*sent] = super()._finish_hello()
         start = decode(sent[0].body, m.Start, self.name)
-        self._present, self._nonces = start.present, start.nonces
+        self._present, self._root = start.present, start.root
         self._rules = Rules(self._context, self._verifiable, self._run_id)
         return sent
 
@@ -139,7 +139,7 @@ class VerifiableRelayMachine(GopaRelayMachine):
             request=self._context.request,
             question=self._question,
             present=self._present,
-            nonces=self._nonces,
+            root=self._root,
             run_id=self._run_id.hex(),
         )
         self._board.begin(self._chain.header)
@@ -286,7 +286,7 @@ class VerifiableRelayMachine(GopaRelayMachine):
             self._gopa,
             self._run_id,
             self._sum,
-            self._roll_hash,
+            self._roll_digest,
             self._participants,
             self._published,
             self._participants_certificate,

@@ -1,0 +1,69 @@
+"""Integer vectors within an L2 bound: exact norms, and a rounding that does not leave the ball.
+
+Rounding each coordinate to the nearest grid point may carry a vector out of the ball that it was in, by up to
+sqrt(length)/2 steps. Here such a vector is rounded toward zero instead, so that two vectors on the grid are
+never further apart than two in the ball: 2 sqrt(limit), nothing is added for rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+# A norm computed in float64 may exceed the bound by this factor: a vector that was scaled to the bound does.
+TOLERANCE = 1e-9
+
+
+def squared_limit(bound: float, fractional_bits: int) -> int:
+    """Return the largest square of a norm on the grid: floor((bound 2^fractional_bits)^2), exactly."""
+    return math.floor((Fraction(bound) * Fraction(2) ** fractional_bits) ** 2)
+
+
+def on_grid(
+    values: NDArray[np.float64] | NDArray[np.int64], bound: float, fractional_bits: int
+) -> tuple[NDArray[np.int64], bool]:
+    """Return a vector on the grid, its norm at most `bound`, shape (length,), and whether it was before.
+
+    One that was not is scaled to the surface; its direction is kept.
+    """
+    limit = squared_limit(bound, fractional_bits)
+    if values.dtype == np.int64:
+        whole = values.astype(np.int64)
+        if _fits(whole, limit):
+            return whole, True
+    real = values.astype(np.float64)
+    with np.errstate(over="ignore"):
+        scaled = np.ldexp(real, fractional_bits)
+        if values.dtype != np.int64 and float(np.dot(scaled, scaled)) <= limit * (1 + TOLERANCE) ** 2:
+            return _rounded(scaled, limit), True
+    unit = real / np.abs(real).max()
+    return _rounded(unit * (math.sqrt(limit) / norm(unit)), limit), False
+
+
+def norm(values: NDArray[np.float64] | NDArray[np.int64]) -> float:
+    """Return the L2 norm of a vector, in float64; no square overflows or vanishes."""
+    largest = float(np.abs(values).max())
+    return largest * float(np.linalg.norm(values / largest)) if largest else 0.0
+
+
+def _rounded(scaled: NDArray[np.float64], limit: int) -> NDArray[np.int64]:
+    """Round to nearest, ties to even; toward zero if the norm would grow beyond the bound."""
+    grid = np.rint(scaled).astype(np.int64)
+    shrink = 1.0
+    while not _fits(grid, limit):
+        grid = np.trunc(scaled * shrink).astype(np.int64)
+        shrink -= TOLERANCE
+    return grid
+
+
+def _fits(grid: NDArray[np.int64], limit: int) -> bool:
+    """Whether the squared norm is at most `limit`, exactly."""
+    real: NDArray[np.float64] = grid.astype(np.float64)
+    near = float(np.dot(real, real))
+    # Off by at most (length + 3) 2^-53 of it, below 1e-8 for 2^26 coordinates: only what is near is counted.
+    if abs(near - limit) > 1e-7 * limit:
+        return bool(near < limit)
+    return sum(int(value) ** 2 for value in grid) <= limit

@@ -1,0 +1,96 @@
+"""Merkle trees: 32 bytes that bind a list, and proofs of what stands in any of its places.
+
+The shape is that of [RFC 6962, section 2.1]: a node without a sibling moves up as it is. Every leaf binds the
+tree's purpose and its own place, every node its level and place, the root the purpose and the number of
+leaves; so for one root and one place at most one leaf can ever be shown, unless TupleHash256 collides. A
+proof for several places has each node that cannot be computed from the leaves shown, once: level by level
+from the leaves up, from left to right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import DIGEST_BYTES, digest, encode_uint
+from smpc_dp.errors import VerificationError
+
+Leaf = tuple[bytes, ...]
+
+
+class MerkleTree:
+    """The tree over `leaves`, of which there is at least one; each is a tuple of byte strings."""
+
+    def __init__(self, purpose: Label, leaves: Sequence[Leaf]) -> None:
+        row = [_leaf(purpose, place, leaf) for place, leaf in enumerate(leaves)]
+        if not row:
+            raise ValueError("leaves: there is none")
+        self._rows: list[list[bytes]] = []
+        while len(row) > 1:
+            self._rows.append(row)
+            level = len(self._rows)
+            height = encode_uint(level)
+            above = [_node(height, at // 2, row[at], row[at + 1]) for at in range(0, len(row) - 1, 2)]
+            row = [*above, row[-1]] if len(row) % 2 else above
+        self.root = _root(purpose, len(leaves), row[0])
+
+    def prove(self, places: Iterable[int]) -> bytes:
+        """Return the proof of the leaves at `places`, which are counted from 0."""
+        known = sorted(set(places))
+        proof: list[bytes] = []
+        for row in self._rows:
+            shown = set(known)
+            proof += [row[at ^ 1] for at in known if at ^ 1 not in shown and at ^ 1 < len(row)]
+            known = sorted({at // 2 for at in known})
+        return b"".join(proof)
+
+
+def check_leaves(purpose: Label, root: bytes, size: int, leaves: Mapping[int, Leaf], proof: bytes) -> None:
+    """Raise VerificationError unless these `leaves`, by place, stand in the tree of `size` under `root`.
+
+    Args:
+        leaves: at least one, places from 0 to size - 1.
+        proof: of exactly these places (`MerkleTree.prove`), not a node more.
+    """
+    if not leaves or min(leaves) < 0 or max(leaves) >= size:
+        raise VerificationError(f"no leaves, or places outside of a tree of {size}")
+    if len(proof) % DIGEST_BYTES:
+        raise VerificationError("a Merkle proof is not a whole number of digests")
+    row = {place: _leaf(purpose, place, leaves[place]) for place in sorted(leaves)}
+    level, used, width = 0, 0, size
+    while width > 1:
+        level += 1
+        height = encode_uint(level)
+        above: dict[int, bytes] = {}
+        for at, node in row.items():
+            if at // 2 in above:
+                continue
+            sibling = row.get(at ^ 1)
+            if sibling is None and at ^ 1 < width:
+                sibling = proof[used : used + DIGEST_BYTES]
+                used += DIGEST_BYTES
+            if sibling is None:
+                above[at // 2] = node
+            elif at % 2:
+                above[at // 2] = _node(height, at // 2, sibling, node)
+            else:
+                above[at // 2] = _node(height, at // 2, node, sibling)
+        row, width = above, (width + 1) // 2
+    if used != len(proof):
+        raise VerificationError(
+            f"a Merkle proof has {len(proof) // DIGEST_BYTES} nodes, {used // DIGEST_BYTES} are due"
+        )
+    if _root(purpose, size, row[0]) != root:
+        raise VerificationError("what is shown does not stand in the Merkle tree")
+
+
+def _leaf(purpose: Label, place: int, leaf: Leaf) -> bytes:
+    return digest(Label.MERKLE_LEAF, purpose.encode(), encode_uint(place), *leaf)
+
+
+def _node(height: bytes, place: int, left: bytes, right: bytes) -> bytes:
+    return digest(Label.MERKLE_NODE, height, encode_uint(place), left, right)
+
+
+def _root(purpose: Label, size: int, top: bytes) -> bytes:
+    return digest(Label.MERKLE_ROOT, purpose.encode(), encode_uint(size), top)

@@ -1,0 +1,92 @@
+"""All pairs of users by two-party computation: what the protocol on few pairs is better than.
+
+[Bellet 2021, 3.3.4]: every user is in n - 1 noisy kernel values, which compose; epsilon is not pure any more.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, get_args
+
+import msgspec
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.accountant.theorems import advanced_composition, optimal_composition
+from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.pairwise_plan import complete_error
+
+CompositionTheorem = Literal["advanced", "optimal"]
+
+
+class NaivePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Noise and mean squared error of a U-statistic over all pairs, each with its own noise."""
+
+    parties: int
+    epsilon: float
+    delta: float
+    composition: CompositionTheorem
+    """How the n - 1 values of a user add up: advanced composition, or the optimal one for pure mechanisms."""
+    pairs: int
+    """Two-party computations: n (n - 1) / 2."""
+    pair_epsilon: float
+    """What each may cost."""
+    noise_scale: float
+    """Of the Laplace noise on each kernel value: width / pair_epsilon."""
+    noise_error: float
+    sampling_error: float
+    mean_squared_error: float
+
+
+def plan_naive(
+    parties: int,
+    epsilon: float,
+    delta: float,
+    zeta_1: float,
+    zeta_2: float,
+    *,
+    width: float = 1.0,
+    composition: CompositionTheorem = "optimal",
+) -> NaivePlan:
+    """Calibrate the noise so that a user's n - 1 values together are (epsilon, delta)-DP under substitution.
+
+    n at least 3; 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4; delta in (0, 1). Raises ConfigError.
+    """
+    found = Arguments()
+    found.integer("parties", parties, 3, 1_000_000_000)
+    found.budget(epsilon, delta)
+    found.positive("width", width, 1e9)
+    if not found.faults:
+        found.within("zeta_2", zeta_2, 0, width**2 / 4)
+        found.within("zeta_1", zeta_1, 0, max(zeta_2 / 2, 0))
+    if composition not in get_args(CompositionTheorem):
+        found.fault("composition", f"must be advanced or optimal, is {composition!r}")
+    found.done()
+    count = parties - 1
+
+    def enough(share: float) -> bool:
+        if composition == "optimal":
+            return optimal_composition(share, count, epsilon) <= delta
+        # Simple composition is a bound as well.
+        return min(count * share, advanced_composition(share, 0.0, count, delta)[0]) <= epsilon
+
+    low, high = epsilon / count, epsilon
+    if not enough(low):
+        raise ConfigError([Fault("epsilon", "nothing is left for a pair")])
+    while high > low * (1 + 1e-9):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if enough(middle) else (low, middle)
+    pairs = parties * (parties - 1) // 2
+    noise = 2 * (width / low) ** 2 / pairs
+    sampling = complete_error(parties, zeta_1, zeta_2)
+    return NaivePlan(
+        parties=parties,
+        epsilon=epsilon,
+        delta=delta,
+        composition=composition,
+        pairs=pairs,
+        pair_epsilon=low,
+        noise_scale=width / low,
+        noise_error=noise,
+        sampling_error=sampling,
+        mean_squared_error=noise + sampling,
+    )

@@ -1,0 +1,92 @@
+"""Local differential privacy in one process: all users' reports, and the aggregator's estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from numpy.typing import ArrayLike
+
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.local_auc import Split
+    from smpc_dp.statistics.kernels import Field, Kernel
+    from smpc_dp.statistics.local_domain import Rounding
+    from smpc_dp.statistics.local_estimate import LocalEstimate
+    from smpc_dp.statistics.local_tree import Oracle
+
+
+def local_pairwise(
+    kernel: Kernel,
+    data: ArrayLike | Sequence[ArrayLike],
+    epsilon: float,
+    *,
+    labels: ArrayLike | None = None,
+    bins: int | Sequence[int] | None = None,
+    rounding: Rounding = "simple",
+    density_lipschitz: float | None = None,
+    confidence: float = 0.95,
+    seed_for_simulation: int | None = None,
+) -> LocalEstimate:
+    """Estimate a pairwise statistic from local reports [Bellet 2021, Algorithm 3.3].
+
+    Args:
+        kernel: from `smpc_dp.statistics.kernels`; its fields have the bounds and grids of a record.
+        data: one record for each user, shape (n, fields), or a tuple of one array (n,) for each field.
+        epsilon: of each report, above 0, at most 100.
+        labels: (n,) of 0 and 1, for a kernel with public labels.
+        bins, rounding, density_lipschitz: see `LocalPairwise.plan`.
+        seed_for_simulation: makes the run reproducible and thereby insecure; None uses real randomness.
+
+    Raises:
+        ConfigError: an argument is wrong. PrivacyError: a value is outside its domain.
+    """
+    # Not at the top: scipy.
+    from smpc_dp.statistics.local import LocalPairwise
+
+    codes = kernel.codes(data)
+    parties = max(2, len(codes))
+    plan = LocalPairwise.plan(
+        kernel, epsilon, parties=parties, bins=bins, rounding=rounding, density_lipschitz=density_lipschitz
+    )
+    answers = plan.randomise_many(kernel.values(codes), _randomness(seed_for_simulation, "local pairwise"))
+    return plan.estimate(answers, labels=labels, confidence=confidence)
+
+
+def local_auc(
+    score: Field,
+    scores: ArrayLike,
+    labels: ArrayLike,
+    epsilon: float,
+    *,
+    levels: int,
+    oracle: Oracle = "hadamard",
+    split: Split = "users",
+    ties: float = 0.5,
+    threshold: float | None = None,
+    confidence: float = 0.95,
+    seed_for_simulation: int | None = None,
+) -> LocalEstimate:
+    """Estimate the area under the ROC curve from hierarchical histograms [Bellet 2021, 3.3.3].
+
+    Args:
+        score: bounds and grid of a score; scores and labels: shape (n,); labels are public, 0 or 1.
+        epsilon, levels, oracle, split: see `LocalAuc.plan`; ties, threshold: see `LocalAuc.estimate`.
+        seed_for_simulation: makes the run reproducible and thereby insecure; None uses real randomness.
+
+    Raises:
+        ConfigError: an argument is wrong. PrivacyError: a score is outside its domain.
+    """
+    # Not at the top: scipy.
+    from smpc_dp.statistics.local_auc import LocalAuc
+
+    randomness = _randomness(seed_for_simulation, "local auc")
+    coins = None if randomness is None else randomness.bytes(32)
+    plan = LocalAuc.plan(score, epsilon, levels=levels, oracle=oracle, split=split, coins=coins)
+    answers = plan.randomise_many(scores, randomness=randomness)
+    return plan.estimate(answers, labels, ties=ties, threshold=threshold, confidence=confidence)
+
+
+def _randomness(seed: int | None, name: str) -> SeededRandomnessForSimulation | None:
+    return None if seed is None else SeededRandomnessForSimulation(seed, name)

@@ -1,0 +1,1 @@
+"""Statistics of pairs of records: kernels, estimators, and what protocols need to know of them."""

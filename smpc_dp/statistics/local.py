@@ -1,0 +1,281 @@
+"""Pairwise statistics under local differential privacy: Algorithm 3.3 of [Bellet 2021].
+
+Each user rounds its record to one of k categories and reports it by k-ary randomised response; the
+aggregator has the mean of the unbiased kernel (3.10) over all pairs from the k counts of the answers.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike
+
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.randomness import Randomness, SystemRandomness
+from smpc_dp.crypto.transcript import digest
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.accountant.events import Event
+from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.local_pairwise import exact_variance, two_sample_variance, variance_bound
+from smpc_dp.privacy.mechanisms.randomised_response import KaryRandomisedResponse
+from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.statistics.kernels import Codes, Floats, Kernel
+from smpc_dp.statistics.local_domain import Quantiser, Rounding, bins_of, choose_bins
+from smpc_dp.statistics.local_estimate import (
+    LocalEstimate,
+    all_pairs,
+    joined,
+    local_privacy,
+    normal_interval,
+    two_samples,
+)
+
+FINGERPRINT_BYTES = 8
+ANSWER_BYTES = 2
+
+
+@dataclass(frozen=True)
+class LocalPairwise:
+    """What users and aggregator must have in common; nothing in it is secret.
+
+    The reports serve any kernel on the same fields: `kernel` is the one that is estimated unless another is
+    given, and no part of the fingerprint.
+    """
+
+    kernel: Kernel
+    quantiser: Quantiser
+    response: KaryRandomisedResponse
+    density_lipschitz: float | None = None
+
+    @classmethod
+    def plan(
+        cls,
+        kernel: Kernel,
+        epsilon: float,
+        *,
+        parties: int | None = None,
+        bins: int | Sequence[int] | None = None,
+        rounding: Rounding = "simple",
+        density_lipschitz: float | None = None,
+    ) -> Self:
+        """Choose the bins, unless they are given, and the response.
+
+        Args:
+            epsilon: of one report, above 0, at most 100.
+            parties: how many reports are expected; only the choice of the bins depends on it.
+            bins: for each field, or one number for all; None: see `choose_bins`.
+            density_lipschitz: what is assumed of the records' density: see `Quantiser.bias`.
+
+        Raises:
+            ConfigError: an argument is out of range, or bins are not given and cannot be chosen.
+        """
+        found = Arguments()
+        found.budget(epsilon)
+        if parties is not None:
+            found.integer("parties", parties, 2, 1_000_000_000)
+        if density_lipschitz is not None:
+            found.positive("density_lipschitz", density_lipschitz, 1e6)
+        found.done()
+        if bins is None:
+            chosen = choose_bins(kernel, epsilon, parties, density_lipschitz)
+        else:
+            chosen = bins_of(kernel, bins)
+        quantiser = Quantiser(kernel.fields, chosen, rounding)
+        response = KaryRandomisedResponse.calibrate(epsilon, 0.0, quantiser.categories)
+        return cls(kernel, quantiser, response, density_lipschitz)
+
+    @property
+    def epsilon(self) -> float:
+        """Of one report, exactly; below what was asked for by about 1e-9."""
+        return math.log(self.response.ratio)
+
+    @property
+    def kept(self) -> float:
+        """1 - beta of (3.8)."""
+        ratio, k = self.response.ratio, self.quantiser.categories
+        return float((ratio - 1) / (ratio - 1 + k))
+
+    @property
+    def event(self) -> Event:
+        """What one report costs its user's ledger."""
+        return self.response.event()
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """8 bytes that differ where reports would not go together: fields, bins, rounding, response."""
+        terms = {
+            "fields": [field.terms() for field in self.kernel.fields],
+            "bins": self.quantiser.bins,
+            "rounding": self.quantiser.rounding,
+            "ratio": str(self.response.ratio),
+        }
+        return digest(Label.LOCAL_PAIRWISE, msgspec.json.encode(terms))[:FINGERPRINT_BYTES]
+
+    def randomise(self, record: ArrayLike, *, ledger: Ledger | None = None, label: str = "") -> bytes:
+        """Return a user's report on its record, 10 bytes, with fresh randomness of the operating system.
+
+        Each call is a release of its own: two reports on one record cost 2 epsilon. With `ledger` that is
+        charged, durably, before anything is drawn.
+
+        Args:
+            record: the values of the fields; for one field the value itself will do.
+
+        Raises:
+            PrivacyError: a value is outside of its domain, or the ledger refuses. ConfigError: not a record.
+            LocalError: the ledger cannot be written.
+        """
+        values = np.asarray(record)
+        count = len(self.kernel.fields)
+        if values.shape != (count,) and (count > 1 or values.shape != ()):
+            what = f"shape {values.shape}, not the values of one record, {count}"
+            raise ConfigError([Fault("record", what)])
+        codes = self.kernel.codes(values.reshape(1, -1))
+        if ledger is not None:
+            ledger.charge(secrets.token_bytes(16), self.event, label)
+        return self.reports(self._answer(codes, None))[0]
+
+    def randomise_many(
+        self, records: ArrayLike | Sequence[ArrayLike], randomness: Randomness | None = None
+    ) -> Codes:
+        """Return the answers of many users, (n,), as `answers` gives them; for simulations and batches.
+
+        `records` as for `Kernel.codes`; `randomness` None is the operating system's. Raises PrivacyError,
+        ConfigError.
+        """
+        return self._answer(self.kernel.codes(records), randomness)
+
+    def _answer(self, codes: Codes, randomness: Randomness | None) -> Codes:
+        category = self.quantiser.categorise(codes, randomness or SystemRandomness())
+        return self.response.release(category, noise_source(randomness))
+
+    def reports(self, answers: Codes) -> list[bytes]:
+        """Return the report that each answer travels in."""
+        return [self.fingerprint + int(answer).to_bytes(ANSWER_BYTES, "big") for answer in answers]
+
+    def answers(self, reports: Sequence[bytes]) -> Codes:
+        """Return the answers in reports, (n,), 0..k-1.
+
+        Raises ConfigError, naming the first that is wrong: of another length or fingerprint, or no category.
+        """
+        whole = joined(reports, self.fingerprint, FINGERPRINT_BYTES + ANSWER_BYTES)
+        answers = whole[:, FINGERPRINT_BYTES].astype(np.int64) << 8 | whole[:, FINGERPRINT_BYTES + 1]
+        wrong = np.flatnonzero(answers >= self.quantiser.categories)
+        if len(wrong):
+            k = self.quantiser.categories
+            raise ConfigError([Fault(f"reports[{wrong[0]}]", f"its answer is none of the {k} categories")])
+        return answers
+
+    def estimate(
+        self,
+        reports: Sequence[bytes] | Codes,
+        *,
+        labels: ArrayLike | None = None,
+        kernel: Kernel | None = None,
+        confidence: float = 0.95,
+    ) -> LocalEstimate:
+        """Return the mean of the kernel over all pairs, (3.9), without bias but for the rounding.
+
+        O(n + k^2). The error is that of an estimate of U_h, (3.6), for independent records of one law.
+
+        Args:
+            reports: from `randomise`, or the answers of `randomise_many`; at least 3 of different users.
+            labels: public, 0 or 1 for each report; needed exactly for a kernel with public labels.
+            kernel: another kernel on the same fields.
+
+        Raises:
+            ConfigError: a report is not one, labels are not labels, the kernel has other fields.
+        """
+        kernel = kernel or self.kernel
+        if kernel.fields != self.kernel.fields:
+            raise ConfigError([Fault("kernel", "has other fields than the reports")])
+        if not 0 < confidence < 1:
+            raise ConfigError([Fault("confidence", f"must be between 0 and 1, is {confidence}")])
+        answers = self._checked(reports)
+        matrix = self.quantiser.matrix(kernel)
+        k, n, bound = self.quantiser.categories, len(answers), None
+        if kernel.labels == "public":
+            marks = checked_labels(labels, n)
+            up, down = (np.bincount(answers[marks == label], minlength=k) for label in (1, 0))
+            value, error = two_samples(self.unbiased(matrix), up, down)
+        elif labels is not None:
+            raise ConfigError([Fault("labels", f"kernel {kernel.name} has no public labels")])
+        else:
+            symmetric = (matrix + matrix.T) / 2
+            value, error = all_pairs(self.unbiased(symmetric), np.bincount(answers, minlength=k))
+            bound = kernel.width * math.sqrt(variance_bound(n, k, self.epsilon))
+        bias = self.quantiser.bias(kernel, self.density_lipschitz)
+        return LocalEstimate(
+            statistic=kernel.name,
+            value=value,
+            standard_error=error,
+            standard_error_bound=bound,
+            bias_bound=bias,
+            confidence=confidence,
+            interval=normal_interval(value, error, bias or 0.0, confidence, (kernel.low, kernel.high)),
+            reports=n,
+            categories=k,
+            privacy=local_privacy(self.response.guarantee(0.0)),
+        )
+
+    def _checked(self, reports: Sequence[bytes] | Codes) -> Codes:
+        if not isinstance(reports, np.ndarray):
+            answers = self.answers(reports)
+        elif reports.ndim == 1 and reports.dtype.kind in "iu":
+            answers = reports.astype(np.int64)
+        else:
+            raise ConfigError([Fault("reports", f"{reports.dtype} {reports.shape} is not a row of answers")])
+        if len(answers) < 3:
+            raise ConfigError([Fault("reports", f"there are {len(answers)}, at least 3 are needed")])
+        if answers.min() < 0 or answers.max() >= self.quantiser.categories:
+            raise ConfigError([Fault("reports", f"not answers in 0..{self.quantiser.categories - 1}")])
+        return answers
+
+    def unbiased(self, matrix: Floats) -> Floats:
+        """Return the kernel of (3.10) between answers: (1-beta)^-2 (e_i - b)' A (e_j - b)."""
+        b = (1 - self.kept) / self.quantiser.categories
+        rows, columns = matrix.sum(axis=1), matrix.sum(axis=0)
+        values: Floats = matrix - b * rows[:, None] - b * columns[None, :] + b * b * matrix.sum()
+        return values / self.kept**2
+
+    def exact_error(self, distribution: Floats, parties: int) -> float:
+        """Return the standard deviation of the estimate for independent records of a known law.
+
+        `distribution`: the chances of the categories after rounding, (k,). Raises ConfigError.
+        """
+        matrix = self.quantiser.matrix(self.kernel)
+        return math.sqrt(exact_variance((matrix + matrix.T) / 2, distribution, parties, self.epsilon))
+
+    def exact_response_error(self, positive: ArrayLike, negative: ArrayLike) -> float:
+        """Return the standard deviation over the answers alone, for fixed records and public labels.
+
+        `positive` and `negative` count the records of each label by category, (k,). Raises ConfigError.
+        """
+        up, down = (np.asarray(row, dtype=np.float64) for row in (positive, negative))
+        return math.sqrt(two_sample_variance(self.quantiser.matrix(self.kernel), up, down, self.epsilon))
+
+
+def noise_source(randomness: Randomness | None) -> NoiseSource:
+    """Return a fresh source of the operating system, or one that the given randomness determines."""
+    return NoiseSource.system() if randomness is None else NoiseSource.keyed(randomness.bytes(32))
+
+
+def checked_labels(labels: ArrayLike | None, count: int) -> Codes:
+    """Return labels as integers, (n,); raise ConfigError unless all are 0 or 1, and both occur."""
+    if labels is None:
+        raise ConfigError([Fault("labels", "this statistic needs public labels, one for each report")])
+    array = np.asarray(labels)
+    if array.shape != (count,):
+        raise ConfigError([Fault("labels", f"shape {array.shape}, not ({count},)")])
+    if array.dtype.kind not in "iufb" or not np.isin(array, (0, 1)).all():
+        raise ConfigError([Fault("labels", "must all be 0 or 1")])
+    if len(np.unique(array)) < 2:
+        raise ConfigError([Fault("labels", "all are the same: there is no pair to compare")])
+    return array.astype(np.int64)

@@ -1,0 +1,299 @@
+"""The area under the ROC curve under local differential privacy, labels public [Bellet 2021, 3.3.3].
+
+Each user reports where its score lies in a binary tree; the aggregator walks down both labels' trees at once,
+breadth first, and leaves out what would add more noise than it tells.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.crypto.transcript import digest
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.accountant.compose import Composition
+from smpc_dp.privacy.accountant.events import Event
+from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.privacy.guarantee import PrivacyGuarantee
+from smpc_dp.privacy.local_auc import Split
+from smpc_dp.statistics.kernels import Codes, Field, Floats, auc
+from smpc_dp.statistics.local import FINGERPRINT_BYTES, checked_labels, noise_source
+from smpc_dp.statistics.local_estimate import LocalEstimate, joined, local_privacy, normal_interval
+from smpc_dp.statistics.local_tree import MAX_USERS, Histogram, Oracle, Tree
+
+A = 2.0
+"""a of Theorem 3.5: a count is taken to be sqrt(a V) / 2 at least where a node may be discarded."""
+MAX_NODES = 1 << 20
+"""Of one level; a threshold that lets through more is too small."""
+
+
+@dataclass(frozen=True)
+class LocalAuc:
+    """What users and aggregator must have in common; nothing in it is secret."""
+
+    score: Field
+    tree: Tree
+
+    @classmethod
+    def plan(
+        cls,
+        score: Field,
+        epsilon: float,
+        *,
+        levels: int,
+        oracle: Oracle = "hadamard",
+        split: Split = "users",
+        coins: bytes | None = None,
+    ) -> Self:
+        """Choose the public coins, unless they are given; the others need them.
+
+        Args:
+            score: the range of a score and its grid.
+            epsilon: of one user's report, above 0, at most 100.
+            levels: scores are rounded to 2^levels runs of the grid, at most its points rounded up.
+            oracle, split, coins: see `Tree`. With "hadamard" and "users" a report is one bit.
+
+        Raises:
+            ConfigError: an argument is out of range.
+        """
+        tree = Tree(levels, epsilon, oracle, split, secrets.token_bytes(32) if coins is None else coins)
+        if levels > max(1, score.steps.bit_length()):
+            raise ConfigError(
+                [Fault("levels", f"2^{levels} is more than the grid's {score.steps + 1} points")]
+            )
+        return cls(score, tree)
+
+    @property
+    def event(self) -> Event:
+        """What one report costs its user's ledger."""
+        return self.tree.event
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """8 bytes that differ where reports would not go together."""
+        tree = self.tree
+        terms = {
+            "score": self.score.terms(),
+            "levels": tree.levels,
+            "oracle": tree.oracle,
+            "split": tree.split,
+            "ratio": str(tree.response(1).ratio),
+            "coins": tree.coins.hex(),
+        }
+        return digest(Label.LOCAL_AUC, msgspec.json.encode(terms))[:FINGERPRINT_BYTES]
+
+    def randomise(self, score: float, user: int, *, ledger: Ledger | None = None, label: str = "") -> bytes:
+        """Return a user's report on its score, with fresh randomness of the operating system.
+
+        Each call is a release of its own. With `ledger` that is charged, durably, before anything is drawn.
+
+        Args:
+            user: the user's public number, from 0, another one for each user.
+
+        Raises:
+            PrivacyError: the score is outside of its range, or the ledger refuses. ConfigError: a wrong
+            number. LocalError: the ledger cannot be written.
+        """
+        codes = self.score.codes([score])
+        users = checked_users([user], 1)
+        if ledger is not None:
+            ledger.charge(secrets.token_bytes(16), self.event, label)
+        answers = self.tree.answer(self._leaves(codes), users, noise_source(None))
+        return self.fingerprint + self.tree.encode(answers)[0]
+
+    def randomise_many(
+        self, scores: ArrayLike, users: ArrayLike | None = None, randomness: Randomness | None = None
+    ) -> Codes:
+        """Return the answers of many users, (n, answers of each); for simulations and batches.
+
+        `users`: their numbers, by default 0..n-1; `randomness` None is the operating system's. Raises
+        PrivacyError, ConfigError.
+        """
+        codes = self.score.codes(scores)
+        if codes.ndim != 1:
+            raise ConfigError([Fault("scores", f"shape {codes.shape} is not one score for each user")])
+        return self.tree.answer(
+            self._leaves(codes), checked_users(users, len(codes)), noise_source(randomness)
+        )
+
+    def _leaves(self, codes: Codes) -> Codes:
+        return (codes << self.tree.levels) // (self.score.steps + 1)
+
+    def reports(self, answers: Codes) -> list[bytes]:
+        """Return the report that each user's answers travel in."""
+        return [self.fingerprint + row for row in self.tree.encode(answers)]
+
+    def estimate(
+        self,
+        reports: Sequence[bytes] | Codes,
+        labels: ArrayLike,
+        *,
+        users: ArrayLike | None = None,
+        ties: float = 0.5,
+        threshold: float | None = None,
+        confidence: float = 0.95,
+    ) -> LocalEstimate:
+        """Return the AUC of the users' rounded scores: a breadth-first walk down both labels' trees.
+
+        A node whose counts have a product below the threshold is not entered: half of the pairs below it
+        count [Bellet 2021, 3.3.3]. The root is always entered. The standard error is that of the
+        responses and coins, for these users; it leaves out negative covariances.
+
+        Args:
+            reports: from `randomise`, or the answers of `randomise_many`.
+            labels: public, 0 or 1 for each report.
+            users: the number of each report's user, by default 0..n-1.
+            ties: what a pair of equal rounded scores counts, 0 to 1; (3.11) has 0, which is the same where
+                there are none.
+            threshold: tau, of counts times counts; 0 enters all nodes. None: 4 (V+ + V-), with which the
+                squared bias is at most what the first level alone may add to the variance.
+
+        Raises:
+            ConfigError: a report is not one, a user reports twice, labels are not labels, an argument is out
+            of range, or the threshold lets through more than 2^20 nodes of a level.
+        """
+        if not 0 < confidence < 1:
+            raise ConfigError([Fault("confidence", f"must be between 0 and 1, is {confidence}")])
+        if not 0 <= ties <= 1:
+            raise ConfigError([Fault("ties", f"must be 0 to 1, is {ties}")])
+        if threshold is not None and not 0 <= threshold < math.inf:
+            raise ConfigError([Fault("threshold", f"must be 0 or more, is {threshold}")])
+        numbers = checked_users(users, len(reports))
+        answers = self._checked(reports, numbers)
+        marks = checked_labels(labels, len(answers))
+        up, down = (self.tree.histogram(numbers[marks == label], answers[marks == label]) for label in (1, 0))
+        walk = Walk(up, down, ties, threshold)
+        for level in range(1, self.tree.levels + 1):
+            walk.descend(level, last=level == self.tree.levels)
+        pairs = up.users * down.users
+        value, error = walk.total / pairs, math.sqrt(walk.variance) / pairs
+        bias = min(1.0, math.sqrt(walk.discarded_below / pairs)) / 2
+        kernel = auc(self.score)
+        guarantee = PrivacyGuarantee(
+            epsilon=Composition([self.event]).epsilon(0.0),
+            delta=0.0,
+            relation="substitution",
+            sensitivity={"l0": float(self.tree.width)},
+            unit="answer",
+            mechanism=self.event.mechanism,
+            assumption="none but the one who answers is trusted",
+            proof="closed form",
+        )
+        return LocalEstimate(
+            statistic=kernel.name,
+            value=value,
+            standard_error=error,
+            standard_error_bound=None,
+            bias_bound=bias,
+            confidence=confidence,
+            interval=normal_interval(value, error, bias, confidence, (kernel.low, kernel.high)),
+            reports=len(answers),
+            categories=1 << self.tree.levels,
+            privacy=local_privacy(guarantee),
+            visited=walk.visited,
+        )
+
+    def _checked(self, reports: Sequence[bytes] | Codes, users: Codes) -> Codes:
+        if not isinstance(reports, np.ndarray):
+            rows = joined(reports, self.fingerprint, FINGERPRINT_BYTES + self.tree.size)
+            return self.tree.decode(rows[:, FINGERPRINT_BYTES:], users)
+        if reports.ndim != 2 or reports.shape[1] != self.tree.width or reports.dtype.kind not in "iu":
+            what = f"{reports.dtype} {reports.shape}, not integers (n, {self.tree.width})"
+            raise ConfigError([Fault("reports", what)])
+        return self.tree.checked(reports.astype(np.int64), users)
+
+
+class Walk:
+    """The breadth-first walk, a level at a time.
+
+    Attributes: total, the unnormalised AUC so far; variance, an estimate of its variance; visited, nodes
+    whose counts were estimated; discarded_below, the greatest threshold that a node fell short of.
+    """
+
+    def __init__(self, up: Histogram, down: Histogram, ties: float, threshold: float | None) -> None:
+        self._up, self._down, self._ties, self._threshold = up, down, ties, threshold
+        self.total = self._estimated = self._least = 0.0
+        self.visited, self.discarded_below = 0, 0.0
+        self._nodes: Codes = np.zeros(1, dtype=np.int64)
+        self._enter: NDArray[np.bool_] = np.ones(1, dtype=np.bool_)
+
+    @property
+    def variance(self) -> float:
+        """At least what empty nodes add, which is known."""
+        return max(self._estimated, self._least)
+
+    def descend(self, level: int, *, last: bool) -> None:
+        """Add what the nodes of `level` tell, and decide which of them are entered."""
+        enter = self._enter
+        children = (2 * self._nodes[:, None] + np.arange(2)).ravel()
+        if len(children) > MAX_NODES:
+            what = f"lets through {len(children)} nodes of level {level}, more than {MAX_NODES}"
+            raise ConfigError([Fault("threshold", what)])
+        self.visited += len(children)
+        up, down = (tree.counts(level, children).reshape(-1, 2) for tree in (self._up, self._down))
+        noise = self._up.variance(level), self._down.variance(level)
+        half_up, half_down = up[~enter].sum(axis=1) / 2, down[~enter].sum(axis=1) / 2
+        self.total += 2 * float(half_up @ half_down)
+        self._add((half_down, half_down), (half_up, half_up), noise, len(half_up))
+        up, down = up[enter], down[enter]
+        self.total += float(up[:, 1] @ down[:, 0])
+        if not last:
+            self._add((down[:, 0],), (up[:, 1],), noise, len(up))
+            self._choose(level, children.reshape(-1, 2)[enter].ravel(), up.ravel(), down.ravel())
+            return
+        t = self._ties
+        self.total += t * float((up * down).sum())
+        self._add(
+            (down[:, 0] + t * down[:, 1], t * down[:, 0]),
+            (up[:, 1] + t * up[:, 0], t * up[:, 1]),
+            noise,
+            (1 + 2 * t * t) * len(up),
+        )
+
+    def _add(
+        self, by_up: Sequence[Floats], by_down: Sequence[Floats], noise: tuple[float, float], products: float
+    ) -> None:
+        """Add to the variance of a sum of products of two estimates with the variances `noise`.
+
+        `by_up` are estimates of what each estimate of label 1 is multiplied by, and their own noise counts:
+        E[w^2] is the square of the mean and the variance. `products`: the sum of the squared coefficients.
+        """
+        both = products * noise[0] * noise[1]
+        squares = [math.fsum(float(w @ w) for w in weights) for weights in (by_up, by_down)]
+        self._estimated += noise[0] * squares[0] + noise[1] * squares[1] - both
+        self._least += both
+
+    def _choose(self, level: int, nodes: Codes, up: Floats, down: Floats) -> None:
+        least = [math.sqrt(A * tree.variance(level)) / 2 for tree in (self._up, self._down)]
+        threshold = self._threshold
+        if threshold is None:
+            threshold = 4 * (self._up.variance(level + 1) + self._down.variance(level + 1))
+        self._nodes = nodes
+        self._enter = np.maximum(up, least[0]) * np.maximum(down, least[1]) >= threshold
+        if not self._enter.all():
+            self.discarded_below = max(self.discarded_below, threshold)
+
+
+def checked_users(users: ArrayLike | None, count: int) -> Codes:
+    """Return the users' numbers, (count,); raise ConfigError unless they differ and are in 0..2^40-1."""
+    if users is None:
+        return np.arange(count, dtype=np.int64)
+    array = np.asarray(users)
+    if array.shape != (count,) or array.dtype.kind not in "iu":
+        what = f"{array.dtype} {array.shape} is not an integer for each of {count} reports"
+        raise ConfigError([Fault("users", what)])
+    if count and not (array.min() >= 0 and array.max() < MAX_USERS):
+        raise ConfigError([Fault("users", "a number is not in 0..2^40-1")])
+    if len(np.unique(array)) < count:
+        raise ConfigError([Fault("users", "a user reports twice")])
+    return array.astype(np.int64)

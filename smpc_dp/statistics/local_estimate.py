@@ -1,0 +1,127 @@
+"""What an estimate from local reports says, and U-statistics of categories from their counts alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.guarantee import PrivacyGuarantee
+from smpc_dp.protocols.result import Privacy
+from smpc_dp.statistics.kernels import Codes, Floats
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEstimate:
+    """A statistic from local reports.
+
+    Attributes:
+        statistic: which.
+        value: the estimate. Unbiased up to the rounding, so it may lie outside of the statistic's range.
+        standard_error: of `value`, estimated; the docstring of what made it says of which randomness.
+        standard_error_bound: a proven bound on it, whatever the records; None where there is none.
+        bias_bound: on the bias, from rounding or from what was not looked at; None where none is known.
+        interval: covers the statistic with about the chance `confidence`: normal errors, and a bias of
+            `bias_bound` at most (0 where that is None); cut to the statistic's range.
+        reports: how many; categories: k, or the number of scores.
+        visited: nodes of the trees that were looked at; None for an estimate without trees.
+    """
+
+    statistic: str
+    value: float
+    standard_error: float
+    standard_error_bound: float | None
+    bias_bound: float | None
+    confidence: float
+    interval: tuple[float, float]
+    reports: int
+    categories: int
+    privacy: Privacy
+    visited: int | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data."""
+        return {
+            "statistic": self.statistic,
+            "value": self.value,
+            "standard_error": self.standard_error,
+            "standard_error_bound": self.standard_error_bound,
+            "bias_bound": self.bias_bound,
+            "confidence": self.confidence,
+            "interval": list(self.interval),
+            "reports": self.reports,
+            "categories": self.categories,
+            "visited": self.visited,
+            "privacy": self.privacy.to_json(),
+        }
+
+
+def all_pairs(values: Floats, counts: Codes) -> tuple[float, float]:
+    """Return the mean of a symmetric kernel over all pairs, and the jackknife's standard error.
+
+    `values` (k, k) is the kernel between categories, `counts` (k,) how often each occurs, 3 times or more in
+    all. The square of the jackknife's is, in expectation, at least the variance [Efron and Stein 1981].
+    """
+    n = int(counts.sum())
+    sums = values @ counts - values.diagonal()  # of h over the others, for one record of each category
+    total = float(counts @ sums)
+    without = (total - 2 * sums) / ((n - 1) * (n - 2))
+    mean = total / (n * (n - 1))
+    variance = (n - 1) / n * float(counts @ (without - mean) ** 2)
+    return mean, math.sqrt(variance)
+
+
+def two_samples(values: Floats, first: Codes, second: Codes) -> tuple[float, float]:
+    """Return the mean of a kernel over all pairs of two samples, and its standard error.
+
+    The error is the jackknife's over both samples [DeLong, DeLong and Clarke-Pearson 1988]; of its square
+    holds what `all_pairs` says.
+    """
+    n, m = int(first.sum()), int(second.sum())
+    rows, columns = values @ second / m, first @ values / n
+    mean = float(first @ rows) / n
+    variance = sum(
+        float(counts @ (means - mean) ** 2) / max(1, size * (size - 1))
+        for counts, means, size in ((first, rows, n), (second, columns, m))
+    )
+    return mean, math.sqrt(variance)
+
+
+def normal_interval(
+    value: float, error: float, bias: float, confidence: float, limits: tuple[float, float]
+) -> tuple[float, float]:
+    """Return value -+ (z error + bias), cut to the limits."""
+    reach = NormalDist().inv_cdf((1 + confidence) / 2) * error + bias
+    low, high = (min(max(end, limits[0]), limits[1]) for end in (value - reach, value + reach))
+    return low, high
+
+
+def local_privacy(guarantee: PrivacyGuarantee) -> Privacy:
+    """Return the privacy of one report of each user."""
+    return Privacy.private(
+        guarantee,
+        claim=f"each report is {guarantee.epsilon:.6g}-locally differentially private (delta = 0), against "
+        "everybody who sees it, the aggregator and all other users together included",
+        not_protected=(
+            "further reports on the same data: their epsilons add up",
+            "who reported, and public labels",
+            "the estimate against users who lie: each can move it by more than by its record",
+        ),
+    )
+
+
+def joined(reports: Sequence[bytes], fingerprint: bytes, size: int) -> NDArray[np.uint8]:
+    """Return reports of `size` bytes as rows; raise ConfigError, naming the first that is none."""
+    for place, report in enumerate(reports):
+        if not isinstance(report, bytes) or len(report) != size:
+            what = f"{len(report)} bytes" if isinstance(report, bytes) else type(report).__name__
+            raise ConfigError([Fault(f"reports[{place}]", f"{what}, not {size} bytes")])
+        if not report.startswith(fingerprint):
+            what = "was made with other parameters: its fingerprint is not that of this protocol"
+            raise ConfigError([Fault(f"reports[{place}]", what)])
+    return np.frombuffer(b"".join(reports), dtype=np.uint8).reshape(-1, size)

@@ -1,0 +1,255 @@
+"""Hierarchical histograms under local differential privacy: the frequency oracles of [Bellet 2021, 3.3.3].
+
+Users' nodes in a binary tree of `levels` levels below the root are reported by a response to one Hadamard
+coefficient, one bit, or by k-ary randomised response, k = 2^l in level l. Either every user answers in one
+level, or the budget is shared by answers in all.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.crypto.prg import SEED_BYTES, add_masks
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.accountant.events import Event, Pure
+from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.local_auc import Split
+from smpc_dp.privacy.mechanisms.randomised_response import KaryRandomisedResponse
+from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.statistics.kernels import Codes, Floats
+
+Oracle = Literal["hadamard", "krr"]
+
+MAX_LEVELS = 30
+MAX_USERS = 1 << 40
+ANSWER_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Tree:
+    """What all must have in common; nothing in it is secret.
+
+    Attributes:
+        levels: alpha; leaves are 0..2^alpha - 1.
+        epsilon: of all answers of a user together.
+        oracle: "hadamard" or "krr".
+        split: "users": one level for each user; "budget": all levels, with epsilon / alpha each.
+        coins: 32 bytes that give each user, by its number, its level and its coefficients. They must not
+            depend on the records, or estimates are biased; privacy holds for any coins.
+
+    Raises ConfigError.
+    """
+
+    levels: int
+    epsilon: float
+    oracle: Oracle
+    split: Split
+    coins: bytes
+
+    def __post_init__(self) -> None:
+        found = Arguments()
+        found.integer("levels", self.levels, 1, MAX_LEVELS)
+        found.budget(self.epsilon)
+        if self.oracle not in get_args(Oracle):
+            found.fault("oracle", f"must be hadamard or krr, is {self.oracle!r}")
+        if self.split not in get_args(Split):
+            found.fault("split", f"must be users or budget, is {self.split!r}")
+        if not isinstance(self.coins, bytes) or len(self.coins) != SEED_BYTES:
+            found.fault("coins", f"must be {SEED_BYTES} bytes")
+        found.done()
+
+    @property
+    def width(self) -> int:
+        """Answers of a user."""
+        return 1 if self.split == "users" else self.levels
+
+    def response(self, level: int) -> KaryRandomisedResponse:
+        """Return the response of an answer in a level; its ratio is the same in all."""
+        categories = 2 if self.oracle == "hadamard" else 1 << level
+        return _response(self.epsilon / self.width, categories)
+
+    @property
+    def event(self) -> Event:
+        """What the answers of a user cost its ledger: in which levels and for what is public."""
+        response = self.response(1)
+        if self.oracle == "hadamard":
+            return replace(response, changed=self.width).event()
+        epsilon = self.width * math.log(response.ratio) * (1 + 1e-15)
+        name = f"randomised response in {self.width} of {self.levels} levels of a tree"
+        return Event(name, response.relation, (Pure(epsilon),))
+
+    def scale(self, level: int) -> tuple[float, float]:
+        """Return (1 - beta, beta / k) of the response in a level."""
+        return _scale(self.response(level))
+
+    def variance(self, level: int) -> float:
+        """Return a bound on what each user adds to the variance of a node's estimate in a level."""
+        kept, lie = self.scale(level)
+        repeat = self.levels if self.split == "users" else 1
+        if self.oracle == "hadamard":
+            return repeat / kept**2
+        true = kept + lie
+        there = repeat * (true * (1 - 2 * lie) + lie**2) / kept**2 - 1
+        elsewhere = repeat * (lie * (1 - 2 * lie) + lie**2) / kept**2
+        return max(there, elsewhere)
+
+    def places(self, users: Codes) -> tuple[Codes, Codes]:
+        """Return (levels, coefficients) of the answers of users, (n, width) each.
+
+        A level is a 64-bit number modulo alpha: uniform up to 2^-59. Coefficients are uniform.
+        """
+        per = 2 if self.split == "users" else self.levels
+        words = _words(self.coins, users, per)
+        if self.split == "users":
+            levels = (words[:, :1] % np.uint64(self.levels)).astype(np.int64) + 1
+            words = words[:, 1:]
+        else:
+            levels = np.broadcast_to(np.arange(1, self.levels + 1), words.shape)
+        coefficients = (words >> (64 - levels).astype(np.uint64)).astype(np.int64)
+        return levels, coefficients
+
+    def answer(self, leaves: Codes, users: Codes, source: NoiseSource) -> Codes:
+        """Return the answers of users with these leaves, (n, width)."""
+        levels, coefficients = self.places(users)
+        nodes = leaves[:, None] >> (self.levels - levels)
+        if self.oracle == "hadamard":
+            bits = _parity(nodes & coefficients)
+            return self.response(1).release(bits.ravel(), source).reshape(bits.shape)
+        answers = np.empty_like(nodes)
+        for level in np.unique(levels):
+            here = levels == level
+            answers[here] = self.response(int(level)).release(nodes[here], source)
+        return answers
+
+    def encode(self, answers: Codes) -> list[bytes]:
+        """Return the answers of each user as bytes."""
+        if self.oracle == "hadamard":
+            packed = np.packbits(answers.astype(np.uint8), axis=1)
+        else:
+            packed = answers.astype(">u4").view(np.uint8).reshape(len(answers), -1)
+        return [row.tobytes() for row in packed]
+
+    @property
+    def size(self) -> int:
+        """Bytes of a user's answers."""
+        return -(-self.width // 8) if self.oracle == "hadamard" else ANSWER_BYTES * self.width
+
+    def decode(self, rows: NDArray[np.uint8], users: Codes) -> Codes:
+        """Undo `encode`; raise ConfigError, naming the first report that is wrong."""
+        if self.oracle == "hadamard":
+            bits = np.unpackbits(rows, axis=1).astype(np.int64)
+            answers = bits[:, : self.width]
+            answers[np.any(bits[:, self.width :] != 0, axis=1)] = -1  # no bit follows the answers
+        else:
+            answers = np.ascontiguousarray(rows).view(">u4").astype(np.int64)
+        return self.checked(answers, users)
+
+    def checked(self, answers: Codes, users: Codes) -> Codes:
+        """Return answers as they are; raise ConfigError, naming the first that cannot be."""
+        levels, _ = self.places(users)
+        most = 2 if self.oracle == "hadamard" else 1 << levels
+        wrong = ((answers < 0) | (answers >= most)).any(axis=1)
+        if wrong.any():
+            place = int(np.flatnonzero(wrong)[0])
+            raise ConfigError([Fault(f"reports[{place}]", "its answer is none of this protocol")])
+        return answers
+
+    def histogram(self, users: Codes, answers: Codes) -> Histogram:
+        """Return the estimates that the answers of some users give."""
+        levels, coefficients = self.places(users)
+        rows = []
+        for level in range(1, self.levels + 1):
+            here = levels == level
+            rows.append((coefficients[here], answers[here]))
+        return Histogram(self, len(users), rows)
+
+
+class Histogram:
+    """Unbiased estimates of how many of a set of users are in a node.
+
+    With r reports in a level, the estimates of v of its nodes take time O(min(r v, r + l 2^l)) from Hadamard
+    responses, O((r + v) log r) from the others, and memory O(r + v). If users are split, r is about a part
+    alpha of them.
+    """
+
+    def __init__(self, tree: Tree, users: int, rows: list[tuple[Codes, Codes]]) -> None:
+        self._tree = tree
+        self.users = users
+        self._rows = rows
+
+    def variance(self, level: int) -> float:
+        """Return V: a bound on the variance of each estimate in a level."""
+        return self.users * self._tree.variance(level)
+
+    def counts(self, level: int, nodes: Codes) -> Floats:
+        """Return the estimates for nodes of a level (1 to alpha)."""
+        tree = self._tree
+        coefficients, answers = self._rows[level - 1]
+        kept, lie = tree.scale(level)
+        repeat = tree.levels if tree.split == "users" else 1
+        if tree.oracle == "hadamard":
+            signs = 1.0 - 2.0 * answers.astype(np.float64)
+            sums: Floats = repeat / kept * _transform(level, coefficients, signs, nodes)
+            return sums
+        ordered = np.sort(answers)
+        ends = np.searchsorted(ordered, nodes, "right") - np.searchsorted(ordered, nodes, "left")
+        hits: Floats = ends.astype(np.float64)
+        return (hits - lie * len(answers)) * (repeat / kept)
+
+
+@functools.lru_cache(maxsize=256)
+def _response(epsilon: float, categories: int) -> KaryRandomisedResponse:
+    return KaryRandomisedResponse.calibrate(epsilon, 0.0, categories)
+
+
+@functools.lru_cache(maxsize=256)
+def _scale(response: KaryRandomisedResponse) -> tuple[float, float]:
+    whole = response.ratio + response.categories - 1
+    return float((response.ratio - 1) / whole), float(1 / whole)
+
+
+def _transform(level: int, coefficients: Codes, signs: Floats, nodes: Codes) -> Floats:
+    """Return the sums over reports of sign (-1)^<node, coefficient>, for each node."""
+    size = 1 << level
+    if size > 4 * max(len(signs), len(nodes)) or level * size > len(signs) * len(nodes):
+        if len(nodes) > len(signs):
+            total = np.zeros(len(nodes))
+            for sign, coefficient in zip(signs, coefficients, strict=True):
+                total += sign * (1.0 - 2.0 * _parity(nodes & coefficient))
+            return total
+        return np.array([signs @ (1.0 - 2.0 * _parity(node & coefficients)) for node in nodes])
+    sums: Floats = np.bincount(coefficients, weights=signs, minlength=size).astype(np.float64)
+    half = 1
+    while half < len(sums):
+        pairs = sums.reshape(-1, 2, half)
+        sums = np.stack((pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]), axis=1).ravel()
+        half *= 2
+    return sums[nodes]
+
+
+def _parity(values: Codes) -> Codes:
+    """Return the parity of the bits of non-negative integers below 2**32."""
+    for shift in (16, 8, 4, 2, 1):
+        values = values ^ (values >> shift)
+    return values & 1
+
+
+def _words(coins: bytes, users: Codes, per: int) -> NDArray[np.uint64]:
+    """Return `per` words of the public stream for each user, (n, per): those at per * user and after."""
+    if not len(users):
+        return np.zeros((0, per), dtype=np.uint64)
+    first, last = int(users.min()), int(users.max())
+    if last - first < 4 * len(users) + 1_000:
+        words = np.zeros((last - first + 1) * per, dtype=np.uint64)
+        add_masks(words, [coins], [1], offset=first * per)
+        return words.reshape(-1, per)[users - first]
+    rows = np.zeros((len(users), per), dtype=np.uint64)
+    for row, user in zip(rows, users, strict=True):
+        add_masks(row, [coins], [1], offset=int(user) * per)
+    return rows

@@ -1,0 +1,192 @@
+"""A user's place in GOPA's graph: what it refuses of a relay, or of more corrupt users than planned."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.encoding import Lanes
+from smpc_dp.errors import ConfigError, PrivacyError
+from smpc_dp.privacy.secagg_plan import check_plan, plan_secagg
+from smpc_dp.protocols.abort import LEAVE
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import decode
+from smpc_dp.protocols.gopa import messages as g
+from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_parameters
+from smpc_dp.protocols.gopa.plan import Place, plan_session
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg import party as party_module
+from smpc_dp.protocols.secagg.graph import unpack_list
+from tests.faults.stage import HUB, LENGTH, Stage, by, only
+
+VICTIM = "p1"
+PARTIES, DRAWN = 16, 5
+MODES: tuple[OnDropout, ...] = ("keep", "roll-back")
+
+
+def sparse_stage(
+    on_dropout: OnDropout = "keep", *, least_own: int = 3, most_drawn_by: int = PARTIES - 1
+) -> Stage:
+    """Sixteen users that draw five each, four may be lost: sparser than any plan, with the same checks."""
+    given: dict[str, object] = {"length": LENGTH, "lower": -9.0, "upper": 9.0, "epsilon": 1.0, "delta": 1e-6}
+    parameters, faults = check_parameters(given | {"corrupt": 0.0, "on_dropout": on_dropout}, PARTIES)
+    assert parameters is not None, faults
+    place = Place(least_own=least_own, most_drawn_by=most_drawn_by)
+    plan = check_plan(PARTIES, DRAWN, 3, dropout=0.25, corrupt=0.0)
+    assert plan.max_dropouts == 4
+    return Stage(
+        PARTIES,
+        parameters=replace(parameters, plan=plan, session=replace(parameters.session, place=place)),
+    )
+
+
+def drawn_by(stage: Stage, name: str) -> list[str]:
+    """Return whom a user drew."""
+    numbers = unpack_list(stage.body_of(m.REVEAL, name).neighbours, len(stage.names), name)
+    return [stage.names[number - 1] for number in numbers]
+
+
+def lost(on_dropout: OnDropout, *, of_the_victims: int) -> set[str]:
+    """Return three users of whom the victim drew so many, and nobody else that stays drew three."""
+    scout = sparse_stage(on_dropout).play()
+    draws = {name: set(drawn_by(scout, name)) for name in scout.names}
+    for chosen in itertools.combinations(scout.names[1:], 3):
+        gone = set(chosen)
+        if len(draws[VICTIM] & gone) == of_the_victims and all(
+            len(draws[name] & gone) < 3 for name in scout.names[1:] if name not in gone
+        ):
+            return gone
+    raise AssertionError("no such three")
+
+
+def assert_refused(stage: Stage, reason: str, told: str) -> None:
+    error = stage.errors[VICTIM]
+    assert isinstance(error, PrivacyError), error
+    assert reason in str(error)
+    assert not {g.PUBLISH, m.DEAL, m.MASKED, m.ATTEST_PARTICIPANTS} & set(stage.steps_of(VICTIM))
+    assert stage.body_of(LEAVE, VICTIM).reason == told
+    assert VICTIM in stage.aggregator.result.absent
+
+
+@pytest.mark.parametrize("on_dropout", MODES)
+def test_relay_drops_just_the_neighbours_of_one_victim(on_dropout: OnDropout) -> None:
+    """Three of sixteen are lost, which the plan allows, but they are three of the victim's five."""
+    gone = lost(on_dropout, of_the_victims=3)
+    stage = sparse_stage(on_dropout)
+    stage.play(lambda envelope: () if envelope.sender in gone and envelope.step == m.REVEAL else (envelope,))
+    assert_refused(
+        stage,
+        "p1: 2 of the 5 users that it drew take part, its epsilon counts on 3",
+        "too few of the users that it drew take part for its privacy",
+    )
+    assert stage.aggregator.result.absent == tuple(sorted({VICTIM, *gone}, key=stage.names.index))
+
+
+@pytest.mark.parametrize("on_dropout", MODES)
+def test_others_lost_do_not_make_a_user_refuse(on_dropout: OnDropout) -> None:
+    """The control: as many are lost, and two of them are the victim's."""
+    gone = lost(on_dropout, of_the_victims=2)
+    stage = sparse_stage(on_dropout)
+    stage.play(lambda envelope: () if envelope.sender in gone and envelope.step == m.REVEAL else (envelope,))
+    assert VICTIM in stage.aggregator.result.survivors
+
+
+def collude(index: int, parties: int, degree: int, randomness: Randomness) -> tuple[int, ...]:
+    """Draw those that follow, the victim left out; users from the fifth on draw the victim too."""
+    del randomness
+    following = [2 + (index - 1 + step) % (parties - 1) for step in range(degree)]
+    return tuple(sorted(following if index < 5 else [1, *following[1:]]))
+
+
+@pytest.mark.parametrize("on_dropout", MODES)
+def test_more_colluders_than_planned_draw_one_victim(
+    on_dropout: OnDropout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(party_module, "draw_neighbours", collude)
+    stage = sparse_stage(on_dropout, most_drawn_by=11).play()
+    assert_refused(
+        stage,
+        "p1: 12 users drew it, at most 11 would with 0 corrupt ones",
+        "more users drew it than the plan's corrupt ones explain",
+    )
+    assert stage.aggregator.result.absent == (VICTIM,)
+
+
+def test_as_many_as_planned_may_draw_one_victim(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(party_module, "draw_neighbours", collude)
+    stage = sparse_stage(most_drawn_by=12).play()
+    assert stage.aggregator.result.absent == ()
+
+
+def test_relay_hides_from_the_victim_who_drew_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cannot take the terms of the victim's own draws: those are in what it publishes, all five."""
+    calls: list[int] = []
+    original = GopaParameters.add_pair_terms
+
+    def overhear(
+        parameters: GopaParameters, lanes: Lanes, seeds: list[bytes], signs: list[int], threads: int = 1
+    ) -> None:
+        calls.append(len(seeds))
+        original(parameters, lanes, seeds, signs, threads)
+
+    monkeypatch.setattr(GopaParameters, "add_pair_terms", overhear)
+    stage = sparse_stage()
+
+    def hide(envelope: Envelope) -> Iterable[Envelope]:
+        message = decode(envelope.body, m.Neighbours, HUB)
+        own = {stage.number(name) for name in drawn_by(stage, VICTIM)}
+        kept = [item for item in message.advertisements if item.party in own]
+        assert len(kept) < len(message.advertisements)
+        return (stage.enroll(stage.change(envelope, openings=[], advertisements=kept), stage.roll()),)
+
+    stage.play(only(m.NEIGHBOURS, VICTIM, hide))
+    assert g.PUBLISH in stage.steps_of(VICTIM)
+    assert DRAWN in calls
+    # What it left one-sided stays in the total: the relay has spoilt its own average.
+    off = stage.aggregator.result.total - sum(stage.grid(name) for name in stage.names)
+    deviation = PARTIES**0.5 * float(stage.parameters.session.own_variance) ** 0.5  # type: ignore[attr-defined]
+    assert (np.abs(off) > 0).all()
+    assert np.abs(off).max() > deviation
+
+
+def test_relay_withholds_a_key_of_the_victims_own_draw() -> None:
+    stage = sparse_stage()
+    stage.play(
+        only(
+            m.NEIGHBOURS,
+            VICTIM,
+            lambda envelope: (
+                stage.change(
+                    envelope, advertisements=decode(envelope.body, m.Neighbours, HUB).advertisements[1:]
+                ),
+            ),
+        )
+    )
+    stage.assert_blames(VICTIM, HUB, "advertisements are not those of")
+
+
+def test_too_few_honest_users_for_the_plan() -> None:
+    """Told when parameters are checked; a run that loses too many stops (see test_gopa.py)."""
+    given: dict[str, object] = {"length": LENGTH, "lower": -9.0, "upper": 9.0, "epsilon": 1.0, "delta": 1e-6}
+    _, faults = check_parameters(given | {"dropout": 0.25, "corrupt": 0.5}, 4)
+    assert any("honest" in fault.what for fault in faults), faults
+    plan = replace(plan_secagg(10), max_dropouts=8)
+    with pytest.raises(ConfigError, match="1 bring noise that counts, 2 are due"):
+        plan_session(plan, diameter=1e6, length=1, epsilon=1.0, delta=1e-6, roll_back=False)
+
+
+def test_publication_of_a_user_that_is_out_does_not_count() -> None:
+    """A user that the relay has excluded may still speak; the total is without it."""
+    stage = sparse_stage()
+
+    def late(envelope: Envelope) -> Iterable[Envelope]:
+        bad = replace(envelope, signature=bytes(64))
+        return bad, envelope
+
+    stage.play(by(g.PUBLISH, "p2", late))
+    assert stage.aggregator.result.absent == ("p2",)
