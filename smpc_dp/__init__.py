@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
     from smpc_dp.protocols.result import Result
     from smpc_dp.runtime.aggregator import serve
+    from smpc_dp.runtime.audit import audit
     from smpc_dp.runtime.session import Session, connect
     from smpc_dp.runtime.session_file import write_session
 else:
@@ -44,6 +45,7 @@ else:
         "smpc_dp.protocols.pairwise.statistic_result": ("StatisticResult",),
         "smpc_dp.protocols.result": ("Result",),
         "smpc_dp.runtime.aggregator": ("serve",),
+        "smpc_dp.runtime.audit": ("audit",),
         "smpc_dp.runtime.session": ("Session", "connect"),
         "smpc_dp.runtime.session_file": ("write_session",),
     }
@@ -77,6 +79,7 @@ __all__ = [
     "TimeoutFault",
     "VerificationError",
     "__version__",
+    "audit",
     "connect",
     "serve",
     "simulate",

@@ -22,3 +22,11 @@ def read_bounded(path: str | os.PathLike[str], what: str, most: int) -> bytes:
     if len(content) > most:
         raise LocalError(f"{path}: cannot read {what} (longer than {most} bytes)")
     return content
+
+
+def write_file(path: str | os.PathLike[str], content: bytes, what: str) -> None:
+    """Write a file, over an existing one; raise LocalError, with `what` it was, when that fails."""
+    try:
+        Path(path).write_bytes(content)
+    except OSError as error:
+        raise LocalError(f"{path}: cannot write {what} ({error.strerror})") from None

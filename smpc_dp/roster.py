@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from typing import Literal, Self, TypeVar, get_args
 
@@ -32,6 +33,16 @@ class Member(msgspec.Struct, frozen=True):
     address: str | None
     public_key: bytes
     certificate: bytes
+
+
+def entry_of(member: Member) -> dict[str, object]:
+    """Return a member as it stands in a session: JSON data, the key in hex, the certificate in base64."""
+    entry: dict[str, object] = {"name": member.name, "role": member.role}
+    if member.address is not None:
+        entry["address"] = member.address
+    entry["public_key"] = member.public_key.hex()
+    entry["certificate"] = b64encode(member.certificate).decode("ascii")
+    return entry
 
 
 def is_name(name: str) -> bool:

@@ -10,7 +10,9 @@ import typer
 
 import smpc_dp
 from smpc_dp.cli import (
+    audit,
     bench,
+    board,
     circuits,
     demo,
     keygen,
@@ -38,9 +40,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, keygen, roster, run, party):
+for command in (demo, keygen, roster, run, party, audit):
     command.register(app)
-for group in (plan, ledger, simulate, circuits, bench, reproduce, vectors):
+for group in (plan, ledger, simulate, circuits, bench, reproduce, vectors, board):
     app.add_typer(group.app)
 
 

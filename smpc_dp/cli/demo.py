@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from smpc_dp.cli.live import LiveBoard
 from smpc_dp.cli.output import print_json, progress_console, report_error
 from smpc_dp.demo.lenders import LENDERS
 from smpc_dp.demo.report import announce, as_data, page, report
 from smpc_dp.demo.run import Demonstration, demonstrate, open_folder
+from smpc_dp.demo.verifiable import VerifiableRun, demonstrate_verifiable, report_verifiable
 from smpc_dp.errors import SmpcError
 from smpc_dp.runtime.events import Event
 from smpc_dp.runtime.launcher import run_child
@@ -31,13 +34,19 @@ def demo(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     kill: Annotated[bool, typer.Option("--kill/--no-kill", help="Kill one lender half-way.")] = True,
+    verifiable: Annotated[
+        bool, typer.Option("--verifiable", help="Instead: one lender cheats, is named, and is left out.")
+    ] = False,
 ) -> None:
     """Show the main job on real data, on this machine.
 
-    Eight lenders compute exact statistics and a regression on all their loans; one is killed half-way.
+    Eight lenders compute exact statistics and a regression on all their loans; one is killed half-way. With
+    --verifiable they average with proofs, twice, and the log is audited.
     """
     console = page()
     folder = None if out is None else open_folder(out)
+    if verifiable:
+        raise typer.Exit(_verifiable(console, folder, as_json))
     if not as_json:
         announce(console, kill)
     if folder is None:
@@ -52,6 +61,31 @@ def demo(
         if folder is not None:
             console.print(f"Session, shards and results are in {folder}; its keys/ are secret (mode 0600).")
     raise typer.Exit(code)
+
+
+def _verifiable(console: Console, folder: Path | None, as_json: bool) -> int:
+    """Run the verifiable demonstration; return the exit code."""
+    runs: list[VerifiableRun] = []
+
+    async def act(place: Path) -> int:
+        try:
+            runs.extend(await demonstrate_verifiable(place, on_event=board.show))
+        except SmpcError as error:
+            report_error(error)
+            return 1
+        return 0
+
+    with contextlib.ExitStack() as stack:
+        if folder is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="smpc-dp-demo-")))
+        place = folder
+        with LiveBoard([AGGREGATOR, *LENDERS], quiet=as_json) as board:
+            code = run_child(lambda: act(place), supervised=False)
+    if runs and as_json:
+        print_json({"runs": [run.to_json() for run in runs]})
+    elif runs:
+        report_verifiable(console, runs)
+    return code
 
 
 def _run(folder: Path, kill: bool, quiet: bool) -> tuple[int, Demonstration | None]:

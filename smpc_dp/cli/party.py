@@ -63,6 +63,9 @@ def party(
     ledger: Annotated[
         Path | None, typer.Option(help="Party: its privacy ledger, charged before its vector leaves.")
     ] = None,
+    board: Annotated[
+        Path | None, typer.Option(help="Aggregator: folder for the logs of verifiable runs; default board/.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     events: Annotated[bool, typer.Option("--events", hidden=True)] = False,
 ) -> None:
@@ -81,7 +84,8 @@ def party(
         given["--ledger"] = ledger
         _refuse_given(given, f"is for parties, and '{name}' is the aggregator")
     else:
-        given = {"--requests": requests} | ({} if member.aggregator is None else {"--listen": listen})
+        given = {"--requests": requests, "--board": board}
+        given |= {} if member.aggregator is None else {"--listen": listen}
         _refuse_given(given, f"is for the aggregator, and '{name}' is a party")
     if out is not None:
         check_can_write(out)
@@ -93,7 +97,13 @@ def party(
             if serves:
                 wanted = 1 if requests is None else requests or None
                 served = await serve(
-                    session, name=name, key=key, requests=wanted, listen_on=listen, on_event=watch
+                    session,
+                    name=name,
+                    key=key,
+                    requests=wanted,
+                    listen_on=listen,
+                    on_event=watch,
+                    board=board,
                 )
                 for ended in served:
                     if isinstance(ended, SmpcError):

@@ -13,6 +13,7 @@ from smpc_dp.cli.live import LiveBoard
 from smpc_dp.cli.output import console, print_json, report_error, report_line, result_text
 from smpc_dp.cli.party import Operation
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.runtime.inputs import find_input, read_vector, read_weights
 from smpc_dp.runtime.launcher import Ending, Launcher, member_command, run_child
@@ -41,6 +42,9 @@ def run(
     ledgers: Annotated[
         Path | None, typer.Option(help="Folder with NAME.ledger, a privacy ledger of each party.")
     ] = None,
+    board: Annotated[
+        Path | None, typer.Option(help="Folder for the log of a verifiable run; default board/.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Run a whole session on this machine.
@@ -65,6 +69,10 @@ def run(
             commands[aggregator] = member_command(
                 "party", str(session), "--as", aggregator, *_key(keys, aggregator)
             )
+            if board is not None:
+                commands[aggregator] += ["--board", str(board)]
+        elif board is not None:
+            raise ConfigError([Fault("--board", "is for a session with an aggregator")])
         for name in parties:
             arguments = ["--input", str(files[name]), "--operation", operation, "--out", str(outputs[name])]
             if name in weight_of:
@@ -76,8 +84,8 @@ def run(
             commands[name] = member_command(
                 "party", str(session), "--as", name, *_key(keys, name), *arguments
             )
-        with LiveBoard(list(commands), quiet=as_json) as board:
-            launcher = Launcher(board.show)
+        with LiveBoard(list(commands), quiet=as_json) as live:
+            launcher = Launcher(live.show)
 
             async def act() -> int:
                 try:
@@ -94,6 +102,9 @@ def run(
             name: json.loads(path.read_text("utf-8")) for name, path in outputs.items() if path.exists()
         }
     _report(launcher.endings, aggregator, results, as_json)
+    if isinstance(checked, VerifiableParameters) and not as_json:
+        kept = board if board is not None else session.parent / "board"
+        console().print(f"log: {kept}, which smpc-dp audit checks")
 
 
 def _check(

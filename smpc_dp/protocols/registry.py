@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.encoding import Lanes
-from smpc_dp.errors import Fault
+from smpc_dp.encoding import Lanes, shown
+from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.protocols.envelope import Context, Signer
 from smpc_dp.protocols.gopa.direct import DirectMachine
 from smpc_dp.protocols.gopa.direct_coordinator import CoordinatorMachine
 from smpc_dp.protocols.gopa.direct_evidence import coordinator_of
 from smpc_dp.protocols.gopa.direct_params import DirectParameters
-from smpc_dp.protocols.gopa.direct_params import check_parameters as check_gopa
+from smpc_dp.protocols.gopa.direct_params import check_parameters as check_plain_gopa
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.gopa.party import GopaPartyMachine
 from smpc_dp.protocols.gopa.relay import GopaRelayMachine
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.gopa.verifiable.params import check_parameters as check_verifiable
+from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
+from smpc_dp.protocols.gopa.verifiable.relay import Board, VerifiableRelayMachine
 from smpc_dp.protocols.pairwise.params import check_parameters as check_pairwise
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
 from smpc_dp.protocols.secagg.noisy import check_noisy
@@ -33,6 +37,18 @@ def _check_secagg(parameters: Mapping[str, object], parties: int) -> tuple[SumPa
     """An exact sum, or where epsilon, delta or a mechanism is given one with noise."""
     check = check_noisy if set(PRIVACY_KEYS) & set(parameters) else check_secagg
     return check(parameters, parties)
+
+
+def check_gopa(parameters: Mapping[str, object], parties: int) -> tuple[GopaParameters | None, list[Fault]]:
+    """Check a `[parameters]` table of GOPA, verifiable or not; return every fault found."""
+    if parameters.get("verifiable") is not True:
+        return check_plain_gopa(parameters, parties)
+    checked, faults = check_verifiable(parameters, parties)
+    if parameters.get("topology", "relay") != "relay":
+        given = shown(parameters["topology"])
+        what = f"must be 'relay' where verifiable = true, since the relay keeps the log; is {given}"
+        return None, [*faults, Fault("topology", what)]
+    return checked, faults
 
 
 PARAMETER_CHECKERS: dict[tuple[str, int], ParameterChecker] = {
@@ -70,6 +86,8 @@ def party_machine(
     randomness: Randomness | None = None,
 ) -> PartyMachine:
     """Return the machine of a party; arguments as of `PartyMachine`."""
+    if isinstance(parameters, VerifiableParameters):
+        return VerifiablePartyMachine(context, parameters, identity, lanes, randomness)
     if isinstance(parameters, GopaParameters) and parameters.on_dropout == "keep":
         return GopaPartyMachine(context, parameters, identity, lanes, randomness)
     return PartyMachine(context, parameters, identity, lanes, randomness)
@@ -95,8 +113,18 @@ def hub_machine(
     *,
     threads: int = 1,
     watch: Watch | None = None,
+    board: Board | None = None,
 ) -> AggregatorMachine:
-    """Return the machine of the aggregator or relay; arguments as of `AggregatorMachine`."""
+    """Return the machine of the aggregator or relay; arguments as of `AggregatorMachine`.
+
+    `board` is where a verifiable run is logged; needed there.
+    """
+    if isinstance(parameters, VerifiableParameters):
+        if board is None:
+            raise ConfigError([Fault("board", "a verifiable run needs one")])
+        return VerifiableRelayMachine(
+            context, parameters, identity, board=board, threads=threads, watch=watch
+        )
     if isinstance(parameters, GopaParameters) and parameters.on_dropout == "keep":
         return GopaRelayMachine(context, parameters, identity, threads=threads, watch=watch)
     return AggregatorMachine(context, parameters, identity, threads=threads, watch=watch)

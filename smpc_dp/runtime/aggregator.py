@@ -6,10 +6,12 @@ import asyncio
 import math
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.pairwise.statistic_hub import StatisticHub
 from smpc_dp.protocols.pairwise.statistic_messages import HELLO as STATISTIC_HELLO
 from smpc_dp.protocols.pairwise.statistic_messages import PAIR
@@ -20,6 +22,7 @@ from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
 from smpc_dp.protocols.secagg.messages import HELLO
 from smpc_dp.roster import split_address
+from smpc_dp.runtime.board import BoardFolder
 from smpc_dp.runtime.deadline import Deadline, now
 from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
 from smpc_dp.runtime.links import SMALL_MESSAGE, Links, News
@@ -47,10 +50,12 @@ class _Server:
         on_event: OnEvent,
         watch: Watch | None,
         kernels: Sequence[Kernel],
+        board: BoardFolder | None,
     ) -> None:
         self._membership = membership
         self._kernels = kernels
         self._hub = hub
+        self._board = board
         self._on_event = on_event
         self._watch = watch
         self._early: dict[str, News] = {}
@@ -64,10 +69,13 @@ class _Server:
             self._membership.identity,
             threads=min(2, os.cpu_count() or 1),
             watch=self._watch,
+            board=self._board,
         )
         try:
             if not await self._run(number):
                 return None
+            if self._board is not None:
+                await asyncio.to_thread(self._board.close)
         except SmpcError as error:
             self._hub.send(number, self._machine.farewell(error))
             self._tell("failed", number, self._machine, str(error))
@@ -225,6 +233,7 @@ async def serve(
     on_event: OnEvent = ignore,
     watch: Watch | None = None,
     kernels: Sequence[Kernel] = (),
+    board: str | os.PathLike[str] | None = None,
 ) -> list[Result | StatisticResult | SmpcError]:
     """Be the aggregator of a session until `requests` are served (None: until every party has left).
 
@@ -237,6 +246,7 @@ async def serve(
         on_event: told of every step, connection and loss.
         watch: called with each party's name and masked lanes, to show what an aggregator sees.
         kernels: users' own kernels of pairwise statistics, beside those that are known by name.
+        board: the folder for the logs of verifiable runs; by default `board` beside the session file.
 
     Returns:
         For each request its sum or statistic, or the error that it ended with.
@@ -252,9 +262,15 @@ async def serve(
         host, port = split_address(address)
     except ValueError as error:
         raise ConfigError([Fault("listen_on", str(error))]) from None
+    logs = None
+    if isinstance(membership.parameters, VerifiableParameters):
+        text = membership.session.canonical_json().decode("ascii")
+        logs = BoardFolder(board if board is not None else Path(session).parent / "board", text)
+    elif board is not None:
+        raise ConfigError([Fault("board", "is for a session with verifiable = true")])
     hub = Links(membership, on_event)
     listener = await listen(membership.endpoint(hub=True), host, port, hub.welcome, hub.refused)
-    server = _Server(membership, hub, on_event, watch, kernels)
+    server = _Server(membership, hub, on_event, watch, kernels, logs)
     results: list[Result | StatisticResult | SmpcError] = []
     try:
         while requests is None or len(results) < requests:
@@ -266,6 +282,9 @@ async def serve(
     finally:
         hub.abort()
         await listener.close()
+        if logs is not None:
+            # What is there of a run that failed is evidence too.
+            await asyncio.to_thread(logs.close)
     return results
 
 

@@ -15,7 +15,7 @@ from smpc_dp.protocols.contract import Envelope, Machine
 from smpc_dp.protocols.pairwise.statistic_messages import START as STATISTIC_START
 from smpc_dp.protocols.registry import party_machine
 from smpc_dp.protocols.result import Outcome
-from smpc_dp.protocols.secagg.messages import PARTICIPANTS, START
+from smpc_dp.protocols.secagg.messages import START
 from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.runtime.events import Event, Kind, OnEvent
 from smpc_dp.runtime.member import Membership, from_wire, to_wire
@@ -107,7 +107,7 @@ class HubLine:
                 continue
             due = machine.step
             answer = await asyncio.to_thread(machine.receive, envelope)
-            if due == PARTICIPANTS and answer:
+            if due == machine.release_step and answer:
                 # The first message that depends on the data: charged when it is there, before it is sent.
                 receipt = await charge(machine.run_id)
             await self.send(request, answer)

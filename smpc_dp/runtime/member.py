@@ -135,7 +135,7 @@ class Membership:
             return (64 << 10) + vector + each * plan.parties
         drew = min(plan.parties, 2 * plan.degree + 64)
         neighbours = drew * (2 * plan.degree + 256) + (plan.degree + drew) * 256
-        return (64 << 10) + vector + 256 * plan.parties + neighbours
+        return (64 << 10) + vector + 256 * plan.parties + neighbours + self.parameters.extra_bytes
 
 
 def default_key(session: str | os.PathLike[str], name: str) -> Path:

@@ -102,16 +102,20 @@ class Session:
         epsilon: float | None = None,
         delta: float | None = None,
         l2_bound: float | None = None,
+        verifiable: bool | None = None,
     ) -> Result:
         """Return the (weighted) average of the survivors' vectors; arguments and errors as in `sum`.
 
-        `method`, `epsilon`, `delta`, `l2_bound` are the session file's; where given, they must be the same.
+        `method`, `epsilon`, `delta`, `l2_bound` and `verifiable` are the session file's; where given, they
+        must be the same.
         """
         session = self._membership.session
         given = {"method": method, "epsilon": epsilon, "delta": delta, "l2_bound": l2_bound}
         due = {"method": session.protocol} | {
             key: session.parameters.get(key) for key in given if key != "method"
         }
+        due["verifiable"] = session.parameters.get("verifiable", False)
+        given["verifiable"] = verifiable
         differing = [
             Fault(key, f"is {value!r}, the session file says {due[key]!r}")
             for key, value in given.items()

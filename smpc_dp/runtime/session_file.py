@@ -20,8 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar, cast
 
-from smpc_dp.crypto.labels import Label
-from smpc_dp.crypto.transcript import digest
+from smpc_dp.board.session import canonical_session, session_digest, session_json
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.files import read_bounded
@@ -31,7 +30,7 @@ from smpc_dp.protocols.registry import (
     direct_roster_faults,
     is_direct,
 )
-from smpc_dp.roster import ROLES, Member, Role, Roster
+from smpc_dp.roster import ROLES, Member, Role, Roster, entry_of
 from smpc_dp.transport.difference import difference
 
 __all__ = ["SessionFile", "Timeouts", "difference", "load_session", "parse_session", "write_session"]
@@ -77,21 +76,15 @@ class SessionFile:
     digest: bytes = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "digest", digest(Label.SESSION_DIGEST, self.canonical_json()))
+        object.__setattr__(self, "digest", session_digest(self.canonical_json()))
 
     def canonical(self) -> dict[str, object]:
         """Return what all participants must agree on, in JSON's types, for `difference`."""
-        return {
-            "protocol": self.protocol,
-            "version": self.version,
-            "parameters": dict(self.parameters),
-            "roster": [_entry(member) for member in self.roster],
-        }
+        return canonical_session(self.protocol, self.version, self.parameters, self.roster)
 
     def canonical_json(self) -> bytes:
         """Return `canonical()` as JSON with sorted keys and no spaces: the bytes that `digest` covers."""
-        text = json.dumps(self.canonical(), sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return text.encode("ascii")
+        return session_json(self.canonical())
 
 
 def load_session(path: str | os.PathLike[str]) -> SessionFile:
@@ -119,6 +112,14 @@ def parse_session(text: str, source: str = "session") -> SessionFile:
         raise ConfigError([Fault(source, "nested too deeply")]) from None
     except ValueError as error:
         raise ConfigError([_syntax_fault(error, text, source)]) from None
+    return check_document(document)
+
+
+def check_document(document: Mapping[str, object]) -> SessionFile:
+    """Check a session that has been read, from TOML or from its canonical JSON.
+
+    Raises ConfigError that lists every fault with its key path.
+    """
     faults = [
         Fault(key, f"unknown key, the known ones are {', '.join(_TOP)}")
         for key in document
@@ -176,17 +177,8 @@ def write_session(
 
 def roster_entry(member: Member) -> str:
     """Return the `[[roster]]` table of a member, as it stands in a session file."""
-    lines = [f"{key} = {_toml(value, f'roster.{key}')}" for key, value in _entry(member).items()]
+    lines = [f"{key} = {_toml(value, f'roster.{key}')}" for key, value in entry_of(member).items()]
     return "\n".join(["[[roster]]", *lines])
-
-
-def _entry(member: Member) -> dict[str, object]:
-    entry: dict[str, object] = {"name": member.name, "role": member.role}
-    if member.address is not None:
-        entry["address"] = member.address
-    entry["public_key"] = member.public_key.hex()
-    entry["certificate"] = b64encode(member.certificate).decode("ascii")
-    return entry
 
 
 def _syntax_fault(error: ValueError, text: str, source: str) -> Fault:

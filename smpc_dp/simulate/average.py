@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,26 +11,31 @@ from numbers import Integral, Real
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from smpc_dp.board.memory import MemoryBoard
+from smpc_dp.board.session import canonical_session, session_digest, session_json
 from smpc_dp.encoding import MAX_LENGTH, Bound, Encoding, shown
 from smpc_dp.errors import ConfigError, Fault, SmpcError
-from smpc_dp.identity import verify
+from smpc_dp.files import write_file
+from smpc_dp.identity import Identity, verify
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.contract import Machine
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.gopa.direct_params import DirectParameters
-from smpc_dp.protocols.gopa.direct_params import check_parameters as check_gopa
-from smpc_dp.protocols.registry import hub_machine, party_machine
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.registry import check_gopa, hub_machine, party_machine
 from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
 from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import MAX_PARTIES, SecAggParameters, SumParameters
 from smpc_dp.protocols.secagg.party import PartyMachine
+from smpc_dp.roster import Role
 from smpc_dp.simulate.direct import run_direct
 from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.stage import AGGREGATOR, draw_kills, set_stage
+from smpc_dp.simulate.stage import AGGREGATOR, Stage, draw_kills, set_stage
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 MAX_THREADS = 256
+DEFAULT_PRECISION = 1e-6
 # Eight gigabytes of input.
 MAX_VALUES = 1 << 30
 
@@ -41,6 +47,7 @@ class Cast:
     context: Context
     aggregator: AggregatorMachine
     parties: list[PartyMachine]
+    board: MemoryBoard | None = None
 
     @property
     def machines(self) -> list[Machine]:
@@ -59,10 +66,12 @@ def cast_sum(
     seed_for_simulation: int | None = None,
     remember: bool = True,
     alone: Collection[int] = (),
+    declared: Mapping[str, object] | None = None,
 ) -> tuple[Cast, int]:
     """Return the machines of a run over `vectors`, and how many values were clipped; see `set_stage`.
 
-    The parties at the places `alone` check everything themselves, whatever the others remember.
+    The parties at the places `alone` check everything themselves, whatever the others remember. `declared`
+    are the parameters as a session file would have them; a verifiable run needs them, for its board.
     """
     stage = set_stage(
         len(vectors),
@@ -72,6 +81,9 @@ def cast_sum(
         protocol=parameters.protocol,
         question=parameters.planned(),
     )
+    board = None
+    if isinstance(parameters, VerifiableParameters):
+        stage, board = with_board(stage, declared or {})
     context = stage.context
     parties: list[PartyMachine] = []
     clipped = 0
@@ -82,8 +94,22 @@ def cast_sum(
         clipped += changed
         own = unaided if place in alone else context
         parties.append(party_machine(own, parameters, stage.signers[name], lanes, stage.sources[name]))
-    aggregator = hub_machine(context, parameters, stage.signers[AGGREGATOR], threads=threads)
-    return Cast(context, aggregator, parties), clipped
+    aggregator = hub_machine(context, parameters, stage.signers[AGGREGATOR], threads=threads, board=board)
+    return Cast(context, aggregator, parties, board), clipped
+
+
+def with_board(stage: Stage, declared: Mapping[str, object]) -> tuple[Stage, MemoryBoard]:
+    """Return the stage of a session that a log can tell of, with a roster of certificates, and its board."""
+    roles: list[tuple[str, Role, str | None]] = [(AGGREGATOR, "aggregator", "127.0.0.1:1")]
+    roles += [(name, "party", None) for name in stage.context.names]
+    members = [
+        Identity.from_seed(name, bytes(stage.signers[name].key)).entry(role, address)
+        for name, role, address in roles
+    ]
+    context = stage.context
+    session = session_json(canonical_session(context.protocol, context.version, declared, members))
+    context = replace(context, session_digest=session_digest(session))
+    return replace(stage, context=context), MemoryBoard(session.decode("ascii"))
 
 
 def average(
@@ -92,7 +118,7 @@ def average(
     lower: Bound | None = None,
     upper: Bound | None = None,
     l2_bound: float | None = None,
-    precision: float | None = 1e-6,
+    precision: float | None = DEFAULT_PRECISION,
     method: str = "secagg",
     weights: Sequence[int] | None = None,
     kind: str = "average",
@@ -107,6 +133,8 @@ def average(
     on_dropout: str = "keep",
     topology: str = "relay",
     mechanism: str = "discrete-gaussian",
+    verifiable: bool = False,
+    board: str | os.PathLike[str] | None = None,
     seed_for_simulation: int | None = None,
     progress: Callable[[str, int], None] | None = None,
 ) -> Result:
@@ -124,6 +152,8 @@ def average(
         epsilon, delta: for differential privacy, as in a session file; needed for gopa.
         on_dropout, topology: of gopa, mechanism: of a secure sum with epsilon and delta; as in a session
             file. Without a relay a coordinator is never killed.
+        verifiable: of gopa: with commitments, proofs and a log. The default precision is then a coarse grid.
+        board: where the log of a verifiable run is written, as JSON lines for `smpc-dp audit`.
         seed_for_simulation: makes the run reproducible and thereby insecure; None uses real randomness.
         progress: called with each step of the aggregator and the number of parties that it waits for.
 
@@ -148,7 +178,12 @@ def average(
         raise ConfigError([Fault("weights", f"{len(weights)} weights for {len(vectors)} parties")])
     if not 0 <= dropout <= planned_dropout:
         raise ConfigError([Fault("dropout", f"must be in [0, {planned_dropout}] as planned, is {dropout}")])
+    if verifiable and method != "gopa":
+        raise ConfigError([Fault("verifiable", "is for method 'gopa'")])
+    if board is not None and not verifiable:
+        raise ConfigError([Fault("board", "is for a verifiable run")])
     parameters: SumParameters
+    declared: dict[str, object] = {}
     if method == "gopa" or not epsilon is delta is l2_bound is None:
         if weights is not None:
             raise ConfigError([Fault("weights", "are for the exact sum")])
@@ -163,13 +198,15 @@ def average(
             "on_dropout": on_dropout if method == "gopa" else None,
             "topology": topology if method == "gopa" else None,
             "mechanism": mechanism if method == "secagg" else None,
+            "verifiable": True if verifiable else None,
         }
+        if verifiable and precision == DEFAULT_PRECISION:
+            given["precision"] = None
         given |= {"length": len(vectors[0]), "dropout": planned_dropout}
         given |= {"corrupt": corrupt, "security": security}
         check = check_gopa if method == "gopa" else check_noisy
-        checked, faults = check(
-            {key: value for key, value in given.items() if value is not None}, len(vectors)
-        )
+        declared = {key: value for key, value in given.items() if value is not None}
+        checked, faults = check(declared, len(vectors))
         if checked is None:
             raise ConfigError(faults)
         parameters = checked
@@ -202,6 +239,7 @@ def average(
         clip=clip,
         threads=threads,
         seed_for_simulation=seed_for_simulation,
+        declared=declared,
     )
     chooser = (
         random.SystemRandom() if seed_for_simulation is None else random.Random(seed_for_simulation)  # noqa: S311
@@ -209,6 +247,8 @@ def average(
     kills = draw_kills(cast.context.names, dropout, chooser, len(parameters.party_steps))
     network = MemoryNetwork(Faults(kill=kills), seed=seed_for_simulation or 0)
     errors = drive(cast.machines, network, AGGREGATOR, progress)
+    if board is not None and cast.board is not None:
+        write_file(board, cast.board.export(), "the log")
     _raise_first(errors)
     return Result.of(cast.aggregator.result, kind, clipped)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
@@ -167,7 +167,10 @@ class GopaParameters(SumParameters, frozen=True):
 
 
 # `topology` is for `direct_params` to check.
-OWN = ("epsilon", "delta", "on_dropout", "l2_bound", "topology")
+OWN = ("epsilon", "delta", "on_dropout", "l2_bound", "topology", "verifiable")
+
+# (a secure sum over as many users, epsilon, delta, on_dropout) -> the parameters; raises ConfigError.
+Planner = Callable[[SumParameters, float, float, OnDropout], GopaParameters]
 
 
 def check_parameters(
@@ -184,16 +187,26 @@ def check_parameters(
         width = _range(given)
         if 0 < width < math.inf:
             given["precision"] = max(width / DEFAULT_STEPS, 2.0**-900)
-    base, faults = check_sum(given, parties, protocol=PROTOCOL, own=OWN, weights=False)
+    return check_and_plan(given, parties, _planned)
+
+
+def check_and_plan(
+    parameters: Mapping[str, object], parties: int, planner: Planner
+) -> tuple[GopaParameters | None, list[Fault]]:
+    """Check as `check_parameters` does, without a default precision, and plan."""
+    base, faults = check_sum(parameters, parties, protocol=PROTOCOL, own=OWN, weights=False)
     good, more = privacy_faults(parameters)
     faults += more
     on_dropout = parameters.get("on_dropout", "keep")
     if on_dropout not in ("keep", "roll-back"):
         faults.append(Fault("on_dropout", f"must be 'keep' or 'roll-back', is {shown(on_dropout)}"))
+    verifiable = parameters.get("verifiable", False)
+    if not isinstance(verifiable, bool):
+        faults.append(Fault("verifiable", f"must be true or false, is {shown(verifiable)}"))
     if faults or base is None or parties > MAX_PARTIES:
         return None, faults
     try:
-        return _planned(base, good["epsilon"], good["delta"], on_dropout), []  # type: ignore[arg-type]
+        return planner(base, good["epsilon"], good["delta"], on_dropout), []  # type: ignore[arg-type]
     except ConfigError as error:
         return None, list(error.faults)
 

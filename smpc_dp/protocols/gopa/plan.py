@@ -151,7 +151,7 @@ def plan_session(
     )
 
 
-def _with_degree(plan: SecAggPlan, degree: int, roll_back: bool) -> SecAggPlan:
+def with_degree(plan: SecAggPlan, degree: int, *, roll_back: bool) -> SecAggPlan:
     """Return the plan with this degree; with roll-back at least this one, that does for the shares too."""
     n = plan.parties
     if roll_back:
@@ -163,13 +163,19 @@ def _with_degree(plan: SecAggPlan, degree: int, roll_back: bool) -> SecAggPlan:
     )
 
 
+def complete_place(plan: SecAggPlan) -> Place:
+    """Return the demands on the complete graph."""
+    others = plan.parties - 1
+    return Place(others - plan.max_dropouts, others)
+
+
 def _place(plan: SecAggPlan, roll_back: bool) -> Place:
     """Return the demands that honest users meet but for twice `REFUSAL`, if who is lost knows no draws."""
     from smpc_dp.privacy.gopa.own_draws import most_drawn_by
 
-    others = plan.parties - 1
     if plan.complete:
-        return Place(others - plan.max_dropouts, others)
+        return complete_place(plan)
+    others = plan.parties - 1
     honest = most_drawn_by(others, plan.degree / others, REFUSAL / plan.parties)
     return Place(plan.degree - _lost(plan, roll_back), min(honest + plan.max_corrupt, others))
 
@@ -210,13 +216,13 @@ def _sparse(plan: SecAggPlan, delta: float, roll_back: bool) -> tuple[SecAggPlan
     most = (plan.parties - 1) // 2
 
     def tried(degree: int) -> tuple[SecAggPlan, OwnDraws | None]:
-        new = _with_degree(plan, degree, roll_back)
+        new = with_degree(plan, degree, roll_back=roll_back)
         return new, _proof(new, delta, roll_back) if new.degree <= most else None
 
     low, high = 1, 2
     while (found := tried(high))[1] is None:
         if high == most:
-            return _with_degree(plan, plan.parties - 1, roll_back), None
+            return with_degree(plan, plan.parties - 1, roll_back=roll_back), None
         low, high = high, min(2 * high, most)
     while high - low > 1:
         middle = (low + high) // 2

@@ -95,7 +95,7 @@ class AggregatorMachine(HubRole[Outcome]):
     def _finish_hello(self) -> list[Envelope]:
         hellos = {party: decode(self._received[party].body, m.Hello, "") for party in sorted(self._alive)}
         asked = Counter(hello.question for hello in hellos.values())
-        question = min(asked, key=lambda text: (-asked[text], text))
+        question = self._question = min(asked, key=lambda text: (-asked[text], text))
         for party, hello in hellos.items():
             if hello.question != question:
                 self._drop(

@@ -54,6 +54,11 @@ class SumParameters(msgspec.Struct, frozen=True):
         """The steps of a party, in order."""
         return PARTY_STEPS
 
+    @property
+    def extra_bytes(self) -> int:
+        """How many bytes a message may be longer than those of secure aggregation."""
+        return 0
+
     def add_pair_terms(
         self, lanes: Lanes, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1
     ) -> None:

@@ -37,6 +37,8 @@ class PartyMachine(PartyRole[Outcome]):
     """
 
     _last_step = m.UNMASK
+    # The hub's step whose answer is the first message that shows anything of the vector.
+    release_step = m.PARTICIPANTS
 
     def __init__(
         self,

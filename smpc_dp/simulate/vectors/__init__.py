@@ -23,6 +23,7 @@ from smpc_dp.simulate.vectors import (
     runs,
     sampling,
     succinct,
+    verifiable,
 )
 
 MAX_FILE_BYTES = 1 << 26
@@ -90,7 +91,7 @@ def _pairwise() -> dict[str, bytes]:
 
 PROTOCOLS: dict[str, Callable[[], dict[str, bytes]]] = {
     "secagg": _secagg,
-    "gopa": _gopa,
+    "gopa": lambda: {**_gopa(), **verifiable.generate()},
     "pairwise": _pairwise,
     "proofs": proofs.generate,
     "sampling": sampling.generate,

@@ -1,0 +1,89 @@
+"""`smpc-dp audit`: judge the published log of a verifiable run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+from smpc_dp.cli.output import console, print_json, progress_console, report_line
+from smpc_dp.errors import SmpcError
+
+SHOWN = 8
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command()(audit)
+
+
+def audit(
+    board: Annotated[str, typer.Argument(help="The log: a file of JSON lines, or an http(s) URL of one.")],
+    roster: Annotated[
+        str | None,
+        typer.Option(help="The roster's digest, or a session file with it: who the users should be."),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, max=256, help="Threads; by default one for each processor.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Check the log of a verifiable run.
+
+    Signatures, order, heads, proofs, exclusions and the average; it needs no key. Exit code 0 only if
+    everything holds. Without --roster it cannot tell a run from one that strangers made up, and says so.
+    """
+    from smpc_dp.runtime import audit as runtime
+
+    screen = progress_console()
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        console=screen,
+        disable=as_json or not screen.is_terminal,
+    ) as bar:
+        task = bar.add_task("audit", total=None)
+
+        def show(line: int, read: int, size: int | None) -> None:
+            bar.update(task, description=f"line {line}", completed=read, total=size)
+
+        report = runtime.audit(board, roster=roster, threads=threads, progress=show)
+    if as_json:
+        print_json(msgspec.to_builtins(report))
+    else:
+        _print(report)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def _print(report: object) -> None:
+    from smpc_dp.runtime.audit import Report
+
+    if not isinstance(report, Report):
+        raise SmpcError("no report")
+    out, verdict = console(), report.verdict
+    if verdict is not None:
+        out.print(
+            f"run {report.run_id}: {report.entries} entries, {report.bytes} bytes, {report.seconds:.2f} s"
+        )
+        out.print(f"fine: {', '.join(verdict.counted)}")
+        for item in verdict.excluded:
+            out.print(f"excluded: {item.party}, entry {item.sequence}: {item.reason}")
+        for name in verdict.silent:
+            out.print(f"silent: {name} committed and did not publish")
+        for one, other in verdict.void_edges:
+            out.print(
+                f"void: {one} and {other} committed to different noise; at least one of the two deviated"
+            )
+        if verdict.average is not None:
+            shown = ", ".join(f"{value:.6g}" for value in verdict.average[:SHOWN])
+            more = f", … ({len(verdict.average)} values)" if len(verdict.average) > SHOWN else ""
+            out.print(f"average: [{shown}{more}], standard error {verdict.standard_error:.2g}")
+            claim = "no claim" if verdict.epsilon is None else f"epsilon {verdict.epsilon:.4g}"
+            out.print(f"privacy of each honest user: {claim}, delta {verdict.delta:.3g}")
+    for fault in report.faults:
+        report_line(fault)
+    out.print(report.conclusion)

@@ -1,0 +1,199 @@
+"""The demonstration of verifiable averaging: lenders as processes, one cheats, is named, and is left out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from smpc_dp.demo.lenders import DATA, LENDERS, Loan, read_loans, shards, write_loans
+from smpc_dp.errors import LocalError, VerificationError
+from smpc_dp.runtime.audit import Report, audit
+from smpc_dp.runtime.events import OnEvent, ignore
+from smpc_dp.runtime.launcher import Launcher, member_command
+from smpc_dp.runtime.local import AGGREGATOR, create_local_session
+from smpc_dp.runtime.session_file import Timeouts
+
+# What the lenders agree on: nobody has more loans, or a higher average rate.
+MOST_LOANS, HIGHEST_RATE = 4096, 40.0
+
+# "range": a negative number of loans. "noise": noise that pulls the average rate up.
+CHEATS: Mapping[str, str] = {
+    "range": "gives a negative number of loans",
+    "noise": "gives its own noise: none for the loans, and all upwards for the rate",
+}
+
+CHEAT_OF = {"range": "mountain", "noise": "pacific"}
+PARAMETERS: dict[str, object] = {
+    "length": 2,
+    "lower": 0,
+    "upper": 1,
+    "epsilon": 4.0,
+    "delta": 1e-5,
+    "dropout": 1 / len(LENDERS),
+    "corrupt": 1 / len(LENDERS),
+    "verifiable": True,
+}
+TIMEOUTS = Timeouts(connect=60.0, step=30.0)
+LOG = "board.jsonl"
+
+
+def lender_values(loans: Sequence[Loan]) -> tuple[float, float]:
+    """Return a lender's number of loans and its average interest rate, as parts of the most there is."""
+    rates = [float(loan["int_rate"]) for loan in loans]
+    return len(loans) / MOST_LOANS, sum(rates) / len(rates) / HIGHEST_RATE
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiableRun:
+    """One run, its audit, and that of its log with one byte changed.
+
+    Attributes:
+        cheat: the kind of the cheat; culprit: who did it; reason: why it was excluded, from the log.
+        value: average number of loans and average rate in percent; error: their standard errors.
+        truth: the same over the counted lenders without noise, known to the demonstration alone.
+        log, session: their files. byte: which one was changed.
+    """
+
+    cheat: str
+    culprit: str
+    reason: str
+    value: tuple[float, float]
+    error: tuple[float, float]
+    truth: tuple[float, float]
+    log: Path
+    session: Path
+    audit: Report
+    byte: int
+    changed: Report
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON data."""
+        return {
+            "cheat": self.cheat,
+            "culprit": self.culprit,
+            "reason": self.reason,
+            "loans": self.value[0],
+            "rate": self.value[1],
+            "standard_error": list(self.error),
+            "truth": list(self.truth),
+            "log": str(self.log),
+            "session": str(self.session),
+            "audit": {"ok": self.audit.ok, "conclusion": self.audit.conclusion},
+            "changed": {
+                "byte": self.byte,
+                "ok": self.changed.ok,
+                "line": self.changed.line,
+                "conclusion": self.changed.conclusion,
+            },
+            "seconds": self.seconds,
+        }
+
+
+async def demonstrate_verifiable(folder: Path, *, on_event: OnEvent = ignore) -> list[VerifiableRun]:
+    """Run both cheats, in `folder` and in `folder`/chosen-noise, and audit the logs.
+
+    Raises:
+        LocalError: a process failed that should not have.
+        VerificationError: the cheat was not named and left out, or an audit found something else.
+    """
+    first = await _run(folder, "range", on_event)
+    return [first, await _run(folder / "chosen-noise", "noise", on_event)]
+
+
+async def _run(folder: Path, cheat: str, on_event: OnEvent) -> VerifiableRun:
+    begun = time.perf_counter()
+    culprit = CHEAT_OF[cheat]
+    parts = shards(read_loans(DATA))
+    session = create_local_session(
+        folder, LENDERS, PARAMETERS, protocol="gopa", aggregator=AGGREGATOR, timeouts=TIMEOUTS
+    )
+    results = {name: folder / "results" / f"{name}.json" for name in LENDERS}
+    commands = {AGGREGATOR: member_command("party", str(session), "--as", AGGREGATOR)}
+    try:
+        for place in ("shards", "results"):
+            (folder / place).mkdir(mode=0o700)
+    except OSError as error:
+        raise LocalError(f"{folder}: cannot make a folder ({error.strerror})") from None
+    for name in LENDERS:
+        shard = folder / "shards" / f"{name}.csv"
+        write_loans(shard, parts[name])
+        commands[name] = [sys.executable, "-m", "smpc_dp.demo.verifiable_lender", str(session), name]
+        commands[name] += [str(shard), "--out", str(results[name])]
+        commands[name] += ["--cheat", cheat] if name == culprit else []
+    endings = await Launcher(on_event).run(commands, AGGREGATOR)
+    for ending in endings.values():
+        if not ending.ok and ending.name != culprit:
+            raise LocalError(f"the process of {ending.name} failed: {ending.reason}")
+    told = [json.loads(results[name].read_text("utf-8")) for name in LENDERS if name != culprit]
+    [log] = sorted((folder / "board").glob("*.jsonl"))
+    shutil.copyfile(log, folder / LOG)
+    report = audit(folder / LOG, roster=session)
+    if not report.ok or [item.party for item in report.excluded] != [culprit] or report.verdict is None:
+        raise VerificationError(f"{culprit} was to be excluded: {report.conclusion}")
+    if any(tuple(other["value"]) != report.verdict.average for other in told):
+        raise VerificationError("the lenders do not have the average that the log shows")
+    byte, changed = _change(folder, session)
+    if changed.ok:
+        raise VerificationError("a log with a changed byte was taken for a right one")
+    scale = np.array([MOST_LOANS, HIGHEST_RATE])
+    true = np.mean([lender_values(parts[name]) for name in report.verdict.counted], axis=0)
+    return VerifiableRun(
+        cheat=cheat,
+        culprit=culprit,
+        reason=report.excluded[0].reason,
+        value=_pair(scale * report.verdict.average),
+        error=_pair(scale * report.verdict.standard_error),
+        truth=_pair(scale * true),
+        log=folder / LOG,
+        session=session,
+        audit=report,
+        byte=byte,
+        changed=changed,
+        seconds=time.perf_counter() - begun,
+    )
+
+
+def _pair(values: Any) -> tuple[float, float]:
+    first, second = (float(value) for value in values)
+    return first, second
+
+
+def _change(folder: Path, session: Path) -> tuple[int, Report]:
+    """Audit the log with one bit of its middle byte changed."""
+    log = bytearray((folder / LOG).read_bytes())
+    byte = len(log) // 2
+    log[byte] ^= 1
+    place = folder / "changed.jsonl"
+    place.write_bytes(log)
+    return byte, audit(place, roster=session)
+
+
+def report_verifiable(console: Console, runs: list[VerifiableRun]) -> None:
+    """Print what came out."""
+    for run in runs:
+        console.print(f"{run.culprit} {CHEATS[run.cheat]}.", style="bold")
+        console.print(f"  excluded by name: {run.culprit}: {run.reason}")
+        counted = len(run.audit.verdict.counted) if run.audit.verdict is not None else 0
+        for place, (what, unit) in enumerate((("loans a lender", ""), ("interest rate", " %"))):
+            console.print(
+                f"  average {what} over the other {counted}: {run.value[place]:.1f}{unit}, standard error "
+                f"{run.error[place]:.1f}; without noise, which nobody sees, {run.truth[place]:.1f}{unit}"
+            )
+        console.print(f"  smpc-dp audit {run.log} --roster {run.session}")
+        console.print(f"    {run.audit.conclusion}")
+        console.print(f"  the same with one bit of byte {run.byte} changed:")
+        console.print(f"    {run.changed.conclusion}")
+        console.print()
+    console.print(
+        "The noise is large: eight lenders hide in each other's, and each is protected from the rest."
+    )

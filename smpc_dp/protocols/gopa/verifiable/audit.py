@@ -1,0 +1,372 @@
+"""The auditor of a verifiable run: reads the entries of a board in order, and says who is fine and who not.
+
+It needs no key and keeps no secret. An entry that no honest host would have taken is a fault of the log; a
+signed statement that is false, of a user that is excluded for it, is none. Specification: docs/verifiable.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from smpc_dp.board.log import Entry
+from smpc_dp.crypto import proofs
+from smpc_dp.errors import PeerFault, SmpcError, VerificationError
+from smpc_dp.protocols.envelope import Context, decode
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.gopa.verifiable.statements import FALSE, Rules, agreements, failures
+from smpc_dp.protocols.secagg import keys
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.certify import check_certificate
+from smpc_dp.protocols.secagg.graph import PartySet
+
+# (a batch of proofs) -> what returns the tags of those that are false, when they are needed.
+Verify = Callable[[proofs.Batch], Callable[[], Sequence[tuple[Any, ...]]]]
+# Proofs that are verified together, at most.
+BATCH = 512
+
+# The kinds of entries, in the order in which they stand on a board.
+ORDER = (
+    v.COMMIT,
+    v.CERTIFY_COMMITMENTS,
+    v.COIN,
+    v.CERTIFY_COINS,
+    v.PUBLISH,
+    v.OPEN,
+    v.TALLY,
+    v.CERTIFY_TALLY,
+)
+OF_THE_RELAY = (v.CERTIFY_COMMITMENTS, v.CERTIFY_COINS, v.TALLY, v.CERTIFY_TALLY)
+
+
+class Excluded(msgspec.Struct, frozen=True):
+    """A user that has signed a false statement: the entry that shows it, and what is false."""
+
+    party: str
+    sequence: int
+    reason: str
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What an audit found.
+
+    Attributes:
+        counted: whose values are in the average.
+        excluded: who signed a false statement; silent: who committed and did not publish.
+        void_edges: pairs whose two commitments do not cancel; one of the two deviated, and neither used it.
+        residual_pairs: pairs whose noise does not cancel in the total.
+        average: in the unit of the session, shape (length,); None if there is none.
+        standard_error: of the noise in it.
+        epsilon, delta: of each honest user, after the exclusions; None: nothing is claimed any more.
+        attested: what the quorum signed in the end, in hex; in a user's result it is
+            `evidence.survivors.set_digest`, so that the user knows the log for its own run's.
+        faults: what no honest run shows; each names who is at fault. Empty: everything holds.
+    """
+
+    counted: tuple[str, ...]
+    excluded: tuple[Excluded, ...]
+    silent: tuple[str, ...]
+    void_edges: tuple[tuple[str, str], ...]
+    residual_pairs: int
+    average: tuple[float, ...] | None
+    standard_error: float
+    epsilon: float | None
+    delta: float
+    attested: str
+    faults: tuple[str, ...]
+
+
+def at_once(batch: proofs.Batch) -> Callable[[], Sequence[tuple[Any, ...]]]:
+    """Verify a batch now."""
+    found = failures(batch)
+    return lambda: found
+
+
+class Auditor:
+    """Takes the entries of one log with `take`, then gives its `verdict`.
+
+    Args:
+        context: of the run; its `names`, `aggregator` and `keys` are the roster's.
+        parameters: checked, of the session.
+        run_id, present, root: as in the header.
+        verify: how batches of proofs are verified.
+
+    Raises:
+        VerificationError, PeerFault: the header is wrong, or from `take` an entry that ends the audit.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        parameters: VerifiableParameters,
+        run_id: bytes,
+        present: bytes,
+        root: bytes,
+        verify: Verify = at_once,
+    ) -> None:
+        self._context, self._parameters, self._run_id = context, parameters, run_id
+        self._relay, self._parties = context.aggregator, len(context.names)
+        self._present = PartySet.unpack(present, self._parties, self._relay)
+        if keys.run_identifier(context, context.question, present, root) != run_id:
+            raise VerificationError("the run id is not that of this session, its users and their nonces")
+        if context.question.split(" ")[-1] != parameters.planned():
+            raise VerificationError(
+                f"the users asked for {context.question!r}, the parameters plan {parameters.planned()}"
+            )
+        self._rules = Rules(context, parameters, run_id)
+        self._number = {name: place for place, name in enumerate(context.names, 1)}
+        self._verify = verify
+        self._batch, self._batched = proofs.Batch(), 0
+        self._results: list[Callable[[], Sequence[tuple[Any, ...]]]] = []
+        self._stage = 0
+        self._last = 0
+        self._faults: list[str] = []
+        self._excluded: dict[int, Excluded] = {}
+        self._sequences: dict[tuple[int, str], int] = {}
+        self._commits: dict[int, v.Commit] = {}
+        self._edges: dict[int, dict[int, bytes]] = {}
+        self._coins: dict[int, bytes] = {}
+        self._published: list[int] = []
+        self._opened: set[tuple[int, int]] = set()
+        self._total = np.zeros(parameters.encoding.lanes, dtype=np.uint64)
+        self._x_hat: dict[int, bytes] = {}
+        self._closed = False
+        self._tally: v.Tally | None = None
+
+    def check_signature(self, entry: Entry) -> None:
+        """Raise VerificationError unless an entry is signed by the party that it names, for this run."""
+        signature = bytes.fromhex(entry.signature)
+        try:
+            self._context.check_detached(
+                self._run_id, entry.kind, entry.party, self._relay, entry.payload, signature
+            )
+        except PeerFault as fault:
+            # It says nothing of the party: anybody may have written it.
+            raise VerificationError(f"an entry '{entry.kind}' in the name of {fault}") from None
+
+    def take(self, entry: Entry, head: bytes) -> None:
+        """Take the next entry, rightly signed and in its place; `head` is the one before it."""
+        if self._closed:
+            raise VerificationError("an entry after the last one: the board was closed above")
+        if entry.kind not in ORDER:
+            raise VerificationError(f"kind {entry.kind!r} is unknown")
+        stage = ORDER.index(entry.kind)
+        if stage < self._stage or any(kind in OF_THE_RELAY for kind in ORDER[self._stage : stage]):
+            raise VerificationError(f"'{entry.kind}' where '{ORDER[self._stage]}' is due")
+        if stage != self._stage:
+            self._stage, self._last = stage, 0
+        if entry.kind in OF_THE_RELAY:
+            if entry.party != self._relay:
+                raise PeerFault(entry.party, f"has an entry '{entry.kind}', which is the relay's")
+            self._of_the_relay(entry, head)
+            self._stage += 1
+        else:
+            party = self._number.get(entry.party)
+            if party is None:
+                raise PeerFault(entry.party, f"has an entry '{entry.kind}', which is a user's")
+            if party <= self._last:
+                raise VerificationError(f"entries '{entry.kind}' are not in the order of the roster")
+            self._last = party
+            self._sequences[party, entry.kind] = entry.sequence
+            {v.COMMIT: self._commit, v.COIN: self._coin, v.PUBLISH: self._publish, v.OPEN: self._open}[
+                entry.kind
+            ](party, entry)
+
+    def _of_the_relay(self, entry: Entry, head: bytes) -> None:
+        if entry.kind == v.TALLY:
+            self._check_tally(decode(entry.payload, v.Tally, entry.party))
+            return
+        certified = decode(entry.payload, v.Certified, entry.party)
+        if entry.kind == v.CERTIFY_COMMITMENTS:
+            self._begin(certified)
+        elif entry.kind == v.CERTIFY_COINS:
+            self._combine()
+        step = {
+            v.CERTIFY_COMMITMENTS: v.ATTEST_COMMITMENTS,
+            v.CERTIFY_COINS: v.ATTEST_COINS,
+            v.CERTIFY_TALLY: v.ATTEST_TALLY,
+        }[entry.kind]
+        if certified.members != self._packed:
+            raise PeerFault(entry.party, f"certificate of '{step}' is of another set")
+        self._attested = self._rules.attestation(step, head, self._packed)
+        check_certificate(
+            self._context,
+            self._parameters.plan,
+            self._run_id,
+            step,
+            self._attested,
+            self._participants,
+            m.Certificate(certified.signers, certified.signatures),
+        )
+        self._closed = entry.kind == v.CERTIFY_TALLY
+
+    # users
+
+    def _commit(self, party: int, entry: Entry) -> None:
+        if party not in self._present:
+            raise PeerFault(entry.party, "commits, and was not present")
+        message, self._edges[party] = self._rules.check_commit(party, entry.payload, entry.party)
+        # The proof is not kept: of a user there are a few points, and one for each edge.
+        self._commits[party] = msgspec.structs.replace(message, range_proof=b"", neighbours=b"", edges=b"")
+        self._rules.add_commit(self._batch, party, entry.party, message)
+        self._count(1)
+
+    def _coin(self, party: int, entry: Entry) -> None:
+        coin = decode(entry.payload, v.Coin, entry.party).coin
+        if party not in self._participants:
+            raise PeerFault(entry.party, "opens a coin, and does not take part")
+        if self._rules.coin_commitment(entry.party, coin) != self._commits[party].coin:
+            raise PeerFault(entry.party, "opened another coin than it has committed to")
+        self._coins[party] = coin
+
+    def _publish(self, party: int, entry: Entry) -> None:
+        if party not in self._participants:
+            raise PeerFault(entry.party, "publishes, and does not take part")
+        message = self._rules.check_publish(entry.payload, entry.party)
+        self._rules.add_publish(
+            self._batch, party, entry.party, message, self._commits[party], self._agreed[party].values()
+        )
+        self._count(2)
+        self._published.append(party)
+        self._x_hat[party] = message.x_hat
+
+    def _open(self, party: int, entry: Entry) -> None:
+        self._settle(v.PUBLISH)
+        opened = self._rules.check_open(entry.payload, entry.party)
+        false = {peer for peer in self._published if peer in self._excluded}
+        if party not in self._published or party in false:
+            raise PeerFault(entry.party, "opens an edge, and its value is not counted")
+        if not opened or not set(opened) <= false & set(self._agreed[party]):
+            raise PeerFault(entry.party, "opens an edge to a user that published nothing false")
+        batch = proofs.Batch()
+        for peer, (delta, blinding) in opened.items():
+            self._rules.add_opening(batch, party, peer, self._agreed[party][peer], delta, blinding)
+        if failures(batch):
+            raise PeerFault(entry.party, FALSE["opening"])
+        for peer, (delta, _) in opened.items():
+            self._opened.add((party, peer))
+            self._total -= self._rules.lanes(delta, entry.party)
+
+    def _count(self, proofs_more: int) -> None:
+        self._batched += proofs_more
+        if self._batched >= BATCH:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        if self._batched:
+            self._results.append(self._verify(self._batch))
+            self._batch, self._batched = proofs.Batch(), 0
+
+    def _settle(self, kind: str) -> None:
+        """Wait for the proofs of one stage, and exclude whose are false."""
+        self._hand_over()
+        for result in self._results:
+            for tag in result():
+                party, which = tag[0], tag[1]
+                self._excluded.setdefault(
+                    party, Excluded(self._name(party), self._sequences[party, kind], FALSE[which])
+                )
+        self._results = []
+
+    # stages
+
+    def _begin(self, certified: v.Certified) -> None:
+        self._settle(v.COMMIT)
+        self._packed = certified.members
+        self._participants = PartySet.unpack(certified.members, self._parties, self._relay)
+        good = set(self._commits) - set(self._excluded)
+        self._same(set(self._participants), good, "takes part", "has committed to what is proven")
+        if len(self._participants) < self._parameters.plan.min_survivors:
+            raise PeerFault(self._relay, "lets too few users take part")
+        for party in set(self._commits) - set(self._participants):
+            del self._edges[party]
+        self._agreed = agreements(self._edges)
+        pairs = {
+            (min(party, peer), max(party, peer))
+            for party, claimed in self._edges.items()
+            for peer in claimed
+            if peer in self._edges and peer not in self._agreed[party]
+        }
+        self._void = sorted(pairs)
+        del self._edges
+
+    def _combine(self) -> None:
+        self._same(set(self._coins), set(self._participants), "opens a coin", "takes part")
+        ordered = b"".join(self._coins[party] for party in self._participants)
+        self._rules.combine_coins(self._packed, ordered)
+
+    def _same(self, shown: Collection[int], due: Collection[int], one: str, other: str) -> None:
+        """Raise unless two sets of users are the same: it is the relay that lists them."""
+        for party in sorted(set(shown) ^ set(due)):
+            has, lacks = (one, other) if party in shown else (other, one)
+            raise PeerFault(self._relay, f"{self._name(party)} {has}, and not: {lacks}")
+
+    def _check_tally(self, tally: v.Tally) -> None:
+        self._settle(v.PUBLISH)
+        counted = PartySet.unpack(tally.counted, self._parties, self._relay)
+        good = [party for party in self._published if party not in self._excluded]
+        self._same(set(counted), good, "is counted", "has published what is proven")
+        if len(good) < self._parameters.plan.min_survivors:
+            raise PeerFault(self._relay, "counts too few users")
+        for party in good:
+            self._total += self._rules.lanes(self._x_hat.pop(party), "")
+        if tally.total != self._parameters.encoding.pack(self._total):
+            raise PeerFault(self._relay, "the total is not the sum of what was published")
+        inside = set(good)
+        self._residual = sum(
+            (party, peer) not in self._opened
+            for party in good
+            for peer in self._agreed[party]
+            if peer not in inside
+        )
+        if tally.residual_pairs != self._residual:
+            raise PeerFault(
+                self._relay, f"counts {tally.residual_pairs} residual pairs, not {self._residual}"
+            )
+        self._counted = good
+        self._tally = tally
+
+    def verdict(self) -> Verdict:
+        """Return what was found, after the last entry; raise VerificationError if it was not the last."""
+        if not self._closed or self._tally is None:
+            raise VerificationError(
+                f"the log ends where '{ORDER[min(self._stage, len(ORDER) - 1)]}' is due: it was cut, or the "
+                "run was not finished"
+            )
+        parameters, count = self._parameters, len(self._counted)
+        faults = list(self._faults)
+        average: tuple[float, ...] | None = None
+        try:
+            grid, weight = parameters.decode(self._total, count)
+            average = tuple(parameters.encoding.average(grid, weight).tolist())
+        except SmpcError as error:
+            faults.append(str(error))
+        silent = sorted(set(self._participants) - set(self._published))
+        if self._residual:
+            faults.append(
+                f"{', '.join(map(self._name, silent)) or 'users'} did not publish: {self._residual} pairwise "
+                "terms do not cancel, and are in the average"
+            )
+        noise = parameters.noise(count, self._residual)
+        epsilon = parameters.epsilon_without(len(self._excluded))
+        return Verdict(
+            counted=tuple(map(self._name, self._counted)),
+            excluded=tuple(self._excluded[party] for party in sorted(self._excluded)),
+            silent=tuple(map(self._name, silent)),
+            void_edges=tuple((self._name(one), self._name(two)) for one, two in self._void),
+            residual_pairs=self._residual,
+            average=average,
+            standard_error=noise.total / count,
+            epsilon=epsilon if math.isfinite(epsilon) else None,
+            delta=parameters.session.delta,
+            attested=self._attested.hex(),
+            faults=tuple(faults),
+        )
+
+    def _name(self, party: int) -> str:
+        return self._context.names[party - 1]

@@ -1,0 +1,167 @@
+"""The messages of verifiable GOPA, after those of GOPA as far as `neighbours`.
+
+What a party says from `commit` on, and what the relay says of kind `certify-...` and `tally`, are the entries
+of the board: the payload of an entry is the body of the message, its signature that of the envelope.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.messages import Bytes32
+
+# Steps of a party; COMMIT, COIN, PUBLISH and OPEN are entries of the board.
+COMMIT = "commit"
+ATTEST_COMMITMENTS = "attest-commitments"
+COIN = "coin"
+ATTEST_COINS = "attest-coins"
+PUBLISH = "publish"
+OPEN = "open"
+ATTEST_TALLY = "attest-tally"
+
+# Steps of the relay.
+COMMITTED = "committed"
+COMMITMENTS_CERTIFICATE = "commitments-certificate"
+COINS = "coins"
+COINS_CERTIFICATE = "coins-certificate"
+PUBLICATIONS = "publications"
+TALLIED = "tallied"
+CLOSED = "closed"
+
+# Entries of the relay.
+CERTIFY_COMMITMENTS = "certify-commitments"
+CERTIFY_COINS = "certify-coins"
+TALLY = "tally"
+CERTIFY_TALLY = "certify-tally"
+
+PARTY_STEPS = (
+    m.HELLO,
+    m.ADVERTISE,
+    m.REVEAL,
+    COMMIT,
+    ATTEST_COMMITMENTS,
+    COIN,
+    ATTEST_COINS,
+    PUBLISH,
+    OPEN,
+    ATTEST_TALLY,
+)
+
+EDGE_LIMIT = 65_535
+
+
+class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    pass
+
+
+class Commit(_Body, frozen=True):
+    """Party, entry: commitments to x, to every Delta and to the secret noise bits, and to a coin.
+
+    `range_proof` shows that x is within the bounds; `neighbours` is a list of parties, `edges` has 32 bytes
+    for each: the commitment to Delta as this party adds it.
+    """
+
+    value: Bytes32
+    range_proof: bytes
+    noise_secret: Bytes32
+    coin: Bytes32
+    neighbours: bytes
+    edges: bytes
+
+
+class Committed(_Body, frozen=True):
+    """Relay: whose commitments are on the board (a list), and who of them takes part (a set).
+
+    `head` is that of the empty log, `digests` has 32 bytes for each entry; `commits` are those of the
+    receiver's neighbours that take part, as they were signed.
+    """
+
+    head: Bytes32
+    committed: bytes
+    digests: bytes
+    participants: bytes
+    commits: list[m.Advertisement]
+
+
+class Certified(_Body, frozen=True):
+    """Relay, entry: of a head, the parties that it goes on with (a set) and a quorum's signatures on it.
+
+    Each signature is over an `Attestation` of the digest of run, stage, head and set.
+    """
+
+    members: bytes
+    signers: bytes
+    signatures: bytes
+
+
+class Certificate(_Body, frozen=True):
+    """Relay: the entry that it has made of a quorum's signatures, and its own under the entry."""
+
+    payload: bytes
+    signature: Annotated[bytes, Meta(min_length=m.SIGNATURE_BYTES, max_length=m.SIGNATURE_BYTES)]
+
+
+class Coin(_Body, frozen=True):
+    """Party, entry: the coin that it has committed to."""
+
+    coin: Bytes32
+
+
+class Coins(_Body, frozen=True):
+    """Relay: the coin of each participant in roster order, and the signatures of their entries."""
+
+    coins: bytes
+    signatures: bytes
+
+
+class Publish(_Body, frozen=True):
+    """Party, entry: x_hat (8 bytes a coordinate), its blinding, and the noise in it with its proof."""
+
+    x_hat: bytes
+    blinding: Bytes32
+    noise: Bytes32
+    noise_proof: bytes
+
+
+class Publications(_Body, frozen=True):
+    """Relay: who has published (a list), 32 bytes for each entry, and the false ones as they were signed."""
+
+    published: bytes
+    digests: bytes
+    false: list[m.Advertisement]
+
+
+class Open(_Body, frozen=True):
+    """Party: Delta as it added it, with the blinding, of each neighbour that published a false statement.
+
+    `parties` is a list; `deltas` has 8 bytes a coordinate and `blindings` 32 for each. An entry if there are
+    any.
+    """
+
+    parties: bytes
+    deltas: bytes
+    blindings: bytes
+
+
+class Tally(_Body, frozen=True):
+    """Relay, entry: whose values are in the total (a set), and the pairs of which noise is left in it.
+
+    `total` is the sum of their x_hat less what was opened.
+    """
+
+    counted: bytes
+    total: bytes
+    residual_pairs: int
+
+
+class Tallied(_Body, frozen=True):
+    """Relay: who has opened something (a list), 32 bytes for each entry, and its tally with its signature."""
+
+    opened: bytes
+    digests: bytes
+    tally: bytes
+    signature: Annotated[bytes, Meta(min_length=m.SIGNATURE_BYTES, max_length=m.SIGNATURE_BYTES)]

@@ -1,0 +1,276 @@
+"""The parameters of verifiable GOPA: those of GOPA, with independent noise of coin flips."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from smpc_dp.crypto import commit, proofs
+from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.encoding import Encoding, Lanes, shown
+from smpc_dp.errors import ConfigError, Fault, LocalError, VerificationError
+from smpc_dp.privacy.gaussian import gaussian_mu
+from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_and_plan
+from smpc_dp.protocols.gopa.plan import SessionNoise, complete_place, with_degree
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.result import Privacy
+from smpc_dp.protocols.secagg.noisy import TAIL, check_room
+from smpc_dp.protocols.secagg.params import SumParameters
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.privacy.gopa.verifiable import VerifiablePlan
+
+# Commitments to every pair go over the relay: above, it is too much, and nothing is proven of sparse graphs.
+MAX_PARTIES = 1000
+# Bits of each coordinate that the grid is made for, unless the session says otherwise.
+DEFAULT_BITS = 256
+# A quarter of the bits is the variance, which is a whole number.
+BITS_STEP = 4
+
+
+class VerifiableParameters(GopaParameters, frozen=True):
+    """Checked parameters: `bits` coin flips are the noise of each user and coordinate."""
+
+    bits: int
+
+    @property
+    def party_steps(self) -> tuple[str, ...]:
+        """The steps of a party, in order."""
+        return v.PARTY_STEPS
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """What a coordinate on the grid must be within, both included."""
+        return 0, self.encoding.highest - self.encoding.lowest
+
+    @property
+    def greatest_delta(self) -> int:
+        """No pairwise term is further from 0, in steps, but with probability below 2^-1000."""
+        return TAIL * (1 + math.isqrt(self.session.pair_variance))
+
+    @property
+    def greatest_published(self) -> int:
+        """No x_hat is further from 0, in steps, but with probability below 2^-1000."""
+        pairs = self.encoding.parties * self.session.pair_variance
+        return self.bounds[1] + self.bits + TAIL * (1 + math.isqrt(pairs))
+
+    def check_total(self, total: Sequence[int], contributors: int, residual_pairs: int) -> None:
+        """Raise VerificationError if no values within the bounds and their noise have this total."""
+        if residual_pairs:
+            return
+        most = contributors * self.bits // 2
+        if min(total) < -most or max(total) > contributors * self.bounds[1] + most:
+            raise VerificationError(
+                f"no {contributors} vectors within the bounds and their noise have this sum: somebody lies"
+            )
+
+    @property
+    def extra_bytes(self) -> int:
+        """Of the relay's messages: all commitments, each to every neighbour, or all publications."""
+        length = self.encoding.length
+        proven = proofs.range_proof_bytes(length, *self.bounds) + proofs.noise_proof_bytes(length, self.bits)
+        return self.plan.parties * (512 + proven + 8 * length + 34 * self.plan.parties)
+
+    def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:  # noqa: ARG002
+        """Refuse: this noise comes from committed bits and public coins, and the machine adds it."""
+        raise LocalError("the noise of verifiable GOPA is not drawn by one party")
+
+    def event(self) -> Event:
+        """Return what one request is to a privacy ledger."""
+        from smpc_dp.privacy.accountant.events import Event, Pure
+
+        return Event("verifiable GOPA", "substitution", (Pure(self.session.epsilon, self.session.delta),))
+
+    def epsilon_without(self, excluded: int) -> float:
+        """Return epsilon, at the planned delta, when so many users were shown to be corrupt; or infinity.
+
+        The plan counts on the noise of n - D - max(c, 1) users; only where more were corrupt is it another.
+        """
+        more = excluded - max(self.plan.max_corrupt, 1)
+        if more <= 0:
+            return self.session.epsilon
+        if self.session.honest - more < 2:
+            return math.inf
+        from smpc_dp.privacy.accountant.compose import Composition
+        from smpc_dp.privacy.gopa.verifiable import plan_verifiable
+
+        noise = plan_verifiable(
+            parties=self.plan.parties,
+            honest=self.session.honest - more,
+            epsilon=self.session.epsilon,
+            delta=self.session.delta,
+            length=self.encoding.length,
+            steps=self.bounds[1],
+            bits=self.bits,
+            sigma_delta=math.sqrt(self.session.pair_variance),
+            rounding="nearest",
+        )
+        try:
+            return max(self.session.epsilon, Composition(noise.events()).epsilon(self.session.delta))
+        except ConfigError:
+            # A delta that the accountant does not resolve.
+            return math.inf
+
+    def privacy(self, survivors: int, excluded: int = 0) -> Privacy:
+        """Return the claim: that of GOPA with this noise, and what a board of such a run shows."""
+        plain = super().privacy(survivors)
+        guarantee, session = plain.guarantee, self.session
+        if guarantee is None:
+            raise LocalError("GOPA has a guarantee")
+        epsilon = self.epsilon_without(excluded)
+        if not math.isfinite(epsilon):
+            return Privacy(
+                epsilon=None,
+                delta=None,
+                claim=f"none: {excluded} users were corrupt, and too few are left whose noise could count",
+                assumptions=(),
+                not_protected=plain.not_protected,
+            )
+        guarantee = replace(
+            guarantee,
+            epsilon=epsilon,
+            mechanism=(
+                f"verifiable GOPA: the sum of {self.bits} fair bits (variance {session.own_variance}), "
+                f"discrete Gaussian pairwise noise of variance {session.pair_variance}"
+            ),
+            proof="the honest total's binomial, and next to nothing for the rest (docs/verifiable-plan.md)",
+        )
+        return Privacy.private(
+            guarantee,
+            claim=plain.claim.replace(f"({session.epsilon:g},", f"({guarantee.epsilon:g},"),
+            assumptions=(
+                *plain.assumptions[1:],
+                "computational, for what the board shows: discrete logarithms in ristretto255, SHAKE256 as a "
+                "random oracle; commitments hide without assumption",
+            ),
+            not_protected=(
+                "a corrupt user may give any value within the bounds, and leave after it has seen its noise",
+                "the relay may report another total: who audits the log sees it",
+                *plain.not_protected[2:],
+            ),
+        )
+
+
+def check_parameters(
+    parameters: Mapping[str, object], parties: int
+) -> tuple[GopaParameters | None, list[Fault]]:
+    """Check a `[parameters]` table with `verifiable = true`; return every fault found.
+
+    Keys: as of GOPA, with `on_dropout` "keep". The default `precision` is coarse: as fine as about
+    `DEFAULT_BITS` coin flips for each coordinate allow.
+    """
+    return check_and_plan(_with_precision(parameters, parties), parties, plan_session_noise)
+
+
+def _with_precision(parameters: Mapping[str, object], parties: int) -> dict[str, object]:
+    given = dict(parameters)
+    numbers = {
+        key: value
+        for key in ("lower", "upper", "epsilon", "delta", "length")
+        if isinstance(value := parameters.get(key), int | float) and not isinstance(value, bool)
+    }
+    if "precision" in given or given.get("kind", "real") != "real" or len(numbers) < 5:
+        return given
+    width = abs(numbers["upper"] - numbers["lower"])
+    if not (0 < width < math.inf and 0 < numbers["epsilon"] < 1000 and 0 < numbers["delta"] < 1):
+        return given
+    # What is too long is refused later; until then it has a precision like all others.
+    length = min(max(numbers["length"], 1), commit.MAX_LENGTH)
+    # bits = 4 (R / mu)^2 d / n_H, solved for R
+    bits = min(DEFAULT_BITS, proofs.MAX_BITS / length)
+    mu = gaussian_mu(numbers["epsilon"], max(numbers["delta"], 1e-290))
+    steps = mu * math.sqrt(bits * parties / (4 * length)) / 2
+    given["precision"] = max(width / max(steps, 1.0), 2.0**-900)
+    return given
+
+
+def plan_session_noise(
+    base: SumParameters, epsilon: float, delta: float, on_dropout: OnDropout
+) -> VerifiableParameters:
+    """Return the parameters with the least noise of a session; the graph is complete.
+
+    Raises:
+        ConfigError: naming the parameter that asks for too much, or leaves too few honest users.
+    """
+    encoding: Encoding = replace(base.encoding, element_bytes=8)
+    plan, width = base.plan, encoding.highest - encoding.lowest
+    faults = []
+    if on_dropout != "keep":
+        faults.append(Fault("on_dropout", "a verifiable run has 'keep' alone"))
+    if encoding.l2_bound is not None:
+        faults.append(Fault("l2_bound", "is not for a verifiable run"))
+    if encoding.box is not None:
+        faults.append(Fault("lower", "a verifiable run has the same bounds for each coordinate"))
+    if plan.parties > MAX_PARTIES:
+        faults.append(Fault("roster", f"a verifiable run has at most {MAX_PARTIES} parties"))
+    if encoding.length > commit.MAX_LENGTH:
+        faults.append(
+            Fault("length", f"a verifiable run has at most {commit.MAX_LENGTH}, is {shown(encoding.length)}")
+        )
+    honest = plan.parties - plan.max_dropouts - max(plan.max_corrupt, 1)
+    if honest < 2:
+        gone = f"{plan.max_dropouts} may drop out and {max(plan.max_corrupt, 1)} be curious"
+        faults.append(Fault("roster", f"of {plan.parties} users {gone}: {honest} bring noise that counts"))
+    if encoding.length * width.bit_length() > proofs.MAX_BITS:
+        faults.append(Fault("precision", f"{encoding.length} values of {width} steps take too long a proof"))
+    if faults:
+        raise ConfigError(faults)
+    planned = _planned_noise(plan.parties, honest, epsilon, delta, encoding.length, width)
+    plan = with_degree(plan, plan.parties - 1, roll_back=False)
+    corrupt = (
+        f"at most {plan.max_corrupt} of {plan.parties} users are corrupt"
+        if plan.max_corrupt
+        else f"no two of {plan.parties} users collude"
+    )
+    session = SessionNoise(
+        epsilon=epsilon,
+        delta=delta,
+        mu=gaussian_mu(epsilon, delta),
+        closeness=0.0,
+        slack=0.0,
+        own_variance=planned.bits // BITS_STEP,
+        pair_variance=math.ceil(planned.sigma_delta**2),
+        honest=honest,
+        curator_deviation=math.sqrt(planned.variance_gaussian),
+        place=complete_place(plan),
+        assumption=(
+            f"{corrupt}, whichever they are; the relay may make any {plan.max_dropouts} others vanish: "
+            f"{honest} honest users bring noise that counts"
+        ),
+    )
+    parameters = VerifiableParameters(
+        encoding=encoding, plan=plan, session=session, on_dropout="keep", bits=planned.bits
+    )
+    check_room(encoding, parameters.greatest_deviation)
+    return parameters
+
+
+@functools.lru_cache(maxsize=64)
+def _planned_noise(
+    parties: int, honest: int, epsilon: float, delta: float, length: int, steps: int
+) -> VerifiablePlan:
+    """Return the plan with the fewest bits of which a quarter is a whole number."""
+    from smpc_dp.privacy.gopa.verifiable import plan_verifiable
+
+    plan = functools.partial(
+        plan_verifiable,
+        parties=parties,
+        honest=honest,
+        epsilon=epsilon,
+        delta=delta,
+        length=length,
+        steps=steps,
+        rounding="nearest",
+    )
+    try:
+        least = plan().bits
+        return plan(bits=-(-least // BITS_STEP) * BITS_STEP)
+    except ConfigError as error:
+        # The planner's own names for what a session calls precision.
+        names = {"steps": "precision", "bits": "precision"}
+        raise ConfigError([Fault(names.get(where, where), what) for where, what in error.faults]) from None

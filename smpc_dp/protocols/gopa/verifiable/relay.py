@@ -1,0 +1,299 @@
+"""The relay's side of verifiable GOPA: it hosts the board. Specification: docs/verifiable.md.
+
+Every statement is checked before the next step. Who has signed a false one is excluded, and the statement
+stays on the board; who is silent is not counted, and excluded from nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import msgspec
+
+from smpc_dp.board.log import Chain, Entry, Header
+from smpc_dp.crypto import proofs
+from smpc_dp.errors import PeerFault
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import Context, Signer, decode
+from smpc_dp.protocols.gopa.relay import GopaRelayMachine
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.gopa.verifiable.statements import FALSE, Rules, agreements, failures
+from smpc_dp.protocols.result import Certificate
+from smpc_dp.protocols.secagg import endings
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
+from smpc_dp.protocols.secagg.certify import check_certificate, make_certificate
+from smpc_dp.protocols.secagg.graph import pack_list, pack_set
+
+
+class Board(Protocol):
+    """Where a log is kept. Each method returns when it is, durably if that is what it is for."""
+
+    @property
+    def session(self) -> str:
+        """The canonical JSON of the session, for the header."""
+
+    def begin(self, header: Header) -> None:
+        """Keep the header of a new log."""
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Keep the next entries."""
+
+
+class VerifiableRelayMachine(GopaRelayMachine):
+    """The relay in one run; arguments as of `AggregatorMachine`, and the `board` that it logs on."""
+
+    def __init__(
+        self,
+        context: Context,
+        parameters: VerifiableParameters,
+        identity: Signer,
+        *,
+        board: Board,
+        threads: int = 1,
+        watch: Watch | None = None,
+    ) -> None:
+        super().__init__(context, parameters, identity, threads=threads, watch=watch)
+        self._verifiable = parameters
+        self._board = board
+        # What is here counts, also of a user that is lost before the step is over.
+        self._coins: dict[int, Envelope] = {}
+        self._publications: dict[int, Envelope] = {}
+        self._openings: dict[int, Envelope] = {}
+        self._opened: dict[tuple[int, int], bytes] = {}
+        self._steps = {
+            m.HELLO: (self._accept_hello, self._finish_hello),
+            m.ADVERTISE: (self._accept_advertise, self._finish_advertise),
+            m.REVEAL: (self._accept_reveal, self._finish_reveal),
+            v.COMMIT: (self._accept_commit, self._finish_commit),
+            v.ATTEST_COMMITMENTS: (self._accept_attestation, self._finish_attest_commitments),
+            v.COIN: (self._accept_coin, self._finish_coin),
+            v.ATTEST_COINS: (self._accept_attestation, self._finish_attest_coins),
+            v.PUBLISH: (self._accept_publish, self._finish_publish),
+            v.OPEN: (self._accept_open, self._finish_open),
+            v.ATTEST_TALLY: (self._accept_attestation, self._finish_attest_tally),
+        }
+
+    def _needed(self) -> int:
+        if self.step != v.COIN:
+            return self._plan.min_survivors
+        # A coin that is not there stops the run: without it, its author would choose the noise.
+        return len(self._participants) - len(self._coins.keys() - self._alive)
+
+    def _kept(self, envelope: Envelope) -> Envelope:
+        return envelope
+
+    def _finish_hello(self) -> list[Envelope]:
+        [*sent] = super()._finish_hello()
+        start = decode(sent[0].body, m.Start, self.name)
+        self._present, self._root = start.present, start.root
+        self._rules = Rules(self._context, self._verifiable, self._run_id)
+        return sent
+
+    def _finish_reveal(self) -> list[Envelope]:
+        return AggregatorMachine._finish_reveal(self)
+
+    # commitments
+
+    def _accept_commit(self, party: int, envelope: Envelope) -> None:
+        self._rules.check_commit(party, envelope.body, envelope.sender)
+
+    def _finish_commit(self) -> list[Envelope]:
+        batch = proofs.Batch()
+        self._commits: dict[int, v.Commit] = {}
+        self._edges: dict[int, dict[int, bytes]] = {}
+        for party in sorted(self._alive):
+            name = self._name_of(party)
+            self._commits[party], self._edges[party] = self._rules.check_commit(
+                party, self._received[party].body, name
+            )
+            self._rules.add_commit(batch, party, name, self._commits[party])
+        self._begin_log()
+        head, authors = self._chain.head, sorted(self._alive)
+        digests = self._log(authors, self._received)
+        self._exclude_false(batch)
+        if len(self._alive) < self._needed():
+            raise self._too_few(self._needed())
+        self._edges = {party: self._edges[party] for party in self._alive}
+        self._agreed = agreements(self._edges)
+        self._participants = tuple(sorted(self._alive))
+        self._packed = pack_set(self._participants, self._parties)
+        self._set_digest = self._rules.attestation(v.ATTEST_COMMITMENTS, self._chain.head, self._packed)
+        sent: list[Envelope] = []
+        for party in self._participants:
+            forwarded = [
+                m.Advertisement(peer, self._received[peer].body, self._received[peer].signature)
+                for peer in self._neighbours[party]
+                if peer in self._edges
+            ]
+            message = v.Committed(head, pack_list(authors), digests, self._packed, forwarded)
+            sent += self._write(v.COMMITTED, [self._name_of(party)], message)
+        return sent
+
+    def _begin_log(self) -> None:
+        self._chain = Chain.begin(
+            session=self._board.session,
+            request=self._context.request,
+            question=self._question,
+            present=self._present,
+            root=self._root,
+            run_id=self._run_id.hex(),
+        )
+        self._board.begin(self._chain.header)
+
+    def _log(self, authors: Iterable[int], envelopes: dict[int, Envelope]) -> bytes:
+        """Put these parties' messages on the board, and return the digests of the entries."""
+        entries = []
+        for party in authors:
+            envelope = envelopes[party]
+            entries.append(
+                self._chain.append(envelope.sender, envelope.step, envelope.body, envelope.signature)
+            )
+        self._board.append(entries)
+        return b"".join(entry.digest() for entry in entries)
+
+    def _log_own(self, kind: str, message: msgspec.Struct) -> Envelope:
+        """Put an entry of the relay on the board, and return it as the relay has signed it."""
+        [envelope] = self._write(kind, [self.name], message)
+        self._board.append([self._chain.append(self.name, kind, envelope.body, envelope.signature)])
+        return envelope
+
+    def _exclude_false(self, batch: proofs.Batch) -> list[int]:
+        """Drop who has made a false statement in the batch, and return them."""
+        false: dict[int, str] = {}
+        for tag in failures(batch, self._threads):
+            false.setdefault(tag[0], tag[1])
+        for party, kind in sorted(false.items()):
+            fault = PeerFault(self._name_of(party), FALSE[kind])
+            if party in self._alive:
+                self._drop(party, fault)
+            else:
+                self._faults.append(str(fault))
+        return sorted(false)
+
+    def _certify(self, step: str, kind: str, answer: str) -> tuple[list[Envelope], Certificate]:
+        """Put a quorum's signatures on the head that was attested on the board, and send them."""
+        signatures = {party: envelope.signature for party, envelope in self._received.items()}
+        if len(signatures) < self._plan.quorum:
+            raise self._too_few(self._plan.quorum)
+        certificate = make_certificate(signatures, self._plan.quorum, self._parties)
+        checked = check_certificate(
+            self._context, self._plan, self._run_id, step, self._set_digest, self._participants, certificate
+        )
+        entry = self._log_own(kind, v.Certified(self._packed, certificate.signers, certificate.signatures))
+        return self._broadcast(answer, v.Certificate(entry.body, entry.signature)), checked
+
+    # coins
+
+    def _finish_attest_commitments(self) -> list[Envelope]:
+        sent, self._participants_certificate = self._certify(
+            v.ATTEST_COMMITMENTS, v.CERTIFY_COMMITMENTS, v.COMMITMENTS_CERTIFICATE
+        )
+        return sent
+
+    def _accept_coin(self, party: int, envelope: Envelope) -> None:
+        coin = decode(envelope.body, v.Coin, envelope.sender).coin
+        if self._rules.coin_commitment(envelope.sender, coin) != self._commits[party].coin:
+            raise PeerFault(envelope.sender, "opened another coin than it has committed to")
+        self._coins[party] = envelope
+
+    def _finish_coin(self) -> list[Envelope]:
+        envelopes = [self._coins[party] for party in self._participants]
+        coins = b"".join(decode(envelope.body, v.Coin, "").coin for envelope in envelopes)
+        self._log(self._participants, self._coins)
+        self._rules.combine_coins(self._packed, coins)
+        self._set_digest = self._rules.attestation(v.ATTEST_COINS, self._chain.head, self._packed)
+        signatures = b"".join(envelope.signature for envelope in envelopes)
+        return self._broadcast(v.COINS, v.Coins(coins, signatures))
+
+    def _finish_attest_coins(self) -> list[Envelope]:
+        return self._certify(v.ATTEST_COINS, v.CERTIFY_COINS, v.COINS_CERTIFICATE)[0]
+
+    # publication
+
+    def _accept_publish(self, party: int, envelope: Envelope) -> None:
+        published = self._rules.check_publish(envelope.body, envelope.sender)
+        self._publications[party] = envelope
+        if self._watch is not None:
+            self._watch(envelope.sender, self._rules.lanes(published.x_hat, envelope.sender))
+
+    def _finish_publish(self) -> list[Envelope]:
+        batch = proofs.Batch()
+        authors = sorted(self._publications)
+        for party in authors:
+            message = decode(self._publications[party].body, v.Publish, "")
+            self._rules.add_publish(
+                batch,
+                party,
+                self._name_of(party),
+                message,
+                self._commits[party],
+                self._agreed[party].values(),
+            )
+        digests = self._log(authors, self._publications)
+        self._false = self._exclude_false(batch)
+        self._published = set(authors) - set(self._false)
+        for party in self._published:
+            self._sum += self._rules.lanes(decode(self._publications[party].body, v.Publish, "").x_hat, "")
+        false = [
+            m.Advertisement(party, self._publications[party].body, self._publications[party].signature)
+            for party in self._false
+        ]
+        return self._broadcast(v.PUBLICATIONS, v.Publications(pack_list(authors), digests, false))
+
+    def _accept_open(self, party: int, envelope: Envelope) -> None:
+        opened = self._rules.check_open(envelope.body, envelope.sender)
+        if not set(opened) <= set(self._false) & set(self._agreed[party]):
+            raise PeerFault(envelope.sender, "opens an edge to a user that published nothing false")
+        batch = proofs.Batch()
+        for peer, (delta, blinding) in opened.items():
+            self._rules.add_opening(batch, party, peer, self._agreed[party][peer], delta, blinding)
+        if failures(batch):
+            # Not on the board: a wrong opening is worth as much as none.
+            self._faults.append(f"{envelope.sender}: {FALSE['opening']}")
+            return
+        self._openings[party] = envelope
+        for peer, (delta, _) in opened.items():
+            self._opened[party, peer] = delta
+
+    def _finish_open(self) -> list[Envelope]:
+        opened = sorted({party for party, _ in self._opened})
+        digests = self._log(opened, self._openings)
+        for delta in self._opened.values():
+            self._sum -= self._rules.lanes(delta, "")
+        self._residual = sum(
+            (party, peer) not in self._opened
+            for party in self._published
+            for peer in self._agreed[party]
+            if peer not in self._published
+        )
+        total = self._parameters.encoding.pack(self._sum)
+        entry = self._log_own(
+            v.TALLY, v.Tally(pack_set(self._published, self._parties), total, self._residual)
+        )
+        self._set_digest = self._rules.attestation(v.ATTEST_TALLY, self._chain.head, self._packed)
+        return self._broadcast(v.TALLIED, v.Tallied(pack_list(opened), digests, entry.body, entry.signature))
+
+    # the end
+
+    def _finish_attest_tally(self) -> list[Envelope]:
+        sent, certificate = self._certify(v.ATTEST_TALLY, v.CERTIFY_TALLY, v.CLOSED)
+        outcome = endings.outcome(
+            self._context,
+            self._gopa,
+            self._run_id,
+            self._sum,
+            self._roll_digest,
+            self._participants,
+            self._published,
+            self._participants_certificate,
+            certificate,
+            tuple(self._faults),
+            self._residual,
+        )
+        excluded = sum(isinstance(error, PeerFault) for error in self._excluded.values())
+        self._outcome = replace(outcome, privacy=self._verifiable.privacy(len(self._published), excluded))
+        return sent

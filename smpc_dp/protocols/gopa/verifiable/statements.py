@@ -1,0 +1,234 @@
+"""What the statements on a board say, and what shows that one is false: for users, relay and auditors.
+
+Nothing here is secret. `Rules` is bound to one run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from smpc_dp.crypto import commit, proofs
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import digest
+from smpc_dp.encoding import Lanes
+from smpc_dp.errors import PeerFault, VerificationError
+from smpc_dp.protocols.envelope import Context, decode
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.secagg.graph import unpack_list
+
+# Which statement of a user a proof belongs to, and the reason that is given if it is false.
+RANGE, NOISE, SUM, OPENING = "range", "noise", "sum", "opening"
+FALSE = {
+    RANGE: "its value is not within the bounds: the range proof is wrong",
+    NOISE: "its noise is not what its secret bits and the coins give: the noise proof is wrong",
+    SUM: "x_hat is not the sum of what it has committed to",
+    OPENING: "opened an edge to something else than it has committed to",
+}
+
+
+class Rules:
+    """The public checks of one run.
+
+    `combined` is empty until the coins are there. Every `add_...` puts proofs in a batch under the tag
+    (party, which), which a `ProofFailure` then names.
+    """
+
+    def __init__(self, context: Context, parameters: VerifiableParameters, run_id: bytes) -> None:
+        self._context = context
+        self._parameters = parameters
+        self._run_id = run_id
+        self._length = parameters.encoding.length
+        self.combined = b""
+
+    # coins
+
+    def coin_commitment(self, name: str, coin: bytes) -> bytes:
+        """Return the commitment of a coin, which is hiding: a coin has 32 random bytes."""
+        return self._digest(Label.COIN_COMMITMENT, name.encode(), coin)
+
+    def combine_coins(self, participants: bytes, coins: bytes) -> None:
+        """Set `combined` from all coins, in roster order."""
+        self.combined = self._digest(Label.COINS, participants, coins)
+
+    def bits_of(self, name: str) -> bytes:
+        """Return a user's public bits, those of its coordinates one after the other."""
+        length, bits = self._length, self._parameters.bits
+        seed = self._digest(Label.COIN_BITS, self.combined, name.encode())
+        size = proofs.coin_bytes(length, bits)
+        stream = bytearray(hashlib.shake_256(seed).digest(size))
+        if length * bits % 8:
+            # Bits that nobody uses are zero: one spelling.
+            stream[-1] &= (1 << length * bits % 8) - 1
+        return bytes(stream)
+
+    # statements
+
+    def proof_context(self, name: str) -> bytes:
+        """Return what every proof of a user is bound to."""
+        return proofs.context(self._run_id, name)
+
+    def edges_of(self, party: int, message: v.Commit, sender: str) -> dict[int, bytes]:
+        """Return a user's commitments to Delta by neighbour; raise PeerFault if they are malformed."""
+        neighbours = unpack_list(message.neighbours, len(self._context.names), sender)
+        size = commit.POINT_BYTES
+        if party in neighbours:
+            raise PeerFault(sender, "is its own neighbour")
+        if len(message.edges) != size * len(neighbours):
+            raise PeerFault(sender, "does not have one commitment for each neighbour")
+        return {peer: message.edges[size * i : size * (i + 1)] for i, peer in enumerate(neighbours)}
+
+    def check_commit(self, party: int, body: bytes, sender: str) -> tuple[v.Commit, dict[int, bytes]]:
+        """Decode a commit and its edges; raise PeerFault if anything in it is malformed."""
+        message = decode(body, v.Commit, sender)
+        edges = self.edges_of(party, message, sender)
+        lowest, highest = self._parameters.bounds
+        if len(message.range_proof) != proofs.range_proof_bytes(self._length, lowest, highest):
+            raise PeerFault(sender, f"a range proof has {len(message.range_proof)} bytes")
+        try:
+            for point in (message.value, message.noise_secret, *edges.values()):
+                commit.check_commitment(point)
+        except VerificationError as error:
+            raise PeerFault(sender, f"malformed Commit: {error}") from None
+        return message, edges
+
+    def check_publish(self, body: bytes, sender: str) -> v.Publish:
+        """Decode a publication; raise PeerFault if it is malformed or x_hat is out of all bounds."""
+        message = decode(body, v.Publish, sender)
+        values = self.integers(message.x_hat, sender)
+        if len(message.noise_proof) != proofs.noise_proof_bytes(self._length, self._parameters.bits):
+            raise PeerFault(sender, f"a noise proof has {len(message.noise_proof)} bytes")
+        try:
+            commit.check_blinding(message.blinding)
+            commit.check_commitment(message.noise)
+        except VerificationError as error:
+            raise PeerFault(sender, f"malformed Publish: {error}") from None
+        if max(map(abs, values)) > self._parameters.greatest_published:
+            raise PeerFault(sender, "published a value that no noise of the plan explains")
+        return message
+
+    def check_open(self, body: bytes, sender: str) -> dict[int, tuple[bytes, bytes]]:
+        """Decode openings: (Delta, blinding) by neighbour; raise PeerFault if they are malformed."""
+        message = decode(body, v.Open, sender)
+        parties = unpack_list(message.parties, len(self._context.names), sender)
+        size = self._parameters.encoding.lanes * self._parameters.encoding.element_bytes
+        if len(message.deltas) != size * len(parties) or len(message.blindings) != 32 * len(parties):
+            raise PeerFault(sender, "does not have one Delta and one blinding for each opened edge")
+        opened = {}
+        for i, party in enumerate(parties):
+            delta, blinding = (
+                message.deltas[size * i : size * (i + 1)],
+                message.blindings[32 * i : 32 * i + 32],
+            )
+            if max(map(abs, self.integers(delta, sender))) > self._parameters.greatest_delta:
+                raise PeerFault(sender, "opened an edge to more than pairwise noise can be")
+            try:
+                commit.check_blinding(blinding)
+            except VerificationError as error:
+                raise PeerFault(sender, f"malformed Open: {error}") from None
+            opened[party] = (delta, blinding)
+        return opened
+
+    def lanes(self, packed: bytes, sender: str) -> Lanes:
+        """Return packed lanes; raise PeerFault on a wrong length."""
+        try:
+            return self._parameters.encoding.unpack(packed)
+        except ValueError as error:
+            raise PeerFault(sender, f"malformed vector: {error}") from None
+
+    def integers(self, packed: bytes, sender: str) -> list[int]:
+        """Return packed lanes as signed integers; raise PeerFault on a wrong length."""
+        return signed(self.lanes(packed, sender))
+
+    def add_commit(self, batch: proofs.Batch, party: int, name: str, message: v.Commit) -> None:
+        """Put the proof that x is within the bounds in a batch. [Bellet 2021, (4.7)]"""
+        lowest, highest = self._parameters.bounds
+        batch.add_range(
+            (party, RANGE),
+            self.proof_context(name),
+            message.value,
+            self._length,
+            lowest,
+            highest,
+            message.range_proof,
+        )
+
+    def add_publish(
+        self,
+        batch: proofs.Batch,
+        party: int,
+        name: str,
+        message: v.Publish,
+        committed: v.Commit,
+        edges: Iterable[bytes],
+    ) -> None:
+        """Put the proofs of noise and sum in a batch; `edges` are those that count.
+
+        [Bellet 2021, (4.4) and (4.6)]
+        """
+        batch.add_noise(
+            (party, NOISE),
+            self.proof_context(name),
+            committed.noise_secret,
+            message.noise,
+            self._length,
+            self._parameters.bits,
+            self.bits_of(name),
+            message.noise_proof,
+        )
+        plus = [committed.value, message.noise, *edges]
+        values = self.integers(message.x_hat, name)
+        batch.add_opening((party, SUM), plus, (), values, message.blinding)
+
+    def add_opening(
+        self, batch: proofs.Batch, party: int, peer: int, edge: bytes, delta: bytes, blinding: bytes
+    ) -> None:
+        """Put the opening of an edge in a batch, under the tag (party, OPENING, peer)."""
+        batch.add_opening((party, OPENING, peer), [edge], (), self.integers(delta, ""), blinding)
+
+    def attestation(self, stage: str, head: bytes, members: bytes) -> bytes:
+        """Return what parties sign about a head: the run, the stage, the head and who goes on."""
+        return self._digest(Label.BOARD_ATTESTATION, stage.encode(), head, members)
+
+    def _digest(self, label: Label, *parts: bytes) -> bytes:
+        return digest(label, *self._context.bound, self._run_id, *parts)
+
+
+def agreements(edges: Mapping[int, Mapping[int, bytes]]) -> dict[int, dict[int, bytes]]:
+    """Return the edges that count, of each user in `edges` by neighbour: those whose two commitments cancel.
+
+    An edge that only one side claims, or that does not cancel, is void for both: two honest users always
+    agree, so nobody's privacy counted on it. [Bellet 2021, (4.5)]
+    """
+    found: dict[int, dict[int, bytes]] = {party: {} for party in edges}
+    for party, claimed in edges.items():
+        for peer, edge in claimed.items():
+            if party < peer and (other := edges.get(peer, {}).get(party)) and cancel(edge, other):
+                found[party][peer], found[peer][party] = edge, other
+    return found
+
+
+def cancel(first: bytes, second: bytes) -> bool:
+    """Tell whether two commitments add up to nothing; not if one is none."""
+    try:
+        return commit.combine([], [first]) == second
+    except VerificationError:
+        return False
+
+
+def signed(lanes: Lanes) -> list[int]:
+    """Return lanes modulo 2^64 as signed integers."""
+    return [int(value) for value in lanes.view(np.int64)]
+
+
+def failures(batch: proofs.Batch, threads: int = 1) -> Sequence[tuple[Any, ...]]:
+    """Verify a batch and return the tags of what is false."""
+    try:
+        batch.verify(threads)
+    except proofs.ProofFailure as failure:
+        return [tag for tag in failure.failed if isinstance(tag, tuple)]
+    return ()

@@ -1,0 +1,268 @@
+"""`smpc-dp audit`: reads the log of a verifiable run from a file or over HTTP, and judges it, in parallel."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import io
+import json
+import os
+import re
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import msgspec
+
+from smpc_dp.board.reader import BadLog, LogReader
+from smpc_dp.board.session import session_digest, session_json
+from smpc_dp.crypto import proofs
+from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError, VerificationError
+from smpc_dp.protocols.envelope import Context, printable
+from smpc_dp.protocols.gopa.verifiable.audit import Auditor, Excluded, Verdict, at_once
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.gopa.verifiable.statements import failures
+from smpc_dp.runtime.session_file import SessionFile, check_document, load_session
+
+# Batches of proofs that wait or are being verified, at most, for each thread.
+AHEAD = 2
+HTTP_SECONDS = 60.0
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+Progress = Callable[[int, int, int | None], None]
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """The report of an audit, and the documented shape of `smpc-dp audit --json`.
+
+    Attributes:
+        ok: everything holds. conclusion: in one sentence.
+        roster: its digest in hex; roster_checked: whether it is the one that was asked for.
+        line, byte: of the first line that is no part of a right log (from 1, from 0), else None.
+        verdict: None where the log could not be read to its end.
+        entries, bytes, seconds: what was read, and how long it took.
+    """
+
+    ok: bool
+    conclusion: str
+    roster: str | None
+    roster_checked: bool
+    run_id: str | None
+    line: int | None
+    byte: int | None
+    faults: tuple[str, ...]
+    excluded: tuple[Excluded, ...]
+    verdict: Verdict | None
+    entries: int
+    bytes: int
+    seconds: float
+
+
+def audit(
+    source: str | os.PathLike[str],
+    *,
+    roster: str | os.PathLike[str] | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Audit a log; see `Report`.
+
+    Args:
+        source: path of a log as JSON lines, or an http(s) URL of one.
+        roster: the roster's digest in hex, or a session file with the roster; without it identities are not
+            checked.
+        threads: that verify proofs; by default one for each processor.
+        progress: called with the line, the bytes read and the bytes there are (None: unknown).
+
+    Raises:
+        LocalError: the source cannot be read. ConfigError: `roster` is neither.
+    """
+    wanted = None if roster is None else roster_digest(roster)
+    with _open(source) as (stream, size):
+        return audit_stream(stream, size=size, roster=wanted, threads=threads, progress=progress)
+
+
+def roster_digest(text: str | os.PathLike[str]) -> str:
+    """Return the digest, in hex, that is given or that is of the roster of a session file."""
+    given = os.fspath(text)
+    if _DIGEST.fullmatch(given):
+        return given
+    if not Path(given).exists():
+        raise ConfigError([Fault("roster", f"{given!r} is neither 64 lower-case hex digits nor a file")])
+    return load_session(given).roster.digest.hex()
+
+
+def audit_stream(
+    stream: BinaryIO,
+    *,
+    size: int | None = None,
+    roster: str | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Audit the log that `stream` gives from its beginning to its end; as `audit`."""
+    begun = time.perf_counter()
+    known: dict[str, Any] = {"roster": None, "run_id": None, "entries": 0, "bytes": 0, "verdict": None}
+    bad: BadLog | None = None
+    try:
+        reader = LogReader(stream)
+        known["run_id"] = reader.header.run_id
+        with _Pool(threads or os.cpu_count() or 1) as pool:
+            _read(reader, pool, roster, known, size, progress)
+    except BadLog as error:
+        bad = error
+    verdict: Verdict | None = known["verdict"]
+    checked = roster is not None and roster == known["roster"]
+    faults = (str(bad),) if bad is not None else () if verdict is None else verdict.faults
+    # Parts of them come from the log: nothing that a terminal would obey.
+    faults = tuple(map(printable, faults))
+    ok = not faults and verdict is not None
+    return Report(
+        ok=ok,
+        conclusion=_conclusion(ok, faults, verdict, known["roster"], checked),
+        roster=known["roster"],
+        roster_checked=checked,
+        run_id=known["run_id"],
+        line=None if bad is None else bad.line,
+        byte=None if bad is None else bad.byte,
+        faults=faults,
+        excluded=() if verdict is None else verdict.excluded,
+        verdict=verdict,
+        entries=known["entries"],
+        bytes=known["bytes"],
+        seconds=time.perf_counter() - begun,
+    )
+
+
+def _read(
+    reader: LogReader,
+    pool: _Pool,
+    roster: str | None,
+    known: dict[str, Any],
+    size: int | None,
+    progress: Progress | None,
+) -> None:
+    """Read a log to its end and put what is found in `known`; raise BadLog."""
+    try:
+        session = session_of(reader.header.session)
+        known["roster"] = session.roster.digest.hex()
+        if roster is not None and known["roster"] != roster:
+            raise VerificationError(f"the roster is {known['roster']}, not {roster}")
+        auditor = _auditor(reader, session, pool)
+    except SmpcError as error:
+        raise reader.fault(error) from None
+    head = reader.chain.head
+    for entry in reader.entries(auditor.check_signature):
+        try:
+            auditor.take(entry, head)
+        except SmpcError as error:
+            raise reader.fault(error) from None
+        head = reader.chain.head
+        known["entries"], known["bytes"] = reader.chain.length, reader.bytes_read
+        if progress is not None:
+            progress(reader.line, reader.bytes_read, size)
+    try:
+        known["verdict"] = auditor.verdict()
+    except SmpcError as error:
+        raise reader.fault(error) from None
+
+
+def session_of(text: str) -> SessionFile:
+    """Return the session whose canonical JSON a header holds; raise ConfigError or VerificationError."""
+    try:
+        document = json.loads(text)
+        canonical = isinstance(document, dict) and session_json(document) == text.encode()
+    except (ValueError, RecursionError) as error:
+        raise VerificationError(f"the session in the header is not JSON ({error})") from None
+    if not canonical:
+        raise VerificationError("the session in the header is not in its canonical spelling")
+    return check_document(document)
+
+
+def _auditor(reader: LogReader, session: SessionFile, pool: _Pool) -> Auditor:
+    header, parameters = reader.header, session.checked_parameters
+    if not isinstance(parameters, VerifiableParameters) or session.roster.aggregator is None:
+        raise VerificationError(f"a run of '{session.protocol}' that is not verifiable")
+    context = Context(
+        protocol=session.protocol,
+        version=session.version,
+        session_digest=session_digest(header.session.encode()),
+        request=header.request,
+        names=tuple(member.name for member in session.roster.parties),
+        aggregator=session.roster.aggregator.name,
+        keys={member.name: member.public_key for member in session.roster},
+        question=header.question,
+    )
+    run_id = bytes.fromhex(header.run_id)
+    return Auditor(context, parameters, run_id, header.present, header.root, pool.verify)
+
+
+class _Pool:
+    """Threads that verify batches of proofs; whoever hands one over waits when too many are under way."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._executor = ThreadPoolExecutor(threads)
+        self._waiting: collections.deque[Future[Sequence[tuple[Any, ...]]]] = collections.deque()
+
+    def __enter__(self) -> _Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._executor.shutdown(cancel_futures=True)
+
+    def verify(self, batch: proofs.Batch) -> Callable[[], Sequence[tuple[Any, ...]]]:
+        """Begin to verify a batch; the result is waited for when it is asked for."""
+        if self._threads == 1:
+            return at_once(batch)
+        while len(self._waiting) >= AHEAD * self._threads:
+            self._waiting.popleft().result()
+        future = self._executor.submit(failures, batch)
+        self._waiting.append(future)
+        return future.result
+
+
+def _conclusion(
+    ok: bool, faults: Sequence[str], verdict: Verdict | None, roster: str | None, checked: bool
+) -> str:
+    if not ok or verdict is None:
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        return f"This log does not hold: {faults[0] if faults else 'it has no end'}{more}."
+    excluded = ", ".join(item.party for item in verdict.excluded)
+    who = f"the average is that of {len(verdict.counted)} users whose every statement is true"
+    if excluded:
+        who += f", without {excluded}, who signed a false one"
+    if checked:
+        return f"Everything holds for roster {roster}: {who}."
+    return f"Self-consistent for roster {roster}; identities not checked: {who}."
+
+
+@contextlib.contextmanager
+def _open(source: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, int | None]]:
+    """Open a file or a URL; yield a stream and its size, where that is known."""
+    text = os.fspath(source)
+    if text.startswith(("http://", "https://")):
+        with _url(text) as (stream, size):
+            yield stream, size
+        return
+    try:
+        with Path(text).open("rb") as file:
+            yield file, os.fstat(file.fileno()).st_size or None
+    except OSError as error:
+        raise LocalError(f"{text}: cannot read the log ({error.strerror})") from None
+
+
+@contextlib.contextmanager
+def _url(url: str) -> Iterator[tuple[BinaryIO, int | None]]:
+    try:
+        with urllib.request.urlopen(url, timeout=HTTP_SECONDS) as answer:  # noqa: S310
+            length = answer.headers.get("Content-Length", "")
+            yield io.BufferedReader(cast("io.RawIOBase", answer)), int(length) if length.isdecimal() else None
+    except urllib.error.URLError as error:
+        raise LocalError(f"{url}: cannot read the log ({error.reason})") from None
+    except (OSError, ValueError) as error:
+        raise LocalError(f"{url}: cannot read the log ({error})") from None

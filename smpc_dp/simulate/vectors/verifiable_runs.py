@@ -1,0 +1,254 @@
+"""Small verifiable runs with fixed randomness, in which users or the relay may deviate."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from smpc_dp.board.log import Chain, Entry, Header, decode_line, encode_line
+from smpc_dp.board.memory import MemoryBoard
+from smpc_dp.board.session import canonical_session, session_digest, session_json
+from smpc_dp.crypto import commit, proofs
+from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.errors import LocalError, SmpcError
+from smpc_dp.identity import Identity
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
+from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
+from smpc_dp.protocols.gopa.verifiable.statements import signed
+from smpc_dp.protocols.registry import check_gopa
+from smpc_dp.roster import Member
+from smpc_dp.simulate.drive import drive
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.transport.memory import Faults, MemoryNetwork
+
+RELAY = "relay"
+# In this one no user's noise is 0 in both coordinates, or the same in both.
+RUN = 7
+USERS = ("ann", "ben", "cyd", "dan", "eve")
+PARAMETERS: dict[str, object] = {
+    "kind": "integer",
+    "length": 2,
+    "lower": 0,
+    "upper": 4,
+    "epsilon": 8.0,
+    "delta": 1e-3,
+    "dropout": 0.2,
+    "corrupt": 0.2,
+    "verifiable": True,
+}
+INPUTS = {"ann": (0, 4), "ben": (1, 3), "cyd": (2, 2), "dan": (4, 1), "eve": (3, 0)}
+
+# (the cheater, the step, what it would say) -> what it says instead
+Tamper = Callable[["Cheater", str, msgspec.Struct], msgspec.Struct]
+
+
+class WatchedSecret(proofs.NoiseSecret):
+    """Secret bits that remember what noise they gave, and may take other coins than they are given."""
+
+    coins_instead: bytes | None = None
+    given: tuple[int, ...] = ()
+    blinding = b""
+
+    def noise(self, coins: bytes) -> list[int]:
+        """Return the noise, and remember it."""
+        noise = super().noise(coins if self.coins_instead is None else self.coins_instead)
+        self.given = tuple(noise)
+        return noise
+
+    def prove(
+        self, context: bytes, coins: bytes, blinding: bytes, randomness: Randomness
+    ) -> tuple[bytes, bytes]:
+        """Prove, and remember the blinding."""
+        self.blinding = blinding
+        used = coins if self.coins_instead is None else self.coins_instead
+        return super().prove(context, used, blinding, randomness)
+
+
+class Cheater(VerifiablePartyMachine):
+    """A user that may say something else than it should, in any entry of its own; and what it then needs."""
+
+    tamper: Tamper | None = None
+
+    def _draw_secret(self) -> WatchedSecret:
+        drawn = WatchedSecret.draw(self._parameters.encoding.length, self._verifiable.bits, self._random)
+        self.secret = cast("WatchedSecret", drawn)
+        return self.secret
+
+    def _enter(self, step: str, message: msgspec.Struct) -> Sequence[Envelope]:
+        return super()._enter(step, message if self.tamper is None else self.tamper(self, step, message))
+
+    def fresh_blinding(self) -> bytes:
+        """Return a blinding of nothing in particular."""
+        return commit.fresh_blinding(self._random)
+
+    def fresh_coin(self) -> bytes:
+        """Return another coin."""
+        return self._random.bytes(32)
+
+    def use_values(self, values: Sequence[int]) -> bytes:
+        """Take other values from now on, and return their commitment with the blinding of the true ones."""
+        self._lanes = np.array(values, dtype=np.int64).view(np.uint64)
+        return commit.commit(values, self._value_blinding)
+
+    def draw_again(self) -> None:
+        """Take other secret bits, once the first ones are committed to."""
+        self._noise_secret = self._draw_secret()
+
+    def with_noise(self, message: v.Publish, noise: Sequence[int], *, committed: bool) -> v.Publish:
+        """Return a publication with other noise in x_hat, and, if `committed`, in its commitment."""
+        x_hat = np.frombuffer(message.x_hat, dtype="<i8") + np.subtract(noise, self.secret.given)
+        point = commit.commit(noise, self.secret.blinding) if committed else message.noise
+        return replace(message, x_hat=x_hat.astype("<i8").tobytes(), noise=point)
+
+    def without_edge(self, message: v.Publish) -> v.Publish:
+        """Return a publication without the first pairwise term."""
+        delta, blinding = self._deltas[min(self._agreed)]
+        x_hat = np.frombuffer(message.x_hat, dtype="<i8") - delta.view(np.int64)
+        left = commit.add_blindings([message.blinding], [blinding])
+        return replace(message, x_hat=x_hat.astype("<i8").tobytes(), blinding=left)
+
+    def drop_first_edge(self) -> None:
+        """Know nothing of the first edge any more."""
+        del self._own_edges[min(self._own_edges)]
+
+    def shift_first_edge(self, shift: int) -> bytes:
+        """Take another term for the first edge, and return its commitment."""
+        first = min(self._deltas)
+        delta, blinding = self._deltas[first]
+        shifted = delta + np.uint64(shift)
+        self._deltas[first] = shifted, blinding
+        self._own_edges[first] = commit.commit(signed(shifted), blinding)
+        return self._own_edges[first]
+
+
+@dataclass(slots=True)
+class Played:
+    """A run that has ended: its log, who raised what, and the keys to sign something else with."""
+
+    lines: list[bytes]
+    errors: dict[str, SmpcError]
+    context: Context
+    identities: dict[str, Identity]
+    relay: VerifiableRelayMachine = field(repr=False)
+    users: dict[str, Cheater] = field(repr=False)
+
+    @property
+    def header(self) -> Header:
+        """The header of the log."""
+        return decode_line(self.lines[0], Header)
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The entries of the log."""
+        return [decode_line(line, Entry) for line in self.lines[1:]]
+
+    def sign(self, entry: Entry, payload: bytes | None = None, signer: str | None = None) -> Entry:
+        """Return an entry with this payload, signed by its party or by `signer`, as if by it."""
+        body = entry.payload if payload is None else payload
+        statement = self.context.statement(
+            bytes.fromhex(self.header.run_id),
+            entry.kind,
+            entry.party,
+            RELAY,
+            hashlib.sha256(body).digest(),
+        )
+        signature = self.identities[signer or entry.party].sign(statement).hex()
+        return replace(entry, payload=body, signature=signature)
+
+    def log(self, entries: Sequence[Entry], header: Header | None = None) -> list[bytes]:
+        """Return the lines of a log with these entries in this order: numbers and heads are made to fit."""
+        chain = Chain(header or self.header)
+        fitting = [
+            chain.append(entry.party, entry.kind, entry.payload, bytes.fromhex(entry.signature))
+            for entry in entries
+        ]
+        return [encode_line(chain.header), *map(encode_line, fitting)]
+
+
+@functools.cache
+def parameters() -> VerifiableParameters:
+    """Return the checked parameters of all these runs."""
+    checked, faults = check_gopa(PARAMETERS, len(USERS))
+    if not isinstance(checked, VerifiableParameters):
+        raise LocalError(f"the parameters of the vectors are wrong: {faults}")
+    return checked
+
+
+@functools.cache
+def _identities(keys: int) -> dict[str, Identity]:
+    return {
+        name: Identity.from_seed(name, SeededRandomnessForSimulation(keys, f"key {name}").bytes(32))
+        for name in (RELAY, *USERS)
+    }
+
+
+def members(keys: int = 0) -> list[Member]:
+    """Return the roster's members, with this set of identities."""
+    return [
+        identity.entry("aggregator", "relay.example:4433") if name == RELAY else identity.entry()
+        for name, identity in _identities(keys).items()
+    ]
+
+
+def play(
+    tampers: Mapping[str, Tamper] | None = None,
+    *,
+    relay: type[VerifiableRelayMachine] = VerifiableRelayMachine,
+    kill: Mapping[str, int] | None = None,
+    run: int = RUN,
+    keys: int = 0,
+) -> Played:
+    """Run the protocol among `USERS`.
+
+    Args:
+        tampers: who says something else, and what.
+        relay: the relay's machine.
+        kill: users that fall silent, with the number of the message that they do not send any more.
+        run: which run; another one has other randomness.
+        keys: which set of identities.
+    """
+    identities = _identities(keys)
+    session = session_json(canonical_session("gopa", 1, PARAMETERS, members(keys)))
+    checked = parameters()
+    context = Context(
+        protocol="gopa",
+        version=1,
+        session_digest=session_digest(session),
+        request=run,
+        names=USERS,
+        aggregator=RELAY,
+        keys={name: identity.public_key for name, identity in identities.items()},
+        question=f"average {checked.planned()}",
+    )
+    users: list[Cheater] = []
+    for name in USERS:
+        lanes, _ = checked.encoding.encode(np.array(INPUTS[name]), party=name)
+        user = Cheater(context, checked, identities[name], lanes, SeededRandomnessForSimulation(run, name))
+        user.tamper = (tampers or {}).get(name)
+        users.append(user)
+    board = MemoryBoard(session.decode("ascii"))
+    host = relay(context, checked, identities[RELAY], board=board)
+    errors = drive([host, *users], MemoryNetwork(Faults(kill=dict(kill or {}))), RELAY)
+    return Played(board.lines, errors, context, identities, host, {user.name: user for user in users})
+
+
+@functools.cache
+def honest(run: int = RUN, keys: int = 0) -> Played:
+    """Return a run in which nobody deviates."""
+    return play(run=run, keys=keys)
+
+
+def entry_of(played: Played, kind: str, party: str = RELAY) -> Entry:
+    """Return the entry of this kind and party."""
+    return next(entry for entry in played.entries if (entry.kind, entry.party) == (kind, party))

@@ -1,0 +1,335 @@
+"""Verifiable GOPA: honest runs, users who leave, and relays that lie to users."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from smpc_dp import simulate
+from smpc_dp.errors import ConfigError, PeerFault, TimeoutFault, VerificationError
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import decode
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
+from smpc_dp.protocols.registry import check_gopa
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.graph import pack_list, pack_set, unpack_list
+from smpc_dp.runtime.audit import audit_stream
+from smpc_dp.simulate.vectors.verifiable_runs import INPUTS, RELAY, USERS, Played, honest, parameters, play
+from smpc_dp.simulate.vectors.verifiable_users import CHEAT, off_by_one
+
+VICTIM = "ann"
+
+
+def audited(played: Played) -> Any:
+    return audit_stream(io.BytesIO(b"".join(line + b"\n" for line in played.lines)), threads=1)
+
+
+def test_everybody_gets_the_audited_average() -> None:
+    played = honest()
+    assert not played.errors
+    report = audited(played)
+    assert report.ok
+    for machine in (played.relay, *played.users.values()):
+        outcome = machine.result
+        average = outcome.total / outcome.weight
+        np.testing.assert_array_equal(average, report.verdict.average)
+        assert outcome.survivors == USERS
+        assert outcome.evidence.survivors is not None
+        assert outcome.evidence.survivors.set_digest.hex() == report.verdict.attested
+
+
+def test_the_total_is_that_of_values_and_noise() -> None:
+    played = honest()
+    noise = np.sum([played.users[name].secret.given for name in USERS], axis=0)
+    values = np.sum([INPUTS[name] for name in USERS], axis=0)
+    np.testing.assert_array_equal(played.relay.result.total, values + noise)
+
+
+def test_an_excluded_user_leaves_the_exact_total_of_the_rest() -> None:
+    played = play({CHEAT: off_by_one})
+    rest = [name for name in USERS if name != CHEAT]
+    noise = np.sum([played.users[name].secret.given for name in rest], axis=0)
+    values = np.sum([INPUTS[name] for name in rest], axis=0)
+    outcome = played.relay.result
+    np.testing.assert_array_equal(outcome.total, values + noise)
+    assert outcome.survivors == tuple(rest)
+    assert outcome.noise is not None
+    assert outcome.noise.residual_pairs == 0
+    assert CHEAT in outcome.faults[0]
+    assert "x_hat" in outcome.faults[0]
+    error = played.errors[CHEAT]
+    assert isinstance(error, PeerFault)
+    assert error.culprit == CHEAT
+    assert error.said_by == RELAY
+
+
+def test_a_withheld_coin_stops_the_run_and_names_its_owner() -> None:
+    played = play(kill={CHEAT: 6})
+    error = played.errors[RELAY]
+    assert isinstance(error, TimeoutFault)
+    assert CHEAT in error.missing
+    assert not any(decoded.kind == v.PUBLISH for decoded in played.entries)
+
+
+def test_silence_excludes_nobody() -> None:
+    played = play(kill={CHEAT: 8})
+    outcome = played.relay.result
+    # four pairwise terms are left, and nothing of the silent user was opened
+    assert outcome.noise is not None
+    assert outcome.noise.residual_pairs == 4
+    assert not any(entry.kind == v.OPEN for entry in played.entries)
+
+
+def test_whoever_is_lost_before_it_commits_is_only_absent() -> None:
+    played = play(kill={CHEAT: 4})
+    report = audited(played)
+    assert report.ok
+    assert CHEAT not in report.verdict.counted
+    assert not report.excluded
+
+
+@pytest.mark.parametrize("message", [7, 9, 10])
+def test_what_was_sent_counts_though_its_user_is_lost(message: int) -> None:
+    """Lost after its coin, its publication, or its openings; the second-last it does not even attest."""
+    played = play(kill={CHEAT: message})
+    if message == 7:
+        # It has opened its coin, and publishes nothing.
+        assert audited(played).verdict.silent == (CHEAT,)
+        return
+    report = audited(played)
+    assert report.ok
+    assert CHEAT in report.verdict.counted
+
+
+def test_a_total_that_cannot_be_is_refused() -> None:
+    class Inventing(VerifiableRelayMachine):
+        def _accept_publish(self, party: int, envelope: Envelope) -> None:
+            super()._accept_publish(party, envelope)
+            if party == 1:
+                self._sum += np.uint64(10_000)
+
+    played = play(relay=Inventing)
+    for name in USERS:
+        assert isinstance(played.errors[name], VerificationError)
+    assert "somebody lies" in str(played.errors["ann"])
+
+
+# A relay that lies to users.
+
+
+class LyingRelay(VerifiableRelayMachine):
+    """Changes what it tells one user, or all, in one step."""
+
+    step_of_lie = ""
+    lie: Callable[[Any], msgspec.Struct]
+    only: str | None = VICTIM
+
+    def _write(self, step: str, names: Sequence[str], message: msgspec.Struct) -> list[Envelope]:
+        if step != self.step_of_lie:
+            return super()._write(step, names, message)
+        lied = [name for name in names if self.only in (None, name)]
+        rest = [name for name in names if name not in lied]
+        sent = super()._write(step, rest, message)
+        return sent + super()._write(step, lied, type(self).lie(message))
+
+
+def told(step: str, lie: Callable[[Any], msgspec.Struct], *, only: str | None = VICTIM) -> Played:
+    kind = type("Liar", (LyingRelay,), {"step_of_lie": step, "lie": staticmethod(lie), "only": only})
+    return play(relay=kind)
+
+
+def refused(played: Played, what: str, who: str = VICTIM) -> None:
+    error = played.errors[who]
+    assert isinstance(error, PeerFault), error
+    assert error.culprit == RELAY
+    assert what in error.reason
+
+
+def shown(played: Played) -> list[str]:
+    return [entry.kind for entry in played.entries]
+
+
+def test_a_changed_commitment_is_refused() -> None:
+    def lie(message: v.Committed) -> v.Committed:
+        first = message.commits[0]
+        changed = replace(decode(first.body, v.Commit, ""), edges=bytes(4 * 32))
+        return replace(
+            message, commits=[replace(first, body=msgspec.msgpack.encode(changed)), *message.commits[1:]]
+        )
+
+    refused(told(v.COMMITTED, lie), "did not sign")
+
+
+def test_a_withheld_commitment_is_refused() -> None:
+    def lie(message: v.Committed) -> v.Committed:
+        return replace(message, commits=message.commits[1:])
+
+    refused(told(v.COMMITTED, lie), "not those of the neighbours")
+
+
+def test_a_board_without_ones_own_entry_is_refused() -> None:
+    def lie(message: v.Committed) -> v.Committed:
+        return replace(message, digests=bytes(32) + message.digests[32:])
+
+    refused(told(v.COMMITTED, lie), f"does not have the entry '{v.COMMIT}' of {VICTIM}")
+
+
+def test_a_board_without_a_neighbours_entry_is_refused() -> None:
+    def lie(message: v.Committed) -> v.Committed:
+        return replace(message, digests=message.digests[:32] + bytes(32) + message.digests[64:])
+
+    refused(told(v.COMMITTED, lie), "does not have the entry 'commit' of ben")
+
+
+def test_another_set_for_one_user_gets_no_quorum_there() -> None:
+    """A split view: the victim signs another head than the others."""
+
+    def lie(message: v.Committed) -> v.Committed:
+        kept = [item for item in message.commits if item.party != 5]
+        return replace(message, participants=pack_set([1, 2, 3, 4], len(USERS)), commits=kept)
+
+    played = told(v.COMMITTED, lie)
+    assert isinstance(played.relay, LyingRelay)
+    # its attestation is of another set, which an honest relay takes for its fault; a lying one cannot use it
+    assert isinstance(played.errors[VICTIM], PeerFault)
+    assert v.PUBLISH not in shown(played)
+
+
+def test_another_coin_is_refused() -> None:
+    def lie(message: v.Coins) -> v.Coins:
+        return replace(message, coins=message.coins[:32] + bytes(32) + message.coins[64:])
+
+    played = told(v.COINS, lie)
+    refused(played, "the coin of ben is not what it has committed to")
+
+
+def test_a_certificate_that_was_not_signed_is_refused() -> None:
+    def lie(message: v.Certificate) -> v.Certificate:
+        certified = decode(message.payload, v.Certified, "")
+        few = replace(certified, signers=pack_set([1], len(USERS)), signatures=certified.signatures[:64])
+        return replace(message, payload=msgspec.msgpack.encode(few))
+
+    for step in (v.COMMITMENTS_CERTIFICATE, v.COINS_CERTIFICATE):
+        refused(told(step, lie), "signatures, 4 are due")
+
+
+def test_nobody_opens_an_edge_to_a_user_that_said_nothing_false() -> None:
+    """The relay keeps an honest user's x_hat and claims that it is false, to be left with its value."""
+
+    class Stripping(LyingRelay):
+        step_of_lie = v.PUBLICATIONS
+        only = None
+
+        def _write(self, step: str, names: Sequence[str], message: msgspec.Struct) -> list[Envelope]:
+            if isinstance(message, v.Publications):
+                envelope = self._received[1]
+                message = replace(message, false=[m.Advertisement(1, envelope.body, envelope.signature)])
+            return VerifiableRelayMachine._write(self, step, names, message)
+
+    played = play(relay=Stripping)
+    for name in USERS[1:]:
+        refused(played, f"says that {VICTIM} published something false, and it did not", name)
+    assert v.OPEN not in shown(played)
+
+
+def test_a_forged_false_publication_is_refused() -> None:
+    class Forging(LyingRelay):
+        def _write(self, step: str, names: Sequence[str], message: msgspec.Struct) -> list[Envelope]:
+            if isinstance(message, v.Publications):
+                body = decode(self._received[1].body, v.Publish, "")
+                forged = msgspec.msgpack.encode(replace(body, x_hat=bytes(16)))
+                false = m.Advertisement(1, forged, self._received[1].signature)
+                message = replace(message, false=[false])
+            return VerifiableRelayMachine._write(self, step, names, message)
+
+    played = play(relay=Forging)
+    for name in USERS:
+        refused(played, f"that {VICTIM} did not sign", name)
+    assert v.OPEN not in shown(played)
+
+
+@pytest.mark.parametrize("party", [0, -1, 4, 6, 1 << 40])
+def test_a_false_publication_of_nobody_is_refused(party: int) -> None:
+    def lie(message: v.Publications) -> v.Publications:
+        published = unpack_list(message.published, len(USERS), "")
+        kept = [place for place, number in enumerate(published) if number != 4]
+        digests = b"".join(message.digests[32 * place : 32 * place + 32] for place in kept)
+        false = [m.Advertisement(party, b"", bytes(64))]
+        return v.Publications(pack_list([published[place] for place in kept]), digests, false)
+
+    refused(told(v.PUBLICATIONS, lie), "false that there are not")
+
+
+def test_a_user_sees_that_its_publication_is_left_out() -> None:
+    def lie(message: v.Publications) -> v.Publications:
+        published = unpack_list(message.published, len(USERS), "")
+        return replace(message, published=pack_list(published[1:]), digests=message.digests[32:])
+
+    refused(told(v.PUBLICATIONS, lie), "left the publication of ann out")
+
+
+def test_a_user_sees_that_it_is_not_counted() -> None:
+    def lie(message: v.Tallied) -> v.Tallied:
+        tally = replace(decode(message.tally, v.Tally, ""), counted=pack_set([2, 3, 4, 5], len(USERS)))
+        return replace(message, tally=msgspec.msgpack.encode(tally))
+
+    refused(told(v.TALLIED, lie), "left ann out of the average")
+
+
+def test_a_tally_that_the_relay_did_not_sign_is_refused() -> None:
+    def lie(message: v.Tallied) -> v.Tallied:
+        tally = replace(decode(message.tally, v.Tally, ""), residual_pairs=7)
+        return replace(message, tally=msgspec.msgpack.encode(tally))
+
+    refused(told(v.TALLIED, lie), "invalid signature")
+
+
+# Parameters.
+
+
+def test_the_plan_is_replanned_when_more_were_corrupt() -> None:
+    checked = parameters()
+    assert checked.epsilon_without(0) == checked.epsilon_without(1) == 8.0
+    assert checked.epsilon_without(2) > 8.0
+    assert checked.epsilon_without(4) == float("inf")
+    assert checked.privacy(4, 2).epsilon == checked.epsilon_without(2)
+    nothing = checked.privacy(2, 4)
+    assert nothing.epsilon is None
+    assert nothing.claim.startswith("none: 4 users were corrupt")
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"verifiable": "yes"}, "verifiable"),
+        ({"verifiable": True, "on_dropout": "roll-back"}, "on_dropout"),
+        ({"verifiable": True, "precision": 1e-6}, "precision"),
+        ({"verifiable": True, "length": 5000}, "length"),
+        ({"verifiable": True, "precision": 1.0}, None),
+    ],
+)
+def test_parameters_are_checked(changes: dict[str, object], where: str | None) -> None:
+    given: dict[str, object] = {"length": 1, "lower": 0, "upper": 1, "epsilon": 2.0, "delta": 1e-5}
+    checked, faults = check_gopa(given | changes, 10)
+    if where is None:
+        assert isinstance(checked, VerifiableParameters)
+        assert checked.bounds == (0, 1)
+    else:
+        assert checked is None
+        assert where in {fault.where for fault in faults}
+
+
+def test_verifiable_is_for_gopa() -> None:
+    values = np.zeros((5, 1))
+    with pytest.raises(ConfigError, match="verifiable"):
+        simulate.average(values, lower=0, upper=1, verifiable=True)
+    with pytest.raises(ConfigError, match="board"):
+        simulate.average(values, lower=0, upper=1, board="x.jsonl")

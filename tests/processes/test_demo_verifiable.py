@@ -1,0 +1,56 @@
+"""`smpc-dp demo --verifiable` as a user runs it: real processes, a cheat named and left out, an audit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SMPC_DP = [sys.executable, "-m", "smpc_dp"]
+
+
+@pytest.mark.slow
+def test_cheats_are_named_and_left_out(tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    done = subprocess.run(
+        [*SMPC_DP, "demo", "--verifiable", "--json", "--out", str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    first, second = json.loads(done.stdout)["runs"]
+    assert (first["cheat"], first["culprit"]) == ("range", "mountain")
+    assert (second["cheat"], second["culprit"]) == ("noise", "pacific")
+    assert "range proof" in first["reason"]
+    assert "noise proof" in second["reason"]
+    for run in (first, second):
+        assert run["audit"]["ok"]
+        assert run["audit"]["conclusion"].startswith("Everything holds")
+        assert not run["changed"]["ok"]
+        assert run["changed"]["line"] is not None
+        # Seven standard errors: a false alarm in 2e11 values.
+        for place, key in enumerate(("loans", "rate")):
+            assert abs(run[key] - run["truth"][place]) < 7 * run["standard_error"][place]
+    audits = {
+        name: subprocess.run(
+            [*SMPC_DP, "audit", str(folder / name), "--roster", str(folder / "session.toml")],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        for name in ("board.jsonl", "changed.jsonl")
+    }
+    assert audits["board.jsonl"].returncode == 0
+    assert "excluded: mountain" in audits["board.jsonl"].stdout
+    assert audits["changed.jsonl"].returncode == 1
+    assert "line" in audits["changed.jsonl"].stderr
+    # The relay's store has the same log, and can be read again.
+    [board] = (folder / "board").glob("*.board")
+    subprocess.run([*SMPC_DP, "board", "export", str(board), str(tmp_path / "again.jsonl")], check=True)
+    assert (tmp_path / "again.jsonl").read_bytes() == (folder / "board.jsonl").read_bytes()

@@ -1,0 +1,230 @@
+"""An auditor of verifiable runs written from docs/verifiable.md alone: slow, without the library; for tests.
+
+It takes the users of the vectors: bounds 0 to 4 in two coordinates, 12 bits each, a quorum of 4 of 5.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from base64 import b64decode
+from functools import cache
+from typing import Any
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from tests.reference import proofs_twin, ristretto
+from tests.reference.merkle_twin import tuple_hash, uint
+from tests.reference.proofs_twin import Refused, committed, decode_point, decode_scalar, total
+from tests.reference.secagg_twin import party_set
+
+LENGTH, UPPER, BITS, QUORUM = 2, 4, 12, 4
+# The logs have most statements in common, and a proof takes a good part of a second here.
+verify_noise, verify_range = cache(proofs_twin.verify_noise), cache(proofs_twin.verify_range)
+ORDER = (
+    ("commit", False),
+    ("certify-commitments", True),
+    ("coin", False),
+    ("certify-coins", True),
+    ("publish", False),
+    ("open", False),
+    ("tally", True),
+    ("certify-tally", True),
+)
+
+
+def hashed(label: str, *parts: bytes) -> bytes:
+    return tuple_hash(label, *parts)
+
+
+def need(truth: object, what: str) -> None:
+    if not truth:
+        raise Refused(what)
+
+
+def integers(packed: bytes) -> list[int]:
+    need(len(packed) == 8 * LENGTH, "a vector has another length")
+    return [int.from_bytes(packed[i : i + 8], "little", signed=True) for i in range(0, len(packed), 8)]
+
+
+class Audit:
+    """Reads the lines of a log; `excluded` and `total` are what it found."""
+
+    def __init__(self, lines: list[str]) -> None:
+        header = json.loads(lines[0])
+        session = json.loads(header["session"])
+        need(header["format"] == "smpc-dp board" and header["version"] == 1, "format")
+        parties = [member for member in session["roster"] if member["role"] == "party"]
+        [relay] = [member["name"] for member in session["roster"] if member["role"] == "aggregator"]
+        self.names = [member["name"] for member in parties]
+        self.relay = relay
+        self.keys = {
+            member["name"]: Ed25519PublicKey.from_public_bytes(bytes.fromhex(member["public_key"]))
+            for member in session["roster"]
+        }
+        present, root = (b64decode(header[key]) for key in ("present", "root"))
+        self.bound = (b"gopa", uint(1))
+        self.run = hashed(
+            "star-run-id",
+            *self.bound,
+            hashed("session-digest", header["session"].encode()),
+            uint(header["request"]),
+            header["question"].encode(),
+            present,
+            root,
+        )
+        need(self.run.hex() == header["run_id"], "run id")
+        self.head = hashed("board-header", lines[0].encode())
+        self.excluded: dict[str, str] = {}
+        self.total: list[int] = []
+        self._entries: dict[str, dict[Any, Any]] = {kind: {} for kind, _ in ORDER}
+        self._stage = 0
+        for number, line in enumerate(lines[1:], start=1):
+            self._take(number, json.loads(line))
+        need(self._stage == len(ORDER), "no end")
+
+    def _signed(self, step: str, name: str, body: bytes, signature: bytes) -> None:
+        statement = hashed(
+            "envelope",
+            *self.bound,
+            self.run,
+            step.encode(),
+            name.encode(),
+            self.relay.encode(),
+            hashlib.sha256(body).digest(),
+        )
+        try:
+            self.keys[name].verify(signature, statement)
+        except InvalidSignature:
+            raise Refused(f"signature of {name}") from None
+
+    def _take(self, number: int, entry: dict[str, Any]) -> None:
+        need(entry["sequence"] == number and entry["previous"] == self.head.hex(), "chain")
+        name, kind, body = entry["party"], entry["kind"], b64decode(entry["payload"])
+        signature = bytes.fromhex(entry["signature"])
+        self._signed(kind, name, body, signature)
+        while self._stage < len(ORDER) and ORDER[self._stage][0] != kind:
+            need(not ORDER[self._stage][1], "order")
+            self._stage += 1
+        need(self._stage < len(ORDER), "order")
+        need((name == self.relay) == ORDER[self._stage][1], "who")
+        fields = msgspec.msgpack.decode(body)
+        need(msgspec.msgpack.encode(fields) == body, "not canonical")
+        getattr(self, "_" + kind.replace("-", "_"))(name, fields)
+        self._stage += ORDER[self._stage][1]
+        digest = hashed(
+            "board-entry",
+            uint(number),
+            name.encode(),
+            kind.encode(),
+            hashlib.sha256(body).digest(),
+            signature,
+        )
+        self.head = hashed("board-head", self.head, digest)
+
+    def _context(self, name: str) -> bytes:
+        return hashed("proof-context", self.run, name.encode())
+
+    def _commit(self, name: str, fields: list[Any]) -> None:
+        value, proof, secret, coin, neighbours, edges = fields
+        peers = [int.from_bytes(neighbours[i : i + 2], "little") for i in range(0, len(neighbours), 2)]
+        points = {self.names[peer - 1]: edges[32 * i : 32 * i + 32] for i, peer in enumerate(peers)}
+        for point in (secret, *points.values()):
+            decode_point(point)
+        try:
+            verify_range(self._context(name), value, LENGTH, 0, UPPER, proof)
+        except Refused:
+            self.excluded[name] = "range"
+        self._entries["commit"][name] = {"value": value, "secret": secret, "coin": coin, "edges": points}
+
+    def _certify(self, step: str, fields: list[Any]) -> None:
+        members, signers, signatures = fields
+        need(members == self.packed, "members")
+        attested = hashed("board-attestation", *self.bound, self.run, step.encode(), self.head, self.packed)
+        if signers[:1] == b"\1":
+            out = {int.from_bytes(signers[i : i + 2], "little") for i in range(1, len(signers), 2)}
+            who = [name for i, name in enumerate(self.names, 1) if i not in out]
+        else:
+            bits = int.from_bytes(signers[1:], "big") >> (-len(self.names) % 8)
+            who = [name for i, name in enumerate(reversed(self.names)) if bits >> i & 1][::-1]
+        need(len(who) >= QUORUM and set(who) <= set(self.participants), "quorum")
+        for i, name in enumerate(who):
+            self._signed(step, name, msgspec.msgpack.encode([attested]), signatures[64 * i : 64 * i + 64])
+
+    def _certify_commitments(self, _name: str, fields: list[Any]) -> None:
+        commits = self._entries["commit"]
+        self.participants = [name for name in self.names if name in commits and name not in self.excluded]
+        self.packed = party_set([self.names.index(n) + 1 for n in self.participants], len(self.names))
+        self.edges: dict[str, dict[str, bytes]] = {}
+        for name in self.participants:
+            self.edges[name] = {
+                peer: edge
+                for peer, edge in commits[name]["edges"].items()
+                if peer in self.participants
+                and name in commits[peer]["edges"]
+                # (4.5)
+                and ristretto.encode(total([decode_point(edge), decode_point(commits[peer]["edges"][name])]))
+                == bytes(32)
+            }
+        self._certify("attest-commitments", fields)
+
+    def _coin(self, name: str, fields: list[Any]) -> None:
+        due = self._entries["commit"][name]["coin"]
+        need(hashed("coin-commitment", *self.bound, self.run, name.encode(), fields[0]) == due, "coin")
+        self._entries["coin"][name] = fields[0]
+
+    def _certify_coins(self, _name: str, fields: list[Any]) -> None:
+        coins = self._entries["coin"]
+        need(list(coins) == self.participants, "coins")
+        self.combined = hashed("coins", *self.bound, self.run, self.packed, b"".join(coins.values()))
+        self._certify("attest-coins", fields)
+
+    def _publish(self, name: str, fields: list[Any]) -> None:
+        x_hat, blinding, noise, proof = fields
+        need(name in self.participants, "participant")
+        commits = self._entries["commit"][name]
+        seed = hashed("coin-bits", *self.bound, self.run, self.combined, name.encode())
+        # 24 bits: three whole bytes
+        coins = hashlib.shake_256(seed).digest(LENGTH * BITS // 8)
+        try:
+            verify_noise(self._context(name), commits["secret"], noise, LENGTH, BITS, coins, proof)
+        except Refused:
+            self.excluded[name] = "noise"
+        # (4.4)
+        shown = total([decode_point(p) for p in (commits["value"], noise, *self.edges[name].values())])
+        due = committed(integers(x_hat), decode_scalar(blinding))
+        if name not in self.excluded and ristretto.encode(shown) != ristretto.encode(due):
+            self.excluded[name] = "sum"
+        self._entries["publish"][name] = integers(x_hat)
+
+    def _open(self, name: str, fields: list[Any]) -> None:
+        parties, deltas, blindings = fields
+        need(name not in self.excluded, "opens, and is excluded")
+        for i in range(len(parties) // 2):
+            peer = self.names[int.from_bytes(parties[2 * i : 2 * i + 2], "little") - 1]
+            need(peer in self.excluded and peer in self._entries["publish"], "opens an honest edge")
+            delta = integers(deltas[8 * LENGTH * i : 8 * LENGTH * (i + 1)])
+            point = committed(delta, decode_scalar(blindings[32 * i : 32 * i + 32]))
+            need(ristretto.encode(point) == self.edges[name][peer], "opening")
+            self._entries["open"][name, peer] = delta
+
+    def _tally(self, _name: str, fields: list[Any]) -> None:
+        counted, published, residual = fields
+        good = [n for n in self._entries["publish"] if n not in self.excluded]
+        need(counted == party_set([self.names.index(n) + 1 for n in good], len(self.names)), "counted")
+        values = [self._entries["publish"][name] for name in good]
+        opened = list(self._entries["open"].values())
+        self.total = [sum(v[i] for v in values) - sum(d[i] for d in opened) for i in range(LENGTH)]
+        need(integers(published) == self.total, "total")
+        left = sum(
+            (name, peer) not in self._entries["open"]
+            for name in good
+            for peer in self.edges[name]
+            if peer not in good
+        )
+        need(left == residual == 0, "residual pairs")
+
+    def _certify_tally(self, _name: str, fields: list[Any]) -> None:
+        self._certify("attest-tally", fields)

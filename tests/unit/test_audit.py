@@ -1,0 +1,233 @@
+"""`smpc-dp audit`: no byte of a log can be changed, and whatever is no log is refused with its place."""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import re
+import threading
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+from typer.testing import CliRunner
+
+from smpc_dp import simulate
+from smpc_dp.board.serve import BoardServer
+from smpc_dp.cli import app
+from smpc_dp.crypto import proofs
+from smpc_dp.errors import ConfigError, LocalError
+from smpc_dp.protocols.envelope import Context
+from smpc_dp.runtime import audit as runtime
+from smpc_dp.runtime.audit import audit, audit_stream
+from smpc_dp.simulate.stage import RememberingVerifier
+from smpc_dp.simulate.vectors.verifiable_runs import honest, play
+from smpc_dp.simulate.vectors.verifiable_users import CHEAT, off_by_one
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The log of three users with one coarse value each."""
+    path = tmp_path_factory.mktemp("small") / "board.jsonl"
+    result = simulate.average(
+        np.array([[0.0], [1.0], [0.5]]),
+        lower=0,
+        upper=1,
+        precision=0.5,
+        method="gopa",
+        epsilon=20.0,
+        delta=1e-2,
+        verifiable=True,
+        planned_dropout=0.0,
+        corrupt=0.0,
+        board=path,
+        seed_for_simulation=3,
+    )
+    log = path.read_bytes()
+    report = audit(path)
+    assert report.ok
+    assert report.verdict is not None
+    assert report.verdict.average == tuple(result.value)
+    assert report.verdict.standard_error == pytest.approx(result.standard_error)
+    return log
+
+
+class RememberingBatch(proofs.Batch):
+    """Knows which statements have been found true in this process, and verifies all others."""
+
+    good: ClassVar[set[object]] = set()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._added: list[object] = []
+
+    def add_range(self, tag: Hashable, *statement: Any) -> None:
+        self._added.append((tag, statement))
+        super().add_range(tag, *statement)
+
+    def add_noise(self, tag: Hashable, *statement: Any) -> None:
+        self._added.append((tag, statement))
+        super().add_noise(tag, *statement)
+
+    def add_opening(self, tag: Hashable, plus: Any, minus: Any, values: Any, blinding: bytes) -> None:
+        self._added.append((tag, tuple(plus), tuple(minus), tuple(values), blinding))
+        super().add_opening(tag, plus, minus, values, blinding)
+
+    def verify(self, threads: int = 1) -> None:
+        statements, self._added = tuple(self._added), []
+        if statements not in self.good:
+            super().verify(threads)
+            self.good.add(statements)
+
+
+def test_no_byte_can_be_changed(small: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The same session is not parsed, and the same statement not checked, ten thousand times.
+    monkeypatch.setattr(runtime, "session_of", functools.lru_cache(4)(runtime.session_of))
+    remembering = functools.partial(Context, verify=RememberingVerifier())
+    monkeypatch.setattr(runtime, "Context", remembering)
+    monkeypatch.setattr(proofs, "Batch", RememberingBatch)
+    ends = [place for place, byte in enumerate(small) if byte == ord("\n")]
+    for place in range(len(small)):
+        # Another bit at each byte.
+        changed = bytes([small[place] ^ (1 << place % 8)])
+        report = audit_stream(io.BytesIO(small[:place] + changed + small[place + 1 :]), threads=1)
+        assert not report.ok, place
+        # The line is named, or the next one, which does not follow any more.
+        line = 1 + sum(end < place for end in ends)
+        assert report.line in (line, line + 1), (place, report.conclusion)
+
+
+def test_a_log_cut_at_any_byte_does_not_hold(small: bytes) -> None:
+    for cut in range(0, len(small), 23):
+        assert not audit_stream(io.BytesIO(small[:cut]), threads=1).ok, cut
+    for more in (b"\n", b" ", b"{}\n", small[:100], b"\x00" * 100):
+        assert not audit_stream(io.BytesIO(small + more), threads=1).ok, more
+
+
+def test_threads_find_the_same() -> None:
+    log = b"".join(line + b"\n" for line in play({CHEAT: off_by_one}).lines)
+    one, four = (audit_stream(io.BytesIO(log), threads=threads) for threads in (1, 4))
+    assert one.verdict == four.verdict
+    assert one.ok
+    assert [item.party for item in one.excluded] == [CHEAT]
+
+
+@pytest.mark.parametrize(
+    ("session", "what"),
+    [
+        ("", "not JSON"),
+        ("[]", "canonical"),
+        ("{", "not JSON"),
+        ("[" * 5000, "not JSON"),
+        ("{}", "protocol"),
+        ('{"a":NaN}', "not JSON"),
+        ('{"a":1,"a":1}', "canonical"),
+    ],
+)
+def test_sessions_that_are_none(session: str, what: str) -> None:
+    played = honest()
+    lines = played.log(played.entries, replace(played.header, session=session))
+    report = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in lines)), threads=1)
+    assert not report.ok
+    assert report.line == 1
+    assert what in report.conclusion
+
+
+def test_a_log_does_not_speak_to_the_terminal() -> None:
+    played = honest()
+    session = json.loads(played.header.session)
+    session["parameters"]["\x1b[2Jhello"] = 1
+    text = json.dumps(session, sort_keys=True, separators=(",", ":"))
+    lines = played.log(played.entries, replace(played.header, session=text))
+    report = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in lines)), threads=1)
+    assert not report.ok
+    assert "hello" in report.conclusion
+    assert report.conclusion.isprintable()
+
+
+def test_the_session_must_be_verifiable() -> None:
+    played = honest()
+    session = played.header.session.replace(',"verifiable":true', "")
+    lines = played.log(played.entries, replace(played.header, session=session))
+    report = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in lines)), threads=1)
+    assert "not verifiable" in report.conclusion
+
+
+# The command.
+
+
+@pytest.fixture
+def log(tmp_path: Path, small: bytes) -> Path:
+    path = tmp_path / "board.jsonl"
+    path.write_bytes(small)
+    return path
+
+
+def invoke(*arguments: str) -> tuple[int, Any]:
+    done = CliRunner().invoke(app, ["audit", *arguments, "--json"])
+    return done.exit_code, json.loads(done.stdout)
+
+
+def test_the_command_and_its_json(log: Path) -> None:
+    code, told = invoke(str(log))
+    assert code == 0
+    assert told["ok"]
+    assert not told["roster_checked"]
+    assert "identities not checked" in told["conclusion"]
+    assert told["verdict"]["counted"] == ["party-00001", "party-00002", "party-00003"]
+    code, told = invoke(str(log), "--roster", told["roster"])
+    assert code == 0
+    assert told["roster_checked"]
+    assert told["conclusion"].startswith("Everything holds for roster")
+    code, told = invoke(str(log), "--roster", "ab" * 32)
+    assert code == 1
+    assert not told["ok"]
+    assert told["faults"][0].startswith("line 1, byte 0: the roster is")
+
+
+def test_the_command_says_where_it_fails(log: Path, small: bytes) -> None:
+    place = len(small) // 2
+    log.write_bytes(small[:place] + bytes([small[place] ^ 1]) + small[place + 1 :])
+    line = small.count(b"\n", 0, place) + 1
+    done = CliRunner().invoke(app, ["audit", str(log)])
+    assert done.exit_code == 1
+    assert f"line {line}, byte" in done.output or f"line {line + 1}, byte" in done.output
+    code, told = invoke(str(log))
+    assert code == 1
+    assert told["line"] in (line, line + 1)
+
+
+def test_bad_arguments(log: Path) -> None:
+    with pytest.raises(ConfigError, match="neither 64"):
+        audit(log, roster="nonsense")
+    with pytest.raises(LocalError, match="cannot read the log"):
+        audit(log.with_name("none"))
+    with pytest.raises(LocalError, match="cannot read the log"):
+        audit(log.parent)
+    with pytest.raises(LocalError, match="cannot read the log"):
+        audit("http://127.0.0.1:9/board.jsonl")
+
+
+def test_over_http(log: Path) -> None:
+    with BoardServer(log) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            assert audit(server.url).ok
+            with pytest.raises(LocalError, match="Not Found"):
+                audit(server.url + "x")
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_every_field_is_documented(log: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
+    section = text.partition("\n### audit\n")[2].partition("\n##")[0]
+    told = invoke(str(log))[1]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(told)
+    assert set(told["verdict"]) <= set(re.findall(r"`(\w+)`", section))

@@ -1,0 +1,69 @@
+"""Every cheat in a verifiable run is caught by the audit, and whoever it is is named."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from smpc_dp.protocols.gopa.verifiable.statements import FALSE
+from smpc_dp.runtime.audit import Report, audit_stream
+from smpc_dp.simulate.vectors import check, verifiable
+
+FOLDER = Path(__file__).resolve().parents[2] / "protocols" / "gopa" / "vectors"
+BASE = json.loads((FOLDER / "verifiable-run-honest.json").read_text("utf-8"))
+NEGATIVE = sorted(FOLDER.glob("verifiable-negative-*.json"))
+
+
+def audited(lines: list[str | int], roster: str | None = None) -> Report:
+    log = "".join(f"{BASE['log'][line] if isinstance(line, int) else line}\n" for line in lines)
+    return audit_stream(io.BytesIO(log.encode()), roster=roster, threads=1)
+
+
+def test_vectors_are_what_the_code_produces() -> None:
+    assert check(FOLDER, "gopa") == []
+
+
+def test_the_honest_run_holds() -> None:
+    report = audited(BASE["log"], BASE["roster"])
+    assert report.ok, report.conclusion
+    assert report.roster_checked
+    assert report.verdict is not None
+    assert report.verdict.counted == ("ann", "ben", "cyd", "dan", "eve")
+    assert report.verdict.average == tuple(value / 5 for value in BASE["total"])
+    assert report.conclusion.startswith("Everything holds")
+
+
+def test_there_are_enough() -> None:
+    assert len(NEGATIVE) >= 70
+    assert len({cheat.check for cheat in verifiable.all_cheats()}) >= 15
+
+
+@pytest.mark.parametrize("file", NEGATIVE, ids=lambda file: file.stem.removeprefix("verifiable-negative-"))
+def test_the_cheat_is_caught(file: Path) -> None:
+    vector = json.loads(file.read_text("utf-8"))
+    expect, culprits = vector["expect"]["audit"], vector["expect"]["culprits"]
+    report = audited(vector["log"], BASE["roster"])
+    if expect == "excluded":
+        assert report.ok, report.conclusion
+        assert [item.party for item in report.excluded] == culprits
+        assert report.excluded[0].reason == FALSE[vector["check"]]
+        assert report.verdict is not None
+        assert not set(culprits) & set(report.verdict.counted)
+        # the average is that of the rest, to within their noise: six bits a coordinate either way
+        assert report.verdict.residual_pairs == 0
+    elif expect == "void":
+        assert report.ok, report.conclusion
+        assert report.verdict is not None
+        assert report.verdict.void_edges == (tuple(culprits),)
+    else:
+        assert not report.ok
+        assert report.conclusion.startswith("This log does not hold")
+        assert all(culprit in report.conclusion for culprit in culprits), report.conclusion
+    if expect == "roster":
+        alone = audited(vector["log"])
+        assert alone.ok
+        assert "identities not checked" in alone.conclusion
+        assert "the roster is" in report.conclusion
