@@ -232,9 +232,10 @@ class Batch:
     def verify(self, threads: int = 1) -> None:
         """Check all and start anew; the interpreter lock is released meanwhile.
 
-        Raises ProofFailure that names the false ones, ValueError unless `threads` is 1 to 256.
+        Raises ProofFailure that names the false ones, and ValueError unless `threads` is 1 to 256: then, as
+        after any error but ProofFailure, the statements stay.
         """
-        tags, self._tags = self._tags, []
         failed = self._core.find_false(threads)
+        tags, self._tags = self._tags, []
         if failed:
             raise ProofFailure([tags[number] for number in failed], len(tags))
