@@ -129,10 +129,12 @@ class NoiseSecret:
 
         Raises ValueError for coins of another length, LocalError the second time.
         """
-        core = self._unused()
-        proven = core.prove(context, coins, blinding, randomness.bytes(SEED_BYTES))
-        self._core = None
-        return proven
+        core, self._core = self._unused(), None  # first: another thread may ask meanwhile
+        try:
+            return core.prove(context, coins, blinding, randomness.bytes(SEED_BYTES))
+        except ValueError:
+            self._core = core
+            raise
 
     def _unused(self) -> _core.NoiseSecret:
         if self._core is None:

@@ -190,6 +190,20 @@ def test_a_secret_serves_one_proof() -> None:
     assert repr(secret) == "NoiseSecret(length=1, bits=8)"
 
 
+def test_a_secret_serves_one_proof_of_two_at_once() -> None:
+    secret = p.NoiseSecret.draw(1, 8, RANDOMNESS)
+    with pytest.raises(ValueError, match="coins"):
+        secret.prove(CONTEXT, bytes(2), R, RANDOMNESS)
+
+    class Meanwhile:
+        def bytes(self, n: int) -> bytes:
+            with pytest.raises(LocalError, match="used up"):
+                secret.prove(CONTEXT, b"\1", R, RANDOMNESS)
+            return RANDOMNESS.bytes(n)
+
+    secret.prove(CONTEXT, b"\0", R, Meanwhile())
+
+
 class _Stuck:
     """A generator that always gives the same bytes."""
 
