@@ -313,4 +313,4 @@ class ProofBatch:
         proof: bytes,
     ) -> None: ...
     def find_false(self, threads: int) -> list[int]:
-        """The numbers of the false ones, ascending; empties the batch."""
+        """The numbers of the false ones, ascending; empties the batch, unless it fails."""

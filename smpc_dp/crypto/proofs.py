@@ -129,10 +129,12 @@ class NoiseSecret:
 
         Raises ValueError for coins of another length, LocalError the second time.
         """
-        core = self._unused()
-        proven = core.prove(context, coins, blinding, randomness.bytes(SEED_BYTES))
-        self._core = None
-        return proven
+        core, self._core = self._unused(), None  # first: another thread may ask meanwhile
+        try:
+            return core.prove(context, coins, blinding, randomness.bytes(SEED_BYTES))
+        except ValueError:
+            self._core = core
+            raise
 
     def _unused(self) -> _core.NoiseSecret:
         if self._core is None:
@@ -232,9 +234,10 @@ class Batch:
     def verify(self, threads: int = 1) -> None:
         """Check all and start anew; the interpreter lock is released meanwhile.
 
-        Raises ProofFailure that names the false ones, ValueError unless `threads` is 1 to 256.
+        Raises ProofFailure that names the false ones, and ValueError unless `threads` is 1 to 256: then, as
+        after any error but ProofFailure, the statements stay.
         """
-        tags, self._tags = self._tags, []
         failed = self._core.find_false(threads)
+        tags, self._tags = self._tags, []
         if failed:
             raise ProofFailure([tags[number] for number in failed], len(tags))

@@ -101,23 +101,34 @@ class Prover:
         in_right: Sequence[int],
         alpha: int,
         gamma: int,
+        in_target: Sequence[int] = (),
+        free: int = 0,
     ) -> None:
-        """The argument about bits; honestly `in_right` is `in_left` less one."""
+        """The argument about bits; honestly `in_right` is `in_left` less one, and T has no G: `in_target`.
+
+        The last `free` places are left out of what shows that bits are bits.
+        """
         y, z, rho = (self.challenge(label) for label in (b"y", b"z", b"rho"))
-        size = 1 << (len(weights) - 1).bit_length()
-        fill = [0] * (size - len(weights))
+        size = len(in_left)
+        in_target = in_target or [0] * size
+        shifts = [z] * (size - free) + [0] * free
         left = [generator(("left", i)) for i in range(size)]
         for i, (slot, weight) in enumerate(weights):
             left[i] = ristretto.add(left[i], multiply(rho * weight, generator(slot)))
         self.product(
-            [*(s - z for s in in_left), *fill],
-            [*(s + z for s in in_right), *fill],
+            [s + rho * t - shift for s, t, shift in zip(in_left, in_target, shifts, strict=True)],
+            [s + shift for s, shift in zip(in_right, shifts, strict=True)],
             alpha + rho * gamma,
             left,
             [generator(("right", i)) for i in range(size)],
             generator(PRODUCT),
             y,
         )
+
+
+def filled(digits: Sequence[int], fill: int = 0) -> list[int]:
+    """Digits up to a power of two of them."""
+    return [*digits, *[fill] * ((1 << (len(digits) - 1).bit_length()) - len(digits))]
 
 
 def commit_bits(in_left: Sequence[int], in_right: Sequence[int], alpha: int) -> Point:
@@ -135,8 +146,13 @@ def prove_range(
     hi: int,
     digits: Sequence[Sequence[int]],
     in_right: Sequence[int] | None = None,
+    in_target: Sequence[int] = (),
+    free: int = 0,
 ) -> bytes:
-    """Claim that `digits`, one row a coordinate, are the bits of the committed vector less `lo`."""
+    """Claim that `digits`, one row a coordinate, are the bits of the committed vector less `lo`.
+
+    `in_target` is how often the commitment holds each G_i; `free` is as in `Prover.bits`.
+    """
     transcript = Transcript(b"smpc-dp/1/proof")
     transcript.append(b"context", context)
     transcript.append(b"kind", b"range")
@@ -145,12 +161,12 @@ def prove_range(
     transcript.append(b"high", hi.to_bytes(16, "little", signed=True))
     transcript.append(b"values", commitment)
     prover = Prover(transcript)
-    in_left = list(chain.from_iterable(digits))
-    in_right = [s - 1 for s in in_left] if in_right is None else in_right
+    in_left = filled(list(chain.from_iterable(digits)))
+    in_right = [s - 1 for s in in_left] if in_right is None else filled(in_right, -1)
     alpha = prover.random()
     prover.send(b"bits", commit_bits(in_left, in_right, alpha))
     weights = [(("value", c), weight) for c in range(len(digits)) for weight in weights_to(hi - lo)]
-    prover.bits(weights, in_left, in_right, alpha, blinding)
+    prover.bits(weights, in_left, in_right, alpha, blinding, in_target, free)
     return prover.proof
 
 
@@ -158,10 +174,10 @@ def prove_noise(
     context: bytes, coins: Sequence[int], secret: Sequence[int], noise: bytes, blinding: int, length: int
 ) -> tuple[bytes, bytes]:
     """Claim that `noise` commits to what `secret`, bits or not, and `coins` give; returns A and the proof."""
-    alpha = 12345
+    alpha, each = 12345, len(secret) // length
+    secret = filled(secret)
     in_right = [s - 1 for s in secret]
     committed = ristretto.encode(commit_bits(secret, in_right, alpha))
-    each = len(secret) // length
     transcript = Transcript(b"smpc-dp/1/proof")
     transcript.append(b"context", context)
     transcript.append(b"kind", b"noise")
@@ -219,6 +235,7 @@ def prove_norm(
         1,
     )
     alpha = prover.random()
+    digits = filled(digits)
     bits_right = [s - 1 for s in digits]
     prover.send(b"bits", commit_bits(digits, bits_right, alpha))
     weights = [(("value", c), weight) for c in range(length) for weight in weights_to(2 * root)]

@@ -141,18 +141,18 @@ def check_product(
 def check_bits(reader: _Reader, weights: Sequence[tuple[Name, int]], bits: Point, target: Point) -> None:
     """`bits` commits to bits of which the weighted sums are `target`."""
     y, z, rho = (_challenge(reader.transcript, label) for label in (b"y", b"z", b"rho"))
-    count, size = len(weights), _power_of_two(len(weights))
+    size = _power_of_two(len(weights))
     left = [generator(("left", i)) for i in range(size)]
     right = [generator(("right", i)) for i in range(size)]
     for i, (slot, weight) in enumerate(weights):
         left[i] = ristretto.add(left[i], multiply(rho * weight, generator(slot)))
-    constant = (z - z * z) * sum(pow(y, i, ORDER) for i in range(1, count + 1))
+    constant = (z - z * z) * sum(pow(y, i, ORDER) for i in range(1, size + 1))
     p = total(
         [
             bits,
             multiply(rho, target),
-            multiply(-z, total(left[:count])),
-            multiply(z, total(right[:count])),
+            multiply(-z, total(left)),
+            multiply(z, total(right)),
             multiply(constant, generator(PRODUCT)),
         ]
     )

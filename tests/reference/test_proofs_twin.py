@@ -168,6 +168,18 @@ def test_coordinates_beyond_the_length_and_swapped_ones_are_refused() -> None:
     assert not _range(CONTEXT, swapped, 2, 0, 6, proof)
 
 
+@pytest.mark.parametrize("place", range(5))
+def test_commitments_that_hold_a_generator_of_bits_are_refused(place: int) -> None:
+    """Of a bit, of what fills up to a power of two, and of one beyond; there would be no opening."""
+    generator = twin.generator(("left", place))
+    commitment = ristretto.encode(twin.total([twin.committed([4], R), twin.multiply(5, generator)]))
+    in_target = [5 * (i == place) for i in range(4)]
+    for left, right, free in ((0, -1, 0), (1, 0, 0), (0, 0, 0), (0, 0, 1)):
+        digits, in_right = [1, 0, 1, left], [0, -1, 0, right]
+        proof = cheat.prove_range(CONTEXT, commitment, R, 0, 6, [digits], in_right, in_target, free)
+        assert not _range(CONTEXT, commitment, 1, 0, 6, proof)
+
+
 @pytest.mark.parametrize(
     ("noise", "secret"),
     [

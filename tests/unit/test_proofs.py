@@ -149,7 +149,7 @@ def test_other_public_numbers_are_refused() -> None:
 
 
 def test_false_statements_cannot_be_asked_for() -> None:
-    for values in ([51], [-1], [0, 51]):
+    for values in ([51], [-1], [0, 51], [1 << 200]):
         with pytest.raises(ValueError, match=f"number {len(values) - 1} is out of range"):
             p.prove_range(CONTEXT, values, R, 0, 50, RANDOMNESS)
     with pytest.raises(ValueError, match="squares exceeds"):
@@ -159,19 +159,19 @@ def test_false_statements_cannot_be_asked_for() -> None:
 
 
 def test_own_arguments_out_of_range() -> None:
-    for lo, hi in ((1, 1), (2, 1), (0, VALUE_LIMIT), (-VALUE_LIMIT, 0)):
+    for lo, hi in ((1, 1), (2, 1), (0, VALUE_LIMIT), (-VALUE_LIMIT, 0), (-(1 << 200), 0), (0, 1 << 127)):
         with pytest.raises(ValueError, match="lo, hi"):
             p.range_proof_bytes(1, lo, hi)
-    for length in (0, 4097):
-        with pytest.raises(ValueError, match=f"length: {length}"):
+    for length in (0, 4097, -1, 1 << 70):
+        with pytest.raises(ValueError, match="length: "):
             p.range_proof_bytes(length, 0, 1)
-    for bits in (0, 7):
-        with pytest.raises(ValueError, match=f"bits: {bits}"):
+    for bits in (0, 7, -2, 1 << 70):
+        with pytest.raises(ValueError, match="bits: "):
             p.coin_bytes(1, bits)
     assert p.noise_proof_bytes(1, p.MAX_BITS) == 32 * (2 * 16 + 5)
     with pytest.raises(ValueError, match="more than 65536"):
         p.noise_proof_bytes(2, p.MAX_BITS)
-    for bound in (0, VALUE_LIMIT):
+    for bound in (0, VALUE_LIMIT, 1 << 200):
         with pytest.raises(ValueError, match="bound_squared"):
             p.norm_proof_bytes(1, bound)
     secret = p.NoiseSecret.draw(1, 8, RANDOMNESS)
@@ -188,6 +188,20 @@ def test_a_secret_serves_one_proof() -> None:
         with pytest.raises(LocalError, match="used up"):
             again()
     assert repr(secret) == "NoiseSecret(length=1, bits=8)"
+
+
+def test_a_secret_serves_one_proof_of_two_at_once() -> None:
+    secret = p.NoiseSecret.draw(1, 8, RANDOMNESS)
+    with pytest.raises(ValueError, match="coins"):
+        secret.prove(CONTEXT, bytes(2), R, RANDOMNESS)
+
+    class Meanwhile:
+        def bytes(self, n: int) -> bytes:
+            with pytest.raises(LocalError, match="used up"):
+                secret.prove(CONTEXT, b"\1", R, RANDOMNESS)
+            return RANDOMNESS.bytes(n)
+
+    secret.prove(CONTEXT, b"\0", R, Meanwhile())
 
 
 class _Stuck:
@@ -267,6 +281,17 @@ def test_true_batches_hold_on_any_number_of_threads() -> None:
         batch.verify(threads)
     with pytest.raises(ValueError, match="threads: 0"):
         p.Batch().verify(0)
+
+
+def test_statements_stay_and_keep_their_tags_if_nothing_was_checked() -> None:
+    batch = p.Batch()
+    batch.add_opening("false", [commit([5], R)], [], [6], R)
+    with pytest.raises(ValueError, match="threads: 0"):
+        batch.verify(0)
+    batch.add_opening("true", [commit([5], R)], [], [5], R)
+    with pytest.raises(p.ProofFailure) as failure:
+        batch.verify()
+    assert (failure.value.failed, len(batch)) == (("false",), 0)
 
 
 def test_errors_that_cancel_do_not_pass() -> None:

@@ -12,8 +12,8 @@
 //!   P = A + rho T - z sum of G'_i + z sum of H_i + (z - z^2) (sum of y^i) U
 //!
 //! is shown to be <a, G'> + <b, H> + (sum of y^i a_i b_i) U + (alpha + rho gamma) H_0 by `product`; honestly
-//! a_i = s_i - z and b_i = s_i - 1 + z. Why that is sound: `docs/proofs.md`. Vectors are filled to a power of two
-//! with zeros, which no weight and no z meets.
+//! a_i = s_i - z and b_i = s_i - 1 + z. Why that is sound: `docs/proofs.md`. Bits are filled to a power of two with
+//! zeros without a weight. They are shown to be bits as well, or T could hold multiples of their generators.
 
 use curve25519_dalek::ristretto::RistrettoPoint;
 use curve25519_dalek::scalar::Scalar;
@@ -40,13 +40,20 @@ pub fn elements(bits: usize) -> usize {
     product::elements(bits.next_power_of_two())
 }
 
+/// `bits`, and zeros up to a power of two.
+fn filled(bits: &[u8]) -> impl Iterator<Item = u8> {
+    let zeros = bits.len().next_power_of_two() - bits.len();
+    bits.iter().copied().chain(std::iter::repeat_n(0, zeros))
+}
+
 /// A: the commitment to `bits`, in constant time.
 pub fn commit(bits: &[u8], alpha: &Scalar) -> RistrettoPoint {
-    let left = generators::list(Family::Left, bits.len());
-    let right = generators::list(Family::Right, bits.len());
+    let size = bits.len().next_power_of_two();
+    let left = generators::list(Family::Left, size);
+    let right = generators::list(Family::Right, size);
     let mut total = Zeroizing::new(generators::bases().blinding * alpha);
-    for ((bit, left), right) in bits.iter().zip(left.iter()).zip(right.iter()) {
-        *total += RistrettoPoint::conditional_select(&-right, left, (*bit).into());
+    for ((bit, left), right) in filled(bits).zip(left.iter()).zip(right.iter()) {
+        *total += RistrettoPoint::conditional_select(&-right, left, bit.into());
     }
     *total
 }
@@ -98,20 +105,19 @@ pub fn prove(
     proof: &mut Vec<u8>,
 ) {
     let [y, z, rho] = challenges(transcript);
-    let count = bits.len();
-    let size = count.next_power_of_two();
+    let size = bits.len().next_power_of_two();
     let mut left = generators::list(Family::Left, size)[..size].to_vec();
     for (left, shift) in left.iter_mut().zip(shifts(weights, &rho)) {
         *left += shift;
     }
-    let filled = |shift: Scalar| {
-        let shifted = bits.iter().map(|&bit| Scalar::from(bit) + shift);
-        let zeros = std::iter::repeat_n(Scalar::ZERO, size - count);
-        Zeroizing::new(shifted.chain(zeros).collect::<Vec<_>>())
+    let shifted = |shift: Scalar| {
+        let mut scalars = Zeroizing::new(Vec::with_capacity(size));
+        scalars.extend(filled(bits).map(|bit| Scalar::from(bit) + shift));
+        scalars
     };
     let witness = Witness {
-        a: filled(-z),
-        b: filled(z - Scalar::ONE),
+        a: shifted(-z),
+        b: shifted(z - Scalar::ONE),
         alpha: Zeroizing::new(alpha + rho * gamma),
     };
     let statement = Statement {
@@ -146,8 +152,7 @@ impl Claim<'_> {
         sum: &mut Sum,
     ) -> Result<(), ProofError> {
         let [y, z, rho] = challenges(transcript);
-        let count = self.weights.len();
-        let size = count.next_power_of_two();
+        let size = self.weights.len().next_power_of_two();
         let found = product::verify(transcript, reader, size, &y, weight, sum)?;
         sum.add(found.of_p, self.bits);
         let of_t = found.of_p * rho;
@@ -161,7 +166,7 @@ impl Claim<'_> {
         let mut of_left = found.left;
         let mut powers = Scalar::ZERO;
         let mut power = y;
-        for left in &mut of_left[..count] {
+        for left in &mut of_left {
             *left -= of_z;
             powers += power;
             power *= y;
@@ -171,11 +176,8 @@ impl Claim<'_> {
         for (total, left) in sum_left.iter_mut().zip(&of_left) {
             *total += left;
         }
-        for (place, (total, right)) in sum_right.iter_mut().zip(found.right).enumerate() {
-            *total += right;
-            if place < count {
-                *total += of_z;
-            }
+        for (total, right) in sum_right.iter_mut().zip(found.right) {
+            *total += right + of_z;
         }
         for ((slot, bit_weight), left) in self.weights.iter().zip(&of_left) {
             *sum.slot(*slot) += rho * bit_weight * left;

@@ -104,7 +104,9 @@ pub fn prove(
         let n = a.len() / 2;
         let y_n = powers[n.ilog2() as usize];
         let y_minus_n = y_n.invert();
-        let mut nonces = Nonces::new(transcript, a.iter().chain(b.iter()), seed);
+        // alpha has the entropy that a and b may lack.
+        let secrets = a.iter().chain(b.iter()).chain([&*alpha]);
+        let mut nonces = Nonces::new(transcript, secrets, seed);
         let (blind_l, blind_r) = (nonces.scalar(), nonces.scalar());
         let (a_lo, a_hi) = a.split_at(n);
         let (b_lo, b_hi) = b.split_at(n);

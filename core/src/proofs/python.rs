@@ -5,7 +5,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt};
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 use super::ProofError;
 use super::batch::{Item, find_false};
@@ -54,6 +54,38 @@ fn element(name: &str, bytes: &[u8]) -> Result<Element, ProofError> {
         .map_err(|_| ProofError::Statement(format!("{name}: {} bytes, not {ELEMENT}", bytes.len())))
 }
 
+/// An integer; one beyond 128 bits is the nearest of them, which is out of every range.
+struct Whole(i128);
+
+impl<'py> FromPyObject<'_, 'py> for Whole {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        object.extract().map(Self).or_else(|_| {
+            let negative = object.cast::<PyInt>()?.lt(0)?;
+            Ok(Self(if negative { i128::MIN } else { i128::MAX }))
+        })
+    }
+}
+
+impl Zeroize for Whole {
+    fn zeroize(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl Whole {
+    /// A number of things; 0, of which there is never one, for what is none.
+    fn count(&self) -> usize {
+        usize::try_from(self.0).unwrap_or(0)
+    }
+}
+
+fn wholes(all: Vec<Whole>) -> Zeroizing<Vec<i128>> {
+    let all = Zeroizing::new(all);
+    Zeroizing::new(all.iter().map(|whole| whole.0).collect())
+}
+
 fn elements(name: &str, all: &[Vec<u8>]) -> Result<Vec<Element>, ProofError> {
     all.iter().map(|bytes| element(name, bytes)).collect()
 }
@@ -66,10 +98,10 @@ fn bytes<'py>(py: Python<'py>, bytes: &[u8]) -> Bound<'py, PyBytes> {
 #[pyo3(name = "commit")]
 fn commit_values<'py>(
     py: Python<'py>,
-    values: Vec<i128>,
+    values: Vec<Whole>,
     blinding: &[u8],
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let values = Zeroizing::new(values);
+    let values = wholes(values);
     expect_values(&values)?;
     let blinding = own_scalar("blinding", blinding)?;
     let point = py.detach(|| commit::commit(&values, &blinding).compress());
@@ -126,19 +158,19 @@ fn check_scalar(data: &[u8]) -> PyResult<()> {
 }
 
 #[pyfunction]
-fn range_proof_bytes(length: usize, low: i128, high: i128) -> PyResult<usize> {
-    Ok(Range::new(length, low, high)?.elements() * ELEMENT)
+fn range_proof_bytes(length: Whole, low: Whole, high: Whole) -> PyResult<usize> {
+    Ok(Range::new(length.count(), low.0, high.0)?.elements() * ELEMENT)
 }
 
 #[pyfunction]
-fn norm_proof_bytes(length: usize, bound: i128) -> PyResult<usize> {
-    Ok(Norm::new(length, bound)?.elements() * ELEMENT)
+fn norm_proof_bytes(length: Whole, bound: Whole) -> PyResult<usize> {
+    Ok(Norm::new(length.count(), bound.0)?.elements() * ELEMENT)
 }
 
 /// Bytes of the coins, and of a proof.
 #[pyfunction]
-fn noise_bytes(length: usize, bits: usize) -> PyResult<(usize, usize)> {
-    let noise = Noise::new(length, bits)?;
+fn noise_bytes(length: Whole, bits: Whole) -> PyResult<(usize, usize)> {
+    let noise = Noise::new(length.count(), bits.count())?;
     Ok((noise.coin_bytes(), noise.elements() * ELEMENT))
 }
 
@@ -146,14 +178,14 @@ fn noise_bytes(length: usize, bits: usize) -> PyResult<(usize, usize)> {
 fn prove_range<'py>(
     py: Python<'py>,
     context: &[u8],
-    values: Vec<i128>,
+    values: Vec<Whole>,
     blinding: &[u8],
-    low: i128,
-    high: i128,
+    low: Whole,
+    high: Whole,
     seed: &[u8],
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let values = Zeroizing::new(values);
-    let range = Range::new(values.len(), low, high)?;
+    let values = wholes(values);
+    let range = Range::new(values.len(), low.0, high.0)?;
     let blinding = own_scalar("blinding", blinding)?;
     let (context, seed) = (exactly("context", context)?, exactly("seed", seed)?);
     let proof = py.detach(|| range.prove(context, &values, &blinding, seed))?;
@@ -164,13 +196,13 @@ fn prove_range<'py>(
 fn prove_norm<'py>(
     py: Python<'py>,
     context: &[u8],
-    values: Vec<i128>,
+    values: Vec<Whole>,
     blinding: &[u8],
-    bound: i128,
+    bound: Whole,
     seed: &[u8],
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let values = Zeroizing::new(values);
-    let norm = Norm::new(values.len(), bound)?;
+    let values = wholes(values);
+    let norm = Norm::new(values.len(), bound.0)?;
     let blinding = own_scalar("blinding", blinding)?;
     let (context, seed) = (exactly("context", context)?, exactly("seed", seed)?);
     let proof = py.detach(|| norm.prove(context, &values, &blinding, seed))?;
@@ -185,12 +217,12 @@ impl PyNoiseSecret {
     #[new]
     fn new(
         py: Python<'_>,
-        length: usize,
-        bits: usize,
+        length: Whole,
+        bits: Whole,
         packed: &[u8],
         wide: &[u8],
     ) -> PyResult<Self> {
-        let noise = Noise::new(length, bits)?;
+        let noise = Noise::new(length.count(), bits.count())?;
         let wide = exactly("wide", wide)?;
         Ok(Self(py.detach(|| Secret::new(noise, packed, wide))?))
     }
@@ -240,14 +272,11 @@ impl PyProofBatch {
         &mut self,
         plus: Vec<Vec<u8>>,
         minus: Vec<Vec<u8>>,
-        values: Vec<Bound<'_, PyInt>>,
+        values: Vec<Whole>,
         blinding: &[u8],
     ) {
         let opening = || {
-            let small = values.iter().map(|value| value.extract::<i128>().ok());
-            let values: Vec<i128> = small
-                .collect::<Option<_>>()
-                .ok_or_else(|| ProofError::Statement("values: too large".into()))?;
+            let values: Vec<i128> = values.iter().map(|value| value.0).collect();
             expect_values(&values)?;
             Ok(Item::Opening(Opening {
                 plus: elements("commitment", &plus)?,
@@ -264,12 +293,12 @@ impl PyProofBatch {
         &mut self,
         context: &[u8],
         commitment: &[u8],
-        length: usize,
-        low: i128,
-        high: i128,
+        length: Whole,
+        low: Whole,
+        high: Whole,
         proof: Vec<u8>,
     ) -> PyResult<()> {
-        let range = Range::new(length, low, high)?;
+        let range = Range::new(length.count(), low.0, high.0)?;
         let context = *exactly("context", context)?;
         self.push(
             element("commitment", commitment).map(|commitment| Item::Range {
@@ -286,11 +315,11 @@ impl PyProofBatch {
         &mut self,
         context: &[u8],
         commitment: &[u8],
-        length: usize,
-        bound: i128,
+        length: Whole,
+        bound: Whole,
         proof: Vec<u8>,
     ) -> PyResult<()> {
-        let norm = Norm::new(length, bound)?;
+        let norm = Norm::new(length.count(), bound.0)?;
         let context = *exactly("context", context)?;
         self.push(
             element("commitment", commitment).map(|commitment| Item::Norm {
@@ -309,12 +338,12 @@ impl PyProofBatch {
         context: &[u8],
         secret_commitment: &[u8],
         noise_commitment: &[u8],
-        length: usize,
-        bits: usize,
+        length: Whole,
+        bits: Whole,
         coins: Vec<u8>,
         proof: Vec<u8>,
     ) -> PyResult<()> {
-        let noise = Noise::new(length, bits)?;
+        let noise = Noise::new(length.count(), bits.count())?;
         let context = *exactly("context", context)?;
         exactly_coins(&noise, &coins)?;
         let commitments = element("commitment", secret_commitment)
@@ -336,7 +365,7 @@ impl PyProofBatch {
         self.0.len()
     }
 
-    /// Empties the batch.
+    /// Empties the batch, unless it fails.
     fn find_false(&mut self, py: Python<'_>, threads: usize) -> PyResult<Vec<usize>> {
         if !crate::THREADS.contains(&threads) {
             return Err(PyValueError::new_err(format!(
@@ -345,9 +374,12 @@ impl PyProofBatch {
                 crate::THREADS.end()
             )));
         }
-        let items = std::mem::take(&mut self.0);
-        py.detach(|| find_false(&items, threads))
-            .map_err(|error| PyOSError::new_err(error.to_string()))
+        let items = &self.0;
+        let found = py
+            .detach(|| find_false(items, threads))
+            .map_err(|error| PyOSError::new_err(error.to_string()))?;
+        self.0 = Vec::new();
+        Ok(found)
     }
 }
 

@@ -1,10 +1,14 @@
 //! What the Python tests cannot reach: the parts below the faces.
 
 use curve25519_dalek::scalar::Scalar;
+use zeroize::Zeroizing;
 
 use super::bits::Bits;
-use super::encode;
+use super::generators::{self, Family};
+use super::product::{self, Statement, Witness};
 use super::range::{split, weights};
+use super::transcript::start;
+use super::{encode, labels};
 
 #[test]
 fn subset_sums_are_the_whole_range_and_nothing_else() {
@@ -48,4 +52,27 @@ fn values_are_encoded_with_their_sign() {
         let expected = if value < 0 { -magnitude } else { magnitude };
         assert_eq!(encode::value(value), expected);
     }
+}
+
+#[test]
+fn blinds_of_rounds_need_the_blinding_of_the_statement() {
+    let first = |alpha: u64| {
+        let vector = || Zeroizing::new(vec![Scalar::ONE; 2]);
+        let statement = Statement {
+            left: generators::list(Family::Left, 2)[..2].to_vec(),
+            right: generators::list(Family::Right, 2)[..2].to_vec(),
+            product: generators::bases().product,
+            y: Scalar::from(7u64),
+        };
+        let witness = Witness {
+            a: vector(),
+            b: vector(),
+            alpha: Zeroizing::new(Scalar::from(alpha)),
+        };
+        let (mut transcript, mut proof) = (start(&[0; 32], labels::KIND_RANGE), Vec::new());
+        product::prove(&mut transcript, statement, witness, &[7; 32], &mut proof);
+        proof[..32].to_vec()
+    };
+    assert_eq!(first(1), first(1));
+    assert_ne!(first(1), first(2));
 }
