@@ -193,19 +193,26 @@ class DirectRole(Correspondence):
     def _keep(self, party: int, envelope: Envelope, body_hash: bytes) -> list[Envelope]:
         step, known = envelope.step, self._mail.get((party, envelope.step))
         letter = letter_of(envelope, body_hash)
+        if step == m.HELLO and not self._run_id:
+            # A process that has called again, or has started again: the last hello is the one to answer.
+            self._mail[party, step] = letter
+            self._spoken[step].add(party)
+            self._gone.discard(party)
+            return []
         if known is None:
             self._mail[party, step] = letter
             if step in self._spoken:
                 self._spoken[step].add(party)
-            if step == m.HELLO:
-                self._gone.discard(party)
             if party == self._coordinator and step in d.PROPOSALS:
                 for witness in self._witnesses.pop(step, {}).values():
                     self._weigh(witness, letter)
             return self._suspect(step, letter)
         if known.body_hash == body_hash and known.run_id == letter.run_id:
             return []
-        if known.run_id == letter.run_id and step in d.USER_STEPS and step not in (m.HELLO, d.HELD):
+        if step == m.HELLO:
+            self._note(f"{envelope.sender}: started again after the run had begun")
+            return self._lose([envelope.sender])
+        if known.run_id == letter.run_id and step in d.USER_STEPS and step != d.HELD:
             self._convict(step, party, known, body_hash, letter.signature)
         raise equivocation(envelope, self._context, known.run_id, known.body_hash, known.signature)
 

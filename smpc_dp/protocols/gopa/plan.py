@@ -168,7 +168,7 @@ def _too_many_bad_draws(slack: float, delta: float) -> ConfigError:
 def _both_opened(plan: SecAggPlan) -> float:
     """Return the probability, at most, that shares of a drawn graph give a self-mask and pairwise terms."""
     logs = (plan.holders_log2, plan.graph_log2)
-    return sum(2.0**log for log in logs if log is not None)
+    return math.fsum(math.exp2(log) for log in logs if log is not None)
 
 
 def _with_degree(plan: SecAggPlan, degree: int, roll_back: bool) -> SecAggPlan:
