@@ -213,7 +213,7 @@ def _assumption(plan: SecAggPlan, honest: int, slack: float) -> str:
         else f"no two of {plan.parties} users collude"
     )
     fixed = "whichever they are" if plan.complete else "fixed before anybody draws neighbours"
-    luck = f"; delta includes {slack:.1g} for bad draws of neighbours" if slack else ""
+    luck = f"; delta includes {slack:.1g} for bad draws of neighbours in each attempt" if slack else ""
     return (
         f"{corrupt}, {fixed}; the relay may make any {plan.max_dropouts} others vanish: {honest} honest "
         f"users bring noise that counts{luck}"
