@@ -421,6 +421,25 @@ def test_forged_signatures_are_ignored_and_named(step: str) -> None:
     assert any(f"{CHEAT}: " in fault for fault in outcome.faults) or step == d.ATTEST_TOTAL
 
 
+@pytest.mark.parametrize("step", [m.HELLO, m.ADVERTISE, m.REVEAL, m.ATTEST_PARTICIPANTS, g.PUBLISH])
+def test_nobody_keeps_a_message_that_is_larger_than_its_step_needs(step: str) -> None:
+    stage = DirectStage()
+    for name in without(CHEAT):
+        for due, size in ((step, 1 << 16), (d.HELD, 10), (d.WITNESS, 1 << 16)):
+            kept = sum(len(letter.body) for letter in stage.users[name]._mail.values())
+            large = Envelope(b"", due, CHEAT, name, bytes(size), b"")
+            if due != d.HELD or name != COORDINATOR:
+                stage.users[name].receive(stage.sign(large))
+            assert sum(len(letter.body) for letter in stage.users[name]._mail.values()) == kept
+    stage.play()
+    stage.assert_published(*EVERYBODY)
+    assert all(
+        any(f"{CHEAT}: sent 65536 bytes in step '{step}'" in fault for fault in outcome.faults)
+        for name, outcome in stage.outcomes().items()
+        if name != CHEAT
+    )
+
+
 def test_messages_of_another_run_count_for_nothing() -> None:
     """Yesterday's run of the same file, user and request: nothing of it is of use today."""
     before = DirectStage(run=7).play()

@@ -167,6 +167,25 @@ def test_degrees_are_those_of_the_page(parties: int, dropout: float, keep: int, 
     assert found == {"keep": keep, "roll-back": roll_back}
 
 
+def test_shares_that_open_both_are_part_of_delta() -> None:
+    """Too many corrupt holders give a self-mask and pairwise terms: where that can happen, delta has it."""
+    base = plan_secagg(500, dropout=0.02, corrupt=0.1)
+
+    def session(delta: float, roll_back: bool) -> tuple[SecAggPlan, SessionNoise]:
+        return plan_session(base, diameter=1e7, length=1, epsilon=1.0, delta=delta, roll_back=roll_back)
+
+    plan, noise = session(1e-11, roll_back=True)
+    assert plan.holders_log2 is not None
+    both = 2.0**plan.holders_log2
+    assert both > 1e-13
+    assert noise.slack > both
+    assert gaussian_delta(1.0, noise.mu) + both <= 1e-11
+    assert session(1e-11, roll_back=False)[1].slack < both
+    for delta in (1e-12, 1e-13):
+        with pytest.raises(ConfigError, match="security: bad draws of neighbours have 7e-13 of delta"):
+            session(delta, roll_back=True)
+
+
 @pytest.mark.parametrize("roll_back", [False, True])
 @pytest.mark.parametrize(("parties", "dropout"), [(66, 0.2), (100, 0.3), (150, 0.4)])
 def test_where_nothing_is_proven_of_a_sparse_graph_it_is_complete(

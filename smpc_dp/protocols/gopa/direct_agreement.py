@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
@@ -16,10 +17,14 @@ from smpc_dp.protocols.envelope import Context, Signer, decode, encode
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa.direct_keys import run_identifier
 from smpc_dp.protocols.gopa.direct_rounds import DirectRole, Phase
+from smpc_dp.protocols.gopa.messages import PUBLISH
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.secagg import keys
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import PartySet, draw_neighbours, pack_list, unpack_list
+
+# Bytes of any message, but for what it has of a vector or of each user.
+SMALL = 4096
 
 
 class Agreement(DirectRole):
@@ -62,6 +67,16 @@ class Agreement(DirectRole):
         super()._end()
         self._lanes = None
         self.__dict__.pop("_mask_secret", None)
+
+    def _most_bytes(self, step: str) -> int:
+        encoding, proofs = self._parameters.encoding, 256 * self._parties
+        if step in (PUBLISH, d.FORWARD):
+            return SMALL + encoding.lanes * encoding.element_bytes
+        if step in d.PROPOSALS:
+            # From one user, four of them: the channel's limit is enough.
+            return sys.maxsize
+        more = {m.REVEAL: proofs + 2 * self._plan.degree, d.HELD: 2 * proofs, d.WITNESS: 128 * self._parties}
+        return SMALL + more.get(step, 0)
 
     # Phases
 

@@ -67,8 +67,10 @@ class CoordinatorMachine(DirectMachine):
 
     def _keep(self, party: int, envelope: Envelope, body_hash: bytes) -> list[Envelope]:
         sent = super()._keep(party, envelope, body_hash)
-        late = envelope.step == m.HELLO and self._run_id and party not in self._present
-        if not late or party in self._told_late:
+        if envelope.step != m.HELLO or not self._run_id or party in self._told_late:
+            return sent
+        first = self._mail.get((party, m.HELLO))
+        if party in self._present and first is not None and first.body_hash == body_hash:
             return sent
         self._told_late.add(party)
         error = self._errors.get(party) or TimeoutFault({envelope.sender}, m.HELLO, "the run has begun")

@@ -201,6 +201,8 @@ class Correspondence:
             witness.run_id, witness.step, self._coordinator, witness.body_hash, witness.signature
         ):
             raise PeerFault(name, f"shows a proposal that {self.coordinator} did not sign")
+        if witness.body and witness.step != d.START:
+            raise PeerFault(name, "shows the body of a proposal that needs none")
         known = self._mail.get((self._coordinator, witness.step))
         if known is not None:
             self._weigh(witness, known)

@@ -138,6 +138,10 @@ class DirectRole(Correspondence):
         """Tell whether the run cannot end well without another message of the coordinator."""
         return self._me != self._coordinator and (self._coordinator, d.PUBLISHED) not in self._mail
 
+    def _most_bytes(self, step: str) -> int:
+        """Return what a message of a step may have, so that liars cannot fill the memory."""
+        raise NotImplementedError
+
     # Messages
 
     def _guarded(self, action: Callable[[], list[Envelope]]) -> list[Envelope]:
@@ -173,6 +177,8 @@ class DirectRole(Correspondence):
         if envelope.receiver != self.name:
             raise PeerFault(envelope.sender, f"sent a message for {envelope.receiver!r}")
         signed = envelope if step in d.TO_ONE else replace(envelope, receiver=d.EVERYONE)
+        if len(envelope.body) > self._most_bytes(step):
+            raise PeerFault(envelope.sender, f"sent {len(envelope.body)} bytes in step '{step[:40]}'")
         body_hash = self._context.check(signed)
         if step in (LEAVE, ABORT):
             self._take_leave(party, envelope)
@@ -184,6 +190,8 @@ class DirectRole(Correspondence):
                 raise self._refuse("forwards a publication of another run")
             if 1 <= forward.party <= self._parties:
                 self._forwarded.setdefault(forward.party, forward.body)
+        elif step == d.HELD and self._me != self._coordinator:
+            raise PeerFault(envelope.sender, f"sent '{step}' to somebody who does not coordinate")
         elif step in d.USER_STEPS or (step in d.PROPOSALS and party == self._coordinator):
             return self._keep(party, envelope, body_hash)
         else:
@@ -193,19 +201,26 @@ class DirectRole(Correspondence):
     def _keep(self, party: int, envelope: Envelope, body_hash: bytes) -> list[Envelope]:
         step, known = envelope.step, self._mail.get((party, envelope.step))
         letter = letter_of(envelope, body_hash)
+        if step == m.HELLO and not self._run_id:
+            # A process that has called again, or has started again: the last hello is the one to answer.
+            self._mail[party, step] = letter
+            self._spoken[step].add(party)
+            self._gone.discard(party)
+            return []
         if known is None:
             self._mail[party, step] = letter
             if step in self._spoken:
                 self._spoken[step].add(party)
-            if step == m.HELLO:
-                self._gone.discard(party)
             if party == self._coordinator and step in d.PROPOSALS:
                 for witness in self._witnesses.pop(step, {}).values():
                     self._weigh(witness, letter)
             return self._suspect(step, letter)
         if known.body_hash == body_hash and known.run_id == letter.run_id:
             return []
-        if known.run_id == letter.run_id and step in d.USER_STEPS and step not in (m.HELLO, d.HELD):
+        if step == m.HELLO:
+            self._note(f"{envelope.sender}: started again after the run had begun")
+            return self._lose([envelope.sender])
+        if known.run_id == letter.run_id and step in d.USER_STEPS and step != d.HELD:
             self._convict(step, party, known, body_hash, letter.signature)
         raise equivocation(envelope, self._context, known.run_id, known.body_hash, known.signature)
 

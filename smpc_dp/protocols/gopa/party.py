@@ -69,6 +69,10 @@ class GopaPartyMachine(PartyMachine):
             raise self._refuse("published an average over parties that do not take part, or over too few")
         if self._index not in published:
             raise self._refuse(f"left {self.name} out of the average")
+        lost = len(self._participants) - len(published)
+        own = sum(peer in self._participants and peer not in published for peer in self._mask_keys)
+        if not own <= message.residual_pairs <= lost * len(published):
+            raise self._refuse(f"counts {message.residual_pairs} residual pairs with {lost} users lost")
         try:
             total = self._parameters.encoding.unpack(message.total)
         except ValueError as error:

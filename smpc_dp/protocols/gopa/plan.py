@@ -45,7 +45,8 @@ class SessionNoise(msgspec.Struct, frozen=True):
         epsilon, delta: of each honest user, for everything that the adversary sees in one run.
         mu: of the Gaussian mechanism that the run is, at most.
         closeness: what the grid adds to it, as in a ledger's `Gaussian`.
-        slack: the probability that the drawn graph is worse than that; part of delta.
+        slack: the probability that the drawn graph is worse than that, or with roll-back gives corrupt users
+            too many shares; part of delta.
         own_variance, pair_variance: sigma_eta^2 and sigma_delta^2, the discrete Gaussian's parameters.
         honest: n_H, the fewest honest users whose noise the claim counts on.
         curator_deviation: standard deviation that a trusted curator adds to the sum, at the same privacy.
@@ -101,6 +102,10 @@ def plan_session(
     if not plan.complete:
         plan, proven = _sparse(plan, delta, roll_back)
     slack = 0.0 if proven is None else proven.failure
+    if roll_back:
+        slack += _both_opened(plan)
+    if slack >= delta:
+        raise _too_many_bad_draws(slack, delta)
     most = gaussian_mu(epsilon, (delta - slack) / MARGIN) / diameter / MARGIN
     counted, connected = honest, None
     if proven is None:
@@ -113,6 +118,8 @@ def plan_session(
             for way in proven.spreads
             if (room := most**2 - 1 / ((honest - way.spared) * own)) > 0
         ]
+        if not ways:
+            raise _too_many_bad_draws(slack, delta)
         pair, connected = min(ways, key=lambda way: way[0])
         counted -= connected.spared
     own_variance, pair_variance = math.ceil(own) + 1, math.ceil(pair)
@@ -149,6 +156,19 @@ def plan_session(
         place=_place(plan, roll_back),
         assumption=_assumption(plan, honest, slack),
     )
+
+
+def _too_many_bad_draws(slack: float, delta: float) -> ConfigError:
+    what = (
+        f"bad draws of neighbours have {slack:.1g} of delta, {delta:g}: more bits, or a larger delta, are due"
+    )
+    return ConfigError([Fault("security", what)])
+
+
+def _both_opened(plan: SecAggPlan) -> float:
+    """Return the probability, at most, that shares of a drawn graph give a self-mask and pairwise terms."""
+    logs = (plan.holders_log2, plan.graph_log2)
+    return math.fsum(math.exp2(log) for log in logs if log is not None)
 
 
 def with_degree(plan: SecAggPlan, degree: int, *, roll_back: bool) -> SecAggPlan:
@@ -199,7 +219,7 @@ def _assumption(plan: SecAggPlan, honest: int, slack: float) -> str:
         else f"no two of {plan.parties} users collude"
     )
     fixed = "whichever they are" if plan.complete else "fixed before anybody draws neighbours"
-    luck = f"; delta includes {slack:.1g} for a badly connected draw" if slack else ""
+    luck = f"; delta includes {slack:.1g} for bad draws of neighbours in each attempt" if slack else ""
     return (
         f"{corrupt}, {fixed}; the relay may make any {plan.max_dropouts} others vanish: {honest} honest "
         f"users bring noise that counts{luck}"
