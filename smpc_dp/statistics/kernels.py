@@ -190,10 +190,14 @@ class Kernel:
 
     def _columns(self, records: ArrayLike | Sequence[ArrayLike]) -> list[Any]:
         count = len(self.fields)
-        if isinstance(records, tuple):
-            columns = [np.asarray(column) for column in records]
+        try:
+            given = tuple(map(np.asarray, records)) if isinstance(records, tuple) else np.asarray(records)
+        except ValueError:
+            raise ConfigError([Fault("data", "its rows are not equally long")]) from None
+        if isinstance(given, tuple):
+            columns = list(given)
         else:
-            array = np.asarray(records)
+            array = given
             if array.ndim == 1 and count == 1:
                 array = array[:, None]
             columns = [array[:, place] for place in range(array.shape[1])] if array.ndim == 2 else []

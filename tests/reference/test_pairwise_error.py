@@ -263,9 +263,14 @@ def test_an_estimate_needs_pairs() -> None:
         ({"epsilon": math.nan}, "epsilon"),
         ({"partners": 0}, "partners"),
         ({"delta": 1e-6}, "delta"),
+        ({"delta": -1.0}, "delta"),
+        ({"delta": math.nan}, "delta"),
+        ({"delta": None}, "delta"),
         ({"noise": "gaussian"}, "delta"),
         ({"noise": "uniform"}, "noise"),
         ({"zetas": (1, 1)}, "zetas"),
+        ({"zetas": (0.1,)}, "zetas"),
+        ({"zetas": (0.1, math.nan)}, "zetas"),
     ],
 )
 def test_bad_requests_are_refused(arguments: dict[str, object], said: str) -> None:
