@@ -187,7 +187,8 @@ class LocalPairwise:
 
         Args:
             reports: from `randomise`, or the answers of `randomise_many`; at least 3 of different users.
-            labels: public, 0 or 1 for each report; needed exactly for a kernel with public labels.
+            labels: public, 0 or 1 for each report, at least 2 of each; needed exactly for a kernel with
+                public labels.
             kernel: another kernel on the same fields.
 
         Raises:
@@ -204,6 +205,8 @@ class LocalPairwise:
         if kernel.labels == "public":
             marks = checked_labels(labels, n)
             up, down = (np.bincount(answers[marks == label], minlength=k) for label in (1, 0))
+            if min(up.sum(), down.sum()) < 2:
+                raise ConfigError([Fault("labels", "one report of a label has no error: 2 are needed of each")])
             value, error = two_samples(self.unbiased(matrix), up, down)
         elif labels is not None:
             raise ConfigError([Fault("labels", f"kernel {kernel.name} has no public labels")])
