@@ -292,9 +292,9 @@ def test_a_question_is_checked() -> None:
 def test_one_record_of_the_kernels_domain() -> None:
     from smpc_dp.runtime.statistic import Asked
 
-    def ask(data: object, mark: int | None = None) -> Asked:
+    def ask(data: object, mark: object = None, kernel: Kernel = KERNEL) -> Asked:
         return Asked.check(
-            KERNEL,
+            kernel,
             data,
             parties=5,
             epsilon=1.0,
@@ -302,7 +302,7 @@ def test_one_record_of_the_kernels_domain() -> None:
             partners=1,
             noise="laplace",
             zetas=None,
-            mark=mark,
+            mark=mark,  # type: ignore[arg-type]
         )
 
     assert ask((3, 4)).codes.tolist() == [[3, 4]]
@@ -314,3 +314,8 @@ def test_one_record_of_the_kernels_domain() -> None:
             ask(shapeless)
     with pytest.raises(ConfigError, match="mark"):
         ask((3, 4), mark=1)
+    labelled = find_kernel("auc")
+    assert type(ask(3, np.int64(1), labelled).mark) is int
+    for wrong in (None, 2, 1.0, "1"):
+        with pytest.raises(ConfigError, match="mark"):
+            ask(3, wrong, labelled)
