@@ -206,7 +206,7 @@ class LocalPairwise:
             marks = checked_labels(labels, n)
             up, down = (np.bincount(answers[marks == label], minlength=k) for label in (1, 0))
             if min(up.sum(), down.sum()) < 2:
-                raise ConfigError([Fault("labels", "one report of a label has no error: 2 are needed of each")])
+                raise ConfigError([Fault("labels", "a label has one report: 2 are needed of each")])
             value, error = two_samples(self.unbiased(matrix), up, down)
         elif labels is not None:
             raise ConfigError([Fault("labels", f"kernel {kernel.name} has no public labels")])

@@ -150,7 +150,7 @@ def test_an_aggregator_cannot_exchange_a_commitment_for_one_party() -> None:
         (lambda s: m.Start(s.present, s.commitments, b"\x01" * 5), "another label"),
         (
             lambda s: m.Start(pack_set((1, 2), 5), s.commitments[:64], s.marks[:2]),
-            "2 of 5 parties are present, 3 are needed",
+            "2 of 5 parties are there, 3 are needed",
         ),
     ],
 )

@@ -146,7 +146,7 @@ def test_the_standard_error_is_honest() -> None:
 
 
 def test_the_standard_error_of_few_parties_with_many_partners_is_not_too_small() -> None:
-    """The estimated variance of 16 parties with P = 4 is the true one on average: 2,000 runs know it to 3 %."""
+    """The estimated variance of 16 parties with P = 4 is the true one on average, known to 3 %."""
     plan = plan_statistic(KERNELS["gini"], 16, 40.0, partners=4)
     chances, rng = distribution("steep"), np.random.default_rng(9)
     found, squares = [], []

@@ -395,7 +395,7 @@ def test_the_simulation_is_the_protocol() -> None:
     named = smpc_dp.simulate.local_pairwise("kendall_tau", (range(99), range(99)), 2.0, bins=2)
     assert named.statistic == "kendall_tau"
     for unknown in ("kendall", None):
-        with pytest.raises(ConfigError, match="kernel: .* is none of"):
+        with pytest.raises(ConfigError, match=r"kernel: .* is none of"):
             smpc_dp.simulate.local_pairwise(unknown, records, 2.0)  # type: ignore[arg-type]
     auc_of = smpc_dp.simulate.local_auc
     labels = np.arange(500) % 2

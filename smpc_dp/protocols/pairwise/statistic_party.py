@@ -127,7 +127,7 @@ class StatisticParty(PartyRole[StatisticResult]):
         if self._index not in present:
             raise self._refuse(f"left {self.name} out")
         if count < (least := quorum(self._parties)):
-            raise self._refuse(f"says that {count} of {self._parties} parties are present, {least} are needed")
+            raise self._refuse(f"says that {count} of {self._parties} parties are there, {least} are needed")
         if len(start.commitments) != COIN_BYTES * count or len(start.marks) != count:
             raise self._refuse("does not have one commitment and one mark for each present party")
         place = present.place(self._index)
