@@ -30,7 +30,7 @@ from smpc_dp.runtime.events import Kind
 from smpc_dp.runtime.line import PATIENCE
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.statistics.compiled import NoiseKind, plan_statistic
-from smpc_dp.statistics.kernels import Codes, Kernel
+from smpc_dp.statistics.kernels import Codes, Kernel, as_array
 from smpc_dp.statistics.known import kernel_of
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Asked:
     ) -> Asked:
         """Check everything that one party can check alone; errors as of `Session.pairwise`."""
         record = data if isinstance(data, tuple) else (data,)
-        codes = kernel.codes(tuple(np.atleast_1d(value) for value in record))
+        codes = kernel.codes(tuple(np.atleast_1d(as_array("data", value)) for value in record))
         if len(codes) != 1:
             raise ConfigError([Fault("data", f"one record is due, not {len(codes)}")])
         whole = isinstance(mark, int | np.integer) and mark in (0, 1)

@@ -27,7 +27,7 @@ from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.local_pairwise import exact_variance, two_sample_variance, variance_bound
 from smpc_dp.privacy.mechanisms.randomised_response import KaryRandomisedResponse
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.statistics.kernels import Codes, Floats, Kernel
+from smpc_dp.statistics.kernels import Codes, Floats, Kernel, as_array
 from smpc_dp.statistics.local_domain import Quantiser, Rounding, bins_of, choose_bins
 from smpc_dp.statistics.local_estimate import (
     LocalEstimate,
@@ -132,7 +132,7 @@ class LocalPairwise:
             PrivacyError: a value is outside of its domain, or the ledger refuses. ConfigError: not a record.
             LocalError: the ledger cannot be written.
         """
-        values = np.asarray(record)
+        values = as_array("record", record)
         count = len(self.kernel.fields)
         if values.shape != (count,) and (count > 1 or values.shape != ()):
             what = f"shape {values.shape}, not the values of one record, {count}"
@@ -274,7 +274,7 @@ def checked_labels(labels: ArrayLike | None, count: int) -> Codes:
     """Return labels as integers, (n,); raise ConfigError unless all are 0 or 1, and both occur."""
     if labels is None:
         raise ConfigError([Fault("labels", "this statistic needs public labels, one for each report")])
-    array = np.asarray(labels)
+    array = as_array("labels", labels)
     if array.shape != (count,):
         raise ConfigError([Fault("labels", f"shape {array.shape}, not ({count},)")])
     if array.dtype.kind not in "iufb" or not np.isin(array, (0, 1)).all():

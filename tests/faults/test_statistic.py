@@ -309,7 +309,7 @@ def test_one_record_of_the_kernels_domain() -> None:
     for outside in ((3, 10), (3, float("nan"))):
         with pytest.raises(SmpcError, match="value"):
             ask(outside)
-    for shapeless in (3, np.zeros((2, 2)), ([1, 2], [3, 4])):
+    for shapeless in (3, np.zeros((2, 2)), ([1, 2], [3, 4]), ([[1], [2, 3]], 4)):
         with pytest.raises(ConfigError):
             ask(shapeless)
     with pytest.raises(ConfigError, match="mark"):

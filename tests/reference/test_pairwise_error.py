@@ -295,6 +295,11 @@ def test_bad_requests_are_refused(arguments: dict[str, object], said: str) -> No
         plan_statistic(KERNELS["tau"], 10, **{"epsilon": 1.0, **arguments})  # type: ignore[arg-type]
 
 
+def test_ragged_labels_are_refused() -> None:
+    with pytest.raises(ConfigError, match="not equally long"):
+        pairwise("auc", [1, 2], 1.0, labels=[[0], [1, 0]])
+
+
 def test_the_planner_chooses_partners() -> None:
     assert plan_statistic(KERNELS["tau"], 1000, 12.0).partners == 1
     assert plan_statistic(KERNELS["tau"], 1000, 12.0, zetas=(0.1, 1.0)).partners == 4

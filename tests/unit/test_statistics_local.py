@@ -360,6 +360,7 @@ def test_bad_records_and_labels_are_refused() -> None:
     for labels, what in (
         (None, "needs public labels"),
         ([0, 1], r"shape \(2,\)"),
+        ([[0], [1, 0]], "not equally long"),
         ([0, 1, 2, 1], "0 or 1"),
         ([0, 1, math.nan, 1], "0 or 1"),
         ([1, 1, 1, 1], "all are the same"),
