@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from smpc_dp.bench.tradeoff import check_plot
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.statistics.exact import auc as exact_auc
 from smpc_dp.statistics.kernels import Field, auc
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def auc_errors(
     field = Field(0, 1, GRID, name="score")
     scores, labels = synthetic_scores(positives, negatives, SEPARATION, seed)
     codes = field.codes(scores)
-    truth = _auc(*_counts(codes, labels, field.steps + 1))
+    truth = _auc(codes, labels)
     found: list[Point] = []
     whole = len(epsilons) * (len(bins) + len(levels))
     for epsilon in epsilons:
@@ -137,8 +138,9 @@ def auc_errors(
                 plan.estimate(plan.randomise_many(scores, randomness), labels=labels).value
                 for _ in range(repetitions)
             ]
-            counts = _counts(codes * k // (field.steps + 1), labels, k)
-            exact = math.hypot(plan.exact_response_error(*counts), _auc(*counts) - truth)
+            places = codes * k // (field.steps + 1)
+            response = plan.exact_response_error(*_counts(places, labels, k))
+            exact = math.hypot(response, _auc(places, labels) - truth)
             found.append(_point("generic", epsilon, k, np.array(values) - truth, exact, None))
         for alpha in levels:
             if progress is not None:
@@ -175,11 +177,12 @@ def _hierarchical(
 ) -> Point:
     from smpc_dp.privacy.local_auc import exact_variance, published_error_bound
 
-    up, down = _counts((codes << alpha) // (field.steps + 1), labels, 1 << alpha)
+    places = (codes << alpha) // (field.steps + 1)
+    up, down = _counts(places, labels, 1 << alpha)
     exact = None
     if alpha <= max(LEVELS):
         variance = exact_variance(up, down, epsilon, split="users", ties=0.5)
-        exact = math.hypot(math.sqrt(variance), _auc(up, down) - truth)
+        exact = math.hypot(math.sqrt(variance), _auc(places, labels) - truth)
     bound = None
     if alpha**2 <= len(codes):  # the theorem's condition
         bound = math.sqrt(published_error_bound(int(up.sum()), int(down.sum()), alpha, epsilon, "users"))
@@ -207,9 +210,8 @@ def _counts(places: NDArray[np.int64], labels: NDArray[np.int64], size: int) -> 
     return up, down
 
 
-def _auc(up: Floats, down: Floats) -> float:
-    """From counts by score, ties half."""
-    return float(up @ (np.cumsum(down) - down / 2)) / float(up.sum() * down.sum())
+def _auc(places: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
+    return exact_auc(places[labels == 1], places[labels == 0])
 
 
 def plot(found: AucErrors, path: Path) -> None:

@@ -32,6 +32,8 @@ MAX_CATEGORIES = 64
 WRAP_LOG = 20
 # What of epsilon is given up so that coins may have few bits.
 SLACK = Decimal(2) ** -10
+# What of epsilon randomised response makes use of, at least.
+LEAST_USED = Decimal("0.9")
 _CONTEXT = Context(prec=80)
 # Above the rounding of a few hundred operations at 80 digits.
 _ROUNDING = Decimal(10) ** -70
@@ -268,7 +270,8 @@ class RandomisedResponse:
                 target = budget * (1 - SLACK)
                 exchange = Coin.near(k / (k + target.exp() - 1), precision)
                 proven = _response_ratio(exchange, cuts, bits).ln() + _ROUNDING
-                if proven <= budget:
+                # A coin of few bits may keep far too seldom, or never.
+                if budget * LEAST_USED <= proven <= budget:
                     return cls(steps, epsilon, exchange, cuts, bits, Fraction(proven))
                 precision += 1
 

@@ -30,7 +30,7 @@ from smpc_dp.runtime.events import Kind
 from smpc_dp.runtime.line import PATIENCE
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.statistics.compiled import NoiseKind, plan_statistic
-from smpc_dp.statistics.kernels import Codes, Kernel
+from smpc_dp.statistics.kernels import Codes, Kernel, as_array
 from smpc_dp.statistics.known import kernel_of
 
 if TYPE_CHECKING:
@@ -75,13 +75,14 @@ class Asked:
     ) -> Asked:
         """Check everything that one party can check alone; errors as of `Session.pairwise`."""
         record = data if isinstance(data, tuple) else (data,)
-        codes = kernel.codes(tuple(np.atleast_1d(value) for value in record))
+        codes = kernel.codes(tuple(np.atleast_1d(as_array("data", value)) for value in record))
         if len(codes) != 1:
             raise ConfigError([Fault("data", f"one record is due, not {len(codes)}")])
-        if (kernel.labels == "public") != (mark in (0, 1)):
+        whole = isinstance(mark, int | np.integer) and mark in (0, 1)
+        if whole != (kernel.labels == "public") or (mark is not None and not whole):
             raise ConfigError([Fault("mark", f"{mark!r}: 0 or 1 for a kernel with public labels, else None")])
         plan = plan_statistic(kernel, parties, epsilon, delta, partners=partners, noise=noise, zetas=zetas)
-        return cls(plan, codes, -1 if mark is None else mark, question_of(kernel, plan, noise))
+        return cls(plan, codes, -1 if mark is None else int(mark), question_of(kernel, plan, noise))
 
     def machine(self, context: Context, identity: Identity) -> StatisticParty:
         """Return the party's machine for one request."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def local_pairwise(
-    kernel: Kernel,
+    kernel: str | Kernel,
     data: ArrayLike | Sequence[ArrayLike],
     epsilon: float,
     *,
@@ -32,7 +32,8 @@ def local_pairwise(
     """Estimate a pairwise statistic from local reports [Bellet 2021, Algorithm 3.3].
 
     Args:
-        kernel: from `smpc_dp.statistics.kernels`; its fields have the bounds and grids of a record.
+        kernel: from `smpc_dp.statistics.kernels`, its fields have the bounds and grids of a record; or a name
+            of `statistics.known`, on integers of 32 bits, which are too many categories without `bins`.
         data: one record for each user, shape (n, fields), or a tuple of one array (n,) for each field.
         epsilon: of each report, above 0, at most 100.
         labels: (n,) of 0 and 1, for a kernel with public labels.
@@ -43,8 +44,10 @@ def local_pairwise(
         ConfigError: an argument is wrong. PrivacyError: a value is outside its domain.
     """
     # Not at the top: scipy.
+    from smpc_dp.statistics.known import find_kernel
     from smpc_dp.statistics.local import LocalPairwise
 
+    kernel = find_kernel(kernel)
     codes = kernel.codes(data)
     parties = max(2, len(codes))
     plan = LocalPairwise.plan(

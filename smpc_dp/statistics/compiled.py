@@ -51,7 +51,9 @@ def plan_statistic(
         partners = _choose(kernel, parties, epsilon, zetas)
     if not isinstance(partners, int) or isinstance(partners, bool) or not 1 <= partners <= MAX_PARTNERS:
         raise ConfigError([Fault("partners", f"{partners!r} is not an integer in 1..{MAX_PARTNERS}")])
-    if (noise == "gaussian") != (delta > 0):
+    # Written so that NaN fails; the rest of a Gaussian's is checked where it is designed.
+    number = isinstance(delta, int | float) and not isinstance(delta, bool)
+    if not number or not (delta > 0 if noise == "gaussian" else delta == 0):
         raise ConfigError([Fault("delta", f"{delta!r}: above 0 for Gaussian noise, and for that alone")])
     design = design_noise(kernel.steps, epsilon, delta, partners, noise)
     terms = {
@@ -128,8 +130,11 @@ def _randomised(builder: Builder, integer: Bits, joint: Bits, noise: Noise) -> B
 def _choose(kernel: Kernel, parties: int, epsilon: float, zetas: Sequence[float] | None) -> int:
     if zetas is None or kernel.labels == "public":
         return 1
-    zeta_1, zeta_2 = zetas
+    try:
+        zeta_1, zeta_2 = (float(zeta) for zeta in zetas)
+    except (TypeError, ValueError):
+        raise ConfigError([Fault("zetas", f"{zetas!r} is not two numbers")]) from None
     if not 0 <= 2 * zeta_1 <= zeta_2 <= kernel.width**2 / 4:
-        what = f"0 <= 2 zeta_1 <= zeta_2 <= {kernel.width**2 / 4:g} does not hold of {zeta_1!r}, {zeta_2!r}"
+        what = f"0 <= 2 zeta_1 <= zeta_2 <= {kernel.width**2 / 4:g} does not hold of {zeta_1:g}, {zeta_2:g}"
         raise ConfigError([Fault("zetas", what)])
     return min(best_partners(parties, epsilon, zeta_1, zeta_2, kernel.width), MAX_PARTNERS)

@@ -191,9 +191,9 @@ class Kernel:
     def _columns(self, records: ArrayLike | Sequence[ArrayLike]) -> list[Any]:
         count = len(self.fields)
         if isinstance(records, tuple):
-            columns = [np.asarray(column) for column in records]
+            columns = [as_array("data", column) for column in records]
         else:
-            array = np.asarray(records)
+            array = as_array("data", records)
             if array.ndim == 1 and count == 1:
                 array = array[:, None]
             columns = [array[:, place] for place in range(array.shape[1])] if array.ndim == 2 else []
@@ -203,6 +203,14 @@ class Kernel:
             what = f"not {count} values ({names}) for each record: shape (n, {count}), or a tuple of arrays"
             raise ConfigError([Fault("data", what)])
         return columns
+
+
+def as_array(name: str, values: Any) -> NDArray[Any]:
+    """Return values as an array; raise ConfigError, naming them, for lists of different lengths."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise ConfigError([Fault(name, "its rows are not equally long")]) from None
 
 
 def kendall_tau(x: Field | None = None, y: Field | None = None) -> Kernel:

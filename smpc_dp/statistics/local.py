@@ -27,7 +27,7 @@ from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.local_pairwise import exact_variance, two_sample_variance, variance_bound
 from smpc_dp.privacy.mechanisms.randomised_response import KaryRandomisedResponse
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.statistics.kernels import Codes, Floats, Kernel
+from smpc_dp.statistics.kernels import Codes, Floats, Kernel, as_array
 from smpc_dp.statistics.local_domain import Quantiser, Rounding, bins_of, choose_bins
 from smpc_dp.statistics.local_estimate import (
     LocalEstimate,
@@ -132,7 +132,7 @@ class LocalPairwise:
             PrivacyError: a value is outside of its domain, or the ledger refuses. ConfigError: not a record.
             LocalError: the ledger cannot be written.
         """
-        values = np.asarray(record)
+        values = as_array("record", record)
         count = len(self.kernel.fields)
         if values.shape != (count,) and (count > 1 or values.shape != ()):
             what = f"shape {values.shape}, not the values of one record, {count}"
@@ -187,7 +187,8 @@ class LocalPairwise:
 
         Args:
             reports: from `randomise`, or the answers of `randomise_many`; at least 3 of different users.
-            labels: public, 0 or 1 for each report; needed exactly for a kernel with public labels.
+            labels: public, 0 or 1 for each report, at least 2 of each; needed exactly for a kernel with
+                public labels.
             kernel: another kernel on the same fields.
 
         Raises:
@@ -204,6 +205,8 @@ class LocalPairwise:
         if kernel.labels == "public":
             marks = checked_labels(labels, n)
             up, down = (np.bincount(answers[marks == label], minlength=k) for label in (1, 0))
+            if min(up.sum(), down.sum()) < 2:
+                raise ConfigError([Fault("labels", "a label has one report: 2 are needed of each")])
             value, error = two_samples(self.unbiased(matrix), up, down)
         elif labels is not None:
             raise ConfigError([Fault("labels", f"kernel {kernel.name} has no public labels")])
@@ -271,7 +274,7 @@ def checked_labels(labels: ArrayLike | None, count: int) -> Codes:
     """Return labels as integers, (n,); raise ConfigError unless all are 0 or 1, and both occur."""
     if labels is None:
         raise ConfigError([Fault("labels", "this statistic needs public labels, one for each report")])
-    array = np.asarray(labels)
+    array = as_array("labels", labels)
     if array.shape != (count,):
         raise ConfigError([Fault("labels", f"shape {array.shape}, not ({count},)")])
     if array.dtype.kind not in "iufb" or not np.isin(array, (0, 1)).all():

@@ -77,7 +77,7 @@ def all_pairs(values: Floats, counts: Codes) -> tuple[float, float]:
 
 
 def two_samples(values: Floats, first: Codes, second: Codes) -> tuple[float, float]:
-    """Return the mean of a kernel over all pairs of two samples, and its standard error.
+    """Return the mean of a kernel over all pairs of two samples, 2 or more in each, and its standard error.
 
     The error is the jackknife's over both samples [DeLong, DeLong and Clarke-Pearson 1988]; of its square
     holds what `all_pairs` says.
@@ -86,7 +86,7 @@ def two_samples(values: Floats, first: Codes, second: Codes) -> tuple[float, flo
     rows, columns = values @ second / m, first @ values / n
     mean = float(first @ rows) / n
     variance = sum(
-        float(counts @ (means - mean) ** 2) / max(1, size * (size - 1))
+        float(counts @ (means - mean) ** 2) / (size * (size - 1))
         for counts, means, size in ((first, rows, n), (second, columns, m))
     )
     return mean, math.sqrt(variance)

@@ -148,6 +148,10 @@ def test_an_aggregator_cannot_exchange_a_commitment_for_one_party() -> None:
         (lambda s: m.Start(s.present, s.commitments[32:] + b"x" * 32, s.marks), "commitment of ben"),
         (lambda _: m.Start(pack_set((), 5), b"", b""), "left ben out"),
         (lambda s: m.Start(s.present, s.commitments, b"\x01" * 5), "another label"),
+        (
+            lambda s: m.Start(pack_set((1, 2), 5), s.commitments[:64], s.marks[:2]),
+            "2 of 5 parties are there, 3 are needed",
+        ),
     ],
 )
 def test_a_party_checks_the_start(change: Callable[[object], object], said: str) -> None:
@@ -155,6 +159,16 @@ def test_a_party_checks_the_start(change: Callable[[object], object], said: str)
     table.tamper = altered(table, m.START, "ben", change, m.Start)
     table.play()
     assert said in str(table.errors["ben"])
+
+
+def test_fewer_than_a_quorum_have_no_run() -> None:
+    """Or an aggregator could leave a party no partner but one of its choice."""
+    table = Table()
+    hellos = [envelope for name in ("ada", "ben") for envelope in table.parties[name].start()]
+    for envelope in hellos:
+        table.hub.receive(envelope)
+    with pytest.raises(TimeoutFault, match="3 are needed"):
+        table.hub.expire()
 
 
 def test_who_does_not_open_its_coin_ends_the_run() -> None:
@@ -278,9 +292,9 @@ def test_a_question_is_checked() -> None:
 def test_one_record_of_the_kernels_domain() -> None:
     from smpc_dp.runtime.statistic import Asked
 
-    def ask(data: object, mark: int | None = None) -> Asked:
+    def ask(data: object, mark: object = None, kernel: Kernel = KERNEL) -> Asked:
         return Asked.check(
-            KERNEL,
+            kernel,
             data,
             parties=5,
             epsilon=1.0,
@@ -288,15 +302,20 @@ def test_one_record_of_the_kernels_domain() -> None:
             partners=1,
             noise="laplace",
             zetas=None,
-            mark=mark,
+            mark=mark,  # type: ignore[arg-type]
         )
 
     assert ask((3, 4)).codes.tolist() == [[3, 4]]
     for outside in ((3, 10), (3, float("nan"))):
         with pytest.raises(SmpcError, match="value"):
             ask(outside)
-    for shapeless in (3, np.zeros((2, 2)), ([1, 2], [3, 4])):
+    for shapeless in (3, np.zeros((2, 2)), ([1, 2], [3, 4]), ([[1], [2, 3]], 4)):
         with pytest.raises(ConfigError):
             ask(shapeless)
     with pytest.raises(ConfigError, match="mark"):
         ask((3, 4), mark=1)
+    labelled = find_kernel("auc")
+    assert type(ask(3, np.int64(1), labelled).mark) is int
+    for wrong in (None, 2, 1.0, "1"):
+        with pytest.raises(ConfigError, match="mark"):
+            ask(3, wrong, labelled)

@@ -145,6 +145,23 @@ def test_the_standard_error_is_honest() -> None:
     assert 0.917 < covered / 700 < 0.983
 
 
+def test_the_standard_error_of_few_parties_with_many_partners_is_not_too_small() -> None:
+    """The estimated variance of 16 parties with P = 4 is the true one on average, known to 3 %."""
+    plan = plan_statistic(KERNELS["gini"], 16, 40.0, partners=4)
+    chances, rng = distribution("steep"), np.random.default_rng(9)
+    found, squares = [], []
+    for run in range(2000):
+        codes = rng.choice(36, (16, 1), p=chances)
+        pairs = matchings(run.to_bytes(32, "big"), 16, 4).reshape(-1, 2)
+        integers = KERNELS["gini"].integer(codes[pairs[:, 0]], codes[pairs[:, 1]])
+        made = estimate(plan, pairs, plan.noise.draw(integers, SeededRandomnessForSimulation(run, "few")))
+        assert made.standard_error is not None
+        found.append(made.value)
+        squares.append(made.standard_error**2)
+    # Without the correction for the mean it was 16 % too small.
+    assert np.mean(squares) == pytest.approx(np.var(found), rel=0.12)
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=2, max_size=40))
 def test_fast_statistics_are_the_definitions(data: list[tuple[int, int]]) -> None:
@@ -263,14 +280,24 @@ def test_an_estimate_needs_pairs() -> None:
         ({"epsilon": math.nan}, "epsilon"),
         ({"partners": 0}, "partners"),
         ({"delta": 1e-6}, "delta"),
+        ({"delta": -1.0}, "delta"),
+        ({"delta": math.nan}, "delta"),
+        ({"delta": None}, "delta"),
         ({"noise": "gaussian"}, "delta"),
         ({"noise": "uniform"}, "noise"),
         ({"zetas": (1, 1)}, "zetas"),
+        ({"zetas": (0.1,)}, "zetas"),
+        ({"zetas": (0.1, math.nan)}, "zetas"),
     ],
 )
 def test_bad_requests_are_refused(arguments: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         plan_statistic(KERNELS["tau"], 10, **{"epsilon": 1.0, **arguments})  # type: ignore[arg-type]
+
+
+def test_ragged_labels_are_refused() -> None:
+    with pytest.raises(ConfigError, match="not equally long"):
+        pairwise("auc", [1, 2], 1.0, labels=[[0], [1, 0]])
 
 
 def test_the_planner_chooses_partners() -> None:

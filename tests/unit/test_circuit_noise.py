@@ -62,6 +62,19 @@ def test_epsilon_holds_for_the_coins_as_they_are(design: Design, steps: int, eps
     assert found >= 0.995 * epsilon
 
 
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-4, 0.003])
+@pytest.mark.parametrize("steps", [1, 2, 63])
+def test_a_small_epsilon_is_made_use_of(steps: int, epsilon: float) -> None:
+    """Coins of too few bits would never keep the integer."""
+    noise = RandomisedResponse.design(steps, epsilon)
+    assert noise.proven <= Fraction(epsilon)
+    assert noise.joint_bits <= 128
+    assert noise.exchange.bits <= 63
+    ideal = math.expm1(epsilon) / (steps + math.exp(epsilon))
+    assert float(1 - noise.exchange.probability) == pytest.approx(ideal, rel=0.12)
+    assert math.isfinite(noise.variance)
+
+
 @pytest.mark.parametrize(("steps", "epsilon"), [(2, 1.0), (2, 0.2), (30, 1.0)])
 def test_laplace_moments_are_those_of_the_law(steps: int, epsilon: float) -> None:
     noise = CyclicLaplace.design(steps, epsilon)

@@ -131,6 +131,8 @@ def test_a_record_has_the_kernels_fields() -> None:
         kendall_tau().codes([1, 2, 3])
     with pytest.raises(ConfigError, match="not 2 values"):
         kendall_tau().codes(([1, 2], [3]))
+    with pytest.raises(ConfigError, match="not equally long"):
+        kendall_tau().codes([[1, 2], [3]])
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_counts_give_what_all_pairs_give(seed: int, k: int, n: int, epsilon: flo
         assert error == pytest.approx(expected, rel=1e-5, abs=1e-5 * scale)
 
 
-@given(seed=st.integers(0, 10**6), k=st.integers(2, 6), n=st.integers(1, 12), m=st.integers(1, 12))
+@given(seed=st.integers(0, 10**6), k=st.integers(2, 6), n=st.integers(2, 12), m=st.integers(2, 12))
 def test_counts_of_two_samples_give_what_all_pairs_give(seed: int, k: int, n: int, m: int) -> None:
     rng = np.random.default_rng(seed)
     values = rng.random((k, k))
@@ -86,7 +86,7 @@ def test_counts_of_two_samples_give_what_all_pairs_give(seed: int, k: int, n: in
     value, error = two_samples(values, np.bincount(first, minlength=k), np.bincount(second, minlength=k))
     assert value == pytest.approx(pairs.mean())
     parts = (pairs.mean(axis=1), pairs.mean(axis=0))
-    expected = sum(float(np.var(part, ddof=1)) / len(part) for part in parts if len(part) > 1)
+    expected = sum(float(np.var(part, ddof=1)) / len(part) for part in parts)
     assert error == pytest.approx(math.sqrt(expected), abs=1e-12)
 
 
@@ -360,9 +360,11 @@ def test_bad_records_and_labels_are_refused() -> None:
     for labels, what in (
         (None, "needs public labels"),
         ([0, 1], r"shape \(2,\)"),
+        ([[0], [1, 0]], "not equally long"),
         ([0, 1, 2, 1], "0 or 1"),
         ([0, 1, math.nan, 1], "0 or 1"),
         ([1, 1, 1, 1], "all are the same"),
+        ([1, 0, 0, 0], "2 are needed of each"),
     ):
         with pytest.raises(ConfigError, match=what):
             plan.estimate(answers, labels=labels)
@@ -391,6 +393,11 @@ def test_the_simulation_is_the_protocol() -> None:
     assert plan.estimate(plan.reports(answers)) == first
     fresh = smpc_dp.simulate.local_pairwise(kernel, records, 2.0, bins=8)
     assert fresh.value != first.value
+    named = smpc_dp.simulate.local_pairwise("kendall_tau", (range(99), range(99)), 2.0, bins=2)
+    assert named.statistic == "kendall_tau"
+    for unknown in ("kendall", None):
+        with pytest.raises(ConfigError, match=r"kernel: .* is none of"):
+            smpc_dp.simulate.local_pairwise(unknown, records, 2.0)  # type: ignore[arg-type]
     auc_of = smpc_dp.simulate.local_auc
     labels = np.arange(500) % 2
     found = [

@@ -78,5 +78,9 @@ def _variance(pairs: Pairs, residuals: NDArray[np.float64]) -> float:
     # Two evaluations of the same pair share two parties, and count once.
     of_pairs = np.bincount(group.reshape(-1), weights=residuals)
     clustered = float(of_parties @ of_parties - of_pairs @ of_pairs)
+    # Residuals are from the mean, not from the truth: each product is less by the variance of the mean.
+    degrees, repeats = np.bincount(places), np.bincount(group.reshape(-1))
+    products = int(degrees @ degrees - repeats @ repeats)
     # Never below what independent pairs would have.
-    return max(clustered, float(residuals @ residuals)) / (m * (m - 1))
+    independent = float(residuals @ residuals) / (m * (m - 1))
+    return max(clustered / (m * m - products), independent) if products < m * m else independent

@@ -25,6 +25,7 @@ from smpc_dp.protocols.pairwise.statistic_terms import (
     commitment_run,
     draw,
     pair_context,
+    quorum,
     run_identifier,
     statistic_context,
 )
@@ -33,7 +34,6 @@ from smpc_dp.protocols.secagg.graph import pack_set
 from smpc_dp.protocols.star import HubRole
 
 MakePlan = Callable[[str], StatisticPlan]
-LEAST_PARTIES = 2
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class StatisticHub(HubRole[StatisticResult]):
         if self.step == m.COIN:
             # Without every coin there is no draw that nobody has chosen.
             return len(self._hellos)
-        return LEAST_PARTIES if self.step == m.HELLO else 0
+        return quorum(self._parties) if self.step == m.HELLO else 0
 
     def _drop(self, party: int, error: SmpcError) -> None:
         if self.step == m.HELLO:

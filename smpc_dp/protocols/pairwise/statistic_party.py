@@ -25,6 +25,7 @@ from smpc_dp.protocols.pairwise.statistic_terms import (
     commitment_run,
     draw,
     pair_context,
+    quorum,
     run_identifier,
     statistic_context,
 )
@@ -125,6 +126,8 @@ class StatisticParty(PartyRole[StatisticResult]):
         count = len(present)
         if self._index not in present:
             raise self._refuse(f"left {self.name} out")
+        if count < (least := quorum(self._parties)):
+            raise self._refuse(f"says that {count} of {self._parties} parties are there, {least} are needed")
         if len(start.commitments) != COIN_BYTES * count or len(start.marks) != count:
             raise self._refuse("does not have one commitment and one mark for each present party")
         place = present.place(self._index)

@@ -31,6 +31,14 @@ class Draw:
         return self._of[matching].get(name)
 
 
+def quorum(parties: int) -> int:
+    """Return how many of a session's parties must be present: more than half.
+
+    The aggregator says who is. Of a set that is its to choose it could leave a party no partner but one.
+    """
+    return parties // 2 + 1
+
+
 def statistic_context(context: Context) -> Context:
     """Return the context of the session for this protocol, so that no message serves in another one."""
     return replace(context, protocol=PROTOCOL, version=VERSION)
