@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import http.client
 import io
 import json
 import os
@@ -245,7 +246,7 @@ def _conclusion(
 def _open(source: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, int | None]]:
     """Open a file or a URL; yield a stream and its size, where that is known."""
     text = os.fspath(source)
-    if text.startswith(("http://", "https://")):
+    if text.lower().startswith(("http://", "https://")):
         with _url(text) as (stream, size):
             yield stream, size
         return
@@ -259,10 +260,28 @@ def _open(source: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, int | None
 @contextlib.contextmanager
 def _url(url: str) -> Iterator[tuple[BinaryIO, int | None]]:
     try:
-        with urllib.request.urlopen(url, timeout=HTTP_SECONDS) as answer:  # noqa: S310
+        with _opener().open(url, timeout=HTTP_SECONDS) as answer:
             length = answer.headers.get("Content-Length", "")
             yield io.BufferedReader(cast("io.RawIOBase", answer)), int(length) if length.isdecimal() else None
     except urllib.error.URLError as error:
         raise LocalError(f"{url}: cannot read the log ({error.reason})") from None
     except (OSError, ValueError) as error:
         raise LocalError(f"{url}: cannot read the log ({error})") from None
+    except http.client.HTTPException as error:
+        raise LocalError(f"{url}: cannot read the log ({type(error).__name__}: no right HTTP)") from None
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    """Return what opens http and https, also where a server redirects to: no ftp, no files."""
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler,
+        urllib.request.UnknownHandler,
+        urllib.request.HTTPHandler,
+        urllib.request.HTTPSHandler,
+        urllib.request.HTTPDefaultErrorHandler,
+        urllib.request.HTTPRedirectHandler,
+        urllib.request.HTTPErrorProcessor,
+    ):
+        opener.add_handler(handler())
+    return opener
