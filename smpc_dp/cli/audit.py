@@ -73,7 +73,7 @@ def _print(report: object) -> None:
         for item in verdict.excluded:
             out.print(f"excluded: {item.party}, entry {item.sequence}: {item.reason}")
         for name in verdict.silent:
-            out.print(f"silent: {name} committed and did not publish")
+            out.print(f"silent: {name} takes part, and the board has no publication of it")
         for one, other in verdict.void_edges:
             out.print(
                 f"void: {one} and {other} committed to different noise; at least one of the two deviated"
