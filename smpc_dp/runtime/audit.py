@@ -43,6 +43,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         ok: everything holds. conclusion: in one sentence.
         roster: its digest in hex; roster_checked: whether it is the one that was asked for.
+        parameters: of the session, as written: bounds, epsilon, part of corrupt users. All signatures cover
+            them; whether they are those that an auditor expects is the auditor's to say.
         line, byte: of the first line that is no part of a right log (from 1, from 0), else None.
         verdict: None where the log could not be read to its end.
         entries, bytes, seconds: what was read, and how long it took.
@@ -52,6 +54,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     conclusion: str
     roster: str | None
     roster_checked: bool
+    parameters: dict[str, Any] | None
     run_id: str | None
     line: int | None
     byte: int | None
@@ -107,7 +110,8 @@ def audit_stream(
 ) -> Report:
     """Audit the log that `stream` gives from its beginning to its end; as `audit`."""
     begun = time.perf_counter()
-    known: dict[str, Any] = {"roster": None, "run_id": None, "entries": 0, "bytes": 0, "verdict": None}
+    known: dict[str, Any] = dict.fromkeys(("roster", "parameters", "run_id", "verdict"))
+    known |= {"entries": 0, "bytes": 0}
     bad: BadLog | None = None
     try:
         reader = LogReader(stream)
@@ -127,6 +131,7 @@ def audit_stream(
         conclusion=_conclusion(ok, faults, verdict, known["roster"], checked),
         roster=known["roster"],
         roster_checked=checked,
+        parameters=known["parameters"],
         run_id=known["run_id"],
         line=None if bad is None else bad.line,
         byte=None if bad is None else bad.byte,
@@ -150,7 +155,7 @@ def _read(
     """Read a log to its end and put what is found in `known`; raise BadLog."""
     try:
         session = session_of(reader.header.session)
-        known["roster"] = session.roster.digest.hex()
+        known["roster"], known["parameters"] = session.roster.digest.hex(), dict(session.parameters)
         if roster is not None and known["roster"] != roster:
             raise VerificationError(f"the roster is {known['roster']}, not {roster}")
         auditor = _auditor(reader, session, pool)

@@ -187,6 +187,7 @@ def test_the_command_and_its_json(log: Path) -> None:
     assert told["ok"]
     assert not told["roster_checked"]
     assert "identities not checked" in told["conclusion"]
+    assert (told["parameters"]["upper"], told["parameters"]["corrupt"]) == (1, 0.0)
     assert told["verdict"]["counted"] == ["party-00001", "party-00002", "party-00003"]
     code, told = invoke(str(log), "--roster", told["roster"])
     assert code == 0
