@@ -25,9 +25,8 @@ from smpc_dp.errors import VerificationError
 
 FORMAT = "smpc-dp board"
 VERSION = 1
-# A header holds the session with its roster: 65,535 members of about 800 bytes. An entry holds one message.
-MAX_HEADER_BYTES = 1 << 26
-MAX_ENTRY_BYTES = 1 << 24
+# A header holds the session with its roster, an entry one message: of a thousand users, both are far below.
+MAX_LINE_BYTES = 1 << 24
 HEAD_BYTES = 32
 
 S = TypeVar("S", bound=msgspec.Struct)

@@ -7,8 +7,7 @@ from typing import BinaryIO
 
 from smpc_dp.board.log import (
     FORMAT,
-    MAX_ENTRY_BYTES,
-    MAX_HEADER_BYTES,
+    MAX_LINE_BYTES,
     Chain,
     Check,
     Entry,
@@ -47,7 +46,7 @@ class LogReader:
         start = stream.read(len(_PREFIX))
         if start != _PREFIX:
             raise BadLog(1, 0, "not a log of smpc-dp" if start else "the log is empty")
-        line = self._line(MAX_HEADER_BYTES, start)
+        line = self._line(start)
         if line is None:
             raise BadLog(1, 0, "the log is empty")
         try:
@@ -62,7 +61,7 @@ class LogReader:
 
     def entries(self, check: Check | None = None) -> Iterator[Entry]:
         """Yield the entries; raise BadLog at the first that is wrong."""
-        while (line := self._line(MAX_ENTRY_BYTES)) is not None:
+        while (line := self._line()) is not None:
             try:
                 entry = decode_line(line, Entry)
                 self.chain.follow(entry, check)
@@ -75,15 +74,15 @@ class LogReader:
         """How many bytes have been read."""
         return self._next_byte
 
-    def _line(self, most: int, start: bytes = b"") -> bytes | None:
+    def _line(self, start: bytes = b"") -> bytes | None:
         """Return the next line without its line feed, or None at the end."""
         self.line, self.byte = self.line + 1, self._next_byte
-        line = start + self._stream.readline(most + 1 - len(start))
+        line = start + self._stream.readline(MAX_LINE_BYTES + 1 - len(start))
         self._next_byte += len(line)
         if not line:
             return None
         if not line.endswith(b"\n"):
-            if len(line) > most:
-                raise self.fault(f"longer than {most} bytes")
+            if len(line) > MAX_LINE_BYTES:
+                raise self.fault(f"longer than {MAX_LINE_BYTES} bytes")
             raise self.fault("the log ends within a line: it was cut")
         return line[:-1]

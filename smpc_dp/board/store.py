@@ -121,7 +121,9 @@ class Store:
         query = "SELECT line FROM log WHERE sequence <= ? ORDER BY sequence"
         try:
             for (line,) in self._connection.execute(query, (last,)):
-                yield bytes(line)
+                if not isinstance(line, bytes):
+                    raise LocalError(f"{self._path}: not a board")
+                yield line
         except sqlite3.Error as error:
             raise self._failed(error) from None
 

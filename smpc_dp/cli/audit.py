@@ -60,6 +60,7 @@ def audit(
 
 
 def _print(report: object) -> None:
+    from smpc_dp.protocols.envelope import printable
     from smpc_dp.runtime.audit import Report
 
     if not isinstance(report, Report):
@@ -69,11 +70,13 @@ def _print(report: object) -> None:
         out.print(
             f"run {report.run_id}: {report.entries} entries, {report.bytes} bytes, {report.seconds:.2f} s"
         )
+        given = ", ".join(f"{key} {value}" for key, value in (report.parameters or {}).items())
+        out.print(f"the users' session: {printable(given)}")
         out.print(f"fine: {', '.join(verdict.counted)}")
         for item in verdict.excluded:
             out.print(f"excluded: {item.party}, entry {item.sequence}: {item.reason}")
         for name in verdict.silent:
-            out.print(f"silent: {name} committed and did not publish")
+            out.print(f"silent: {name} takes part, and the board has no publication of it")
         for one, other in verdict.void_edges:
             out.print(
                 f"void: {one} and {other} committed to different noise; at least one of the two deviated"

@@ -69,7 +69,7 @@ def _verifiable(console: Console, folder: Path | None, as_json: bool) -> int:
 
     async def act(place: Path) -> int:
         try:
-            runs.extend(await demonstrate_verifiable(place, on_event=board.show))
+            runs.extend(await demonstrate_verifiable(place, on_event=board.show, on_run=board.begin))
         except SmpcError as error:
             report_error(error)
             return 1

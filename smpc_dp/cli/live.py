@@ -61,6 +61,15 @@ class LiveBoard:
         if self._live is None and not self._quiet:
             self._print(event)
 
+    def begin(self, heading: str) -> None:
+        """Start anew for another run of the same members."""
+        self._last.clear()
+        self._notes.clear()
+        self._printed.clear()
+        self._steps.clear()
+        if not self._quiet:
+            self._console.print(heading)
+
     def note(self, party: str, text: str) -> None:
         """Show a remark beside a party."""
         self._notes[party] = text

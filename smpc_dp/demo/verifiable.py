@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,15 +99,22 @@ class VerifiableRun:
         }
 
 
-async def demonstrate_verifiable(folder: Path, *, on_event: OnEvent = ignore) -> list[VerifiableRun]:
+async def demonstrate_verifiable(
+    folder: Path, *, on_event: OnEvent = ignore, on_run: Callable[[str], None] = lambda _heading: None
+) -> list[VerifiableRun]:
     """Run both cheats, in `folder` and in `folder`/chosen-noise, and audit the logs.
+
+    `on_run` is told what each run shows, before it.
 
     Raises:
         LocalError: a process failed that should not have.
         VerificationError: the cheat was not named and left out, or an audit found something else.
     """
-    first = await _run(folder, "range", on_event)
-    return [first, await _run(folder / "chosen-noise", "noise", on_event)]
+    runs = []
+    for number, (cheat, place) in enumerate((("range", folder), ("noise", folder / "chosen-noise")), 1):
+        on_run(f"run {number} of 2: {CHEAT_OF[cheat]} {CHEATS[cheat]}")
+        runs.append(await _run(place, cheat, on_event))
+    return runs
 
 
 async def _run(folder: Path, cheat: str, on_event: OnEvent) -> VerifiableRun:

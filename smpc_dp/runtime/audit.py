@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import http.client
 import io
 import json
 import os
@@ -42,6 +43,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         ok: everything holds. conclusion: in one sentence.
         roster: its digest in hex; roster_checked: whether it is the one that was asked for.
+        parameters: of the session, as written: bounds, epsilon, part of corrupt users. All signatures cover
+            them; whether they are those that an auditor expects is the auditor's to say.
         line, byte: of the first line that is no part of a right log (from 1, from 0), else None.
         verdict: None where the log could not be read to its end.
         entries, bytes, seconds: what was read, and how long it took.
@@ -51,6 +54,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     conclusion: str
     roster: str | None
     roster_checked: bool
+    parameters: dict[str, Any] | None
     run_id: str | None
     line: int | None
     byte: int | None
@@ -106,7 +110,8 @@ def audit_stream(
 ) -> Report:
     """Audit the log that `stream` gives from its beginning to its end; as `audit`."""
     begun = time.perf_counter()
-    known: dict[str, Any] = {"roster": None, "run_id": None, "entries": 0, "bytes": 0, "verdict": None}
+    known: dict[str, Any] = dict.fromkeys(("roster", "parameters", "run_id", "verdict"))
+    known |= {"entries": 0, "bytes": 0}
     bad: BadLog | None = None
     try:
         reader = LogReader(stream)
@@ -126,6 +131,7 @@ def audit_stream(
         conclusion=_conclusion(ok, faults, verdict, known["roster"], checked),
         roster=known["roster"],
         roster_checked=checked,
+        parameters=known["parameters"],
         run_id=known["run_id"],
         line=None if bad is None else bad.line,
         byte=None if bad is None else bad.byte,
@@ -149,7 +155,7 @@ def _read(
     """Read a log to its end and put what is found in `known`; raise BadLog."""
     try:
         session = session_of(reader.header.session)
-        known["roster"] = session.roster.digest.hex()
+        known["roster"], known["parameters"] = session.roster.digest.hex(), dict(session.parameters)
         if roster is not None and known["roster"] != roster:
             raise VerificationError(f"the roster is {known['roster']}, not {roster}")
         auditor = _auditor(reader, session, pool)
@@ -245,7 +251,7 @@ def _conclusion(
 def _open(source: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, int | None]]:
     """Open a file or a URL; yield a stream and its size, where that is known."""
     text = os.fspath(source)
-    if text.startswith(("http://", "https://")):
+    if text.lower().startswith(("http://", "https://")):
         with _url(text) as (stream, size):
             yield stream, size
         return
@@ -259,10 +265,28 @@ def _open(source: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, int | None
 @contextlib.contextmanager
 def _url(url: str) -> Iterator[tuple[BinaryIO, int | None]]:
     try:
-        with urllib.request.urlopen(url, timeout=HTTP_SECONDS) as answer:  # noqa: S310
+        with _opener().open(url, timeout=HTTP_SECONDS) as answer:
             length = answer.headers.get("Content-Length", "")
             yield io.BufferedReader(cast("io.RawIOBase", answer)), int(length) if length.isdecimal() else None
     except urllib.error.URLError as error:
         raise LocalError(f"{url}: cannot read the log ({error.reason})") from None
     except (OSError, ValueError) as error:
         raise LocalError(f"{url}: cannot read the log ({error})") from None
+    except http.client.HTTPException as error:
+        raise LocalError(f"{url}: cannot read the log ({type(error).__name__}: no right HTTP)") from None
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    """Return what opens http and https, also where a server redirects to: no ftp, no files."""
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler,
+        urllib.request.UnknownHandler,
+        urllib.request.HTTPHandler,
+        urllib.request.HTTPSHandler,
+        urllib.request.HTTPDefaultErrorHandler,
+        urllib.request.HTTPRedirectHandler,
+        urllib.request.HTTPErrorProcessor,
+    ):
+        opener.add_handler(handler())
+    return opener

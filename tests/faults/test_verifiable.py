@@ -13,8 +13,10 @@ from msgspec.structs import replace
 
 from smpc_dp import simulate
 from smpc_dp.errors import ConfigError, PeerFault, TimeoutFault, VerificationError
+from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import decode
+from smpc_dp.protocols.envelope import decode, encode
+from smpc_dp.protocols.gopa.verifiable import audit as auditing
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
@@ -22,8 +24,17 @@ from smpc_dp.protocols.registry import check_gopa
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import pack_list, pack_set, unpack_list
 from smpc_dp.runtime.audit import audit_stream
-from smpc_dp.simulate.vectors.verifiable_runs import INPUTS, RELAY, USERS, Played, honest, parameters, play
-from smpc_dp.simulate.vectors.verifiable_users import CHEAT, off_by_one
+from smpc_dp.simulate.vectors.verifiable_runs import (
+    INPUTS,
+    RELAY,
+    USERS,
+    Played,
+    entry_of,
+    honest,
+    parameters,
+    play,
+)
+from smpc_dp.simulate.vectors.verifiable_users import CHEAT, off_by_one, with_noise
 
 VICTIM = "ann"
 
@@ -86,6 +97,27 @@ def test_silence_excludes_nobody() -> None:
     assert outcome.noise is not None
     assert outcome.noise.residual_pairs == 4
     assert not any(entry.kind == v.OPEN for entry in played.entries)
+
+
+def test_what_is_missing_is_said_and_nobody_is_accused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relay may withhold what was sent: a log shows what is not there, not whose fault it is."""
+    silent = audited(play(kill={CHEAT: 8}))
+    assert silent.faults[0].startswith(f"the board has no publication of {CHEAT}: 4 pairwise terms")
+    # The same relay leaves out an opening, and tallies what is left; five users have no quorum for that.
+    monkeypatch.setattr(auditing, "check_certificate", lambda *_: None)
+    played = play({CHEAT: with_noise(lambda _user: (1, 1))})
+    entries = [entry for entry in played.entries if (entry.party, entry.kind) != (VICTIM, v.OPEN)]
+    [place] = [place for place, entry in enumerate(entries) if entry.kind == v.TALLY]
+    tally, opened = decode(entries[place].payload, v.Tally, RELAY), entry_of(played, v.OPEN, VICTIM)
+    delta = np.frombuffer(decode(opened.payload, v.Open, VICTIM).deltas, "<u8")
+    total = (np.frombuffer(tally.total, "<u8") + delta).tobytes()
+    entries[place] = played.sign(entries[place], encode(replace(tally, total=total, residual_pairs=1)))
+    lines = played.log(entries)
+    unopened = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in lines)), threads=1)
+    assert [item.party for item in unopened.excluded] == [CHEAT]
+    assert unopened.verdict is not None
+    assert unopened.verdict.silent == ()
+    assert unopened.faults[0].startswith(f"the board has no opening of {VICTIM}: 1 pairwise terms")
 
 
 def test_whoever_is_lost_before_it_commits_is_only_absent() -> None:
@@ -304,6 +336,17 @@ def test_the_plan_is_replanned_when_more_were_corrupt() -> None:
     nothing = checked.privacy(2, 4)
     assert nothing.epsilon is None
     assert nothing.claim.startswith("none: 4 users were corrupt")
+
+
+def test_a_ledger_is_charged_for_what_the_noise_shows() -> None:
+    checked = parameters()
+    event, delta = checked.event(), checked.session.delta
+    assert Composition([event]).epsilon(delta) <= 8.0
+    # The planned epsilon alone would give 80, or with the same delta for each nothing below that.
+    assert Composition([event] * 10).epsilon(10 * delta) < 0.6 * 80
+    # Never less than what the planner's own events, one after the other, compose to.
+    two = checked._noise_of(checked.session.honest).events()
+    assert Composition([event]).epsilon(delta) >= Composition(two).epsilon(delta) - 1e-9
 
 
 @pytest.mark.parametrize(

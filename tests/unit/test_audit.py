@@ -6,6 +6,7 @@ import functools
 import io
 import json
 import re
+import socketserver
 import threading
 from collections.abc import Hashable
 from pathlib import Path
@@ -124,12 +125,20 @@ def test_threads_find_the_same() -> None:
         ("{", "not JSON"),
         ("[" * 5000, "not JSON"),
         ("{}", "protocol"),
+        ('{"upper":' + "9" * 400 + "}", "upper"),
+        ('{"kind":"real","upper":-' + "9" * 400 + "}", "upper"),
+        ('{"epsilon":1e-320}', "epsilon"),
         ('{"a":NaN}', "not JSON"),
         ('{"a":1,"a":1}', "canonical"),
     ],
 )
 def test_sessions_that_are_none(session: str, what: str) -> None:
     played = honest()
+    changes = json.loads(session) if what in ("upper", "epsilon") else None
+    if changes is not None:
+        document = json.loads(played.header.session)
+        document["parameters"] |= changes
+        session = json.dumps(document, sort_keys=True, separators=(",", ":"))
     lines = played.log(played.entries, replace(played.header, session=session))
     report = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in lines)), threads=1)
     assert not report.ok
@@ -178,6 +187,7 @@ def test_the_command_and_its_json(log: Path) -> None:
     assert told["ok"]
     assert not told["roster_checked"]
     assert "identities not checked" in told["conclusion"]
+    assert (told["parameters"]["upper"], told["parameters"]["corrupt"]) == (1, 0.0)
     assert told["verdict"]["counted"] == ["party-00001", "party-00002", "party-00003"]
     code, told = invoke(str(log), "--roster", told["roster"])
     assert code == 0
@@ -223,6 +233,36 @@ def test_over_http(log: Path) -> None:
         finally:
             server.shutdown()
             thread.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "what"),
+    [
+        (b"garbage\r\n\r\n", "no right HTTP"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{", "no right HTTP"),
+        (b"HTTP/1.0 302 x\r\nLocation: file:///etc/passwd\r\n\r\n", "not allowed"),
+        (b"HTTP/1.0 302 x\r\nLocation: ftp://127.0.0.1:9/x\r\n\r\n", "unknown url type: ftp"),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", "cannot read"),
+        (b"", "closed connection"),
+    ],
+)
+def test_servers_that_are_none(answer: bytes, what: str) -> None:
+    class Says(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(1 << 16)
+            self.request.sendall(answer)
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Says) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        with pytest.raises(LocalError, match=what):
+            audit(f"HTTP://127.0.0.1:{server.server_address[1]}/board.jsonl")
+        thread.join()
+
+
+def test_a_url_that_is_none() -> None:
+    with pytest.raises(LocalError, match="no right HTTP"):
+        audit("http://127.0.0.1:9/a b")
 
 
 def test_every_field_is_documented(log: Path) -> None:

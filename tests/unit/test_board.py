@@ -151,7 +151,7 @@ def test_endless_lines_are_left(filler: bytes) -> None:
     stream = Endless(start, filler)
     with pytest.raises(BadLog, match="longer than"):
         list(LogReader(io.BufferedReader(stream)).entries())
-    assert stream.sent < 2 * board.MAX_ENTRY_BYTES
+    assert stream.sent < 2 * board.MAX_LINE_BYTES
     garbage = Endless(b"", filler)
     with pytest.raises(BadLog, match="not a log"):
         LogReader(io.BufferedReader(garbage))

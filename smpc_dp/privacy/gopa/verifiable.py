@@ -77,6 +77,17 @@ class VerifiablePlan(msgspec.Struct, frozen=True):
     relation: str
     assumption: str
 
+    def release(self) -> Event:
+        """Return the whole view as one release.
+
+        Whatever the total is, the rest of the view moves the loss by epsilon_pairwise at most, but with
+        probability delta_pairwise: what `closeness` and `slack` of a shift allow for.
+        """
+        slack = self.slack + self.delta_pairwise
+        shift = _shift(self.honest, self.bits, self.steps, self.length, self.epsilon_pairwise)
+        planned = Pure(self.epsilon, max(self.delta, self.delta_asked) - slack)
+        return Event("verifiable gopa", "substitution", (shift, planned), slack)
+
     def events(self) -> tuple[Event, Event]:
         """Return what the privacy ledger enters: the total, and the rest of the view."""
         pairwise = Pure(self.epsilon_pairwise, self.delta_pairwise)
@@ -104,7 +115,7 @@ def plan_verifiable(
     Args:
         parties: users who publish.
         honest: n_H, those of them who are honest and stay; only their noise counts.
-        epsilon: above 0.
+        epsilon: above 1e-100 and below 100.
         delta: asked for; if `bits` and `sigma_delta` are given, the plan may have another.
         length: coordinates, each in a range of `steps`. A bound on the norm is not planned for.
         steps: grid steps of the range; planned so that rounding adds at most 5 % to the variance.
@@ -172,8 +183,12 @@ def plan_verifiable(
 
 def _total(honest: int, bits: int, steps: int, length: int) -> Event:
     """A binomial in every coordinate, each moved by the whole range at worst."""
-    shift = Shift(BinomialLaw(bits), honest, steps, length, length)
+    shift = _shift(honest, bits, steps, length)
     return Event("verifiable gopa, total", "substitution", (shift,))
+
+
+def _shift(honest: int, bits: int, steps: int, length: int, closeness: float = 0.0) -> Shift:
+    return Shift(BinomialLaw(bits), honest, steps, length, length, closeness)
 
 
 def _smoothing(honest: int) -> float:
@@ -244,7 +259,7 @@ def _check(
     checks = (
         ("parties", parties, 2 <= parties <= 1 << 24, "from 2 to 2**24"),
         ("honest", honest, 2 <= honest <= parties, "from 2 to parties"),
-        ("epsilon", epsilon, 0 < epsilon < 100, "above 0 and below 100"),
+        ("epsilon", epsilon, 1e-100 < epsilon < 100, "above 1e-100 and below 100"),
         ("delta", delta, 1e-100 < delta < 1, "above 1e-100 and below 1"),
         ("length", length, 1 <= length <= 4096, "from 1 to 4096"),
         ("slack", slack, 0 <= slack < 1, "from 0 to below 1"),

@@ -113,10 +113,10 @@ def _entries() -> Iterator[Cheat]:
 
     yield changed_log(
         "edge-of-an-honest-user-opened",
-        "A user opens its edge to one that published nothing false.",
+        "A user's opening of an edge to one that published nothing false is on the board.",
         "who may be opened",
         opened,
-        OTHER,
+        RELAY,
     )
 
 

@@ -57,7 +57,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         counted: whose values are in the average.
-        excluded: who signed a false statement; silent: who committed and did not publish.
+        excluded: who signed a false statement.
+        silent: who takes part and has no publication on the board; the relay may have withheld it.
         void_edges: pairs whose two commitments do not cancel; one of the two deviated, and neither used it.
         residual_pairs: pairs whose noise does not cancel in the total.
         average: in the unit of the session, shape (length,); None if there is none.
@@ -240,9 +241,12 @@ class Auditor:
         opened = self._rules.check_open(entry.payload, entry.party)
         false = {peer for peer in self._published if peer in self._excluded}
         if party not in self._published or party in false:
-            raise PeerFault(entry.party, "opens an edge, and its value is not counted")
+            raise PeerFault(self._relay, f"has an opening of {entry.party}, whose value is not counted")
         if not opened or not set(opened) <= false & set(self._agreed[party]):
-            raise PeerFault(entry.party, "opens an edge to a user that published nothing false")
+            # No honest relay takes it. Its author may have been shown another publication, rightly signed.
+            raise PeerFault(
+                self._relay, f"has an opening of {entry.party} to a user that published nothing false here"
+            )
         batch = proofs.Batch()
         for peer, (delta, blinding) in opened.items():
             self._rules.add_opening(batch, party, peer, self._agreed[party][peer], delta, blinding)
@@ -318,12 +322,14 @@ class Auditor:
         if tally.total != self._parameters.encoding.pack(self._total):
             raise PeerFault(self._relay, "the total is not the sum of what was published")
         inside = set(good)
-        self._residual = sum(
-            (party, peer) not in self._opened
+        left = [
+            (party, peer)
             for party in good
             for peer in self._agreed[party]
-            if peer not in inside
-        )
+            if peer not in inside and (party, peer) not in self._opened
+        ]
+        self._residual = len(left)
+        self._unopened = sorted({party for party, peer in left if peer in self._excluded})
         if tally.residual_pairs != self._residual:
             raise PeerFault(
                 self._relay, f"counts {tally.residual_pairs} residual pairs, not {self._residual}"
@@ -349,8 +355,8 @@ class Auditor:
         silent = sorted(set(self._participants) - set(self._published))
         if self._residual:
             faults.append(
-                f"{', '.join(map(self._name, silent)) or 'users'} did not publish: {self._residual} pairwise "
-                "terms do not cancel, and are in the average"
+                f"the board has {self._lacks(silent)}: {self._residual} pairwise terms do not cancel, and "
+                "are in the average"
             )
         noise = parameters.noise(count, self._residual)
         epsilon = parameters.epsilon_without(len(self._excluded))
@@ -366,6 +372,13 @@ class Auditor:
             delta=parameters.session.delta,
             attested=self._attested.hex(),
             faults=tuple(faults),
+        )
+
+    def _lacks(self, silent: Sequence[int]) -> str:
+        """Say what is not there; a log cannot show whether its user or the relay withheld it."""
+        missing = (("publication", silent), ("opening", self._unopened))
+        return " and ".join(
+            f"no {what} of {', '.join(map(self._name, parties))}" for what, parties in missing if parties
         )
 
     def _name(self, party: int) -> str:

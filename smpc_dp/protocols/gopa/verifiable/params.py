@@ -81,10 +81,24 @@ class VerifiableParameters(GopaParameters, frozen=True):
         raise LocalError("the noise of verifiable GOPA is not drawn by one party")
 
     def event(self) -> Event:
-        """Return what one request is to a privacy ledger."""
-        from smpc_dp.privacy.accountant.events import Event, Pure
+        """Return what one request is to a privacy ledger: the binomial of the honest total, and the rest."""
+        return self._noise_of(self.session.honest).release()
 
-        return Event("verifiable GOPA", "substitution", (Pure(self.session.epsilon, self.session.delta),))
+    def _noise_of(self, honest: int) -> VerifiablePlan:
+        """Return what this noise shows if only so many users' counts."""
+        from smpc_dp.privacy.gopa.verifiable import plan_verifiable
+
+        return plan_verifiable(
+            parties=self.plan.parties,
+            honest=honest,
+            epsilon=self.session.epsilon,
+            delta=self.session.delta,
+            length=self.encoding.length,
+            steps=self.bounds[1],
+            bits=self.bits,
+            sigma_delta=math.sqrt(self.session.pair_variance),
+            rounding="nearest",
+        )
 
     def epsilon_without(self, excluded: int) -> float:
         """Return epsilon, at the planned delta, when so many users were shown to be corrupt; or infinity.
@@ -97,19 +111,8 @@ class VerifiableParameters(GopaParameters, frozen=True):
         if self.session.honest - more < 2:
             return math.inf
         from smpc_dp.privacy.accountant.compose import Composition
-        from smpc_dp.privacy.gopa.verifiable import plan_verifiable
 
-        noise = plan_verifiable(
-            parties=self.plan.parties,
-            honest=self.session.honest - more,
-            epsilon=self.session.epsilon,
-            delta=self.session.delta,
-            length=self.encoding.length,
-            steps=self.bounds[1],
-            bits=self.bits,
-            sigma_delta=math.sqrt(self.session.pair_variance),
-            rounding="nearest",
-        )
+        noise = self._noise_of(self.session.honest - more)
         try:
             return max(self.session.epsilon, Composition(noise.events()).epsilon(self.session.delta))
         except ConfigError:
@@ -172,7 +175,10 @@ def _with_precision(parameters: Mapping[str, object], parties: int) -> dict[str,
     numbers = {
         key: value
         for key in ("lower", "upper", "epsilon", "delta", "length")
-        if isinstance(value := parameters.get(key), int | float) and not isinstance(value, bool)
+        # Whole numbers may be beyond every float.
+        if isinstance(value := parameters.get(key), int | float)
+        and not isinstance(value, bool)
+        and abs(value) < 1 << 1000
     }
     if "precision" in given or given.get("kind", "real") != "real" or len(numbers) < 5:
         return given
