@@ -26,6 +26,7 @@ DRIVERS = {
     "emp_garbling": "emp-tool",
     "emp_ot": "emp-ot",
     "emp_sh2pc": "emp-sh2pc",
+    "emp_circuit": "emp-sh2pc",
     "bulletproofs_plus": "tari_bulletproofs_plus",
     "bulletproofs": "bulletproofs",
 }

@@ -2,6 +2,7 @@
 
 The circuit is the published `kendall_tau32_laplace`: Kendall's tau of records of two 32-bit integers, with
 discrete Laplace noise of epsilon 1. Garbler, evaluator and aggregator are three processes over mutual TLS.
+The peers take turns with ours: mpyc, and emp-sh2pc in a program that is compiled elsewhere (`bench.drivers`).
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from smpc_dp.bench.figures import Figure, Peer, Report, Target
+from smpc_dp.bench.drivers import DriverPeers, Turn
+from smpc_dp.bench.figures import Figure, Peer, Report, Target, alternate
+from smpc_dp.circuits.bristol import format_bristol
 from smpc_dp.circuits.kernel_entries import TAU_COINS
 from smpc_dp.circuits.library import find
 from smpc_dp.errors import ConfigError, Fault, LocalError
@@ -31,6 +35,8 @@ PARTIES = 246_000
 # Evaluations that mpyc makes at once, and what it is.
 PEER_BATCH = 50
 PEER = "semi-honest with an honest majority, preprocessing included, channels not encrypted"
+EMP = "emp_circuit"
+EMP_PEER = "semi-honest, channel not encrypted and connected before, the garbler learns the output"
 # Fresh pairs of one process; the last one counts, and the first is told too.
 FRESH = 4
 WORKER_SECONDS = 600
@@ -45,13 +51,14 @@ def run_statistic_bench(
     progress: Progress | None = None,
     parties: int = PARTIES,
     peer_python: str | None = None,
+    emp: str | None = None,
 ) -> Report:
     """Measure pairs of Kendall's tau with Laplace noise, and a whole statistic in one process.
 
     `parties` is the size of the whole statistic, P = 1; `peer_python` an interpreter that can import `mpyc`,
-    None for our own; without it peers are None.
+    None for our own; without it peers are None. `emp` is a folder with the driver of emp-sh2pc.
 
-    Raises ConfigError for a number out of range, LocalError when a measuring process fails.
+    Raises ConfigError for a number out of range, LocalError when a measuring process or a peer fails.
     """
     faults = []
     if runs < 1:
@@ -64,29 +71,43 @@ def run_statistic_bench(
     batches: list[dict[str, Measured]] = []
     wholes: list[Measured] = []
     peers: list[Measured] = []
-    for run in range(runs):
-        ones.append(_session(1))
-        batches.append(_session(BATCH))
-        wholes.append(_worker_of(["whole", str(parties)]))
-        peers.append(_mpyc(peer_python or sys.executable))
+    rounds = count(1)
+
+    def advance() -> None:
         if progress is not None:
-            progress("pairs", run + 1, runs)
-    figures = [*_of_pairs(ones, peers), *_of_batches(batches, peers), *_of_wholes(wholes, ones)]
+            progress("pairs", next(rounds), runs)
+
+    drivers = DriverPeers(emp, [EMP])
+    with tempfile.TemporaryDirectory(prefix="smpc-dp-") as folder:
+        path = Path(folder) / f"{CIRCUIT}.txt"
+        path.write_bytes(format_bristol(find(CIRCUIT).build()))
+        one, many = drivers.turn(EMP, str(path), 1, FRESH), drivers.turn(EMP, str(path), BATCH, 1)
+        turns: dict[str, Callable[[], None]] = {
+            "one": lambda: ones.append(_session(1)),
+            "emp's one": one,
+            "batch": lambda: batches.append(_session(BATCH)),
+            "emp's batch": many,
+            "whole": lambda: wholes.append(_worker_of(["whole", str(parties)])),
+            "mpyc": lambda: peers.append(_mpyc(peer_python or sys.executable)),
+        }
+        alternate(runs, turns, advance)
+    figures = [*_of_pairs(ones, peers, one), *_of_batches(batches, peers, many), *_of_wholes(wholes, ones)]
     versions = {
         "smpc-dp": version("smpc-dp"),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "openssl": ssl.OPENSSL_VERSION,
         "mpyc": peers[0].get("version"),
+        **drivers.versions,
     }
     return Report("pairwise", figures, versions, {"runs": runs, "parties": parties, "batch": BATCH})
 
 
-def _of_pairs(ones: list[dict[str, Measured]], peers: list[Measured]) -> list[Figure]:
+def _of_pairs(ones: list[dict[str, Measured]], peers: list[Measured], emp: Turn) -> list[Figure]:
     gates = find(CIRCUIT).build().and_count
     how = (
         f"{CIRCUIT}, three processes, mutual TLS on loopback; processor time of all threads of a side, "
-        "interpreter start and imports left out"
+        "from when it has the compiled circuit, keys and TLS contexts; without interpreter start and imports"
     )
 
     def of(name: str, key: str) -> list[float]:
@@ -99,12 +120,21 @@ def _of_pairs(ones: list[dict[str, Measured]], peers: list[Measured]) -> list[Fi
             of(name, "fresh"),
             "lower",
             f"{how}; connecting and the setup of oblivious transfers included, pair {FRESH} of a process",
+            emp.peer(f"last {name}", "s", EMP_PEER),
             target=Target("median", 0.025),
         )
         for name in ("garbler", "evaluator")
     ]
     figures += [
-        Figure(f"first pair of a process, {name}", "s", of(name, "first"), "lower", f"{how}; all caches cold")
+        Figure(
+            f"first pair of a process, {name}",
+            "s",
+            of(name, "first"),
+            "lower",
+            f"{how}; the same of the first pair, all caches cold",
+            emp.peer(f"first {name}", "s", EMP_PEER),
+            target=Target("median", 0.025),
+        )
         for name in ("garbler", "evaluator")
     ]
     figures += [
@@ -123,21 +153,35 @@ def _of_pairs(ones: list[dict[str, Measured]], peers: list[Measured]) -> list[Fi
         for name in ("garbler", "evaluator")
     ]
     sizes = "bytes of messages both sides send, to the aggregator too; without TLS and frames"
-    for what, key, goal in (("fresh pair", "bytes", 100e3), ("pair with cached setup", "cached_bytes", None)):
+    theirs = emp.peer("last sent", "B", EMP_PEER)
+    for what, key, goal, peer in (
+        ("fresh pair", "bytes", 100e3, theirs),
+        ("pair with cached setup", "cached_bytes", None, None),
+    ):
         values = [float(one["garbler"][key] + one["evaluator"][key]) for one in ones]
         target = None if goal is None else Target("median", goal)
-        figures.append(Figure(f"{what}, sent", "B", values, "lower", sizes, target=target))
+        figures.append(Figure(f"{what}, sent", "B", values, "lower", sizes, peer, target=target))
     waits = "how often the evaluator waits after it has sent"
     figures += [
         Figure("fresh pair, rounds", "rounds", of("evaluator", "rounds"), "lower", waits),
         Figure("pair with cached setup, rounds", "rounds", of("evaluator", "cached_rounds"), "lower", waits),
-        Figure("fresh pair, wall", "s", of("evaluator", "wall"), "lower", f"{how}; the clock"),
+        Figure(
+            "fresh pair, wall",
+            "s",
+            of("evaluator", "wall"),
+            "lower",
+            f"{how}; the clock",
+            emp.peer("last wall", "s", EMP_PEER),
+        ),
         Figure("pair, AND gates", "AND", [float(gates)], "lower", "of the published circuit"),
     ]
     return figures
 
 
-def _of_batches(batches: list[dict[str, Measured]], peers: list[Measured]) -> list[Figure]:
+def _of_batches(batches: list[dict[str, Measured]], peers: list[Measured], emp: Turn) -> list[Figure]:
+    def theirs(key: str, unit: str) -> Peer | None:
+        return emp.peer(f"last {key}", unit, EMP_PEER, lambda value: value / BATCH)
+
     return [
         Figure(
             f"a pair of {BATCH} between two hosts",
@@ -145,6 +189,18 @@ def _of_batches(batches: list[dict[str, Measured]], peers: list[Measured]) -> li
             [float(batch["evaluator"]["wall"]) / BATCH for batch in batches],
             "lower",
             f"{BATCH} evaluations at once between the same two, the clock, setup and connecting included",
+            theirs("wall", "s"),
+        ),
+        *(
+            Figure(
+                f"a pair of {BATCH} between two hosts, {name}",
+                "s",
+                [float(batch[name]["fresh"]) / BATCH for batch in batches],
+                "lower",
+                "the same, processor time of all threads",
+                theirs(name, "s"),
+            )
+            for name in ("garbler", "evaluator")
         ),
         Figure(
             f"a pair of {BATCH} between two hosts, both sides",
@@ -161,6 +217,7 @@ def _of_batches(batches: list[dict[str, Measured]], peers: list[Measured]) -> li
             [float(b["garbler"]["bytes"] + b["evaluator"]["bytes"]) / BATCH for b in batches],
             "lower",
             "the same, bytes of messages",
+            theirs("sent", "B"),
         ),
     ]
 

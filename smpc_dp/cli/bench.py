@@ -167,6 +167,7 @@ def pairwise(
     peer_python: Annotated[
         str | None, typer.Option(help="An interpreter with mpyc, if this one has none.")
     ] = None,
+    emp: Emp = None,
     as_json: Json = False,
 ) -> None:
     """Measure pairwise statistics.
@@ -176,7 +177,7 @@ def pairwise(
     from smpc_dp.bench import run_statistic_bench
 
     with Bar("rounds", quiet=as_json) as bar:
-        report = run_statistic_bench(runs, bar.show, parties, peer_python)
+        report = run_statistic_bench(runs, bar.show, parties, peer_python, emp)
     if as_json:
         print_json(report.to_json())
     else:

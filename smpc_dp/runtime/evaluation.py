@@ -21,6 +21,7 @@ from smpc_dp.transport.blocking import BlockingChannel, Halt
 from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.endpoint import Endpoint
 from smpc_dp.transport.lobby import Lobby, call
+from smpc_dp.transport.tls import Contexts
 
 OnStep = Callable[[str], None]
 
@@ -41,9 +42,11 @@ class _Meeting:
 class Evaluations:
     """The evaluations of one party with others of its session. Close it at the end."""
 
-    def __init__(self, session: SessionFile, identity: Identity) -> None:
+    def __init__(self, session: SessionFile, identity: Identity, contexts: Contexts) -> None:
+        """`contexts`: those of TLS, made for the whole session."""
         self._session = session
         self._identity = identity
+        self._contexts = contexts
         self._lobby: Lobby | None = None
         self._opening = asyncio.Lock()
         self._turns: dict[str, asyncio.Lock] = {}
@@ -139,6 +142,7 @@ class Evaluations:
             session=session.canonical(),
             connect_timeout=timeouts.gather,
             frame_timeout=timeouts.step,
+            prepared=self._contexts,
         )
 
     async def drive(

@@ -20,7 +20,7 @@ from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.runtime.events import Event, Kind, OnEvent
 from smpc_dp.runtime.member import Membership, from_wire, to_wire
 from smpc_dp.transport.channel import Channel, ChannelClosed
-from smpc_dp.transport.endpoint import dial
+from smpc_dp.transport.endpoint import Endpoint, dial
 
 # Who collects may wait a whole step for others before it answers, and then compute.
 PATIENCE = 4.0
@@ -58,9 +58,9 @@ class HubLine:
         self._sending = asyncio.Lock()
 
     @classmethod
-    async def open(cls, membership: Membership, on_event: OnEvent) -> HubLine:
+    async def open(cls, membership: Membership, endpoint: Endpoint, on_event: OnEvent) -> HubLine:
         """Connect to the aggregator; raises what `dial` raises."""
-        channel = await dial(membership.endpoint(), membership.aggregator)
+        channel = await dial(endpoint, membership.aggregator)
         on_event(Event(membership.name, "connected", detail=membership.aggregator))
         return cls(membership, channel, on_event)
 

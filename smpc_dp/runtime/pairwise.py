@@ -30,6 +30,7 @@ from smpc_dp.runtime.session_file import SessionFile, Timeouts, load_session, wr
 from smpc_dp.transport.blocking import BlockingChannel
 from smpc_dp.transport.connect import accept_blocking, dial_blocking
 from smpc_dp.transport.endpoint import Endpoint
+from smpc_dp.transport.tls import Contexts, contexts
 
 AGGREGATOR = "aggregator"
 KEPT_BYTES = 1 << 24
@@ -67,11 +68,15 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class PairwiseMember:
-    """A checked session file, the identity that this process acts with, and the plan of the evaluation."""
+    """A checked session file, the identity that this process acts with, and the plan of the evaluation.
+
+    `contexts`, those of TLS, serve every connection; None: each `connect` makes its own.
+    """
 
     session: SessionFile
     identity: Identity
     plan: Plan
+    contexts: Contexts | None = None
 
     @classmethod
     def load(
@@ -99,7 +104,7 @@ class PairwiseMember:
         if identity.public_key != member.public_key:
             raise ConfigError([Fault(f"roster[{name}].public_key", "is not the one of the key file")])
         circuit = load_circuit(parameters, Path(path).parent)
-        return cls(session, identity, Plan(circuit, parameters))
+        return cls(session, identity, Plan(circuit, parameters), contexts(identity, session.roster))
 
     @property
     def input_values(self) -> tuple[int, ...]:
@@ -153,6 +158,7 @@ class PairwiseMember:
             session=self.session.canonical(),
             connect_timeout=timeouts.connect,
             frame_timeout=timeouts.step,
+            prepared=self.contexts,
         )
         name, parameters = self.identity.name, self.plan.parameters
         aggregator = self.session.roster.aggregator

@@ -364,8 +364,9 @@ async def connect(
     elif listen_on is not None:
         raise ConfigError([Fault("listen_on", "is for the direct topology: here the aggregator listens")])
     else:
-        line = await HubLine.open(membership, on_event)
-        evaluations = Evaluations(membership.session, membership.identity)
+        endpoint = membership.endpoint()
+        line = await HubLine.open(membership, endpoint, on_event)
+        evaluations = Evaluations(membership.session, membership.identity, endpoint.contexts)
     try:
         yield Session(membership, line, evaluations, on_event, book)
     finally:

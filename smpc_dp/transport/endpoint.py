@@ -9,7 +9,7 @@ import math
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 
 from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.identity import Identity
@@ -37,7 +37,8 @@ class Endpoint:
     `session` is the canonical session (JSON types) whose 32-byte digest is `session_digest`; peers compare
     digests, and show each other their sessions when these differ. Sizes are in bytes, times in seconds.
     `connect_timeout` covers everything from the first attempt to the welcome; `frame_timeout` one frame of at
-    most 1 MiB, `message_timeout` a message above 1 MiB, from when the budget admits it.
+    most 1 MiB, `message_timeout` a message above 1 MiB, from when the budget admits it. `prepared`: contexts
+    made before, for `identity` and this roster or a larger one; peers are held to this one.
 
     Raises ConfigError when the roster does not hold the identity.
     """
@@ -52,10 +53,12 @@ class Endpoint:
     max_message: int = 64 << 20
     max_pending: int = 256
     budget: framing.InflightBudget = field(default_factory=lambda: framing.InflightBudget(256 << 20))
+    prepared: InitVar[tls.Contexts | None] = None
     contexts: tls.Contexts = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "contexts", tls.contexts(self.identity, self.roster))
+    def __post_init__(self, prepared: tls.Contexts | None) -> None:
+        contexts = tls.contexts(self.identity, self.roster) if prepared is None else prepared
+        object.__setattr__(self, "contexts", contexts)
 
     def channel(self, peer: str, link: Link, transport: asyncio.Transport) -> Channel:
         """Return the channel of a connection whose TLS handshake is done."""

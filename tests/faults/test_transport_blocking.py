@@ -16,12 +16,13 @@ import pytest
 
 from smpc_dp.errors import ConfigError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.identity import Identity
-from smpc_dp.roster import split_address
+from smpc_dp.roster import Roster, split_address
 from smpc_dp.runtime.pairwise import PairwiseMember, create_pairwise_session
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.transport import connect as connecting
 from smpc_dp.transport.blocking import DEPTH, BlockingChannel
 from smpc_dp.transport.channel import ChannelClosed
+from smpc_dp.transport.endpoint import Endpoint
 from smpc_dp.transport.framing import MAX_FRAME
 
 TIMEOUTS = Timeouts(connect=3.0, step=1.0)
@@ -248,6 +249,41 @@ def test_more_strangers_than_there_is_room_for_delay_the_peer_until_they_are_dro
         ends = [*waiting.result().values(), *dialling.result().values()]
         assert [end.peer for end in ends] == ["evaluator", "garbler"]
         list(pool.map(BlockingChannel.close, ends))
+
+
+def test_contexts_of_a_larger_roster_do_not_let_its_other_members_in(tmp_path: Path) -> None:
+    """Another member of the session listens at the garbler's address; TLS itself takes its certificate."""
+    parameters = {"circuit": "add32", "output": "aggregator"}
+    path = create_pairwise_session(tmp_path, parameters, timeouts=TIMEOUTS)
+    evaluator, third = (PairwiseMember.load(path, name) for name in ("evaluator", "aggregator"))
+    assert evaluator.contexts is not None
+    assert third.contexts is not None
+    server_context = third.contexts.server
+    pair = [evaluator.session.roster.member(name) for name in ("garbler", "evaluator")]
+    endpoint = Endpoint(
+        identity=evaluator.identity,
+        roster=Roster(pair, needs_aggregator=False),
+        session_digest=evaluator.session.digest,
+        session=evaluator.session.canonical(),
+        connect_timeout=3.0,
+        frame_timeout=1.0,
+        prepared=evaluator.contexts,
+    )
+    shaken: list[str | None] = []
+    with socket.create_server(split_address(str(pair[0].address))) as server:
+
+        def answer() -> None:
+            raw, _ = server.accept()
+            with raw, contextlib.suppress(OSError), server_context.wrap_socket(raw, server_side=True) as tls:
+                shaken.append(tls.version())
+                tls.recv(1)
+
+        with ThreadPoolExecutor(1) as pool:
+            answering = pool.submit(answer)
+            with pytest.raises(PeerFault, match="its certificate is not in the roster"):
+                connecting.dial_blocking(endpoint, "garbler")
+            answering.result()
+    assert shaken == ["TLSv1.3"]
 
 
 def test_both_ends_may_send_at_the_same_time_more_than_the_sockets_hold(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from smpc_dp.bench import drivers, pairwise, transfers
+from smpc_dp.bench import drivers, pairwise, statistic, transfers
 from smpc_dp.bench.drivers import DRIVERS, DriverPeers
 from smpc_dp.bench.figures import Peer
 from smpc_dp.bench.garbling_core import Rates
@@ -244,3 +244,47 @@ def test_no_peer_is_null_and_meets_nothing(quick: Path) -> None:
     assert [figure["met"] for figure in aes] == [None, None]
     assert shown["versions"]["emp-tool"] is None  # type: ignore[index]
     assert "emp" not in (quick / "log").read_text()
+
+
+def test_pairs_of_a_statistic_stand_beside_the_peer_that_evaluates_the_same_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = ("fresh", "first", "connect", "wall", "bytes", "rounds", "cached", "cached_bytes", "cached_rounds")
+    log = tmp_path / "log"
+
+    def session(instances: int) -> dict[str, dict[str, float]]:
+        with log.open("a") as lines:
+            lines.write(f"ours {instances}\n")
+        return {name: dict.fromkeys(keys, float(instances)) for name in ("garbler", "evaluator")}
+
+    monkeypatch.setattr(statistic, "_session", session)
+    monkeypatch.setattr(statistic, "_worker_of", lambda _: {"pairs": 5, "wall": 1.0, "memory": 1.0})
+    monkeypatch.setattr(statistic, "_mpyc", lambda _: {"absent": "no module"})
+    costs = {"garbler": ("s", 2.0), "evaluator": ("s", 4.0), "wall": ("s", 8.0), "sent": ("B", 50.0)}
+    figures = {f"{when} {name}": cost for when in ("first", "last") for name, cost in costs.items()}
+    figures["first garbler"] = ("s", 16.0)
+    told = json.dumps(answer("emp-sh2pc", **figures))
+    save = f'cp "$1" {tmp_path}/given; echo "emp $2 $3" >> {log}'
+    play(tmp_path, "emp_circuit", f'{save}; cat <<"END"\n{told}\nEND')
+    shown = statistic.run_statistic_bench(2, parties=10, emp=str(tmp_path)).to_json()
+    found = {figure["name"]: figure for figure in shown["figures"]}  # type: ignore[attr-defined]
+    assert found["first pair of a process, garbler"]["ratio_to_peer"] == 16
+    assert found["fresh pair, garbler"]["ratio_to_peer"] == 2
+    assert found["fresh pair, evaluator"]["ratio_to_peer"] == 4
+    assert found["fresh pair, wall"]["ratio_to_peer"] == 8
+    assert found["fresh pair, sent"]["ratio_to_peer"] == 25
+    assert found["pair with cached setup, sent"]["peer"] is None
+    # Ours takes as many seconds as there are instances: one each.
+    of_batch = "a pair of 20000 between two hosts"
+    assert found[f"{of_batch}, evaluator"]["ratio_to_peer"] == pytest.approx(4 / 20_000)
+    assert found[of_batch]["ratio_to_peer"] == pytest.approx(8 / 20_000)
+    # mpyc is not there.
+    assert found[f"{of_batch}, both sides"]["peer"] is None
+    assert shown["versions"]["emp-sh2pc"] == "1.0.0 0123abcd"  # type: ignore[index]
+    published = Path(__file__).parents[2] / "circuits" / "kendall_tau32_laplace.txt"
+    assert (tmp_path / "given").read_bytes() == published.read_bytes()
+    # The second round begins one further.
+    rounds = ["ours 1", "emp 1 4", "ours 20000", "emp 20000 1"]
+    assert log.read_text().splitlines() == [*rounds, *rounds[1:], rounds[0]]
+    with pytest.raises(LocalError, match="no program 'emp_circuit'"):
+        statistic.run_statistic_bench(1, emp=str(tmp_path / "nowhere"))
