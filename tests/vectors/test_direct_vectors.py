@@ -1,9 +1,11 @@
-"""The published vectors of GOPA without a relay: what they hold alone gives every message again."""
+"""The published vectors of GOPA without a relay: runs give every message again, faults are refused."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +17,25 @@ from nacl.signing import SigningKey
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.encoding import Encoding, Lanes
+from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.privacy.secagg_plan import plan_secagg
+from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.direct import DirectMachine
 from smpc_dp.protocols.gopa.plan import Place
 from smpc_dp.protocols.registry import direct_machine
 from smpc_dp.protocols.secagg.graph import pack_set
-from smpc_dp.simulate import vectors
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.stage import Signer
 from smpc_dp.simulate.vectors.direct_runs import SCENARIOS, direct_parameters
 from smpc_dp.simulate.vectors.runs import RecordingNetwork
 from smpc_dp.transport.memory import Faults
+from tests.vectors.test_secagg_vectors import layer_of
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "gopa" / "vectors"
 RUNS = sorted(PUBLISHED.glob("direct-run-*.json"))
+NEGATIVE = sorted(PUBLISHED.glob("direct-negative-*.json"))
 
 
 class Drawn:
@@ -77,10 +82,6 @@ def machines_of(vector: dict[str, Any]) -> tuple[dict[str, DirectMachine], dict[
         lanes: Lanes = np.array(vector["inputs"][name]["lanes"], parameters.encoding.dtype)
         users[name] = direct_machine(context, parameters, signer, lanes, draws[name])
     return users, draws
-
-
-def test_published_is_generated() -> None:
-    assert vectors.check(PUBLISHED, "gopa") == []
 
 
 def test_every_kind_of_loss_is_there() -> None:
@@ -150,3 +151,101 @@ def test_the_total_is_the_sum_of_what_was_published(path: Path) -> None:
     context = (b"gopa", (1).to_bytes(8, "big"))
     signed = digest(Label.DIRECT_TOTAL, *context, run_id, participants, members, total.tobytes())
     assert signed.hex() == between["total_digest"]
+
+
+def replayed(vector: dict[str, Any]) -> tuple[DirectMachine, list[Envelope]]:
+    """Return a fresh machine, fed up to the fault, and what the base run sent to it from there on."""
+    base = json.loads((PUBLISHED / vector["base"]).read_bytes())
+    users, _ = machines_of(base)
+    network = RecordingNetwork(Faults(kill=base["kill"]))
+    drive(users.values(), network, base["session"]["coordinator"], mesh=True)
+    came = [envelope for envelope in network.sent if envelope.receiver == vector["receiver"]]
+    machine = machines_of(base)[0][vector["receiver"]]
+    machine.start()
+    for envelope in came[: vector["after"]]:
+        machine.receive(envelope)
+    return machine, came[vector["after"] :]
+
+
+def envelopes_of(vector: dict[str, Any]) -> list[Envelope]:
+    return [
+        Envelope(
+            bytes.fromhex(raw["run_id"]),
+            raw["step"],
+            raw["sender"],
+            raw["receiver"],
+            bytes.fromhex(raw["body"]),
+            bytes.fromhex(raw["signature"]),
+        )
+        for raw in vector["envelopes"]
+    ]
+
+
+def test_every_kind_of_fault_is_there() -> None:
+    faults = [json.loads(path.read_bytes())["expect"] for path in NEGATIVE]
+    assert len(faults) == 23
+    assert {fault["layer"] for fault in faults} == {"envelope", "order", "content"}
+    assert {fault["error"] for fault in faults} == {"PeerFault", "TimeoutFault"}
+    assert {(fault["ends"], *fault["culprits"]) for fault in faults} == {
+        (True, "alice"),
+        (True, "carol"),
+        (True, "alice", "dave"),
+        (True, "carol", "dave"),
+        (False, "carol"),
+    }
+
+
+@pytest.mark.parametrize("path", NEGATIVE, ids=lambda path: path.stem.removeprefix("direct-negative-"))
+def test_fault_is_refused(path: Path) -> None:
+    vector = json.loads(path.read_bytes())
+    machine, rest = replayed(vector)
+    steps: list[Callable[[], object]] = [partial(machine.receive, e) for e in envelopes_of(vector)]
+    if vector["deadline"]:
+        steps.append(machine.expire)
+    if not vector["expect"]["ends"]:
+        assert_noted(vector, machine, [*steps, *(partial(machine.receive, e) for e in rest)])
+        return
+    for step in steps[:-1]:
+        step()
+    assert not machine.finished, "refused before the fault"
+    with pytest.raises(SmpcError) as raised:
+        steps[-1]()
+    error, expect = raised.value, vector["expect"]
+    assert type(error).__name__ == expect["error"]
+    assert isinstance(error, (PeerFault, TimeoutFault))
+    culprits = error.missing if isinstance(error, TimeoutFault) else {error.culprit}
+    assert sorted(culprits) == expect["culprits"]
+    assert layer_of(str(error)) == expect["layer"]
+    assert machine.finished, "a user that refused goes on"
+    assert machine.receive(rest[-1]) == ()
+    with pytest.raises(SmpcError, match="has no result"):
+        _ = machine.result
+
+
+def assert_noted(
+    vector: dict[str, Any], machine: DirectMachine, steps: Iterable[Callable[[], object]]
+) -> None:
+    """The fault costs the run nothing: the result is that of the base run, and names the culprit."""
+    for step in steps:
+        step()
+    expected = json.loads((PUBLISHED / vector["base"]).read_bytes())["result"]
+    assert machine.result.total.tolist() == expected["fixed_point"]
+    assert list(machine.result.survivors) == expected["survivors"]
+    [fault] = machine.result.faults
+    assert [fault.partition(": ")[0]] == vector["expect"]["culprits"]
+    assert layer_of(fault) == vector["expect"]["layer"]
+
+
+@pytest.mark.parametrize("path", NEGATIVE, ids=lambda path: path.stem.removeprefix("direct-negative-"))
+def test_without_the_fault_it_is_taken(path: Path) -> None:
+    """The same machine, given the base run's own messages in the same place, ends with its result."""
+    vector = json.loads(path.read_bytes())
+    machine, rest = replayed(vector)
+    base = json.loads((PUBLISHED / vector["base"]).read_bytes())
+    for envelope in rest:
+        machine.receive(envelope)
+    if not machine.finished:
+        assert base["kill"], "what is not lost needs no deadline"
+        machine.expire()
+    assert machine.result.total.tolist() == base["result"]["fixed_point"]
+    assert list(machine.result.faults) == base["result"]["faults"][vector["receiver"]]
