@@ -75,10 +75,11 @@ def check_parameters(
     if size > MAX_PUBLISHED_BYTES:
         what = f"{parties} vectors have {size} bytes, at most {MAX_PUBLISHED_BYTES} without a relay"
         return None, [Fault("length", what)]
-    return _direct(checked), []
+    return without_relay(checked), []
 
 
-def _direct(checked: GopaParameters) -> DirectParameters:
+def without_relay(checked: GopaParameters) -> DirectParameters:
+    """Return the same parameters for users without a relay, with the quorum that is due there."""
     plan = checked.plan
     # A relay signs no set. A coordinator does, so even alone it must not be the one that two quorums share.
     # Where shares can be dealt, 2 D < n - 1 - c, as many still sign.

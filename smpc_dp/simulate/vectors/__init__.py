@@ -12,6 +12,8 @@ from pathlib import Path
 from smpc_dp.files import read_bounded
 from smpc_dp.simulate.vectors import (
     derivations,
+    direct_negative,
+    direct_runs,
     gopa_negative,
     gopa_runs,
     negative,
@@ -77,6 +79,10 @@ def _gopa() -> dict[str, bytes]:
         f"run-{scenario.name}": gopa_runs.to_json(scenario) for scenario in gopa_runs.SCENARIOS
     }
     files.update((f"negative-{fault.name}", fault.to_json()) for fault in gopa_negative.all_faults())
+    files.update(
+        (f"direct-run-{scenario.name}", direct_runs.to_json(scenario)) for scenario in direct_runs.SCENARIOS
+    )
+    files.update((f"direct-negative-{fault.name}", fault.to_json()) for fault in direct_negative.all_faults())
     return {f"{name}.json": _encode(content) for name, content in files.items()}
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import decode
-from smpc_dp.simulate.vectors.runs import AGGREGATOR, SCENARIOS, SCHEMA, Scenario, cast
+from smpc_dp.simulate.vectors.runs import AGGREGATOR, SCENARIOS, SCHEMA, Scenario, Staged, cast
 
 B = TypeVar("B", bound=msgspec.Struct)
 
@@ -47,26 +47,28 @@ class Negative:
             "about": self.about,
             "base": f"run-{self.base}.json",
             "after": self.after,
-            "envelope": {
-                "run_id": self.envelope.run_id.hex(),
-                "step": self.envelope.step,
-                "sender": self.envelope.sender,
-                "receiver": self.envelope.receiver,
-                "body": self.envelope.body.hex(),
-                "signature": self.envelope.signature.hex(),
-            },
+            "envelope": envelope_json(self.envelope),
             "expect": {"layer": self.layer, "error": self.error, "culprit": self.culprit},
         }
 
 
-class Base:
+def envelope_json(envelope: Envelope) -> dict[str, str]:
+    return {
+        "run_id": envelope.run_id.hex(),
+        "step": envelope.step,
+        "sender": envelope.sender,
+        "receiver": envelope.receiver,
+        "body": envelope.body.hex(),
+        "signature": envelope.signature.hex(),
+    }
+
+
+class Played:
     """A finished run whose messages are changed one at a time."""
 
-    def __init__(self, name: str, scenarios: Sequence[Scenario] = SCENARIOS) -> None:
-        [scenario] = [scenario for scenario in scenarios if scenario.name == name]
+    def __init__(self, name: str, run: Staged) -> None:
         self.name = name
-        self.run = cast(scenario).play()
-        self.run_id = self.run.parties[VICTIM].run_id
+        self.run = run
 
     def to(self, receiver: str) -> list[Envelope]:
         """Return what the run sent to `receiver`, in order."""
@@ -84,9 +86,27 @@ class Base:
         changed = msgspec.structs.replace(envelope, **changes)
         raw = _Raw(changed.body)
         [signed] = self.run.context.write(
-            self.run.signers[changed.sender], changed.run_id, changed.step, (changed.receiver,), raw.struct()
+            self.run.signers[changed.sender],
+            changed.run_id,
+            changed.step,
+            (self._for(changed),),
+            raw.struct(),
         )
-        return msgspec.structs.replace(signed, body=changed.body)
+        return msgspec.structs.replace(signed, receiver=changed.receiver, body=changed.body)
+
+    def _for(self, envelope: Envelope) -> str:
+        """Return the receiver that is signed."""
+        return envelope.receiver
+
+
+class Base(Played):
+    """A finished run with an aggregator."""
+
+    def __init__(self, name: str, scenarios: Sequence[Scenario] = SCENARIOS) -> None:
+        [scenario] = [scenario for scenario in scenarios if scenario.name == name]
+        run = cast(scenario).play()
+        super().__init__(name, run)
+        self.run_id = run.parties[VICTIM].run_id
 
 
 class _Raw:

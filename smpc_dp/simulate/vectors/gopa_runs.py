@@ -17,8 +17,8 @@ from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.simulate.vectors.runs import (
     AGGREGATOR,
     Row,
-    Run,
     Scenario,
+    Staged,
     cast,
     inputs_json,
     messages_json,
@@ -183,7 +183,7 @@ def to_json(scenario: GopaScenario) -> dict[str, object]:
     )
     return {
         **inputs_json(run),
-        "session": _session(run, scenario),
+        "session": gopa_session_json(run, scenario),
         "intermediate": {
             "run_id": evidence.run_id.hex(),
             "participants_digest": evidence.participants.set_digest.hex(),
@@ -196,7 +196,7 @@ def to_json(scenario: GopaScenario) -> dict[str, object]:
             },
         },
         "messages": messages_json(run),
-        "result": result_json(run)
+        "result": result_json(outcome)
         | {
             "residual_pairs": 0 if outcome.noise is None else outcome.noise.residual_pairs,
             "total": total.hex(),
@@ -204,7 +204,8 @@ def to_json(scenario: GopaScenario) -> dict[str, object]:
     }
 
 
-def _session(run: Run, scenario: GopaScenario) -> dict[str, object]:
+def gopa_session_json(run: Staged, scenario: GopaScenario) -> dict[str, object]:
+    """Return what everybody knows before a run of GOPA."""
     return session_json(run) | {
         "on_dropout": scenario.on_dropout,
         "own_variance": OWN_VARIANCE,

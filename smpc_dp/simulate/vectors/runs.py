@@ -10,12 +10,13 @@ import msgspec
 from nacl.signing import SigningKey
 
 from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.encoding import Encoding
+from smpc_dp.encoding import Encoding, Lanes
 from smpc_dp.errors import LocalError
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.registry import hub_machine, party_machine
+from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
 from smpc_dp.protocols.secagg.params import VERSION, SecAggParameters, SumParameters
@@ -148,12 +149,15 @@ class Recording:
         return drawn
 
 
-class _RecordingNetwork(MemoryNetwork):
+class RecordingNetwork(MemoryNetwork):
+    """Remembers what was sent and not lost, in order."""
+
     def __init__(self, faults: Faults) -> None:
         super().__init__(faults)
         self.sent: list[Envelope] = []
 
     def send(self, envelope: Envelope) -> None:
+        """Put an envelope on its way."""
         before = self.messages
         super().send(envelope)
         if self.messages > before:
@@ -161,62 +165,78 @@ class _RecordingNetwork(MemoryNetwork):
 
 
 @dataclass(slots=True)
-class Run:
-    """The machines of one scenario, and after `play` every envelope in the order in which it was sent."""
+class Staged:
+    """What the machines of one scenario stand on, and after a run every envelope in the order of sending."""
 
     scenario: Scenario
     context: Context
     signers: dict[str, Signer]
     randomness: dict[str, Recording]
-    lanes: dict[str, list[int]]
-    parties: dict[str, PartyMachine]
-    aggregator: AggregatorMachine
-    sent: list[Envelope]
+    lanes: dict[str, Lanes]
+    sent: list[Envelope] = field(default_factory=list, kw_only=True)
 
     @property
     def by_step(self) -> dict[tuple[str, str], bytes]:
         """The body that was sent, by step and sender."""
         return {(envelope.step, envelope.sender): envelope.body for envelope in self.sent}
 
+
+@dataclass(slots=True)
+class Run(Staged):
+    """The machines of one scenario."""
+
+    parties: dict[str, PartyMachine]
+    aggregator: AggregatorMachine
+
     def play(self) -> Run:
         """Drive the run to its end."""
-        network = _RecordingNetwork(Faults(kill=self.scenario.kill))
+        network = RecordingNetwork(Faults(kill=self.scenario.kill))
         drive([self.aggregator, *self.parties.values()], network, AGGREGATOR)
         self.sent = network.sent
         return self
 
 
-def cast(scenario: Scenario) -> Run:
-    """Return fresh machines for a scenario, with the same randomness every time."""
+def set_stage(scenario: Scenario, aggregator: str, hubs: tuple[str, ...]) -> Staged:
+    """Return what machines are made with, with the same randomness every time.
 
-    parameters = scenario.parameters
+    `aggregator` is that of the context; `hubs` are those who sign besides the parties.
+    """
+    protocol = scenario.parameters.protocol
 
     def source(name: str, purpose: str) -> SeededRandomnessForSimulation:
-        label = f"{parameters.protocol} vectors {scenario.name} {purpose} {name}"
+        label = f"{protocol} vectors {scenario.name} {purpose} {name}"
         return SeededRandomnessForSimulation(1, label)
 
-    everyone = (*scenario.names, AGGREGATOR)
+    everyone = (*scenario.names, *hubs)
     signers = {name: Signer(name, SigningKey(source(name, "signing").bytes(32))) for name in everyone}
     context = Context(
-        protocol=parameters.protocol,
+        protocol=protocol,
         version=VERSION,
         session_digest=source("", "session").bytes(32),
         request=1,
         names=scenario.names,
-        aggregator=AGGREGATOR,
+        aggregator=aggregator,
         keys={name: bytes(signer.key.verify_key) for name, signer in signers.items()},
         question=scenario.question,
     )
-    randomness = {name: Recording(source(name, "run")) for name in scenario.names}
-    all_lanes: dict[str, list[int]] = {}
-    parties: dict[str, PartyMachine] = {}
+    lanes: dict[str, Lanes] = {}
     for place, name in enumerate(scenario.names):
         weight = None if scenario.weights is None else scenario.weights[place]
-        lanes, _ = scenario.encoding.encode(scenario.vectors[place], party=name, weight=weight)
-        all_lanes[name] = lanes.tolist()
-        parties[name] = party_machine(context, parameters, signers[name], lanes, randomness[name])
-    aggregator = hub_machine(context, parameters, signers[AGGREGATOR])
-    return Run(scenario, context, signers, randomness, all_lanes, parties, aggregator, [])
+        lanes[name], _ = scenario.encoding.encode(scenario.vectors[place], party=name, weight=weight)
+    randomness = {name: Recording(source(name, "run")) for name in scenario.names}
+    return Staged(scenario, context, signers, randomness, lanes)
+
+
+def cast(scenario: Scenario) -> Run:
+    """Return fresh machines for a scenario, with the same randomness every time."""
+    stage = set_stage(scenario, AGGREGATOR, (AGGREGATOR,))
+    context, parameters = stage.context, scenario.parameters
+    parties = {
+        name: party_machine(context, parameters, stage.signers[name], lanes.copy(), stage.randomness[name])
+        for name, lanes in stage.lanes.items()
+    }
+    aggregator = hub_machine(context, parameters, stage.signers[AGGREGATOR])
+    return Run(scenario, context, stage.signers, stage.randomness, stage.lanes, parties, aggregator)
 
 
 def to_json(scenario: Scenario) -> dict[str, object]:
@@ -240,14 +260,14 @@ def to_json(scenario: Scenario) -> dict[str, object]:
             },
         },
         "messages": messages_json(run),
-        "result": result_json(run)
+        "result": result_json(outcome)
         | {
             "total": decode(by_step[m.RESULT, AGGREGATOR], m.Result, AGGREGATOR).total.hex(),
         },
     }
 
 
-def inputs_json(run: Run) -> dict[str, object]:
+def inputs_json(run: Staged) -> dict[str, object]:
     """Return what a vector begins with: all that a run depends on."""
     scenario = run.scenario
     return {
@@ -264,7 +284,7 @@ def inputs_json(run: Run) -> dict[str, object]:
             name: {
                 "vector": list(scenario.vectors[place]),
                 "weight": None if scenario.weights is None else scenario.weights[place],
-                "lanes": run.lanes[name],
+                "lanes": run.lanes[name].tolist(),
             }
             for place, name in enumerate(scenario.names)
         },
@@ -275,7 +295,7 @@ def inputs_json(run: Run) -> dict[str, object]:
     }
 
 
-def messages_json(run: Run) -> list[dict[str, str]]:
+def messages_json(run: Staged) -> list[dict[str, str]]:
     """Return the digest and the signature of every message, in the order in which they were sent."""
     return [
         {
@@ -289,9 +309,8 @@ def messages_json(run: Run) -> list[dict[str, str]]:
     ]
 
 
-def result_json(run: Run) -> dict[str, object]:
+def result_json(outcome: Outcome) -> dict[str, object]:
     """Return what a run ended with."""
-    outcome = run.aggregator.result
     return {
         "survivors": list(outcome.survivors),
         "absent": list(outcome.absent),
@@ -300,7 +319,7 @@ def result_json(run: Run) -> dict[str, object]:
     }
 
 
-def session_json(run: Run) -> dict[str, object]:
+def session_json(run: Staged) -> dict[str, object]:
     """Return what everybody knows before a run."""
     plan = run.scenario.plan
     return {
