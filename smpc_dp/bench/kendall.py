@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.bench.tradeoff import check_plot
+from smpc_dp.bench.tradeoff import write_plot
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.statistics.kernels import Field, kendall_tau
@@ -222,17 +222,10 @@ def plot(found: Kendall, path: Path) -> None:
     """Write the plot: error against epsilon on log axes, measured points on calculated lines.
 
     Raises:
-        ConfigError, LocalError: as of `check_plot`.
+        ConfigError, LocalError: as of `tradeoff.check_plot`.
         OSError: the file cannot be written.
     """
-    check_plot(path)
-    # Not pyplot: it would look for a display and keep the figure.
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.6, 5.2), layout="constrained")
-    axes = figure.add_subplot()
-    _draw(axes, found)
-    figure.savefig(path, dpi=160)
+    write_plot(path, (7.6, 5.2), lambda axes: _draw(axes, found))
 
 
 # Method, partners, label, colour, line and mark.

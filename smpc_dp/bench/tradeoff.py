@@ -158,6 +158,17 @@ def check_plot(path: Path) -> None:
         raise LocalError("plots need matplotlib: pip install 'smpc-dp[report]', or --json for the numbers")
 
 
+def write_plot(path: Path, inches: tuple[float, float], draw: Callable[[Axes], None]) -> None:
+    """Write a plot of one pair of axes, width and height in inches; errors as of `plot`."""
+    check_plot(path)
+    # Not pyplot: it would look for a display and keep the figure.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=inches, layout="constrained")
+    draw(figure.add_subplot())
+    figure.savefig(path, dpi=160)
+
+
 def plot(found: Tradeoff, path: Path) -> None:
     """Write the plot: error against users on log axes, measured points on the lines of theory.
 
@@ -165,14 +176,7 @@ def plot(found: Tradeoff, path: Path) -> None:
         ConfigError, LocalError: as of `check_plot`.
         OSError: the file cannot be written.
     """
-    check_plot(path)
-    # Not pyplot: it would look for a display and keep the figure.
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.2, 4.8), layout="constrained")
-    axes = figure.add_subplot()
-    _draw(axes, found)
-    figure.savefig(path, dpi=160)
+    write_plot(path, (7.2, 4.8), lambda axes: _draw(axes, found))
 
 
 # Line and mark of each method, in colours that differ in lightness too; the curator's lie under GOPA's.

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Lanes, fixed_point_sum
-from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import PeerFault, SmpcError
 from smpc_dp.protocols.gopa.direct_params import DirectParameters, check_parameters
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.simulate.direct import DirectCast, cast_direct
 from smpc_dp.simulate.drive import drive
 from smpc_dp.transport.memory import Faults, MemoryNetwork
+from tests.faults.test_schedules import check_error
 
 SCHEDULES = 400
 BATCH = 100
@@ -48,16 +49,6 @@ def draw_faults(chooser: random.Random, names: tuple[str, ...], coordinator: str
         reorder=chooser.random() < 0.5,
         kill=kill,
     )
-
-
-def check_error(name: str, error: SmpcError, names: set[str]) -> None:
-    if isinstance(error, PeerFault):
-        assert error.culprit in names, (name, error)
-    elif isinstance(error, TimeoutFault):
-        assert error.missing, (name, error)
-        assert error.missing <= names, (name, error)
-    else:
-        pytest.fail(f"{name}: {type(error).__name__} names nobody: {error}")
 
 
 def check_ends(

@@ -11,7 +11,7 @@ import msgspec
 from smpc_dp.crypto import agree
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import LocalError, PeerFault, TimeoutFault, VerificationError
+from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode, encode
 from smpc_dp.protocols.gopa import direct_messages as d
@@ -38,9 +38,7 @@ class Agreement(DirectRole):
         lanes: Lanes,
         randomness: Randomness | None = None,
     ) -> None:
-        encoding = parameters.encoding
-        if lanes.shape != (encoding.lanes,) or lanes.dtype != encoding.dtype:
-            raise LocalError(f"{identity.name}: lanes must be {encoding.lanes} of {encoding.dtype.__name__}")
+        parameters.check_lanes(identity.name, lanes)
         super().__init__(context, identity)
         self._parameters = parameters
         self._plan = parameters.plan

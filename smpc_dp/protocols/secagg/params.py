@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from smpc_dp.crypto.prg import add_masks
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes, encoding_faults, shown
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
 from smpc_dp.protocols.result import Noise, Privacy
 from smpc_dp.protocols.secagg.claim import privacy_of
@@ -48,6 +48,12 @@ class SumParameters(msgspec.Struct, frozen=True):
     protocol: ClassVar[str] = PROTOCOL
     encoding: Encoding
     plan: SecAggPlan
+
+    def check_lanes(self, name: str, lanes: Lanes) -> None:
+        """Raise LocalError unless these are lanes of the encoding, shape (encoding.lanes,)."""
+        encoding = self.encoding
+        if lanes.shape != (encoding.lanes,) or lanes.dtype != encoding.dtype:
+            raise LocalError(f"{name}: lanes must be {encoding.lanes} of {encoding.dtype.__name__}")
 
     @property
     def party_steps(self) -> tuple[str, ...]:

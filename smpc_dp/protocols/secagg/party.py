@@ -48,9 +48,7 @@ class PartyMachine(PartyRole[Outcome]):
         lanes: Lanes,
         randomness: Randomness | None = None,
     ) -> None:
-        encoding = parameters.encoding
-        if lanes.shape != (encoding.lanes,) or lanes.dtype != encoding.dtype:
-            raise LocalError(f"{identity.name}: lanes must be {encoding.lanes} of {encoding.dtype.__name__}")
+        parameters.check_lanes(identity.name, lanes)
         super().__init__(context, identity)
         self._parameters = parameters
         self._plan = parameters.plan
