@@ -1,0 +1,221 @@
+"""What a learner communicates through: averages over groups of users, and exchanges between two users.
+
+A learner is written once, over the users that live where it runs: all of them in a simulation, one in a
+process. Row r of every array that it holds belongs to user `here[r]`. It has no other way to reach the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.guarantee import PrivacyGuarantee
+
+Rows = NDArray[np.float64]
+Users = NDArray[np.intp]
+# Group number of each of the n users, -1 for one who sits out.
+Groups = NDArray[np.intp]
+
+ALONE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Averaged:
+    """What `Averager.average` gives to the users here.
+
+    Attributes:
+        values: shape (rows, length): the average of the user's group, or the user's own vector if it sat out.
+        weights: shape (rows,): total weight of that group's survivors, 0 for a user who sat out.
+        guarantee: of each average for one member of its group, or None where it is exact.
+    """
+
+    values: Rows
+    weights: NDArray[np.float64]
+    guarantee: PrivacyGuarantee | None = None
+
+
+class Averager(Protocol):
+    """Averages vectors over groups of users; all members of a group call it together, in the same order."""
+
+    @property
+    def users(self) -> int:
+        """n, the users of the network, who are 0 to n - 1."""
+        ...
+
+    @property
+    def here(self) -> Users:
+        """Shape (rows,): the users that live here, ascending."""
+        ...
+
+    @property
+    def claim(self) -> str:
+        """What an average gives away, and against whom that holds."""
+        ...
+
+    async def average(
+        self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
+    ) -> Averaged:
+        """Return each group's (weighted) average.
+
+        Args:
+            vector: shape (rows, length), a vector of each user here.
+            weight: shape (rows,), non-negative; None is one for each user.
+            group: shape (n,), the group of every user, the same wherever it is called; None is one of all.
+
+        Raises:
+            ConfigError: a shape or value is refused. PeerFault, TimeoutFault: the group's average failed.
+        """
+        ...
+
+
+class PeerExchange(Protocol):
+    """Messages between single users: what a user sends, its receiver sees."""
+
+    @property
+    def users(self) -> int:
+        """n, the users of the network."""
+        ...
+
+    @property
+    def here(self) -> Users:
+        """Shape (rows,): the users that live here, ascending."""
+        ...
+
+    @property
+    def claim(self) -> str:
+        """What the messages give away, and against whom that holds."""
+        ...
+
+    async def exchange(self, vector: Rows, partner: Users) -> Rows:
+        """Return, for each user here, its partner's vector.
+
+        Args:
+            vector: shape (rows, length).
+            partner: shape (n,), an involution: partner[partner[i]] = i; its own partner is who stays alone.
+        """
+        ...
+
+    async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
+        """Return, for each user k here, the sum over l of weights[k, l] times the vector of l.
+
+        Args:
+            vector: shape (rows, length).
+            weights: shape (n, n); l sends its vector to k where weights[k, l] is not zero.
+        """
+        ...
+
+
+class PlainAverager:
+    """Averages in the clear, for tests and for comparison: nothing is hidden from anybody."""
+
+    def __init__(self, users: int) -> None:
+        self._here = np.arange(users)
+
+    @property
+    def users(self) -> int:
+        """n: all users live here."""
+        return len(self._here)
+
+    @property
+    def here(self) -> Users:
+        """All users."""
+        return self._here
+
+    @property
+    def claim(self) -> str:
+        """No protection at all."""
+        return "NO PRIVACY: vectors are averaged in the clear; for tests and comparison only"
+
+    async def average(
+        self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
+    ) -> Averaged:
+        """Return each group's exact average; see `Averager.average`."""
+        vector, weight, group = check_average(self, vector, weight, group)
+        member = group >= 0
+        labels, place = np.unique(group[member], return_inverse=True)
+        totals = np.bincount(place, weight[member], len(labels))
+        rows = np.flatnonzero(member)
+        gather = sparse.csr_array((weight[member], (place, rows)), shape=(len(labels), len(group)))
+        if np.any(totals <= 0):
+            raise ConfigError([Fault("weight", f"group {labels[np.argmin(totals)]} has no weight")])
+        values, weights = vector.copy(), np.zeros(len(group))
+        values[member] = (gather @ vector / totals[:, None])[place]
+        weights[member] = totals[place]
+        return Averaged(values, weights)
+
+
+class PlainExchange:
+    """Exchanges in the clear: each receiver sees exactly what was sent."""
+
+    def __init__(self, users: int) -> None:
+        self._here = np.arange(users)
+
+    @property
+    def users(self) -> int:
+        """n: all users live here."""
+        return len(self._here)
+
+    @property
+    def here(self) -> Users:
+        """All users."""
+        return self._here
+
+    @property
+    def claim(self) -> str:
+        """No protection at all."""
+        return "NO PRIVACY: every receiver sees what it is sent; for tests and comparison only"
+
+    async def exchange(self, vector: Rows, partner: Users) -> Rows:
+        """Return the partners' vectors; see `PeerExchange.exchange`."""
+        vector, partner = check_rows(self, vector), check_partners(self.users, partner)
+        return vector[partner]
+
+    async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
+        """Return the weighted sums; see `PeerExchange.mix`."""
+        vector = check_rows(self, vector)
+        if weights.shape != (self.users, self.users):
+            raise ConfigError(
+                [Fault("weights", f"shape must be (n, n) with n = {self.users}, is {weights.shape}")]
+            )
+        return np.asarray(weights @ vector)
+
+
+def check_rows(place: Averager | PeerExchange, vector: Rows) -> Rows:
+    """Return `vector` as float64; raise ConfigError unless it is finite and has a row for each user here."""
+    vector = np.asarray(vector, dtype=np.float64)
+    if vector.ndim != 2 or len(vector) != len(place.here):
+        what = f"shape must be ({len(place.here)}, length), is {vector.shape}"
+        raise ConfigError([Fault("vector", what)])
+    bad = np.flatnonzero(~np.isfinite(vector).all(axis=1))
+    if len(bad):
+        raise ConfigError([Fault("vector", f"of user {place.here[bad[0]]} is not finite")])
+    return vector
+
+
+def check_partners(users: int, partner: Users) -> Users:
+    """Return `partner`; raise ConfigError unless it is an involution of the n users."""
+    partner = np.asarray(partner)
+    if partner.shape != (users,) or partner.dtype.kind not in "iu":
+        raise ConfigError([Fault("partner", f"must be {users} integers")])
+    if partner.min() < 0 or partner.max() >= users or np.any(partner[partner] != np.arange(users)):
+        raise ConfigError([Fault("partner", "must pair the users: partner[partner[i]] = i")])
+    return partner.astype(np.intp)
+
+
+def check_average(
+    place: Averager, vector: Rows, weight: NDArray[np.float64] | None, group: Groups | None
+) -> tuple[Rows, NDArray[np.float64], Groups]:
+    """Return the arguments of `average` with their defaults filled in; raise ConfigError on a bad one."""
+    vector = check_rows(place, vector)
+    weight = np.ones(len(vector)) if weight is None else np.asarray(weight, dtype=np.float64)
+    if weight.shape != (len(vector),) or not np.all(np.isfinite(weight)) or np.any(weight < 0):
+        raise ConfigError([Fault("weight", f"must be {len(vector)} non-negative numbers")])
+    group = np.zeros(place.users, dtype=np.intp) if group is None else np.asarray(group)
+    if group.shape != (place.users,) or group.dtype.kind not in "iu" or np.any(group < ALONE):
+        raise ConfigError([Fault("group", f"must be {place.users} integers from {ALONE}")])
+    return vector, weight, group.astype(np.intp)
