@@ -1,7 +1,7 @@
 """What a learner communicates through: averages over groups of users, and exchanges between two users.
 
 A learner is written once, over the users that live where it runs: all of them in a simulation, one in a
-process. Row r of every array that it holds belongs to user `here[r]`. It has no other way to reach the others.
+process. Row r of its arrays belongs to user `here[r]`. It has no other way to reach the others.
 """
 
 from __future__ import annotations

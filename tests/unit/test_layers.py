@@ -44,7 +44,7 @@ ONLY_FOR: dict[str, frozenset[str]] = {
 }
 
 # Where a generator that is no cryptographic one may be used: schedules, simulated deaths, measurements.
-# `smpc-dp simulate` draws made-up inputs, which keep no secret; `learn/schedule.py` the public order of events.
+# `smpc-dp simulate` draws made-up inputs, which keep no secret; `learn/schedule.py` a public order.
 MAY_IMPORT_RANDOM = (
     "simulate/",
     "transport/memory.py",
