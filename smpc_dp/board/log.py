@@ -122,6 +122,20 @@ def decode_line(line: bytes, kind: type[S]) -> S:
     return decoded
 
 
+class Board(Protocol):
+    """Where a log is kept. Each method returns when it is, durably if that is what it is for."""
+
+    @property
+    def session(self) -> str:
+        """The canonical JSON of the session, for the header."""
+
+    def begin(self, header: Header) -> None:
+        """Keep the header of a new log."""
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Keep the next entries."""
+
+
 class Chain:
     """The growing log as its writer or reader follows it: how many entries there are, and the head."""
 

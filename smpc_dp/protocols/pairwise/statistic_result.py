@@ -21,12 +21,16 @@ RELATION: Relation = "substitution"
 
 @dataclass(frozen=True, slots=True)
 class StatisticEvidence:
-    """What binds a result to its run: `beacon` is what the matchings were drawn from; bytes."""
+    """What binds a result to its run, in bytes.
+
+    `beacon` is what the matchings were drawn from, `log` the head of the aggregator's log of the run.
+    """
 
     session_digest: bytes
     run_id: bytes
     plan: bytes
     beacon: bytes
+    log: bytes
 
     def to_json(self) -> dict[str, object]:
         """Return plain JSON data, bytes as hex."""
