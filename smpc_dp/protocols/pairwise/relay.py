@@ -45,6 +45,7 @@ class SealedLine:
         self._randomness = randomness
         self._peer = next(name for name in context.names if name != identity.name)
         self._secret = randomness.bytes(32)
+        self._public = public_key(self._secret)
         self._keys: dict[str, bytes] = {}
         self._numbers = {name: 1 for name in context.names}
 
@@ -53,14 +54,14 @@ class SealedLine:
 
     def first(self) -> bytes:
         """Return the first frame: our signed key."""
-        message = RelayKey(public_key(self._secret))
+        message = RelayKey(self._public)
         (envelope,) = self._context.write(
             self._identity, self._context.session_digest, RELAY_KEY, (self._peer,), message
         )
         return encode_envelope(envelope)
 
     def meet(self, frame: bytes) -> None:
-        """Take the partner's first frame; raise VerificationError if it is not its key for this pair."""
+        """Take the partner's first frame, once; raise VerificationError if it is not its key for this pair."""
         try:
             envelope = decode_envelope(frame, self._peer)
             self._context.check(envelope)
@@ -70,7 +71,7 @@ class SealedLine:
         due = (self._context.session_digest, RELAY_KEY, self._identity.name)
         if (envelope.run_id, envelope.step, envelope.receiver) != due:
             raise self._fault(0, "it is of another pair")
-        keys = {self._identity.name: public_key(self._secret), self._peer: theirs}
+        keys = {self._identity.name: self._public, self._peer: theirs}
         both = [keys[name] for name in self._context.names]
         for sender, receiver in ((self._identity.name, self._peer), (self._peer, self._identity.name)):
             info = self._bound(Label.RELAY_KEY, *both, sender.encode(), receiver.encode())
