@@ -61,7 +61,7 @@ class SealedLine:
         return encode_envelope(envelope)
 
     def meet(self, frame: bytes) -> None:
-        """Take the partner's first frame, once; raise VerificationError if it is not its key for this pair."""
+        """Take the partner's first frame, once; raise VerificationError if it is not its key for us."""
         try:
             envelope = decode_envelope(frame, self._peer)
             self._context.check(envelope)
