@@ -138,13 +138,26 @@ async def test_a_failed_pair_is_spent_and_not_retried(
 async def test_a_sum_and_a_statistic_do_not_mix(tmp_path: Path) -> None:
     async def act(opened: smpc_dp.Session, place: int) -> object:
         if opened.party == "alice":
-            await asyncio.sleep(0.5)
             return await opened.pairwise("collision", 7, 1.0)
+        await asyncio.sleep(0.5)
         return await opened.sum([0.25])
 
     *answers, served = await play(session(tmp_path), act)
     assert isinstance(served, smpc_dp.Result)
     assert served.absent == ("alice",)
+    assert "asks for a sum where others ask for a pairwise statistic" in str(answers[0])
+
+
+async def test_one_party_that_asks_first_and_otherwise_takes_the_request_from_nobody(tmp_path: Path) -> None:
+    async def act(opened: smpc_dp.Session, place: int) -> object:
+        if opened.party == "alice":
+            return await opened.sum([0.25])
+        await asyncio.sleep(0.5)
+        return await opened.pairwise("collision", 7, 12.0, 1)
+
+    *answers, served = await play(session(tmp_path), act)
+    assert isinstance(served, StatisticResult)
+    assert (served.absent, served.pairs) == (("alice",), 2)
     assert "asks for a sum where others ask for a pairwise statistic" in str(answers[0])
 
 
