@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import runpy
+import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import pytest
 import smpc_dp
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
+from smpc_dp.runtime.audit import audit
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.statistics.kernels import Field, kendall_tau
@@ -208,6 +212,46 @@ async def test_an_unknown_kernel_is_refused_by_name(tmp_path: Path) -> None:
 
     *answers, _ = await play(session(tmp_path), act)
     assert any("cannot be had here" in str(answer) and "mine" in str(answer) for answer in answers)
+
+
+async def test_processes_without_addresses_and_one_is_killed_amid_its_pair(tmp_path: Path) -> None:
+    """The pair is spent and counted, its partner is told at once, and the log of the run names it."""
+    names = PARTIES[:4]
+    path = create_local_session(tmp_path, names, PARAMETERS, timeouts=Timeouts(20.0, 15.0, 20.0))
+    for name in names:
+        ledger = tmp_path / f"{name}.ledger"
+        Ledger.create(ledger, party=name, dataset="d", relation="substitution", epsilon=12.0, delta=1e-6)
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=1))
+    member = str(Path(__file__).with_name("statistic_member.py"))
+    processes = [
+        await asyncio.create_subprocess_exec(
+            *(sys.executable, member, str(path), name, "dies" if name == "dave" else "lives"),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        for name in names
+    ]
+    begun = time.monotonic()
+    outputs = [(await process.communicate())[0] for process in processes]
+    (served,) = await serving
+    assert time.monotonic() - begun < 14
+    assert isinstance(served, StatisticResult)
+    assert (served.pairs, served.failed) == (1, 1)
+    told = {name: json.loads(output) for name, output in zip(names, outputs, strict=True) if output}
+    assert set(told) == set(names) - {"dave"}
+    (partner,) = (name for name, result in told.items() if result["faults"])
+    assert "dave" in told[partner]["faults"][0]
+    for name in names:
+        # Also of the one that died: before its first message that depends on its record.
+        assert len(Ledger.open(tmp_path / f"{name}.ledger").entries()) == 1
+    (log,) = (tmp_path / "board").glob("*.jsonl")
+    report = audit(log, roster=path)
+    assert report.ok
+    assert report.statistic is not None
+    assert [set(pair) for _, *pair in report.statistic.failed] == [{"dave", partner}]
+    assert report.statistic.unheard == ("dave",)
+    assert report.statistic.disputed == ()
+    assert served.evidence is not None
+    assert report.statistic.beacon == told["alice"]["evidence"]["beacon"] == served.evidence.beacon.hex()
 
 
 def test_the_example_with_six_borrowers() -> None:
