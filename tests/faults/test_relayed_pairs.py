@@ -100,7 +100,7 @@ def test_any_other_frame_than_the_next_is_refused(
     *good, bad = attack(frames, next(other.seal(b"mine")))
     for frame in good:
         other.open(frame)
-    with pytest.raises(VerificationError, match="'anna' through 'hub'.*one of the two sent another"):
+    with pytest.raises(VerificationError, match=r"'anna' through 'hub'.*one of the two sent another"):
         other.open(bad)
 
 
@@ -226,7 +226,7 @@ class Hostile:
     ) -> list[Envelope]:
         def again(**changes: object) -> list[Envelope]:
             fields = {name: getattr(frame, name) for name in frame.__struct_fields__}
-            return hub._write(m.RELAY, [way[1]], m.Relay(**{**fields, **changes}))  # type: ignore[arg-type]
+            return hub._write(m.RELAY, [way[1]], m.Relay(**{**fields, **changes}))
 
         first, self.victim = self.victim is None, way
         if self.attack == "drop":

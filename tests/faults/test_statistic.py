@@ -207,7 +207,8 @@ def test_who_is_late_with_its_coin_is_named_and_the_rest_draws_anew() -> None:
     table = Table()
     table.tamper = without_coin("ada")
     table.play()
-    assert (table.hub.step, table.hub.waiting_for) == ("coin", {"ada"})
+    assert table.hub.step == "coin"
+    assert table.hub.waiting_for == {"ada"}
     table.deliver(table.hub.expire())
     assert isinstance(table.errors["ada"], TimeoutFault)
     assert table.parties["ben"].evaluations
@@ -237,9 +238,10 @@ def test_three_draws_without_a_coin_end_the_run() -> None:
     table = Table(names=tuple("abcdefgh"))
     table.tamper = wrong_coins(table, "a coin", "b coin-2", "c coin-3")
     table.play()
-    assert isinstance(table.errors[HUB], TimeoutFault)
-    assert table.errors[HUB].missing == {"c"}
-    assert "3 draws of matchings lacked a coin" in str(table.errors[HUB])
+    error = table.errors[HUB]
+    assert isinstance(error, TimeoutFault)
+    assert error.missing == {"c"}
+    assert "3 draws of matchings lacked a coin" in str(error)
     assert all(party.evaluations is None for party in table.parties.values())
 
 

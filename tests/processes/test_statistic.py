@@ -58,7 +58,10 @@ def session(folder: Path) -> Path:
 
 
 async def test_five_parties_estimate_and_their_ledgers_are_charged(tmp_path: Path) -> None:
-    """At epsilon 12 a pair there is hardly any noise: concordant records give 1 or, with odds below 1e-6, less than 0.4. Five are odd: one rests."""
+    """At epsilon 12 a pair there is hardly any noise: concordant records give 1; below 0.4 has odds of 1e-6.
+
+    Five are odd: one rests.
+    """
     path, ledgers = session(tmp_path), {"bob": tmp_path / "bob.ledger"}
     Ledger.create(
         ledgers["bob"], party="bob", dataset="pairs", relation="substitution", epsilon=30.0, delta=1e-6
