@@ -282,6 +282,30 @@ def test_a_draw_is_not_given_up_while_nobody_is_missing() -> None:
         ben.receive(again)
 
 
+def test_nobody_is_drawn_twice_whatever_the_aggregator_sends() -> None:
+    """A party has one draw in a request, and so at most P evaluations."""
+    table = Table(partners=2)
+    matched: list[Envelope] = []
+
+    def tamper(envelope: Envelope) -> Iterable[Envelope]:
+        matched.extend([envelope] * ((envelope.step, envelope.receiver) == (m.MATCHED, "ben")))
+        yield envelope
+
+    table.tamper = tamper
+    table.play()
+    ben = table.parties["ben"]
+    drawn = ben.evaluations
+    assert drawn is not None
+    assert len(drawn) <= 2
+    assert not ben.receive(matched[0])
+    (again,) = statistic_context(table.context).write(
+        table.signers[HUB], ben.run_id, "again-2", ["ben"], m.Again(pack_set((1, 2, 3), 5))
+    )
+    with pytest.raises(PeerFault, match="'again-2' where 'estimate' is due"):
+        ben.receive(again)
+    assert ben.evaluations == drawn
+
+
 def test_one_wrong_hello_excludes_its_party_alone_though_it_is_the_first() -> None:
     table = Table(plans={"ada": plan_statistic(KERNEL, 5, 2.0, partners=2)})
     table.play()
