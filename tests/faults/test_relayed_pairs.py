@@ -1,4 +1,4 @@
-"""Relayed pairs: an aggregator that drops, repeats, reorders or changes frames; parties that send too many."""
+"""Relayed pairs: an aggregator that drops, repeats, reorders or changes frames; parties with too many."""
 
 from __future__ import annotations
 
