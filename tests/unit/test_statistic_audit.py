@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from msgspec.structs import replace
+from typer.testing import CliRunner
 
 from smpc_dp.board.log import Chain, Entry, Header, decode_line, encode_line
 from smpc_dp.board.memory import MemoryBoard
 from smpc_dp.board.session import canonical_session, session_digest, session_json
+from smpc_dp.cli import app
 from smpc_dp.errors import SmpcError
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.contract import Envelope
@@ -36,6 +41,7 @@ from smpc_dp.statistics.compiled import plan_statistic
 from smpc_dp.statistics.kernels import Field, Kernel, kendall_tau
 from smpc_dp.statistics.known import find_kernel
 
+ROOT = Path(__file__).parents[2]
 HUB = "hub"
 NAMES = ("ada", "ben", "cem", "dot", "eve")
 PARAMETERS = {"length": 1, "lower": 0.0, "upper": 1.0, "precision": 0.5, "dropout": 0.3, "corrupt": 0.0}
@@ -139,7 +145,11 @@ def play(
 
     deliver([envelope for party in parties.values() for envelope in party.start()])
     while hub.step in m.COINS:
-        deliver(hub.expire())
+        try:
+            deliver(hub.expire())
+        except SmpcError as error:
+            hub.farewell(error)
+            return Played(board.export(), Roster(members).digest.hex(), context, identities, hub)
     found: dict[str, list[int]] = {name: [] for name in NAMES}
     for name, party in parties.items():
         for matching, garbler, evaluator in party.evaluations or ():
@@ -238,6 +248,29 @@ def test_a_stranger_draws_the_matchings_again(honest: Played) -> None:
         chain.follow(entry)
     assert evidence.log == chain.head
     assert found.value == honest.hub.result.value
+
+
+def test_the_command_prints_it(second_draw: Played, tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_bytes(second_draw.log)
+    done = CliRunner().invoke(app, ["audit", str(log), "--roster", second_draw.roster])
+    assert done.exit_code == 0
+    assert "draw 1: 5 present; no coin: cem; a wrong one: nobody" in done.stdout
+    assert "draw 2: 4 present; no coin: nobody" in done.stdout
+    told = json.loads(CliRunner().invoke(app, ["audit", str(log), "--json"]).stdout)
+    assert told["verdict"] is None
+    section = (ROOT / "docs" / "commands.md").read_text("utf-8").partition("\n### audit\n")[2]
+    row = next(line for line in section.splitlines() if line.startswith("| `statistic` |"))
+    assert set(told["statistic"]) <= set(re.findall(r"`(\w+)`", row))
+
+
+def test_what_was_opened_of_a_request_that_failed_is_logged() -> None:
+    played = play(withheld=["ada coin", "ben coin", "cem coin"])
+    assert [(each.kind, each.party) for each in played.entries if each.kind in m.COINS] == [
+        ("coin", "dot"),
+        ("coin", "eve"),
+    ]
+    assert "ends before the outcome" in judge(played).conclusion
 
 
 def test_without_a_roster_it_says_so(honest: Played) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,7 @@ import numpy as np
 from smpc_dp.board.log import Board
 from smpc_dp.board.memory import MemoryBoard
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
-from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.pairwise import statistic_messages as m
@@ -116,6 +117,13 @@ class StatisticHub(HubRole[StatisticResult]):
         except PeerFault as fault:
             return self._exclude(party, fault)
 
+    def farewell(self, error: SmpcError) -> Sequence[Envelope]:
+        """Tell everyone that the run has stopped; what was opened of a draw that is given up is evidence."""
+        if self._draw is None and self._openings:
+            with contextlib.suppress(LocalError):
+                self._log_openings()
+        return super().farewell(error)
+
     def _needed(self) -> int:
         return quorum(self._parties) if self._draw is None else 0
 
@@ -198,7 +206,7 @@ class StatisticHub(HubRole[StatisticResult]):
         return self._position
 
     def _match(self) -> list[Envelope]:
-        self._log.take(self._openings[party] for party in sorted(self._openings))
+        self._log_openings()
         missing = [self._name_of(party) for party in self._present if party not in self._coins]
         if missing:
             return self._again(missing)
@@ -210,13 +218,17 @@ class StatisticHub(HubRole[StatisticResult]):
         self._position = list(self._steps).index(m.COINS[-1])
         return self._broadcast(m.MATCHED, m.Matched(coins))
 
+    def _log_openings(self) -> None:
+        openings, self._openings = self._openings, {}
+        self._log.take(openings[party] for party in sorted(openings))
+
     def _again(self, missing: Sequence[str]) -> list[Envelope]:
         """Draw anew without those whose coin is missing."""
         if self._attempt == m.ATTEMPTS:
             raise TimeoutFault(missing, self.step, f"{m.ATTEMPTS} draws of matchings lacked a coin")
         self._present = sorted(self._alive)
         present = pack_set(self._present, self._parties)
-        self._coins, self._openings = {}, {}
+        self._coins = {}
         self._past.add(self._run_id)
         self._run_id = again_identifier(self._context, self._run_id, self._attempt + 1, present)
         again, step = m.Again(present), m.AGAINS[self._attempt - 1]
