@@ -21,7 +21,6 @@ from smpc_dp.protocols.pairwise.relay import SealedLine
 from smpc_dp.protocols.pairwise.statistic import StatisticPlan
 from smpc_dp.protocols.pairwise.statistic_hub import MakePlan
 from smpc_dp.protocols.pairwise.statistic_messages import (
-    MAX_QUESTION,
     PAIR,
     RELAY,
     RELAY_END,
@@ -37,7 +36,7 @@ from smpc_dp.runtime.pairwise import drive
 from smpc_dp.runtime.relay import RelayedChannel, Tunnel
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.runtime.threads import in_thread
-from smpc_dp.statistics.compiled import NoiseKind, plan_statistic
+from smpc_dp.statistics.compiled import NoiseKind, plan_statistic, question_of
 from smpc_dp.statistics.kernels import Codes, Kernel, as_array
 from smpc_dp.statistics.known import kernel_of
 
@@ -95,24 +94,6 @@ class Asked:
     def machine(self, context: Context, identity: Identity) -> StatisticParty:
         """Return the party's machine for one request."""
         return StatisticParty(context, identity, self.plan, self.question, self.mark)
-
-
-def question_of(kernel: Kernel, plan: StatisticPlan, noise: str) -> str:
-    """Return what the aggregator is asked for, as JSON: it compiles the same plan from it.
-
-    Raises ConfigError for what does not go into a message.
-    """
-    asked = {
-        **kernel.terms(),
-        "partners": plan.partners,
-        "epsilon": plan.epsilon,
-        "delta": plan.delta,
-        "noise": noise,
-    }
-    question = json.dumps(asked, sort_keys=True)
-    if len(question) > MAX_QUESTION:
-        raise ConfigError([Fault("kernel", f"its description has more than {MAX_QUESTION} characters")])
-    return question
 
 
 def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:

@@ -17,10 +17,10 @@ from smpc_dp.protocols.pairwise.statistic_hub import StatisticHub
 from smpc_dp.protocols.pairwise.statistic_party import StatisticParty
 from smpc_dp.protocols.pairwise.statistic_terms import statistic_context
 from smpc_dp.protocols.secagg.graph import pack_set
-from smpc_dp.runtime.statistic import plan_maker, question_of
+from smpc_dp.runtime.statistic import plan_maker
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import Signer
-from smpc_dp.statistics.compiled import plan_statistic
+from smpc_dp.statistics.compiled import plan_statistic, question_of
 from smpc_dp.statistics.kernels import Field, Kernel, kendall_tau
 from smpc_dp.statistics.known import find_kernel
 

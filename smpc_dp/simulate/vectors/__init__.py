@@ -24,6 +24,7 @@ from smpc_dp.simulate.vectors import (
     proofs,
     runs,
     sampling,
+    statistic_runs,
     succinct,
     verifiable,
 )
@@ -91,6 +92,10 @@ def _pairwise() -> dict[str, bytes]:
         f"run-{scenario.name}": pairwise_runs.to_json(scenario) for scenario in pairwise_runs.SCENARIOS
     }
     files.update((f"negative-{fault.name}", fault.to_json()) for fault in pairwise_negative.all_faults())
+    files.update(
+        (f"statistic-run-{scenario.name}", statistic_runs.to_json(scenario))
+        for scenario in statistic_runs.SCENARIOS
+    )
     whole = {f"{name}.json": _encode(content) for name, content in files.items()}
     return {**pairwise_garbling.generate(), **pairwise_ot.generate(), **whole}
 
