@@ -24,6 +24,7 @@ from smpc_dp.simulate.vectors import (
     proofs,
     runs,
     sampling,
+    statistic_negative,
     statistic_runs,
     succinct,
     verifiable,
@@ -96,6 +97,7 @@ def _pairwise() -> dict[str, bytes]:
         (f"statistic-run-{scenario.name}", statistic_runs.to_json(scenario))
         for scenario in statistic_runs.SCENARIOS
     )
+    files.update((f"statistic-negative-{name}", content) for name, content in statistic_negative.all_faults())
     whole = {f"{name}.json": _encode(content) for name, content in files.items()}
     return {**pairwise_garbling.generate(), **pairwise_ot.generate(), **whole}
 
