@@ -35,9 +35,9 @@ from smpc_dp.protocols.pairwise.turns import Receive, Send
 from smpc_dp.protocols.secagg.graph import pack_set
 from smpc_dp.roster import Roster
 from smpc_dp.runtime.audit import Report, audit_stream
-from smpc_dp.runtime.statistic import plan_maker, question_of
+from smpc_dp.runtime.statistic import plan_maker
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.statistics.compiled import plan_statistic
+from smpc_dp.statistics.compiled import plan_statistic, question_of
 from smpc_dp.statistics.kernels import Field, Kernel, kendall_tau
 from smpc_dp.statistics.known import find_kernel
 
