@@ -40,7 +40,8 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What an auditor needs to know before the first entry.
 
     `session` is the canonical JSON of the session file (roster, parameters, protocol and its version), whose
-    hash is the session digest; `present` (a set of parties) and the root over their nonces give the run id.
+    hash is the session digest; `present` (a set of parties) and the root over their nonces, or commitments,
+    give the run id.
     """
 
     format: str

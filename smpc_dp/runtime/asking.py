@@ -11,6 +11,8 @@ from smpc_dp.runtime.links import News
 
 # The first step of a sum, and of a pairwise statistic.
 HELLOS = (HELLO, STATISTIC_HELLO)
+# A hello, a second one that differs, which is a fault, and losses between them.
+KEPT = 4
 
 
 def is_hello(news: News) -> bool:
@@ -36,8 +38,9 @@ class Asking:
         return bool(self._held)
 
     def hold(self, news: News) -> None:
-        """Keep a hello, or the loss of a party, until it is settled."""
-        self._held.append(news)
+        """Keep a hello, or the loss of a party, until it is settled; of each party a few at most."""
+        if sum(each.peer == news.peer for each in self._held) < KEPT:
+            self._held.append(news)
 
     def is_clear(self, others: Collection[str]) -> bool:
         """Tell whether more than half ask for the same, or none of `others` could still ask."""

@@ -131,6 +131,9 @@ def test_every_end_has_keys_of_its_own() -> None:
     first, _ = ends()
     again = SealedLine(first._context, first._identity, SeededRandomnessForSimulation(7, "line"))
     assert first.first() != again.first()
+    one, other = met()
+    assert one._keys == other._keys
+    assert len(set(one._keys.values())) == 2
 
 
 # The relay's desk

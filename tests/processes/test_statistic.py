@@ -181,7 +181,8 @@ async def test_users_kernels_and_public_labels(tmp_path: Path) -> None:
     assert isinstance(second, StatisticResult)
     assert first.pairs == 2
     assert second.pairs == 2
-    assert second.value == pytest.approx(1.0, abs=0.1)
+    # Three steps of noise have odds of 1e-7.
+    assert second.value == pytest.approx(1.0, abs=0.6)
     for answer in answers:
         assert isinstance(answer, tuple)
         assert [each.value for each in answer] == [first.value, second.value]
