@@ -27,10 +27,14 @@ from smpc_dp.runtime.deadline import Deadline, now
 from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
 from smpc_dp.runtime.links import SMALL_MESSAGE, Links, News
 from smpc_dp.runtime.member import Membership
+from smpc_dp.runtime.served_log import answer, asks_for_lines
 from smpc_dp.runtime.session_file import load_session
 from smpc_dp.runtime.statistic import plan_maker
 from smpc_dp.statistics.kernels import Kernel
 from smpc_dp.transport.endpoint import listen
+
+# After the last request logs are shown for so many times a step, at most: nobody can keep a relay for ever.
+LINGER_STEPS = 10
 
 Machine = AggregatorMachine | StatisticHub
 
@@ -134,6 +138,9 @@ class _Server:
                     declared = True
                     self._declare_absent(number, machine)
                 continue
+            if asks_for_lines(news):
+                await self._show(news)
+                continue
             self._hub.send(number, await self._apply(number, machine, news))
             if news.envelope is not None and not machine.finished and machine.step == step:
                 if step in HELLOS and machine.has_enough:
@@ -161,6 +168,8 @@ class _Server:
             news = early.pop(0) if early else await self._next(deadline.pause())
             if news is None and not asking.began:
                 self._declare_absent(number, self._machine)
+            elif news is not None and asks_for_lines(news):
+                await self._show(news)
             elif news is not None and news.request == number and is_hello(news):
                 if not asking.began:
                     deadline.begin()
@@ -180,6 +189,24 @@ class _Server:
         if statistic:
             self._machine = self._statistic(number)
         return held
+
+    async def _show(self, news: News) -> None:
+        """Send lines of a log; what is no question is refused."""
+        try:
+            self._hub.send(news.request, await asyncio.to_thread(answer, self._membership, self._board, news))
+        except SmpcError as error:
+            self._hub.refused(news.peer, error)
+
+    async def linger(self) -> None:
+        """Show logs to who is still there, until nobody has asked for a step's time, or ten are over."""
+        patience = self._membership.session.timeouts.step
+        last = now() + LINGER_STEPS * patience
+        while any(map(self._hub.is_live, self._hub.links)):
+            news = await self._next(min(now() + patience, last))
+            if news is None:
+                return
+            if asks_for_lines(news):
+                await self._show(news)
 
     async def _next(self, until: float) -> News | None:
         """Return the next news, or None when the time comes first."""
@@ -279,7 +306,8 @@ async def serve(
         raise ConfigError([Fault("listen_on", str(error))]) from None
     text = membership.session.canonical_json().decode("ascii")
     logs = BoardFolder(board if board is not None else Path(session).parent / "board", text)
-    if isinstance(membership.parameters, VerifiableParameters):
+    verifiable = isinstance(membership.parameters, VerifiableParameters)
+    if verifiable:
         # Now, not in the first run: that it cannot be made is better known before.
         logs.make()
     hub = Links(membership, on_event)
@@ -292,6 +320,8 @@ async def serve(
             if ended is None:
                 break
             results.append(Result.of(ended, "sum") if isinstance(ended, Outcome) else ended)
+        if verifiable:
+            await server.linger()
         await hub.close()
     finally:
         hub.abort()
