@@ -23,9 +23,13 @@ def verifiable(
     rounding: Annotated[
         Literal["stochastic", "nearest"], typer.Option(help="Of values to grid steps.")
     ] = "stochastic",
-    slack: Annotated[
-        float, typer.Option(help="Probability that the honest users' graph is not connected.")
-    ] = 0.0,
+    degree: Annotated[
+        int | None, typer.Option(help="Of the others each draws so many neighbours; default all.")
+    ] = None,
+    lost: Annotated[int, typer.Option(help="So many of its draws a user may lose.")] = 0,
+    corrupt: Annotated[
+        int | None, typer.Option(help="Users fixed before anybody draws; default all but honest.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Plan the noise of verifiable averaging (experimental), beside Gaussian noise.
@@ -45,7 +49,9 @@ def verifiable(
         bits=bits,
         sigma_delta=sigma_delta,
         rounding=rounding,
-        slack=slack,
+        degree=degree,
+        lost=lost,
+        corrupt=corrupt,
     )
     if as_json:
         print_json(msgspec.to_builtins(plan))
@@ -60,6 +66,8 @@ def verifiable(
         ("rounding", f"{plan.variance_rounding:.6g}", f"of all users' values, {plan.rounding}"),
         ("error", f"{plan.error_std:.4g}", "standard deviation in the average, as a part of the range"),
     ]
+    if degree is not None:
+        rows.append(("disconnected", f"{plan.disconnected:.4g}", "probability, at most; part of delta"))
     table = Table("what", "value", "meaning", title=f"verifiable average of {parties} users")
     for row in rows:
         table.add_row(*row)

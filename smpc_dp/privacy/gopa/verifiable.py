@@ -9,12 +9,14 @@ standard deviation sigma_delta steps. If the honest users' graph is connected, t
   mu^2 <= R^2 length r / sigma_delta^2, for r the greatest effective resistance between two honest users,
 
 one after the other. r is at most n_H - 1, on a path. Pairwise noise cancels, so sigma_delta is free: it is
-made so large that the second part costs next to nothing on any connected graph.
+made so large that the second part costs next to nothing on any connected graph. A graph that is drawn is
+connected but for a probability that `connected` bounds, and delta includes.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -23,6 +25,7 @@ from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.events import Event, Pure, Shift
 from smpc_dp.privacy.gaussian import gaussian_mu
+from smpc_dp.privacy.gopa.connected import disconnected
 from smpc_dp.privacy.laws import BinomialLaw
 
 Rounding = Literal["stochastic", "nearest"]
@@ -45,9 +48,10 @@ class VerifiablePlan(msgspec.Struct, frozen=True):
         steps: R, grid steps of a value's range.
         bits: secret bits of one user and coordinate.
         sigma_delta: standard deviation of pairwise noise, in grid steps.
-        delta: of the whole view at epsilon, proven; includes the two below and `slack`.
+        degree, lost: draws of a user, and those of them that it may lose; None: all users are neighbours.
+        delta: of the whole view at epsilon, proven; includes the two below and `disconnected`.
         epsilon_pairwise: what pairwise noise takes of epsilon, with probability 1 - delta_pairwise.
-        slack: the probability, at most, that the honest users' graph is not connected; given.
+        disconnected: the probability, at most, that the draws do not connect the honest users.
         variance: of the noise in the sum of all users, of which the honest ones' is `variance_honest`.
         variance_gaussian: what Gaussian noise of the honest users would need at the same epsilon and delta.
         variance_rounding: of the users' rounding, at most if stochastic; if nearest, for uniform fractions.
@@ -64,10 +68,12 @@ class VerifiablePlan(msgspec.Struct, frozen=True):
     steps: int
     bits: int
     sigma_delta: float
+    degree: int | None
+    lost: int
     delta: float
     epsilon_pairwise: float
     delta_pairwise: float
-    slack: float
+    disconnected: float
     rounding: Rounding
     variance: float
     variance_honest: float
@@ -83,7 +89,7 @@ class VerifiablePlan(msgspec.Struct, frozen=True):
         Whatever the total is, the rest of the view moves the loss by epsilon_pairwise at most, but with
         probability delta_pairwise: what `closeness` and `slack` of a shift allow for.
         """
-        slack = self.slack + self.delta_pairwise
+        slack = self.disconnected + self.delta_pairwise
         shift = _shift(self.honest, self.bits, self.steps, self.length, self.epsilon_pairwise)
         planned = Pure(self.epsilon, max(self.delta, self.delta_asked) - slack)
         return Event("verifiable gopa", "substitution", (shift, planned), slack)
@@ -93,7 +99,7 @@ class VerifiablePlan(msgspec.Struct, frozen=True):
         pairwise = Pure(self.epsilon_pairwise, self.delta_pairwise)
         return (
             _total(self.honest, self.bits, self.steps, self.length),
-            Event("verifiable gopa, pairwise noise", "substitution", (pairwise,), self.slack),
+            Event("verifiable gopa, pairwise noise", "substitution", (pairwise,), self.disconnected),
         )
 
 
@@ -108,7 +114,9 @@ def plan_verifiable(
     bits: int | None = None,
     sigma_delta: float | None = None,
     rounding: Rounding = "stochastic",
-    slack: float = 0.0,
+    degree: int | None = None,
+    lost: int = 0,
+    corrupt: int | None = None,
 ) -> VerifiablePlan:
     """Plan or check the noise; what is None is planned.
 
@@ -122,12 +130,17 @@ def plan_verifiable(
         bits: even, of one user and coordinate; the least for delta.
         sigma_delta: in grid steps; a power of two that takes at most a thousandth of epsilon and delta.
         rounding: of values to grid steps.
-        slack: the probability, at most, that the honest users' graph is not connected.
+        degree: of the other users each user draws so many for neighbours; None: all are.
+        lost: so many of its draws a user may lose, by anybody's choice; else it leaves.
+        corrupt: users who are, fixed before anybody draws; by default all but `honest`, and 1 at least.
 
     Raises:
         ConfigError: naming what is out of range or cannot be reached.
     """
-    _check(parties, honest, epsilon, delta, length, slack, steps, bits, sigma_delta)
+    corrupt = max(parties - honest, 1) if corrupt is None else corrupt
+    _check(parties, honest, epsilon, delta, length, steps, bits, sigma_delta)
+    _check_draws(parties, honest, degree, lost, corrupt)
+    apart = 0.0 if degree is None else disconnected(parties, degree, corrupt=corrupt, lost=lost)
     mu = gaussian_mu(epsilon, delta)
     if steps is None:
         # (steps / mu)^2, the variance that a Gaussian needs, times the part is what rounding has.
@@ -143,15 +156,18 @@ def plan_verifiable(
         raise ConfigError([Fault("sigma_delta", f"{sigma_delta:g} steps; at least {least:g} are needed")])
     delta_pairwise = PAIRWISE_PART * delta
     epsilon_pairwise = _pairwise_epsilon(reach / sigma_delta, delta_pairwise, length)
-    left = delta - delta_pairwise - slack
+    left = delta - delta_pairwise - apart
     if bits is None:
+        if left <= 0 and degree is not None:
+            what = f"{degree} draws leave the honest users unconnected with probability {apart:.2g}"
+            raise ConfigError([Fault("degree", f"{what}, delta is {delta:g}: draw more")])
         if left <= 0 or epsilon <= epsilon_pairwise:
             raise ConfigError([Fault("delta", "nothing is left for the noise: raise sigma_delta or delta")])
         bits = _least_bits(honest, steps, length, epsilon - epsilon_pairwise, left, mu)
     total = 1.0
     if epsilon > epsilon_pairwise:
         shown = Composition([_total(honest, bits, steps, length)]).delta(epsilon - epsilon_pairwise)
-        total = min(1.0, shown + delta_pairwise + slack)
+        total = min(1.0, shown + delta_pairwise + apart)
     variance = parties * bits / 4
     variance_rounding = parties * ROUNDING_VARIANCE[rounding]
     return VerifiablePlan(
@@ -163,10 +179,12 @@ def plan_verifiable(
         steps=steps,
         bits=bits,
         sigma_delta=sigma_delta,
+        degree=degree,
+        lost=lost,
         delta=total,
         epsilon_pairwise=epsilon_pairwise,
         delta_pairwise=delta_pairwise,
-        slack=slack,
+        disconnected=apart,
         rounding=rounding,
         variance=variance,
         variance_honest=honest * bits / 4,
@@ -175,8 +193,9 @@ def plan_verifiable(
         error_std=math.sqrt(variance + variance_rounding) / parties / steps,
         relation="substitution of one honest user's vector",
         assumption=(
-            f"{honest} users at least are honest, publish, keep their pairwise noise secret, and are "
-            f"connected by it, except with probability {slack:g}; the other {parties - honest} may collude"
+            f"{honest} users at least are honest, publish, and keep their pairwise noise secret; the other "
+            f"{parties - honest} may collude"
+            + ("" if degree is None else f", {corrupt} fixed before anybody draws {degree} neighbours")
         ),
     )
 
@@ -251,7 +270,6 @@ def _check(
     epsilon: float,
     delta: float,
     length: int,
-    slack: float,
     steps: int | None,
     bits: int | None,
     sigma_delta: float | None,
@@ -262,7 +280,6 @@ def _check(
         ("epsilon", epsilon, 1e-100 < epsilon < 100, "above 1e-100 and below 100"),
         ("delta", delta, 1e-100 < delta < 1, "above 1e-100 and below 1"),
         ("length", length, 1 <= length <= 4096, "from 1 to 4096"),
-        ("slack", slack, 0 <= slack < 1, "from 0 to below 1"),
         ("steps", steps, steps is None or 1 <= steps <= MAX_STEPS, f"from 1 to {MAX_STEPS}"),
         (
             "bits",
@@ -277,6 +294,21 @@ def _check(
             "above 0, below 2**100",
         ),
     )
+    _refuse_bad(checks)
+
+
+def _check_draws(parties: int, honest: int, degree: int | None, lost: int, corrupt: int) -> None:
+    most = parties - 1 if degree is None else degree
+    _refuse_bad(
+        (
+            ("degree", degree, 1 <= most <= parties - 1, "from 1 to parties - 1"),
+            ("lost", lost, 0 <= lost < max(most, 1), "from 0 to below degree"),
+            ("corrupt", corrupt, 1 <= corrupt <= max(parties - honest, 1), "from 1 to parties - honest"),
+        )
+    )
+
+
+def _refuse_bad(checks: Iterable[tuple[str, object, bool, str]]) -> None:
     faults = [Fault(name, f"must be {what}, is {value}") for name, value, good, what in checks if not good]
     if faults:
         raise ConfigError(faults)
