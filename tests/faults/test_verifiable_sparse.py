@@ -24,9 +24,9 @@ from smpc_dp.protocols.secagg.graph import pack_list, unpack_list
 from smpc_dp.runtime.audit import Report, audit_stream
 from smpc_dp.simulate.vectors.verifiable_runs import (
     RELAY,
+    SPARSE,
     Cheater,
     Played,
-    Setting,
     Tamper,
     entry_of,
     parameters,
@@ -34,25 +34,11 @@ from smpc_dp.simulate.vectors.verifiable_runs import (
 )
 from smpc_dp.simulate.vectors.verifiable_users import off_by_one
 
-USERS = 66
-NAMES = [f"user-{number:02d}" for number in range(1, USERS + 1)]
-SETTING = Setting(
-    {name: (number % 3,) for number, name in enumerate(NAMES)},
-    {
-        "kind": "integer",
-        "length": 1,
-        "lower": 0,
-        "upper": 2,
-        "epsilon": 4.0,
-        "delta": 1e-3,
-        "dropout": 0.05,
-        "corrupt": 0.05,
-        "verifiable": True,
-    },
-)
+NAMES = list(SPARSE.inputs)
+USERS = len(NAMES)
 CHEAT = NAMES[7]
 
-run = functools.partial(play, setting=SETTING, memo=True)
+run = functools.partial(play, setting=SPARSE, memo=True)
 
 
 def audited(played: Played, threads: int = 1) -> Report:
@@ -72,11 +58,11 @@ def neighbours_of(played: Played, name: str) -> list[str]:
 
 def total_of(played: Played, names: Sequence[str]) -> int:
     """The values of these users and the noise that they drew."""
-    return sum(SETTING.inputs[name][0] + played.users[name].secret.given[0] for name in names)
+    return sum(SPARSE.inputs[name][0] + played.users[name].secret.given[0] for name in names)
 
 
 def test_the_graph_is_sparse_and_everybody_gets_the_audited_average() -> None:
-    played, checked = honest(), parameters(SETTING)
+    played, checked = honest(), parameters(SPARSE)
     assert not checked.plan.complete
     assert checked.session.slack > 0
     assert not played.errors
@@ -273,7 +259,7 @@ def test_no_edge_is_opened_by_what_another_log_says() -> None:
 
 def test_more_neighbours_than_anybody_accepts_are_refused() -> None:
     """What an honest user never claims bounds what an audit has to hold."""
-    checked = parameters(SETTING)
+    checked = parameters(SPARSE)
     assert checked.most_neighbours < USERS
     fewer = replace(
         checked, session=replace(checked.session, place=replace(checked.session.place, most_drawn_by=0))

@@ -59,6 +59,21 @@ class Setting:
 
 
 SETTING = Setting(INPUTS, PARAMETERS)
+# As few users as have a sparse graph, and as little noise.
+SPARSE = Setting(
+    {f"user-{number:02d}": (number % 3,) for number in range(1, 67)},
+    {
+        "kind": "integer",
+        "length": 1,
+        "lower": 0,
+        "upper": 2,
+        "epsilon": 4.0,
+        "delta": 1e-3,
+        "dropout": 0.05,
+        "corrupt": 0.05,
+        "verifiable": True,
+    },
+)
 
 # (the cheater, the step, what it would say) -> what it says instead
 Tamper = Callable[["Cheater", str, msgspec.Struct], msgspec.Struct]
