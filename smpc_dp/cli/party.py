@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from smpc_dp.cli import statistic as statistics
 from smpc_dp.cli.output import (
     check_can_write,
     console,
@@ -41,7 +42,7 @@ def party(
     session: Annotated[Path, typer.Argument(help="The session file.")],
     name: Annotated[str, typer.Option("--as", help="Which member of the roster this host is.")],
     vector: Annotated[
-        Path | None, typer.Option("--input", help="Party: its vector (.npy, .json, .csv, .txt).")
+        Path | None, typer.Option("--input", help="Party: its vector or record (.npy, .json, .csv, .txt).")
     ] = None,
     key: Annotated[Path | None, typer.Option(help="Identity file; default keys/NAME.key.")] = None,
     operation: Annotated[
@@ -66,12 +67,21 @@ def party(
     board: Annotated[
         Path | None, typer.Option(help="Aggregator: folder for the logs of verifiable runs; default board/.")
     ] = None,
+    statistic: statistics.KernelName = None,
+    field: statistics.Fields = None,
+    epsilon: statistics.Epsilon = None,
+    delta: statistics.Delta = None,
+    partners: statistics.Partners = None,
+    noise: statistics.NoiseName = None,
+    mark: Annotated[
+        int | None, typer.Option(help="Party: its public label, 0 or 1, where the statistic has them.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     events: Annotated[bool, typer.Option("--events", hidden=True)] = False,
 ) -> None:
     """Run one member of a session on this host.
 
-    An aggregator serves requests, a party contributes its vector to one.
+    An aggregator serves requests, a party contributes its vector to one, or its record to a statistic.
     """
     member = load_session(session).roster
     names = [entry.name for entry in member]
@@ -87,6 +97,14 @@ def party(
         given = {"--requests": requests, "--board": board}
         given |= {} if member.aggregator is None else {"--listen": listen}
         _refuse_given(given, f"is for the aggregator, and '{name}' is a party")
+    asked = statistics.Statistic.asked(statistic, field, epsilon, delta, partners, noise)
+    if asked is not None:
+        _refuse_given({"--operation": operation, "--weight": weight, "--clip": clip or None}, "is for sums")
+        if serves:
+            raise typer.BadParameter(f"--statistic is for parties, and '{name}' is the aggregator")
+        asked = asked.marked(mark)
+    elif mark is not None:
+        raise typer.BadParameter("--mark is for --statistic")
     if out is not None:
         check_can_write(out)
     watch: OnEvent = print_event if events else _show
@@ -109,6 +127,8 @@ def party(
                     if isinstance(ended, SmpcError):
                         raise ended
                     results.append(ended)
+            elif asked is not None:
+                results.append(await statistics.take_part(asked, session, name, vector, key, watch, ledger))
             else:
                 kind = operation or "average"
                 results.append(
@@ -132,7 +152,7 @@ def party(
             print_json(told)
         elif not events:
             if isinstance(result, StatisticResult):
-                console().print(str(result))
+                console().print(statistics.statistic_text(told))
                 continue
             console().print(result_text(told))
             if result.clipped:
