@@ -152,10 +152,7 @@ impl Edges {
 
     /// Whether all edges cancel.
     pub fn cancels(&self) -> bool {
-        self.total
-            .lock()
-            .expect("nobody panics with it")
-            .vanishes()
+        self.total.lock().expect("nobody panics with it").vanishes()
     }
 
     /// The parties with an edge that does not cancel, ascending; none unless they are located.

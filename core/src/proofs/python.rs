@@ -395,6 +395,9 @@ impl PyProofBatch {
     }
 }
 
+/// Party, neighbours, commitments, other points.
+type PackedClaims = (u16, Vec<u8>, Vec<u8>, Vec<u8>);
+
 #[pyclass(name = "EdgeFold", module = "smpc_dp._core", frozen)]
 struct PyEdgeFold(Edges);
 
@@ -412,7 +415,7 @@ impl PyEdgeFold {
     fn take<'py>(
         &self,
         py: Python<'py>,
-        claims: Vec<(u16, Vec<u8>, Vec<u8>, Vec<u8>)>,
+        claims: Vec<PackedClaims>,
     ) -> PyResult<Vec<(Bound<'py, PyBytes>, String)>> {
         let claims = claims
             .into_iter()
