@@ -61,8 +61,8 @@ class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 class Commit(_Body, frozen=True):
     """Party, entry: commitments to x, to every Delta and to the secret noise bits, and to a coin.
 
-    `range_proof` shows that x is within the bounds; `neighbours` is a list of parties, `edges` has 32 bytes
-    for each: the commitment to Delta as this party adds it.
+    `range_proof` shows that x is within the bounds, of each coordinate or of the norm; `neighbours` is a list
+    of parties, `edges` has 32 bytes for each: the commitment to Delta as this party adds it.
     """
 
     value: Bytes32

@@ -83,11 +83,9 @@ class VerifiablePartyMachine(GopaPartyMachine):
         del self._seal_keys, self._seal_secret
         self._participants = self._revealed
         self._rules = Rules(self._context, self._verifiable, self._run_id)
-        context, (lowest, highest) = self._rules.proof_context(self.name), self._verifiable.bounds
         self._value_blinding = commit.fresh_blinding(self._random)
         self._noise_secret = self._draw_secret()
         self._coin = self._random.bytes(32)
-        values = signed(lanes)
         # The pairs' seeds are in the order of _mask_keys, of which all have revealed.
         peers = list(self._mask_keys)
         self._deltas = {
@@ -96,10 +94,8 @@ class VerifiablePartyMachine(GopaPartyMachine):
         }
         self._own_edges = {p: commit.commit(signed(d), r) for p, (d, r) in sorted(self._deltas.items())}
         message = v.Commit(
-            value=commit.commit(values, self._value_blinding),
-            range_proof=proofs.prove_range(
-                context, values, self._value_blinding, lowest, highest, self._random
-            ),
+            value=commit.commit(self._rules.values_of(lanes), self._value_blinding),
+            range_proof=self._rules.prove_values(self.name, lanes, self._value_blinding, self._random),
             noise_secret=self._noise_secret.commitment,
             coin=self._rules.coin_commitment(self.name, self._coin),
             neighbours=pack_list(self._own_edges),
