@@ -1,6 +1,7 @@
 """An auditor of verifiable runs written from docs/verifiable.md alone: slow, without the library; for tests.
 
-It takes the users of the vectors: bounds 0 to 4 in two coordinates, 12 bits each, a quorum of 4 of 5.
+It takes the users of the vectors: two coordinates with bounds 0 to 4 and 12 bits each, or a norm of at most
+5 and the bits that the session plans for it; a quorum of 4 of 5.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ from tests.reference.merkle_twin import tuple_hash, uint
 from tests.reference.proofs_twin import Refused, committed, decode_point, decode_scalar, total
 from tests.reference.secagg_twin import party_set
 
-LENGTH, UPPER, BITS, QUORUM = 2, 4, 12, 4
+LENGTH, UPPER, QUORUM = 2, 4, 4
+# By the bound on the squares, if there is one.
+BITS = {None: 12, 25: 64}
 # The logs have most statements in common, and a proof takes a good part of a second here.
 verify_noise, verify_range = cache(proofs_twin.verify_noise), cache(proofs_twin.verify_range)
+verify_norm = cache(proofs_twin.verify_norm)
 ORDER = (
     ("commit", False),
     ("certify-commitments", True),
@@ -56,6 +60,11 @@ class Audit:
         header = json.loads(lines[0])
         session = json.loads(header["session"])
         need(header["format"] == "smpc-dp board" and header["version"] == 1, "format")
+        bound = session["parameters"].get("l2_bound")
+        self.squared = None if bound is None else int(bound**2)
+        self.bits = BITS[self.squared]
+        # What is committed to is the vector, x_hat counts from the lowest value on the grid.
+        self.centre = 0 if bound is None else int(bound)
         parties = [member for member in session["roster"] if member["role"] == "party"]
         [relay] = [member["name"] for member in session["roster"] if member["role"] == "aggregator"]
         self.names = [member["name"] for member in parties]
@@ -134,9 +143,12 @@ class Audit:
         for point in (secret, *points.values()):
             decode_point(point)
         try:
-            verify_range(self._context(name), value, LENGTH, 0, UPPER, proof)
+            if self.squared is None:
+                verify_range(self._context(name), value, LENGTH, 0, UPPER, proof)
+            else:
+                verify_norm(self._context(name), value, LENGTH, self.squared, proof)
         except Refused:
-            self.excluded[name] = "range"
+            self.excluded[name] = "range" if self.squared is None else "norm"
         self._entries["commit"][name] = {"value": value, "secret": secret, "coin": coin, "edges": points}
 
     def _certify(self, step: str, fields: list[Any]) -> None:
@@ -186,15 +198,15 @@ class Audit:
         need(name in self.participants, "participant")
         commits = self._entries["commit"][name]
         seed = hashed("coin-bits", *self.bound, self.run, self.combined, name.encode())
-        # 24 bits: three whole bytes
-        coins = hashlib.shake_256(seed).digest(LENGTH * BITS // 8)
+        # 12 bits, or a multiple of 4, in two coordinates: whole bytes
+        coins = hashlib.shake_256(seed).digest(LENGTH * self.bits // 8)
         try:
-            verify_noise(self._context(name), commits["secret"], noise, LENGTH, BITS, coins, proof)
+            verify_noise(self._context(name), commits["secret"], noise, LENGTH, self.bits, coins, proof)
         except Refused:
             self.excluded[name] = "noise"
         # (4.4)
         shown = total([decode_point(p) for p in (commits["value"], noise, *self.edges[name].values())])
-        due = committed(integers(x_hat), decode_scalar(blinding))
+        due = committed([value - self.centre for value in integers(x_hat)], decode_scalar(blinding))
         if name not in self.excluded and ristretto.encode(shown) != ristretto.encode(due):
             self.excluded[name] = "sum"
         self._entries["publish"][name] = integers(x_hat)

@@ -48,6 +48,11 @@ PARAMETERS: dict[str, object] = {
     "verifiable": True,
 }
 INPUTS = {"ann": (0, 4), "ben": (1, 3), "cyd": (2, 2), "dan": (4, 1), "eve": (3, 0)}
+# The same with a bound on the norm: squares that sum to 25.
+BALL_PARAMETERS: dict[str, object] = {
+    key: value for key, value in PARAMETERS.items() if key not in ("lower", "upper")
+} | {"l2_bound": 5.0}
+BALL_INPUTS = {"ann": (-3, 4), "ben": (0, -5), "cyd": (2, 2), "dan": (4, 3), "eve": (-1, 0)}
 
 # (the cheater, the step, what it would say) -> what it says instead
 Tamper = Callable[["Cheater", str, msgspec.Struct], msgspec.Struct]
@@ -98,7 +103,7 @@ class Cheater(VerifiablePartyMachine):
 
     def use_values(self, values: Sequence[int]) -> bytes:
         """Take other values from now on, and return their commitment with the blinding of the true ones."""
-        self._lanes = np.array(values, dtype=np.int64).view(np.uint64)
+        self._lanes = (np.array(values, dtype=np.int64) + self._verifiable.centre).view(np.uint64)
         return commit.commit(values, self._value_blinding)
 
     def draw_again(self) -> None:
@@ -177,9 +182,9 @@ class Played:
 
 
 @functools.cache
-def parameters() -> VerifiableParameters:
-    """Return the checked parameters of all these runs."""
-    checked, faults = check_gopa(PARAMETERS, len(USERS))
+def parameters(*, ball: bool = False) -> VerifiableParameters:
+    """Return the checked parameters of all these runs, or of those with a bound on the norm."""
+    checked, faults = check_gopa(BALL_PARAMETERS if ball else PARAMETERS, len(USERS))
     if not isinstance(checked, VerifiableParameters):
         raise LocalError(f"the parameters of the vectors are wrong: {faults}")
     return checked
@@ -208,6 +213,7 @@ def play(
     kill: Mapping[str, int] | None = None,
     run: int = RUN,
     keys: int = 0,
+    ball: bool = False,
 ) -> Played:
     """Run the protocol among `USERS`.
 
@@ -217,10 +223,11 @@ def play(
         kill: users that fall silent, with the number of the message that they do not send any more.
         run: which run; another one has other randomness.
         keys: which set of identities.
+        ball: whether the norm is bounded and not the coordinates.
     """
     identities = _identities(keys)
-    session = session_json(canonical_session("gopa", 1, PARAMETERS, members(keys)))
-    checked = parameters()
+    session = session_json(canonical_session("gopa", 1, BALL_PARAMETERS if ball else PARAMETERS, members(keys)))
+    checked, inputs = parameters(ball=ball), BALL_INPUTS if ball else INPUTS
     context = Context(
         protocol="gopa",
         version=1,
@@ -233,7 +240,7 @@ def play(
     )
     users: list[Cheater] = []
     for name in USERS:
-        lanes, _ = checked.encoding.encode(np.array(INPUTS[name]), party=name)
+        lanes, _ = checked.encoding.encode(np.array(inputs[name]), party=name)
         user = Cheater(context, checked, identities[name], lanes, SeededRandomnessForSimulation(run, name))
         user.tamper = (tampers or {}).get(name)
         users.append(user)
@@ -244,9 +251,9 @@ def play(
 
 
 @functools.cache
-def honest(run: int = RUN, keys: int = 0) -> Played:
+def honest(run: int = RUN, keys: int = 0, *, ball: bool = False) -> Played:
     """Return a run in which nobody deviates."""
-    return play(run=run, keys=keys)
+    return play(run=run, keys=keys, ball=ball)
 
 
 def entry_of(played: Played, kind: str, party: str = RELAY) -> Entry:
