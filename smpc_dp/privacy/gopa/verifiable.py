@@ -37,6 +37,8 @@ PAIRWISE_PART = 1e-3
 """What pairwise noise may take of epsilon and of delta, where sigma_delta is planned."""
 TAIL_PART = 1e-3
 """What the bound for a norm may leave out, as a part of delta."""
+TRIES = 1000
+"""Requests that users go along with, at most, until one has a result; for the bias."""
 # Standard deviations of pairwise noise, in units of what smooths the lattice of the graph's cycles.
 _SMOOTHING = 6.0
 MAX_STEPS = 1 << 30
@@ -58,6 +60,8 @@ class VerifiablePlan(msgspec.Struct, frozen=True):
         variance_gaussian: what Gaussian noise of the honest users would need at the same epsilon and delta.
         variance_rounding: of the users' rounding, at most if stochastic; if nearest, for uniform fractions.
         error_std: standard deviation of noise and rounding in the average, as a part of R.
+        bias: what the parties - honest others can move the sum by, up or down, by picking which of their
+            noise stays: at most, in expectation, in steps of each coordinate; see `greatest_bias`.
         relation: which inputs are neighbours.
         assumption: who must be honest.
     """
@@ -80,6 +84,7 @@ class VerifiablePlan(msgspec.Struct, frozen=True):
     variance_gaussian: float
     variance_rounding: float
     error_std: float
+    bias: float
     relation: str
     assumption: str
     bound_squared: int | None = None
@@ -190,6 +195,7 @@ def plan_verifiable(
         variance_gaussian=reach.squared / mu**2,
         variance_rounding=variance_rounding,
         error_std=math.sqrt(variance + variance_rounding) / parties / steps,
+        bias=greatest_bias(bits, parties - honest),
         relation="substitution of one honest user's vector",
         assumption=(
             f"{honest} users at least are honest, publish, keep their pairwise noise secret, and are "
@@ -197,6 +203,17 @@ def plan_verifiable(
         ),
         bound_squared=bound_squared,
     )
+
+
+def greatest_bias(bits: int, corrupt: int, tries: int = TRIES) -> float:
+    """Return what users who see their noise first can move the sum by, in steps of one coordinate, expected.
+
+    They may have any of themselves excluded, and by withholding a coin have another try, until there is a
+    result, but no more than `tries`. What they leave is at most the greatest of `tries` sums of max(0, eta),
+    each of mean at most corrupt s/2 and sub-Gaussian with corrupt s^2, s^2 = bits/4 (docs/verifiable.md).
+    """
+    s = math.sqrt(bits) / 2
+    return corrupt * s / 2 + s * math.sqrt(2 * corrupt * math.log(tries))
 
 
 def _smoothing(honest: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_and_plan
 from smpc_dp.protocols.gopa.plan import SessionNoise, complete_place, with_degree
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.result import Privacy
+from smpc_dp.protocols.result import Noise, Privacy
 from smpc_dp.protocols.secagg.noisy import TAIL, check_room
 from smpc_dp.protocols.secagg.params import SumParameters
 
@@ -122,6 +123,13 @@ class VerifiableParameters(GopaParameters, frozen=True):
             sigma_delta=math.sqrt(self.session.pair_variance),
             rounding="nearest",
         )
+
+    def noise(self, survivors: int, residual_pairs: int) -> Noise:
+        """Return the noise in the sum, and what corrupt users can move it by: they see theirs first."""
+        from smpc_dp.privacy.gopa.verifiable import greatest_bias
+
+        steps = greatest_bias(self.bits, max(self.plan.max_corrupt, 1))
+        return dataclasses.replace(super().noise(survivors, residual_pairs), bias=steps * self.encoding.step)
 
     def epsilon_without(self, excluded: int) -> float:
         """Return epsilon, at the planned delta, when so many users were shown to be corrupt; or infinity.
