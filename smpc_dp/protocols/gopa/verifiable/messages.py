@@ -38,6 +38,10 @@ CERTIFY_COINS = "certify-coins"
 TALLY = "tally"
 CERTIFY_TALLY = "certify-tally"
 
+# Beside a run: a party asks for lines of a log, and the relay answers.
+FETCH = "fetch"
+LINES = "lines"
+
 PARTY_STEPS = (
     m.HELLO,
     m.ADVERTISE,
@@ -165,3 +169,16 @@ class Tallied(_Body, frozen=True):
     digests: bytes
     tally: bytes
     signature: Annotated[bytes, Meta(min_length=m.SIGNATURE_BYTES, max_length=m.SIGNATURE_BYTES)]
+
+
+class Fetch(_Body, frozen=True):
+    """Party, beside a run: asks for the lines from entry `first` on; 0 is the header."""
+
+    first: Annotated[int, Meta(ge=0, lt=1 << 32)]
+
+
+class Lines(_Body, frozen=True):
+    """Relay, in answer: some lines from `first` on, without line feeds; none if there are none."""
+
+    first: int
+    lines: list[bytes]

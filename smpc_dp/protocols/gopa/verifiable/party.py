@@ -8,7 +8,8 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from smpc_dp.board.log import entry_digest, next_head
+from smpc_dp.board.followed import Followed
+from smpc_dp.board.log import entry_digest
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness
@@ -32,7 +33,7 @@ SIGNATURE = m.SIGNATURE_BYTES
 
 
 class VerifiablePartyMachine(GopaPartyMachine):
-    """One user in one run; arguments as of `PartyMachine`.
+    """One user in one run; arguments as of `PartyMachine`. `followed` is the log, as far as it has come.
 
     It commits to everything before any coin opens, and shows that what it publishes is what it has committed
     to. Each head of the board that it signs holds its own entries.
@@ -52,7 +53,7 @@ class VerifiablePartyMachine(GopaPartyMachine):
         self._verifiable = parameters
         self._last_step = v.ATTEST_TALLY
         # The board as far as this party has followed it, and its own entries by kind.
-        self._length = 0
+        self.followed: Followed | None = None
         self._entered: dict[str, tuple[bytes, bytes]] = {}
         self._excluded = 0
         self._handlers = {
@@ -123,7 +124,8 @@ class VerifiablePartyMachine(GopaPartyMachine):
         authors = unpack_list(message.committed, self._parties, self._context.aggregator)
         self._participants = self._set(message.participants, self._revealed, "participants")
         self._packed = message.participants
-        self._follow(message.head, authors, v.COMMIT, message.digests)
+        self._log = self.followed = Followed(message.head)
+        self._follow(authors, v.COMMIT, message.digests)
         if not set(self._participants) <= set(authors):
             raise self._refuse("lets parties take part whose commitments are not on the board")
         due = tuple(sorted(peer for peer in self._deltas if peer in self._participants))
@@ -142,17 +144,16 @@ class VerifiablePartyMachine(GopaPartyMachine):
         self._excluded = len(authors) - len(self._participants)
         return self._attest(v.ATTEST_COMMITMENTS)
 
-    def _follow(self, head: bytes, authors: Sequence[int], kind: str, digests: bytes) -> None:
+    def _follow(self, authors: Sequence[int], kind: str, digests: bytes) -> None:
         """Go on to the head after these authors' entries; this party's own must be among them."""
         if len(digests) != 32 * len(authors):
             raise self._refuse("does not have one digest for each entry")
         self._batch = {
-            party: (self._length + i + 1, digests[32 * i : 32 * i + 32]) for i, party in enumerate(authors)
+            party: (len(self._log) + i + 1, digests[32 * i : 32 * i + 32]) for i, party in enumerate(authors)
         }
         if kind in self._entered:
             self._check_entry(self._index, kind, *self._entered[kind])
-        self._length += len(authors)
-        self._head = next_head(head, [entry for _, entry in self._batch.values()])
+        self._log.extend([entry for _, entry in self._batch.values()])
 
     def _check_entry(self, party: int, kind: str, body: bytes, signature: bytes) -> None:
         """Refuse a board that does not have this entry among those that were followed last."""
@@ -167,7 +168,7 @@ class VerifiablePartyMachine(GopaPartyMachine):
         return sent
 
     def _attest(self, step: str) -> Sequence[Envelope]:
-        self._attested = self._rules.attestation(step, self._head, self._packed)
+        self._attested = self._rules.attestation(step, self._log.head, self._packed)
         return self._emit(step, m.Attestation(self._attested))
 
     def _certified(self, step: str, kind: str, body: bytes) -> Certificate:
@@ -192,8 +193,7 @@ class VerifiablePartyMachine(GopaPartyMachine):
         """Go on to the head after an entry of the relay, which must have signed it."""
         relay = self._context.aggregator
         self._context.check_detached(self._run_id, kind, relay, relay, payload, signature)
-        self._length += 1
-        self._head = next_head(self._head, [entry_digest(self._length, relay, kind, payload, signature)])
+        self._log.extend([entry_digest(len(self._log) + 1, relay, kind, payload, signature)])
 
     # coins
 
@@ -217,9 +217,9 @@ class VerifiablePartyMachine(GopaPartyMachine):
                     raise self._refuse(f"the coin of {name} is not what it has committed to")
             signature = signatures[SIGNATURE * i : SIGNATURE * (i + 1)]
             digests.append(
-                entry_digest(self._length + i + 1, self._name_of(party), v.COIN, payload, signature)
+                entry_digest(len(self._log) + i + 1, self._name_of(party), v.COIN, payload, signature)
             )
-        self._follow(self._head, authors, v.COIN, b"".join(digests))
+        self._follow(authors, v.COIN, b"".join(digests))
         self._rules.combine_coins(self._packed, coins)
         return self._attest(v.ATTEST_COINS)
 
@@ -255,7 +255,7 @@ class VerifiablePartyMachine(GopaPartyMachine):
             raise self._refuse("has publications of parties that do not take part")
         if self._index not in published:
             raise self._refuse(f"left the publication of {self.name} out")
-        self._follow(self._head, published, v.PUBLISH, message.digests)
+        self._follow(published, v.PUBLISH, message.digests)
         opened = []
         if not {item.party for item in message.false} <= set(published):
             raise self._refuse("calls publications false that there are not")
@@ -292,7 +292,7 @@ class VerifiablePartyMachine(GopaPartyMachine):
         relay = self._context.aggregator
         message = decode(body, v.Tallied, relay)
         opened = unpack_list(message.opened, self._parties, relay)
-        self._follow(self._head, opened, v.OPEN, message.digests)
+        self._follow(opened, v.OPEN, message.digests)
         tally = decode(message.tally, v.Tally, relay)
         self._counted = PartySet.unpack(tally.counted, self._parties, relay)
         if not self._counted <= self._participants or len(self._counted) < self._plan.min_survivors:
