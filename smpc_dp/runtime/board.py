@@ -9,6 +9,7 @@ from pathlib import Path
 from smpc_dp.board.log import Entry, Header
 from smpc_dp.board.store import Store
 from smpc_dp.errors import LocalError
+from smpc_dp.files import replace_file
 
 
 class BoardFolder:
@@ -61,8 +62,7 @@ class BoardFolder:
             return
         place = self.current.with_suffix(".jsonl")
         try:
-            with place.open("wb") as out:
-                self._store.export(out)
+            replace_file(place, self._store.export)
         except OSError as error:
             raise LocalError(f"{place}: cannot write the log ({error.strerror})") from None
         finally:
