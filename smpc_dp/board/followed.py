@@ -33,7 +33,7 @@ class Followed:
             self._heads.append(next_head(self.head, [entry]))
 
     def check(self, number: int, line: bytes) -> None:
-        """Raise VerificationError unless a line, without its line feed, is entry `number`; 0 is the header."""
+        """Raise VerificationError unless a line without its line feed is entry `number`; 0 is the header."""
         if not 0 <= number <= len(self):
             raise VerificationError(f"the log has {len(self)} entries, and no entry {number}")
         if number == 0:

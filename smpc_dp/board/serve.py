@@ -21,7 +21,7 @@ from smpc_dp.errors import LocalError
 LOG = "/board.jsonl"
 # Requests at a time; one more is turned away.
 MAX_REQUESTS = 16
-# Seconds for a whole request, however it drips in, and for an answer: so many, and one for each so many bytes.
+# Seconds for a whole request, however it drips in; for an answer, besides what the least rate needs.
 REQUEST_SECONDS = 10.0
 ANSWER_SECONDS = 30.0
 LEAST_RATE = 1 << 16
@@ -31,8 +31,9 @@ CHUNK = 1 << 16
 class BoardServer(ThreadingHTTPServer):
     """Serves the board at `path`, a SQLite file or JSON lines, once `serve_forever` is called.
 
-    A client that is slow is hung up on: it has `request_seconds` for its whole request, and to take the answer
-    `answer_seconds` and the time that `LEAST_RATE` bytes a second need. It listens from the beginning. Raises LocalError if there is no such file, or the address cannot be had.
+    A client that is slow is hung up on: it has `request_seconds` for its whole request, and to take the
+    answer `answer_seconds` and the time that `LEAST_RATE` bytes a second need. It listens from the beginning.
+    Raises LocalError if there is no such file, or the address cannot be had.
     """
 
     daemon_threads = True

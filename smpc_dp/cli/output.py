@@ -91,7 +91,9 @@ def _noise(result: Mapping[str, Any]) -> str:
     residual = result["residual_pairs"]
     left = f"; noise of {residual} pairs is left in it" if residual else ""
     bias = result["bias"]
-    moved = "" if bias is None else f"; bias by cheats who see their noise first: at most {bias:.2g}, expected"
+    moved = (
+        "" if bias is None else f"; bias by cheats who see their noise first: at most {bias:.2g}, expected"
+    )
     return (
         f"standard error: {error:.2g} in each coordinate (a trusted curator over the honest parties: "
         f"{curator:.2g}){left}{moved}"

@@ -19,7 +19,8 @@ def verifiable(
     length: Annotated[int, typer.Option(help="Coordinates of a vector.")] = 1,
     steps: Annotated[int | None, typer.Option(help="Grid steps of a value's range.")] = None,
     bound_squared: Annotated[
-        int | None, typer.Option(help="In its place: what a vector's squares sum to at most, in squared steps.")
+        int | None,
+        typer.Option(help="In its place: what a vector's squares sum to at most, in squared steps."),
     ] = None,
     bits: Annotated[int | None, typer.Option(help="Secret bits of a user and coordinate, even.")] = None,
     sigma_delta: Annotated[float | None, typer.Option(help="Pairwise noise, in grid steps.")] = None,
@@ -69,7 +70,11 @@ def verifiable(
         ("Gaussian", f"{plan.variance_gaussian:.6g}", "what theirs would need if it were Gaussian"),
         ("rounding", f"{plan.variance_rounding:.6g}", f"of all users' values, {plan.rounding}"),
         ("error", f"{plan.error_std:.4g}", "standard deviation in the average, as a part of the range"),
-        ("bias", f"{plan.bias:.4g}", f"steps by which {parties - plan.honest} cheats move the sum, expected, at most"),
+        (
+            "bias",
+            f"{plan.bias:.4g}",
+            f"steps by which {parties - plan.honest} cheats move the sum, expected, at most",
+        ),
     ]
     table = Table("what", "value", "meaning", title=f"verifiable average of {parties} users")
     for row in rows:

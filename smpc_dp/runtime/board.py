@@ -43,7 +43,7 @@ class BoardFolder:
         self._store.append(entries)
 
     def lines(self, request: int, first: int, size: int) -> list[bytes]:
-        """Return lines of a request's last log from `first` on, up to `size` bytes or one; 0 is the header."""
+        """Return lines of a request's log from `first` on, up to `size` bytes or one; 0 is the header."""
         place = self._places.get(request)
         if place is None:
             return []

@@ -1,4 +1,4 @@
-"""A host that shows users different logs is caught at every head, before anybody relies on what is under it."""
+"""A host that shows users different logs is caught at every head, before anybody relies on it."""
 
 from __future__ import annotations
 
@@ -94,7 +94,9 @@ POINTS = [
 ]
 
 
-@pytest.mark.parametrize(("step", "lie", "attested", "never"), [p[1:] for p in POINTS], ids=[p[0] for p in POINTS])
+@pytest.mark.parametrize(
+    ("step", "lie", "attested", "never"), [p[1:] for p in POINTS], ids=[p[0] for p in POINTS]
+)
 def test_a_user_that_was_shown_another_log_goes_no_further(
     step: str, lie: Any, attested: str, never: set[str]
 ) -> None:
@@ -109,7 +111,9 @@ def test_a_user_that_was_shown_another_log_goes_no_further(
     assert not said & never
 
 
-@pytest.mark.parametrize(("step", "lie", "never"), [(p[1], p[2], p[4]) for p in POINTS], ids=[p[0] for p in POINTS])
+@pytest.mark.parametrize(
+    ("step", "lie", "never"), [(p[1], p[2], p[4]) for p in POINTS], ids=[p[0] for p in POINTS]
+)
 def test_two_halves_with_two_logs_have_no_quorum(step: str, lie: Any, never: set[str]) -> None:
     played = shown_otherwise(step, lie, lied_to=("ann", "ben"))
     assert isinstance(played.errors[RELAY], TimeoutFault)

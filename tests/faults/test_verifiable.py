@@ -396,8 +396,16 @@ def test_parameters_are_checked(changes: dict[str, object], where: str | None) -
         ({"epsilon": 1e-3, "precision": 0.1}, "precision"),
     ],
 )
-def test_parameters_with_a_bound_on_the_norm_are_checked(changes: dict[str, object], where: str | None) -> None:
-    given: dict[str, object] = {"length": 20, "l2_bound": 1.0, "epsilon": 2.0, "delta": 1e-5, "verifiable": True}
+def test_parameters_with_a_bound_on_the_norm_are_checked(
+    changes: dict[str, object], where: str | None
+) -> None:
+    given: dict[str, object] = {
+        "length": 20,
+        "l2_bound": 1.0,
+        "epsilon": 2.0,
+        "delta": 1e-5,
+        "verifiable": True,
+    }
     checked, faults = check_gopa(given | changes, 10)
     if where is None:
         assert isinstance(checked, VerifiableParameters), faults

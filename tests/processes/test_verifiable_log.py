@@ -12,7 +12,7 @@ import pytest
 
 import smpc_dp
 from smpc_dp.errors import ConfigError, LocalError, PeerFault
-from smpc_dp.runtime import aggregator, board
+from smpc_dp.runtime import board
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.session import Session
 
@@ -66,7 +66,9 @@ def test_a_user_audits_over_its_session(tmp_path: Path) -> None:
     asyncio.run(with_sessions(tmp_path, then))
 
 
-@pytest.mark.parametrize("lie", ["another-line", "another-header", "fewer-lines", "more-lines", "wrong-place"])
+@pytest.mark.parametrize(
+    "lie", ["another-line", "another-header", "fewer-lines", "more-lines", "wrong-place"]
+)
 def test_a_relay_that_shows_another_log_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lie: str
 ) -> None:
@@ -87,9 +89,9 @@ def test_a_relay_that_shows_another_log_is_caught(
         return found
 
     async def then(sessions: list[Session]) -> None:
-        with pytest.raises(PeerFault, match="does not show line 0|shows another log") as caught:
+        with pytest.raises(PeerFault, match=r"does not show line 0|shows another log") as caught:
             await sessions[0].log().audit()
         assert caught.value.culprit == "aggregator"
 
-    monkeypatch.setattr(aggregator.BoardFolder, "lines", lines)
+    monkeypatch.setattr(board.BoardFolder, "lines", lines)
     asyncio.run(with_sessions(tmp_path, then))

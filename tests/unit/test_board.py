@@ -340,8 +340,9 @@ def opened(server: BoardServer, sent: bytes = b"") -> socket.socket:
 
 
 @contextlib.contextmanager
-def serving(path: Path, **seconds: float) -> Iterator[BoardServer]:
-    with BoardServer(path, **seconds) as server:
+def serving(path: Path, request_seconds: float = 10.0, answer_seconds: float = 10.0) -> Iterator[BoardServer]:
+    seconds = {"request_seconds": request_seconds, "answer_seconds": answer_seconds}
+    with BoardServer(path, "127.0.0.1", 0, **seconds) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
@@ -375,9 +376,7 @@ def test_clients_that_drip_are_hung_up_on(tmp_path: Path) -> None:
         assert request(server, "/board.jsonl") == (200, path.read_bytes())
 
 
-def test_a_client_that_does_not_read_is_hung_up_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_that_does_not_read_is_hung_up_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "LEAST_RATE", 1 << 40)
     path = tmp_path / "run.jsonl"
     with path.open("wb") as file:
@@ -412,4 +411,9 @@ def test_a_log_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     folder.close()
     assert written.read_bytes() == text_of(header, entries)
     # Nothing else is left behind but the store.
-    assert {path.suffix for path in written.parent.iterdir()} <= {".jsonl", ".board", ".board-shm", ".board-wal"}
+    assert {path.suffix for path in written.parent.iterdir()} <= {
+        ".jsonl",
+        ".board",
+        ".board-shm",
+        ".board-wal",
+    }

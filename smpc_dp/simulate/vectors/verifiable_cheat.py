@@ -42,7 +42,7 @@ class Cheat:
     base: str = BASE
 
     def to_json(self, base: Sequence[bytes]) -> dict[str, object]:
-        """Return the vector; a line of the log that is one of `base`, the lines of the honest run, is its place there."""
+        """Return the vector; a line that is one of `base`, those of the honest run, is its place there."""
         known: dict[bytes, object] = {line: place for place, line in enumerate(base)}
         return {
             "schema": SCHEMA,

@@ -1,4 +1,4 @@
-"""Cheats of users where the norm of a vector is bounded: what they say instead of the truth, one thing each."""
+"""Cheats of users where the norm is bounded: what they say instead of the truth, one thing each."""
 
 from __future__ import annotations
 

@@ -226,7 +226,9 @@ def play(
         ball: whether the norm is bounded and not the coordinates.
     """
     identities = _identities(keys)
-    session = session_json(canonical_session("gopa", 1, BALL_PARAMETERS if ball else PARAMETERS, members(keys)))
+    session = session_json(
+        canonical_session("gopa", 1, BALL_PARAMETERS if ball else PARAMETERS, members(keys))
+    )
     checked, inputs = parameters(ball=ball), BALL_INPUTS if ball else INPUTS
     context = Context(
         protocol="gopa",

@@ -217,9 +217,7 @@ def _sums() -> Iterator[Cheat]:
     def other_blinding(user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
         return replace(_published(message), blinding=user.fresh_blinding())
 
-    yield _excluded(
-        "blinding-wrong", "The blinding of x_hat is another.", SUM, at(v.PUBLISH, other_blinding)
-    )
+    yield _excluded("blinding-wrong", "The blinding of x_hat is another.", SUM, at(v.PUBLISH, other_blinding))
 
     def without_edge(user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
         return user.without_edge(_published(message))
