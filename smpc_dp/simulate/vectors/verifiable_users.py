@@ -72,6 +72,12 @@ def out_of_range(values: Sequence[int]) -> Tamper:
 
 def _ranges() -> Iterator[Cheat]:
     yield _excluded("range-off-by-one", "A value is one above the upper bound.", RANGE, out_of_range((4, 5)))
+    yield _excluded(
+        "range-coordinates-swapped",
+        "The vector that is committed to has the coordinates of the proven one, exchanged.",
+        RANGE,
+        out_of_range((1, 4)),
+    )
     yield _excluded("range-negative", "A value is below the lower bound.", RANGE, out_of_range((-1, 1)))
     yield _excluded(
         "range-by-the-group-order",
@@ -167,6 +173,13 @@ def _noises() -> Iterator[Cheat]:
 
     about = "Noise and noise proof are the user's own, from another run."
     yield _excluded("noise-proof-of-another-run", about, NOISE, at(v.PUBLISH, replayed))
+
+    def of_other(_user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
+        others = decode(entry_of(honest(), v.PUBLISH, OTHER).payload, v.Publish, "")
+        return replace(_published(message), noise=others.noise, noise_proof=others.noise_proof)
+
+    about = "Noise and noise proof are those of another user of the run."
+    yield _excluded("noise-proof-of-another-user", about, NOISE, at(v.PUBLISH, of_other))
 
 
 # the sum
