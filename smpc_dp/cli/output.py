@@ -92,7 +92,7 @@ def _noise(result: Mapping[str, Any]) -> str:
     left = f"; noise of {residual} pairs is left in it" if residual else ""
     bias = result["bias"]
     moved = (
-        "" if bias is None else f"; bias by cheats who see their noise first: at most {bias:.2g}, expected"
+        "" if bias is None else f"; cheats who see their noise first can move it by {bias:.2g} at most, in expectation"
     )
     return (
         f"standard error: {error:.2g} in each coordinate (a trusted curator over the honest parties: "

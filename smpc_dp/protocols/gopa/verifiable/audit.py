@@ -150,7 +150,8 @@ class Auditor:
             )
         except PeerFault as fault:
             # It says nothing of the party: anybody may have written it.
-            raise VerificationError(f"an entry '{entry.kind}' in the name of {fault}") from None
+            what = "was not signed by it" if entry.party in self._context.keys else fault.reason
+            raise VerificationError(f"an entry '{entry.kind}' in the name of {entry.party} {what}") from None
 
     def take(self, entry: Entry, head: bytes) -> None:
         """Take the next entry, rightly signed and in its place; `head` is the one before it."""
