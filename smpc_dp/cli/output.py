@@ -92,7 +92,9 @@ def _noise(result: Mapping[str, Any]) -> str:
     left = f"; noise of {residual} pairs is left in it" if residual else ""
     bias = result["bias"]
     moved = (
-        "" if bias is None else f"; cheats who see their noise first can move it by {bias:.2g} at most, in expectation"
+        ""
+        if bias is None
+        else f"; cheats who see their noise first can move it by {bias:.2g} at most, in expectation"
     )
     return (
         f"standard error: {error:.2g} in each coordinate (a trusted curator over the honest parties: "

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import tempfile
 from collections.abc import Sequence
+from typing import BinaryIO, cast
 
 from smpc_dp.board.followed import Followed
 from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, VerificationError
+from smpc_dp.files import replace_file
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
@@ -74,8 +78,11 @@ class ServedLog:
             found += await self._some(first + len(found))
         return found[: last - first + 1]
 
-    async def audit(self) -> Report:
-        """Fetch the whole log and audit it; see `smpc_dp.audit`. The roster is the session's."""
+    async def audit(self, keep: str | os.PathLike[str] | None = None) -> Report:
+        """Fetch the whole log, audit it against the session's roster, and keep it at `keep` if given.
+
+        See `smpc_dp.audit`; raises what `lines` does, and LocalError if the log cannot be written.
+        """
         roster = self._membership.session.roster.digest.hex()
         # In memory or in a file without a name; a thread reads it when it is there.
         with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spool:
@@ -84,8 +91,11 @@ class ServedLog:
                 some = await self._some(number)
                 spool.writelines(line + b"\n" for line in some)
                 number += len(some)
-            spool.seek(0)
-            return await asyncio.to_thread(lambda: audit_stream(spool, roster=roster))  # type: ignore[arg-type]
+            read = cast("BinaryIO", spool)
+            if keep is not None:
+                await asyncio.to_thread(_keep, read, keep)
+            read.seek(0)
+            return await asyncio.to_thread(lambda: audit_stream(read, roster=roster))
 
     async def _some(self, first: int) -> list[bytes]:
         membership, relay = self._membership, self._membership.aggregator
@@ -104,6 +114,14 @@ class ServedLog:
             except VerificationError as error:
                 raise PeerFault(relay, f"shows another log than it had signed: {error}") from None
         return told.lines
+
+
+def _keep(log: BinaryIO, place: str | os.PathLike[str]) -> None:
+    log.seek(0)
+    try:
+        replace_file(place, lambda out: shutil.copyfileobj(log, out))
+    except OSError as error:
+        raise LocalError(f"{place}: cannot write the log ({error.strerror})") from None
 
 
 def served_log(membership: Membership, line: object, request: int) -> ServedLog:

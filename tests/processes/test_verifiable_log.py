@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -95,3 +98,26 @@ def test_a_relay_that_shows_another_log_is_caught(
 
     monkeypatch.setattr(board.BoardFolder, "lines", lines)
     asyncio.run(with_sessions(tmp_path, then))
+
+
+@pytest.mark.slow
+def test_a_party_audits_from_the_command_line(tmp_path: Path) -> None:
+    parameters = {"length": 1, "lower": 0, "upper": 1, "precision": 0.5, "epsilon": 20.0, "delta": 1e-2}
+    path = create_local_session(
+        tmp_path, ["ann", "ben", "cyd"], {**parameters, "corrupt": 0.0, "verifiable": True}, protocol="gopa"
+    )
+    command = [sys.executable, "-m", "smpc_dp", "party", str(path), "--as"]
+    relay = subprocess.Popen([*command, "aggregator"], stdout=subprocess.DEVNULL)
+    parties = {}
+    for name in ("ann", "ben", "cyd"):
+        (tmp_path / f"{name}.json").write_text("[0.5]")
+        given = [*command, name, "--input", str(tmp_path / f"{name}.json"), "--json"]
+        given += ["--audit", str(tmp_path / "kept.jsonl")] if name == "ben" else []
+        parties[name] = subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    said = {name: process.communicate(timeout=60) for name, process in parties.items()}
+    assert relay.wait(60) == 0
+    assert all(process.returncode == 0 for process in parties.values()), said
+    assert "Everything holds for roster" in said["ben"][1].replace("\n", " ")
+    assert json.loads(said["ben"][0])["bias"] > 0
+    [log] = (tmp_path / "board").glob("*.jsonl")
+    assert (tmp_path / "kept.jsonl").read_bytes() == log.read_bytes()
