@@ -20,9 +20,11 @@ from smpc_dp.cli.output import (
     write_json,
 )
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.result import Result
 from smpc_dp.runtime.aggregator import serve
+from smpc_dp.runtime.audit import Report
 from smpc_dp.runtime.events import Event, OnEvent
 from smpc_dp.runtime.inputs import find_input, read_vector
 from smpc_dp.runtime.launcher import print_event, run_child
@@ -76,6 +78,10 @@ def party(
     mark: Annotated[
         int | None, typer.Option(help="Party: its public label, 0 or 1, where the statistic has them.")
     ] = None,
+    audit: Annotated[
+        Path | None,
+        typer.Option(help="Party: fetch the log of a verifiable run, audit it, and keep it there."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     events: Annotated[bool, typer.Option("--events", hidden=True)] = False,
 ) -> None:
@@ -91,7 +97,7 @@ def party(
     given: dict[str, object]
     if serves:
         given = {"--input": vector, "--operation": operation, "--weight": weight, "--clip": clip or None}
-        given["--ledger"] = ledger
+        given |= {"--ledger": ledger, "--audit": audit}
         _refuse_given(given, f"is for parties, and '{name}' is the aggregator")
     else:
         given = {"--requests": requests, "--board": board}
@@ -105,8 +111,9 @@ def party(
         asked = asked.marked(mark)
     elif mark is not None:
         raise typer.BadParameter("--mark is for --statistic")
-    if out is not None:
-        check_can_write(out)
+    for place in (out, audit):
+        if place is not None:
+            check_can_write(place)
     watch: OnEvent = print_event if events else _show
     results: list[Result | StatisticResult] = []
 
@@ -131,9 +138,12 @@ def party(
                 results.append(await statistics.take_part(asked, session, name, vector, key, watch, ledger))
             else:
                 kind = operation or "average"
-                results.append(
-                    await contribute(session, name, vector, key, kind, weight, clip, watch, ledger, listen)
+                report = await contribute(
+                    session, name, vector, key, kind, weight, clip, watch, ledger, listen, audit, results
                 )
+                if report is not None:
+                    progress_console().print(report.conclusion)
+                    return 0 if report.ok else 1
         except SmpcError as error:
             if events:
                 print_event(Event(name, "failed", detail=str(error)))
@@ -169,11 +179,15 @@ async def contribute(
     weight: int | None,
     clip: bool,
     on_event: OnEvent,
-    ledger: Path | None = None,
-    listen_on: str | None = None,
-) -> Result:
-    """Check everything of one party, then connect and compute."""
+    ledger: Path | None,
+    listen_on: str | None,
+    audit: Path | None,
+    results: list[Result | StatisticResult],
+) -> Report | None:
+    """Check everything of one party, then connect and compute; add the result, and audit if that is asked."""
     membership = Membership.load(session, name, key)
+    if audit is not None and not isinstance(membership.parameters, VerifiableParameters):
+        raise ConfigError([Fault("--audit", "is for a session with verifiable = true")])
     file = vector if vector is not None else find_input(session.parent / "inputs", name)
     lanes, clipped = membership.parameters.encoding.encode(
         read_vector(file), party=name, weight=weight, clip=clip
@@ -181,7 +195,9 @@ async def contribute(
     async with connect(
         session, name, key=key, ledger=ledger, listen_on=listen_on, on_event=on_event
     ) as opened:
-        return await opened.sum_encoded(operation, lanes, clipped)
+        # Added at once: it is there, whatever the audit says.
+        results.append(await opened.sum_encoded(operation, lanes, clipped))
+        return None if audit is None else await opened.log().audit(keep=audit)
 
 
 def _write(told: object, out: Path) -> bool:

@@ -18,6 +18,10 @@ def verifiable(
     honest: Annotated[int | None, typer.Option(help="Of them honest and staying; default all.")] = None,
     length: Annotated[int, typer.Option(help="Coordinates of a vector.")] = 1,
     steps: Annotated[int | None, typer.Option(help="Grid steps of a value's range.")] = None,
+    bound_squared: Annotated[
+        int | None,
+        typer.Option(help="In its place: what a vector's squares sum to at most, in squared steps."),
+    ] = None,
     bits: Annotated[int | None, typer.Option(help="Secret bits of a user and coordinate, even.")] = None,
     sigma_delta: Annotated[float | None, typer.Option(help="Pairwise noise, in grid steps.")] = None,
     rounding: Annotated[
@@ -52,19 +56,31 @@ def verifiable(
         degree=degree,
         lost=lost,
         corrupt=corrupt,
+        bound_squared=bound_squared,
     )
     if as_json:
         print_json(msgspec.to_builtins(plan))
         return
     rows = [
         ("delta", f"{plan.delta:.4g}", f"at epsilon = {epsilon:g}, asked for {plan.delta_asked:.4g}"),
-        ("steps", str(plan.steps), "grid steps of a value's range"),
+        (
+            "steps",
+            str(plan.steps),
+            "grid steps of a value's range"
+            if bound_squared is None
+            else f"across the ball of squared norms up to {bound_squared}",
+        ),
         ("bits", str(plan.bits), "secret bits of one user and coordinate"),
         ("sigma_delta", f"{plan.sigma_delta:.6g}", "steps of pairwise noise, cancels in the sum"),
         ("variance", f"{plan.variance_honest:.6g}", "of the honest users' noise, squared steps"),
         ("Gaussian", f"{plan.variance_gaussian:.6g}", "what theirs would need if it were Gaussian"),
         ("rounding", f"{plan.variance_rounding:.6g}", f"of all users' values, {plan.rounding}"),
         ("error", f"{plan.error_std:.4g}", "standard deviation in the average, as a part of the range"),
+        (
+            "bias",
+            f"{plan.bias:.4g}",
+            f"steps by which {parties - plan.honest} cheats move the sum, expected, at most",
+        ),
     ]
     if degree is not None:
         rows.append(("disconnected", f"{plan.disconnected:.4g}", "probability, at most; part of delta"))

@@ -27,6 +27,7 @@ from smpc_dp.runtime.deadline import Deadline, now
 from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
 from smpc_dp.runtime.links import SMALL_MESSAGE, Links, News
 from smpc_dp.runtime.member import Membership
+from smpc_dp.runtime.served_log import answer, asks_for_lines
 from smpc_dp.runtime.session_file import load_session
 from smpc_dp.runtime.statistic import plan_maker
 from smpc_dp.statistics.kernels import Kernel
@@ -142,6 +143,9 @@ class _Server:
                     declared = True
                     self._declare_absent(number, machine)
                 continue
+            if asks_for_lines(news):
+                await self._show(news)
+                continue
             if news.envelope is None and not begun:
                 # Who leaves before a request begins is absent from it, and no reason for it to fail.
                 self._tell_lost(number, machine, news.peer)
@@ -166,6 +170,23 @@ class _Server:
                     deadline.progress()
                 self._tell("step", number, machine)
         return True
+
+    async def _show(self, news: News) -> None:
+        """Send lines of a log; what is no question is refused."""
+        try:
+            self._hub.send(news.request, await asyncio.to_thread(answer, self._membership, self._board, news))
+        except SmpcError as error:
+            self._hub.refused(news.peer, error)
+
+    async def linger(self) -> None:
+        """Show logs to who is still there, until nobody has asked for the time of a step."""
+        patience = self._membership.session.timeouts.step
+        while any(map(self._hub.is_live, self._hub.links)):
+            news = await self._next(now() + patience)
+            if news is None:
+                return
+            if asks_for_lines(news):
+                await self._show(news)
 
     async def _next(self, until: float) -> News | None:
         """Return the next news, or None when the time comes first."""
@@ -278,6 +299,8 @@ async def serve(
             if ended is None:
                 break
             results.append(Result.of(ended, "sum") if isinstance(ended, Outcome) else ended)
+        if logs is not None:
+            await server.linger()
         await hub.close()
     finally:
         hub.abort()

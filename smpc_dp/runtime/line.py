@@ -8,10 +8,12 @@ from typing import Protocol
 
 import numpy as np
 
+from smpc_dp.board.followed import Followed
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import SmpcError, TimeoutFault
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.contract import Envelope, Machine
+from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
 from smpc_dp.protocols.pairwise.statistic_messages import START as STATISTIC_START
 from smpc_dp.protocols.registry import party_machine
 from smpc_dp.protocols.result import Outcome
@@ -56,6 +58,8 @@ class HubLine:
         self._on_event = on_event
         # Threads of evaluations send beside the session's own task.
         self._sending = asyncio.Lock()
+        # The log of the last request, if it was a verifiable one that has ended well.
+        self.followed: Followed | None = None
 
     @classmethod
     async def open(cls, membership: Membership, endpoint: Endpoint, on_event: OnEvent) -> HubLine:
@@ -71,13 +75,30 @@ class HubLine:
         if not self._channel.live:
             raise TimeoutFault({self._membership.aggregator}, "hello", "the connection is lost")
         machine = self._machine(request, question, lanes)
+        self.followed = None
         try:
             receipt = await self._drive(request, machine, charge)
         except SmpcError as error:
             await self.say_farewell(request, machine, error)
             tell(self._on_event, "failed", request, machine, str(error))
             raise
+        if isinstance(machine, VerifiablePartyMachine):
+            self.followed = machine.followed
         return machine.result, receipt
+
+    async def ask(self, request: int, question: Envelope, step: str, seconds: float) -> bytes:
+        """Send a question beside all runs and return the body of the answer; raises TimeoutFault."""
+        await self.send(request, [question])
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    theirs, envelope = from_wire(await self._channel.receive(), self._channel.peer)
+                    if theirs == request and envelope.step == step:
+                        return envelope.body
+        except TimeoutError:
+            raise TimeoutFault({self._channel.peer}, step, "no answer") from None
+        except ChannelClosed as closed:
+            raise TimeoutFault({self._channel.peer}, step, str(closed)) from None
 
     async def decline(self, request: int, error: SmpcError) -> None:
         """See `Line.decline`."""

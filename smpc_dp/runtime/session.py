@@ -24,6 +24,7 @@ from smpc_dp.runtime.events import Kind as EventKind
 from smpc_dp.runtime.line import HubLine, Line, tell
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.mesh import Mesh
+from smpc_dp.runtime.served_log import ServedLog, served_log
 from smpc_dp.runtime.statistic import Asked, PairRounds, count_reachable
 from smpc_dp.statistics.compiled import NoiseKind
 from smpc_dp.statistics.kernels import Kernel
@@ -124,6 +125,14 @@ class Session:
         if differing:
             raise ConfigError(differing)
         return await self._run("average", vector, weight, clip, label)
+
+    def log(self) -> ServedLog:
+        """Return the log of the last request, which must have been a verifiable one that ended well.
+
+        `await log.lines(first, last)` fetches a part of it from the relay, `await log.audit()` audits it all;
+        each line is held against the heads that this party has signed. Before the next request.
+        """
+        return served_log(self._membership, self._line, self._request)
 
     async def evaluate(
         self,

@@ -1,7 +1,8 @@
 """An auditor of verifiable runs written from docs/verifiable.md alone: slow, without the library; for tests.
 
-`Audit` takes the users of the vectors: bounds 0 to 4 in two coordinates, 12 bits each, a quorum of 4 of 5; or
-those of another `Shape`, also on a sparse graph, where the proofs of some users may have to do.
+`Audit` takes the users of the vectors: two coordinates with bounds 0 to 4 and 12 bits each, or a norm of at
+most 5 and the bits that the session plans for it; a quorum of 4 of 5. Or those of another `Shape`, also on a
+sparse graph, where the proofs of some users may have to do.
 """
 
 from __future__ import annotations
@@ -32,8 +33,11 @@ class Shape(NamedTuple):
     proven: frozenset[str] | None = None
 
 
+# By the bound on the squares, if there is one.
+BITS = {None: 12, 25: 64}
 # The logs have most statements in common, and a proof takes a good part of a second here.
 verify_noise, verify_range = cache(proofs_twin.verify_noise), cache(proofs_twin.verify_range)
+verify_norm = cache(proofs_twin.verify_norm)
 ORDER = (
     ("commit", False),
     ("certify-commitments", True),
@@ -68,6 +72,11 @@ class Audit:
         header = json.loads(lines[0])
         session = json.loads(header["session"])
         need(header["format"] == "smpc-dp board" and header["version"] == 1, "format")
+        bound = session["parameters"].get("l2_bound")
+        self.squared = None if bound is None else int(bound**2)
+        self.bits = BITS[self.squared] if shape is None else shape.bits
+        # What is committed to is the vector, x_hat counts from the lowest value on the grid.
+        self.centre = 0 if bound is None else int(bound)
         parties = [member for member in session["roster"] if member["role"] == "party"]
         [relay] = [member["name"] for member in session["roster"] if member["role"] == "aggregator"]
         self.names = [member["name"] for member in parties]
@@ -150,10 +159,12 @@ class Audit:
         for point in (secret, *points.values()):
             decode_point(point)
         try:
-            if self._proven(name):
+            if self._proven(name) and self.squared is None:
                 verify_range(self._context(name), value, self.shape.length, 0, self.shape.upper, proof)
+            elif self._proven(name):
+                verify_norm(self._context(name), value, self.shape.length, self.squared, proof)
         except Refused:
-            self.excluded[name] = "range"
+            self.excluded[name] = "range" if self.squared is None else "norm"
         self._entries["commit"][name] = {"value": value, "secret": secret, "coin": coin, "edges": points}
 
     def _certify(self, step: str, fields: list[Any]) -> None:
@@ -211,7 +222,7 @@ class Audit:
         need(name in self.participants, "participant")
         commits = self._entries["commit"][name]
         seed = hashed("coin-bits", *self.bound, self.run, self.combined, name.encode())
-        length, bits = self.shape.length, self.shape.bits
+        length, bits = self.shape.length, self.bits
         stream = bytearray(hashlib.shake_256(seed).digest(-(-length * bits // 8)))
         stream[-1] &= 0xFF >> (-length * bits % 8)
         coins = bytes(stream)
@@ -222,7 +233,7 @@ class Audit:
             self.excluded[name] = "noise"
         # (4.4)
         shown = total([decode_point(p) for p in (commits["value"], noise, *self.edges[name].values())])
-        due = committed(integers(x_hat, length), decode_scalar(blinding))
+        due = committed([value - self.centre for value in integers(x_hat, length)], decode_scalar(blinding))
         if name not in self.excluded and ristretto.encode(shown) != ristretto.encode(due):
             self.excluded[name] = "sum"
         self._entries["publish"][name] = integers(x_hat, length)

@@ -48,6 +48,11 @@ PARAMETERS: dict[str, object] = {
     "verifiable": True,
 }
 INPUTS = {"ann": (0, 4), "ben": (1, 3), "cyd": (2, 2), "dan": (4, 1), "eve": (3, 0)}
+# The same with a bound on the norm: squares that sum to 25.
+BALL_PARAMETERS: dict[str, object] = {
+    key: value for key, value in PARAMETERS.items() if key not in ("lower", "upper")
+} | {"l2_bound": 5.0}
+BALL_INPUTS = {"ann": (-3, 4), "ben": (0, -5), "cyd": (2, 2), "dan": (4, 3), "eve": (-1, 0)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +64,7 @@ class Setting:
 
 
 SETTING = Setting(INPUTS, PARAMETERS)
+BALL = Setting(BALL_INPUTS, BALL_PARAMETERS)
 # As few users as have a sparse graph, and as little noise.
 SPARSE = Setting(
     {f"user-{number:02d}": (number % 3,) for number in range(1, 67)},
@@ -124,7 +130,7 @@ class Cheater(VerifiablePartyMachine):
 
     def use_values(self, values: Sequence[int]) -> bytes:
         """Take other values from now on, and return their commitment with the blinding of the true ones."""
-        self._lanes = np.array(values, dtype=np.int64).view(np.uint64)
+        self._lanes = (np.array(values, dtype=np.int64) + self._verifiable.centre).view(np.uint64)
         return commit.commit(values, self._value_blinding)
 
     def draw_again(self) -> None:
@@ -203,8 +209,9 @@ class Played:
 
 
 @functools.cache
-def parameters(setting: Setting = SETTING) -> VerifiableParameters:
-    """Return the checked parameters of all these runs."""
+def parameters(setting: Setting = SETTING, *, ball: bool = False) -> VerifiableParameters:
+    """Return the checked parameters of all these runs, or of those with a bound on the norm."""
+    setting = BALL if ball else setting
     checked, faults = check_gopa(setting.declared, len(setting.inputs))
     if not isinstance(checked, VerifiableParameters):
         raise LocalError(f"the parameters of the vectors are wrong: {faults}")
@@ -237,6 +244,7 @@ def play(
     setting: Setting = SETTING,
     user: type[Cheater] = Cheater,
     memo: bool = False,
+    ball: bool = False,
 ) -> Played:
     """Run the protocol among the users of a setting.
 
@@ -249,7 +257,9 @@ def play(
         setting: users, values and parameters.
         user: the users' machine.
         memo: whether the machines share what each would find by itself.
+        ball: whether the norm is bounded and not the coordinates, in place of a setting.
     """
+    setting = BALL if ball else setting
     identities = _identities(keys, setting)
     session = session_json(canonical_session("gopa", 1, setting.declared, members(keys, setting)))
     checked = parameters(setting)
@@ -280,9 +290,9 @@ def play(
 
 
 @functools.cache
-def honest(run: int = RUN, keys: int = 0) -> Played:
+def honest(run: int = RUN, keys: int = 0, *, ball: bool = False) -> Played:
     """Return a run in which nobody deviates."""
-    return play(run=run, keys=keys)
+    return play(run=run, keys=keys, ball=ball)
 
 
 def entry_of(played: Played, kind: str, party: str = RELAY) -> Entry:

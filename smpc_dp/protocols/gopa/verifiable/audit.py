@@ -67,6 +67,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         residual_pairs: pairs whose noise does not cancel in the total.
         average: in the unit of the session, shape (length,); None if there is none.
         standard_error: of the noise in it.
+        bias: what corrupt users can move it by, at most, in expectation; see `greatest_bias`.
         epsilon, delta: of each honest user, after the exclusions; None: nothing is claimed any more.
         attested: what the quorum signed in the end, in hex; in a user's result it is
             `evidence.survivors.set_digest`, so that the user knows the log for its own run's.
@@ -80,6 +81,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     residual_pairs: int
     average: tuple[float, ...] | None
     standard_error: float
+    bias: float | None
     epsilon: float | None
     delta: float
     attested: str
@@ -383,6 +385,7 @@ class Auditor:
             residual_pairs=self._residual,
             average=average,
             standard_error=noise.total / count,
+            bias=None if noise.bias is None else noise.bias / count,
             epsilon=epsilon if math.isfinite(epsilon) else None,
             delta=parameters.session.delta,
             attested=self._attested.hex(),

@@ -9,6 +9,7 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
+from smpc_dp.board.followed import Followed
 from smpc_dp.board.log import entry_digest
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.labels import Label
@@ -34,7 +35,7 @@ SIGNATURE = m.SIGNATURE_BYTES
 
 
 class VerifiablePartyMachine(GopaPartyMachine):
-    """One user in one run; arguments as of `PartyMachine`.
+    """One user in one run; arguments as of `PartyMachine`. `followed` is the log, as far as it has come.
 
     It commits to everything before any coin opens, and shows that what it publishes is what it has committed
     to. Each head of the board that it signs holds its own entries.
@@ -53,9 +54,8 @@ class VerifiablePartyMachine(GopaPartyMachine):
         super().__init__(context, parameters, identity, lanes, randomness)
         self._verifiable = parameters
         self._last_step = v.ATTEST_TALLY
-        # The board as far as this party has followed it, the batch of commitments on it, and its own entries.
-        self._board = Follower(context)
-        self._committed = Follower(context)
+        # The board as far as this party has followed it, and its own entries by kind.
+        self.followed: Followed | None = None
         self._entered: dict[str, tuple[bytes, bytes]] = {}
         self._excluded = 0
         self._handlers = {
@@ -86,11 +86,9 @@ class VerifiablePartyMachine(GopaPartyMachine):
         del self._seal_keys, self._seal_secret
         self._participants = self._revealed
         self._rules = Rules(self._context, self._verifiable, self._run_id)
-        context, (lowest, highest) = self._rules.proof_context(self.name), self._verifiable.bounds
         self._value_blinding = commit.fresh_blinding(self._random)
         self._noise_secret = self._draw_secret()
         self._coin = self._random.bytes(32)
-        values = signed(lanes)
         # The pairs' seeds are in the order of _mask_keys, of which all have revealed.
         peers = list(self._mask_keys)
         self._deltas = {
@@ -99,10 +97,8 @@ class VerifiablePartyMachine(GopaPartyMachine):
         }
         self._own_edges = {p: commit.commit(signed(d), r) for p, (d, r) in sorted(self._deltas.items())}
         message = v.Commit(
-            value=commit.commit(values, self._value_blinding),
-            range_proof=proofs.prove_range(
-                context, values, self._value_blinding, lowest, highest, self._random
-            ),
+            value=commit.commit(self._rules.values_of(lanes), self._value_blinding),
+            range_proof=self._rules.prove_values(self.name, lanes, self._value_blinding, self._random),
             noise_secret=self._noise_secret.commitment,
             coin=self._rules.coin_commitment(self.name, self._coin),
             neighbours=pack_list(self._own_edges),
@@ -130,7 +126,8 @@ class VerifiablePartyMachine(GopaPartyMachine):
         authors = self._list(message.committed)
         self._participants = self._set(message.participants, self._revealed, "participants")
         self._packed = message.participants
-        self._follow(message.head, authors, v.COMMIT, message.digests)
+        self._board = self.followed = Follower(self._context, message.head)
+        self._follow(authors, v.COMMIT, message.digests)
         if not self._all_among(message.participants, message.committed):
             raise self._refuse("lets parties take part whose commitments are not on the board")
         due = tuple(sorted(peer for peer in self._deltas if peer in self._participants))
@@ -173,9 +170,9 @@ class VerifiablePartyMachine(GopaPartyMachine):
 
         return self._context.remember(("among", members, listed), answer)
 
-    def _follow(self, head: bytes, authors: Sequence[int], kind: str, digests: bytes) -> None:
+    def _follow(self, authors: Sequence[int], kind: str, digests: bytes) -> None:
         """Go on to the head after these authors' entries; this party's own must be among them."""
-        if not self._board.follow(head, authors, digests):
+        if not self._board.follow(authors, digests):
             raise self._refuse("does not have one digest for each entry")
         if kind in self._entered:
             self._check_entry(self._board, self._index, kind, *self._entered[kind])
@@ -236,12 +233,12 @@ class VerifiablePartyMachine(GopaPartyMachine):
             name, coin = self._name_of(party), coins[32 * place : 32 * place + 32]
             if self._rules.coin_commitment(name, coin) != committed.coin:
                 raise self._refuse(f"the coin of {name} is not what it has committed to")
-        first = self._board.length + 1
+        first = len(self._board) + 1
         digests = self._context.remember(
             ("coins", self._run_id, first, self._packed, coins, signatures),
             lambda: self._coin_digests(first, authors, coins, signatures),
         )
-        self._follow(self._board.head, authors, v.COIN, digests)
+        self._follow(authors, v.COIN, digests)
         self._rules.combine_coins(self._packed, coins)
         return self._attest(v.ATTEST_COINS)
 
@@ -293,7 +290,7 @@ class VerifiablePartyMachine(GopaPartyMachine):
             raise self._refuse("has publications of parties that do not take part")
         if self._index not in published:
             raise self._refuse(f"left the publication of {self.name} out")
-        self._follow(self._board.head, published, v.PUBLISH, message.digests)
+        self._follow(published, v.PUBLISH, message.digests)
         opened = []
         if message.false and not {item.party for item in message.false} <= set(published):
             raise self._refuse("calls publications false that there are not")
@@ -325,8 +322,8 @@ class VerifiablePartyMachine(GopaPartyMachine):
         edges[self._index] = self._own_edges
         if not message.commits:
             return edges
-        board = Follower(self._context)
-        if not board.follow(self._first_head, self._authors, message.committed):
+        board = Follower(self._context, self._first_head)
+        if not board.follow(self._authors, message.committed):
             raise self._refuse("does not have one digest for each commitment")
         if board.head != self._commits_head:
             raise self._refuse("has other commitments than those that a quorum has signed")
@@ -354,7 +351,7 @@ class VerifiablePartyMachine(GopaPartyMachine):
         relay = self._context.aggregator
         message = decode(body, v.Tallied, relay)
         opened = self._list(message.opened)
-        self._follow(self._board.head, opened, v.OPEN, message.digests)
+        self._follow(opened, v.OPEN, message.digests)
         tally = decode(message.tally, v.Tally, relay)
         self._counted = PartySet.unpack(tally.counted, self._parties, relay)
         if not self._counted <= self._participants or len(self._counted) < self._plan.min_survivors:

@@ -35,7 +35,7 @@ class SignatureAudit:
         key = self._context.keys.get(entry.party)
         if key is None:
             raise VerificationError(
-                f"an entry '{entry.kind}' in the name of {entry.party}, which is not in the roster"
+                f"an entry '{entry.kind}' in the name of {entry.party} is not in the roster"
             )
         body_hash = hashlib.sha256(entry.payload).digest()
         relay = self._context.aggregator
@@ -52,5 +52,5 @@ class SignatureAudit:
         except VerificationError:
             # It says nothing of the party: anybody may have written it.
             what = f"an entry '{signed.kind}' in the name of {signed.party}"
-            return VerificationError(f"{what} has an invalid signature")
+            return VerificationError(f"{what} was not signed by it")
         return None
