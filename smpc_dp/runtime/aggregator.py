@@ -36,6 +36,9 @@ from smpc_dp.transport.endpoint import listen
 # The first step of a sum, and of a pairwise statistic.
 HELLOS = (HELLO, STATISTIC_HELLO)
 
+# After the last request logs are shown for so many times a step, at most: nobody can keep a relay for ever.
+LINGER_STEPS = 10
+
 Machine = AggregatorMachine | StatisticHub
 
 
@@ -179,10 +182,11 @@ class _Server:
             self._hub.refused(news.peer, error)
 
     async def linger(self) -> None:
-        """Show logs to who is still there, until nobody has asked for the time of a step."""
+        """Show logs to who is still there, until nobody has asked for a step's time, or ten are over."""
         patience = self._membership.session.timeouts.step
+        last = now() + LINGER_STEPS * patience
         while any(map(self._hub.is_live, self._hub.links)):
-            news = await self._next(now() + patience)
+            news = await self._next(min(now() + patience, last))
             if news is None:
                 return
             if asks_for_lines(news):

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import smpc_dp
-from smpc_dp.errors import ConfigError, LocalError, PeerFault
-from smpc_dp.runtime import board
+from smpc_dp.errors import ConfigError, LocalError, PeerFault, TimeoutFault
+from smpc_dp.runtime import aggregator, board
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.session import Session
 
@@ -121,3 +121,19 @@ def test_a_party_audits_from_the_command_line(tmp_path: Path) -> None:
     assert json.loads(said["ben"][0])["bias"] > 0
     [log] = (tmp_path / "board").glob("*.jsonl")
     assert (tmp_path / "kept.jsonl").read_bytes() == log.read_bytes()
+
+
+def test_a_relay_does_not_linger_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users who stay and ask nothing, or again and again, cannot keep it."""
+    monkeypatch.setattr(aggregator, "LINGER_STEPS", 0)
+
+    async def ask_on(session: Session) -> None:
+        for _ in range(1000):
+            await session.log().lines(0, 0)
+
+    async def then(sessions: list[Session]) -> None:
+        # The relay has left, or leaves while this is asked.
+        with pytest.raises(TimeoutFault):
+            await ask_on(sessions[0])
+
+    asyncio.run(with_sessions(tmp_path, then))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.gaussian import gaussian_mu
-from smpc_dp.privacy.gopa.verifiable import plan_verifiable
+from smpc_dp.privacy.gopa.verifiable import greatest_bias, plan_verifiable
 
 Floats = NDArray[np.float64]
 USERS = 3
@@ -237,3 +237,27 @@ def test_too_few_bits_for_a_norm() -> None:
         )
     with pytest.raises(ConfigError, match="bound_squared"):
         plan_verifiable(parties=3, honest=3, epsilon=1.0, delta=1e-3, steps=3, bound_squared=4)
+
+
+@pytest.mark.parametrize(
+    ("bits", "corrupt", "tries"), [(4, 1, 1), (4, 1, 5), (12, 2, 1), (12, 2, 50), (6, 4, 1000)]
+)
+def test_the_best_that_cheats_can_keep_is_below_the_bias(bits: int, corrupt: int, tries: int) -> None:
+    """Exactly: the greatest of so many sums of max(0, eta), which is the best strategy there is."""
+    eta = np.maximum(np.arange(bits + 1) - bits // 2, 0)
+    kept = np.bincount(eta, weights=_binomial(bits))
+    law = np.ones(1)
+    for _ in range(corrupt):
+        law = np.convolve(law, kept)
+    best = np.diff(np.cumsum(law) ** tries, prepend=0.0) @ np.arange(len(law))
+    bound = greatest_bias(bits, corrupt, tries)
+    assert best <= bound
+    # The square root of c and ln T is right: not more than twice and a half too much.
+    assert bound < 2.5 * best + 0.5
+
+
+def test_the_bias_of_a_plan() -> None:
+    plan = plan_verifiable(parties=10, honest=8, epsilon=1.0, delta=1e-5, steps=8)
+    s = math.sqrt(plan.bits) / 2
+    assert plan.bias == pytest.approx(s + s * math.sqrt(4 * math.log(1000)))
+    assert plan_verifiable(parties=10, honest=10, epsilon=1.0, delta=1e-5, steps=8).bias == 0
