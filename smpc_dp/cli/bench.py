@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
@@ -97,15 +98,19 @@ def proofs(
     drivers: Annotated[
         str | None, typer.Option(help="A folder with the compiled drivers of other crates' range proofs.")
     ] = None,
+    users: Annotated[
+        list[int] | None,
+        typer.Option(help="Make and audit logs of so many users; may be repeated. 10,000 take minutes."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure commitments and proofs.
 
-    Range proofs beside other crates', and a user of a verifiable average at lengths 1, 10 and 100.
+    Range proofs beside other crates', a user of a verifiable average at lengths 1, 10 and 100, and audits.
     """
     from smpc_dp.bench import run_proofs_bench
 
-    _measure(run_proofs_bench, runs, drivers, as_json)
+    _measure(functools.partial(run_proofs_bench, users=users or ()), runs, drivers, as_json)
 
 
 @app.command()

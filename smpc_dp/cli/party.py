@@ -105,10 +105,7 @@ def party(
         _refuse_given(given, f"is for the aggregator, and '{name}' is a party")
     asked = statistics.Statistic.asked(statistic, field, epsilon, delta, partners, noise)
     if asked is not None:
-        _refuse_given(
-            {"--operation": operation, "--weight": weight, "--clip": clip or None, "--audit": audit},
-            "is for sums",
-        )
+        _refuse_given({"--operation": operation, "--weight": weight, "--clip": clip or None}, "is for sums")
         if serves:
             raise typer.BadParameter(f"--statistic is for parties, and '{name}' is the aggregator")
         asked = asked.marked(mark)

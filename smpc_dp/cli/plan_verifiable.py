@@ -27,9 +27,13 @@ def verifiable(
     rounding: Annotated[
         Literal["stochastic", "nearest"], typer.Option(help="Of values to grid steps.")
     ] = "stochastic",
-    slack: Annotated[
-        float, typer.Option(help="Probability that the honest users' graph is not connected.")
-    ] = 0.0,
+    degree: Annotated[
+        int | None, typer.Option(help="Of the others each draws so many neighbours; default all.")
+    ] = None,
+    lost: Annotated[int, typer.Option(help="So many of its draws a user may lose.")] = 0,
+    corrupt: Annotated[
+        int | None, typer.Option(help="Users fixed before anybody draws; default all but honest.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Plan the noise of verifiable averaging (experimental), beside Gaussian noise.
@@ -49,7 +53,9 @@ def verifiable(
         bits=bits,
         sigma_delta=sigma_delta,
         rounding=rounding,
-        slack=slack,
+        degree=degree,
+        lost=lost,
+        corrupt=corrupt,
         bound_squared=bound_squared,
     )
     if as_json:
@@ -76,6 +82,8 @@ def verifiable(
             f"steps by which {parties - plan.honest} cheats move the sum, expected, at most",
         ),
     ]
+    if degree is not None:
+        rows.append(("disconnected", f"{plan.disconnected:.4g}", "probability, at most; part of delta"))
     table = Table("what", "value", "meaning", title=f"verifiable average of {parties} users")
     for row in rows:
         table.add_row(*row)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
+import nacl.bindings
 import pytest
 from msgspec.structs import replace
+from nacl.signing import SigningKey
 
 from smpc_dp.board.followed import Followed
 from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
@@ -16,6 +19,7 @@ from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
 from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.vectors.verifiable_runs import RELAY, USERS, Played, honest, play
 from tests.faults.test_verifiable import audited
 
@@ -65,9 +69,27 @@ def other_head(_relay: Any, message: v.Committed) -> v.Committed:
     return replace(message, head=bytes(32))
 
 
-def coins_signed_again(_relay: Any, message: v.Coins) -> v.Coins:
+def coins_signed_again(relay: Any, message: v.Coins) -> v.Coins:
     """A colluding user has signed its coin a second time: another entry, the same coin."""
-    return replace(message, signatures=message.signatures[:-64] + bytes(64))
+    name, body = USERS[-1], encode(v.Coin(message.coins[-32:]))
+    statement = relay._context.statement(relay._run_id, v.COIN, name, RELAY, hashlib.sha256(body).digest())
+    again = signed_with_another_nonce(SeededRandomnessForSimulation(0, f"key {name}").bytes(32), statement)
+    return replace(message, signatures=message.signatures[:-64] + again)
+
+
+def signed_with_another_nonce(seed: bytes, statement: bytes) -> bytes:
+    """Return a right Ed25519 signature that is not the usual one [RFC 8032, 5.1.6, but for the nonce]."""
+    secret = bytearray(hashlib.sha512(seed).digest()[:32])
+    secret[0] &= 248
+    secret[31] = secret[31] & 127 | 64
+    nonce = nacl.bindings.crypto_core_ed25519_scalar_reduce(hashlib.sha512(b"other" + seed).digest())
+    point = nacl.bindings.crypto_scalarmult_ed25519_base_noclamp(nonce)
+    public = bytes(SigningKey(seed).verify_key)
+    challenge = nacl.bindings.crypto_core_ed25519_scalar_reduce(
+        hashlib.sha512(point + public + statement).digest()
+    )
+    product = nacl.bindings.crypto_core_ed25519_scalar_mul(challenge, bytes(secret))
+    return point + nacl.bindings.crypto_core_ed25519_scalar_add(nonce, product)
 
 
 def another_publication(_relay: Any, message: v.Publications) -> v.Publications:

@@ -307,7 +307,7 @@ def test_a_false_publication_of_nobody_is_refused(party: int) -> None:
         kept = [place for place, number in enumerate(published) if number != 4]
         digests = b"".join(message.digests[32 * place : 32 * place + 32] for place in kept)
         false = [m.Advertisement(party, b"", bytes(64))]
-        return v.Publications(pack_list([published[place] for place in kept]), digests, false)
+        return v.Publications(pack_list([published[place] for place in kept]), digests, false, b"", [])
 
     refused(told(v.PUBLICATIONS, lie), "false that there are not")
 

@@ -146,11 +146,12 @@ def test_what_is_planned(rounding: str, parties: int, honest: int, length: int) 
     assert plan.delta * 0.5 < both.delta(1.0) < 1.1e-6
 
 
-def test_slack_counts() -> None:
-    plan = plan_verifiable(parties=50, honest=40, epsilon=1.0, delta=1e-5, slack=5e-6)
-    assert 5e-6 < plan.delta <= 1e-5
-    with pytest.raises(ConfigError, match="nothing is left"):
-        plan_verifiable(parties=50, honest=40, epsilon=1.0, delta=1e-5, slack=1e-5)
+def test_bad_draws_count() -> None:
+    plan = plan_verifiable(parties=500, honest=400, epsilon=1.0, delta=1e-5, degree=15, lost=1)
+    assert 1e-9 < plan.disconnected < plan.delta <= 1e-5
+    assert plan.release().slack == pytest.approx(plan.disconnected + plan.delta_pairwise)
+    with pytest.raises(ConfigError, match="draw more"):
+        plan_verifiable(parties=500, honest=400, epsilon=1.0, delta=1e-5, degree=15, lost=8)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +166,10 @@ def test_slack_counts() -> None:
         ("steps", 0),
         ("bits", 3),
         ("sigma_delta", 10.0),
-        ("slack", 1.0),
+        ("degree", 0),
+        ("degree", 50),
+        ("lost", 49),
+        ("corrupt", 0),
     ],
 )
 def test_out_of_range(name: str, value: float) -> None:

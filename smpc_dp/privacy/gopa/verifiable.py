@@ -12,12 +12,14 @@ the honest users' graph is connected, the whole view shows
   D^2 = R^2 length where there is no bound on the norm,
 
 one after the other. r is at most n_H - 1, on a path. Pairwise noise cancels, so sigma_delta is free: it is
-made so large that the second part costs next to nothing on any connected graph.
+made so large that the second part costs next to nothing on any connected graph. A graph that is drawn is
+connected but for a probability that `connected` bounds, and delta includes.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -26,6 +28,7 @@ from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.gaussian import gaussian_mu
+from smpc_dp.privacy.gopa.connected import disconnected
 from smpc_dp.privacy.gopa.reach import Reach
 
 Rounding = Literal["stochastic", "nearest"]
@@ -53,9 +56,10 @@ class VerifiablePlan(msgspec.Struct, frozen=True):
         bound_squared: b, what the squares of a vector sum to at most, in squared steps; None without.
         bits: secret bits of one user and coordinate.
         sigma_delta: standard deviation of pairwise noise, in grid steps.
-        delta: of the whole view at epsilon, proven; includes the two below and `slack`.
+        degree, lost: draws of a user, and those of them that it may lose; None: all users are neighbours.
+        delta: of the whole view at epsilon, proven; includes the two below and `disconnected`.
         epsilon_pairwise: what pairwise noise takes of epsilon, with probability 1 - delta_pairwise.
-        slack: the probability, at most, that the honest users' graph is not connected; given.
+        disconnected: the probability, at most, that the draws do not connect the honest users.
         variance: of the noise in the sum of all users, of which the honest ones' is `variance_honest`.
         variance_gaussian: what Gaussian noise of the honest users would need at the same epsilon and delta.
         variance_rounding: of the users' rounding, at most if stochastic; if nearest, for uniform fractions.
@@ -74,10 +78,12 @@ class VerifiablePlan(msgspec.Struct, frozen=True):
     steps: int
     bits: int
     sigma_delta: float
+    degree: int | None
+    lost: int
     delta: float
     epsilon_pairwise: float
     delta_pairwise: float
-    slack: float
+    disconnected: float
     rounding: Rounding
     variance: float
     variance_honest: float
@@ -101,7 +107,7 @@ class VerifiablePlan(msgspec.Struct, frozen=True):
         probability delta_pairwise: what `closeness` and `slack` of a shift allow for.
         """
         total = self.reach.event("verifiable gopa", self.honest, self.bits, self.epsilon_pairwise)
-        slack = self.slack + self.delta_pairwise + total.slack
+        slack = self.disconnected + self.delta_pairwise + total.slack
         planned = Pure(self.epsilon, max(self.delta, self.delta_asked) - slack)
         return Event(total.mechanism, total.relation, (*total.descriptions, planned), slack)
 
@@ -110,7 +116,7 @@ class VerifiablePlan(msgspec.Struct, frozen=True):
         pairwise = Pure(self.epsilon_pairwise, self.delta_pairwise)
         return (
             self.reach.event("verifiable gopa, total", self.honest, self.bits),
-            Event("verifiable gopa, pairwise noise", "substitution", (pairwise,), self.slack),
+            Event("verifiable gopa, pairwise noise", "substitution", (pairwise,), self.disconnected),
         )
 
 
@@ -125,7 +131,9 @@ def plan_verifiable(
     bits: int | None = None,
     sigma_delta: float | None = None,
     rounding: Rounding = "stochastic",
-    slack: float = 0.0,
+    degree: int | None = None,
+    lost: int = 0,
+    corrupt: int | None = None,
     bound_squared: int | None = None,
 ) -> VerifiablePlan:
     """Plan or check the noise; what is None is planned.
@@ -140,13 +148,18 @@ def plan_verifiable(
         bits: even, of one user and coordinate; the least for delta.
         sigma_delta: in grid steps; a power of two that takes at most a thousandth of epsilon and delta.
         rounding: of values to grid steps.
-        slack: the probability, at most, that the honest users' graph is not connected.
+        degree: of the other users each user draws so many for neighbours; None: all are.
+        lost: so many of its draws a user may lose, by anybody's choice; else it leaves.
+        corrupt: users who are, fixed before anybody draws; by default all but `honest`, and 1 at least.
         bound_squared: b, in the place of `steps`: the squares of a vector's values sum to at most this.
 
     Raises:
         ConfigError: naming what is out of range or cannot be reached.
     """
-    _check(parties, honest, epsilon, delta, length, slack, steps, bits, sigma_delta, bound_squared)
+    corrupt = max(parties - honest, 1) if corrupt is None else corrupt
+    _check(parties, honest, epsilon, delta, length, steps, bits, sigma_delta, bound_squared)
+    _check_draws(parties, honest, degree, lost, corrupt)
+    apart = 0.0 if degree is None else disconnected(parties, degree, corrupt=corrupt, lost=lost)
     mu = gaussian_mu(epsilon, delta)
     if bound_squared is not None:
         steps = 2 * math.isqrt(bound_squared)
@@ -165,15 +178,18 @@ def plan_verifiable(
         raise ConfigError([Fault("sigma_delta", f"{sigma_delta:g} steps; at least {least:g} are needed")])
     delta_pairwise = PAIRWISE_PART * delta
     epsilon_pairwise = _pairwise_epsilon(farthest / sigma_delta, delta_pairwise, length)
-    left = delta - delta_pairwise - slack
+    left = delta - delta_pairwise - apart
     if bits is None:
+        if left <= 0 and degree is not None:
+            what = f"{degree} draws leave the honest users unconnected with probability {apart:.2g}"
+            raise ConfigError([Fault("degree", f"{what}, delta is {delta:g}: draw more")])
         if left <= 0 or epsilon <= epsilon_pairwise:
             raise ConfigError([Fault("delta", "nothing is left for the noise: raise sigma_delta or delta")])
         bits = _least_bits(reach, honest, epsilon - epsilon_pairwise, left, mu)
     total = 1.0
     if epsilon > epsilon_pairwise:
         shown = Composition([reach.event("total", honest, bits)]).delta(epsilon - epsilon_pairwise)
-        total = min(1.0, shown + delta_pairwise + slack)
+        total = min(1.0, shown + delta_pairwise + apart)
     variance = parties * bits / 4
     variance_rounding = parties * ROUNDING_VARIANCE[rounding]
     return VerifiablePlan(
@@ -185,10 +201,12 @@ def plan_verifiable(
         steps=steps,
         bits=bits,
         sigma_delta=sigma_delta,
+        degree=degree,
+        lost=lost,
         delta=total,
         epsilon_pairwise=epsilon_pairwise,
         delta_pairwise=delta_pairwise,
-        slack=slack,
+        disconnected=apart,
         rounding=rounding,
         variance=variance,
         variance_honest=honest * bits / 4,
@@ -198,8 +216,9 @@ def plan_verifiable(
         bias=greatest_bias(bits, parties - honest),
         relation="substitution of one honest user's vector",
         assumption=(
-            f"{honest} users at least are honest, publish, keep their pairwise noise secret, and are "
-            f"connected by it, except with probability {slack:g}; the other {parties - honest} may collude"
+            f"{honest} users at least are honest, publish, and keep their pairwise noise secret; the other "
+            f"{parties - honest} may collude"
+            + ("" if degree is None else f", {corrupt} fixed before anybody draws {degree} neighbours")
         ),
         bound_squared=bound_squared,
     )
@@ -278,7 +297,6 @@ def _check(
     epsilon: float,
     delta: float,
     length: int,
-    slack: float,
     steps: int | None,
     bits: int | None,
     sigma_delta: float | None,
@@ -290,7 +308,6 @@ def _check(
         ("epsilon", epsilon, 1e-100 < epsilon < 100, "above 1e-100 and below 100"),
         ("delta", delta, 1e-100 < delta < 1, "above 1e-100 and below 1"),
         ("length", length, 1 <= length <= 4096, "from 1 to 4096"),
-        ("slack", slack, 0 <= slack < 1, "from 0 to below 1"),
         ("steps", steps, steps is None or 1 <= steps <= MAX_STEPS, f"from 1 to {MAX_STEPS}"),
         (
             "bits",
@@ -311,6 +328,21 @@ def _check(
             "in the place of steps, from 1 to the square of half the most",
         ),
     )
+    _refuse_bad(checks)
+
+
+def _check_draws(parties: int, honest: int, degree: int | None, lost: int, corrupt: int) -> None:
+    most = parties - 1 if degree is None else degree
+    _refuse_bad(
+        (
+            ("degree", degree, 1 <= most <= parties - 1, "from 1 to parties - 1"),
+            ("lost", lost, 0 <= lost < max(most, 1), "from 0 to below degree"),
+            ("corrupt", corrupt, 1 <= corrupt <= max(parties - honest, 1), "from 1 to parties - honest"),
+        )
+    )
+
+
+def _refuse_bad(checks: Iterable[tuple[str, object, bool, str]]) -> None:
     faults = [Fault(name, f"must be {what}, is {value}") for name, value, good, what in checks if not good]
     if faults:
         raise ConfigError(faults)

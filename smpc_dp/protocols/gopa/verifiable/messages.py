@@ -132,11 +132,18 @@ class Publish(_Body, frozen=True):
 
 
 class Publications(_Body, frozen=True):
-    """Relay: who has published (a list), 32 bytes for each entry, and the false ones as they were signed."""
+    """Relay: who has published (a list), 32 bytes for each entry, and the false ones as they were signed.
+
+    Where a neighbour of the receiver published something false, `commits` are those of its neighbours that
+    take part and are not the receiver's as well, as they were signed, and if there are any `committed` has
+    again the digests of all commitments.
+    """
 
     published: bytes
     digests: bytes
     false: list[m.Advertisement]
+    committed: bytes
+    commits: list[m.Advertisement]
 
 
 class Open(_Body, frozen=True):

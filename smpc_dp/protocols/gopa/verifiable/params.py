@@ -14,10 +14,10 @@ from smpc_dp import ball
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes, shown
-from smpc_dp.errors import ConfigError, Fault, LocalError, VerificationError
+from smpc_dp.errors import ConfigError, Fault, LocalError, PrivacyError, VerificationError
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_and_plan
-from smpc_dp.protocols.gopa.plan import SessionNoise, complete_place, with_degree
+from smpc_dp.protocols.gopa.plan import Place, SessionNoise, complete_place, with_degree
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.result import Noise, Privacy
 from smpc_dp.protocols.secagg.noisy import TAIL, check_room
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.privacy.gopa.verifiable import VerifiablePlan
 
-# Commitments to every pair go over the relay: above, it is too much, and nothing is proven of sparse graphs.
-MAX_PARTIES = 1000
+# Every user follows the board: a hash of each entry, and the coin of everybody.
+MAX_PARTIES = 10_000
 # Bits of each coordinate that the grid is made for, unless the session says otherwise.
 DEFAULT_BITS = 256
 # A quarter of the bits is the variance, which is a whole number.
@@ -93,11 +93,34 @@ class VerifiableParameters(GopaParameters, frozen=True):
             )
 
     @property
+    def most_neighbours(self) -> int:
+        """Nobody has more: whoever would does not accept its place."""
+        return min(self.plan.degree + self.session.place.most_drawn_by, self.plan.parties - 1)
+
+    @property
+    def lost_draws(self) -> int:
+        """Of the users that it drew a user may lose so many."""
+        return self.plan.degree - self.session.place.least_own
+
+    @property
     def extra_bytes(self) -> int:
-        """Of the relay's messages: all commitments, each to every neighbour, or all publications."""
-        length = self.encoding.length
+        """Of the relay's messages: hashes of all entries, all coins, all publications, commitments."""
+        length, neighbours = self.encoding.length, self.most_neighbours
         proven = self.value_proof_bytes + proofs.noise_proof_bytes(length, self.bits)
-        return self.plan.parties * (512 + proven + 8 * length + 34 * self.plan.parties)
+        return self.plan.parties * (512 + proven + 8 * length + 34 * neighbours)
+
+    def check_edges(self, party: str, own: int) -> None:
+        """Raise PrivacyError unless so many of the users that it drew share an edge with a user that counts.
+
+        On the complete graph an edge that does not count has an end that deviates, and nothing hangs on it.
+        """
+        least = self.session.place.least_own
+        if not self.plan.complete and own < least:
+            raise PrivacyError(
+                f"{party}: edges to {own} of the {self.plan.degree} users that it drew count, its epsilon "
+                f"counts on {least}: somebody voids them, or too many users are lost",
+                told="too few of its edges count for its privacy",
+            )
 
     def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:  # noqa: ARG002
         """Refuse: this noise comes from committed bits and public coins, and the machine adds it."""
@@ -122,6 +145,9 @@ class VerifiableParameters(GopaParameters, frozen=True):
             bits=self.bits,
             sigma_delta=math.sqrt(self.session.pair_variance),
             rounding="nearest",
+            degree=None if self.plan.complete else self.plan.degree,
+            lost=0 if self.plan.complete else self.lost_draws,
+            corrupt=self.plan.parties - self.plan.max_dropouts - honest,
         )
 
     def noise(self, survivors: int, residual_pairs: int) -> Noise:
@@ -145,6 +171,8 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
         try:
             noise = self._noise_of(self.session.honest - more)
+            if noise.disconnected >= self.session.delta:
+                return math.inf
             return max(self.session.epsilon, Composition(noise.events()).epsilon(self.session.delta))
         except ConfigError:
             # A delta that the accountant does not resolve, or too few coins for any bound.
@@ -231,7 +259,7 @@ def _with_precision(parameters: Mapping[str, object], parties: int) -> dict[str,
 def plan_session_noise(
     base: SumParameters, epsilon: float, delta: float, on_dropout: OnDropout
 ) -> VerifiableParameters:
-    """Return the parameters with the least noise of a session; the graph is complete.
+    """Return the parameters with the least noise of a session, and with the fewest neighbours.
 
     Raises:
         ConfigError: naming the parameter that asks for too much, or leaves too few honest users.
@@ -260,9 +288,30 @@ def plan_session_noise(
         faults.append(Fault("precision", f"{encoding.length} values of {width} steps take too long a proof"))
     if faults:
         raise ConfigError(faults)
-    planned = _planned_noise(plan.parties, honest, epsilon, delta, encoding.length, width, squared)
-    plan = with_degree(plan, plan.parties - 1, roll_back=False)
-    corrupt = (
+    place, degree = complete_place(plan), plan.parties - 1
+    lost, corrupt = 0, max(plan.max_corrupt, 1)
+    if not plan.complete:
+        # Not at the top: every session imports this module, few need scipy.
+        from smpc_dp.privacy.gopa.connected import plan_draws
+
+        draws = plan_draws(plan.parties, corrupt=corrupt, dropouts=plan.max_dropouts, delta=delta)
+        if draws is not None:
+            degree, lost = draws.degree, draws.lost
+            place = Place(degree - lost, draws.drawn_by)
+    plan = with_degree(plan, degree, roll_back=False)
+    planned = _planned_noise(
+        plan.parties,
+        honest,
+        epsilon,
+        delta,
+        encoding.length,
+        width,
+        squared,
+        None if plan.complete else degree,
+        lost,
+        corrupt,
+    )
+    whose = (
         f"at most {plan.max_corrupt} of {plan.parties} users are corrupt"
         if plan.max_corrupt
         else f"no two of {plan.parties} users collude"
@@ -272,15 +321,17 @@ def plan_session_noise(
         delta=delta,
         mu=gaussian_mu(epsilon, delta),
         closeness=0.0,
-        slack=0.0,
+        slack=planned.disconnected,
         own_variance=planned.bits // BITS_STEP,
         pair_variance=math.ceil(planned.sigma_delta**2),
         honest=honest,
         curator_deviation=math.sqrt(planned.variance_gaussian),
-        place=complete_place(plan),
+        place=place,
         assumption=(
-            f"{corrupt}, whichever they are; the relay may make any {plan.max_dropouts} others vanish: "
-            f"{honest} honest users bring noise that counts"
+            f"{whose}, {'whichever they are' if plan.complete else 'fixed before anybody draws neighbours'}; "
+            f"the relay may make any {plan.max_dropouts} others vanish: {honest} honest users bring noise "
+            "that counts"
+            + ("" if plan.complete else f"; delta includes {planned.disconnected:.1g} for bad draws")
         ),
     )
     parameters = VerifiableParameters(
@@ -299,6 +350,9 @@ def _planned_noise(
     length: int,
     steps: int,
     bound_squared: int | None,
+    degree: int | None,
+    lost: int,
+    corrupt: int,
 ) -> VerifiablePlan:
     """Return the plan with the fewest bits of which a quarter is a whole number."""
     from smpc_dp.privacy.gopa.verifiable import plan_verifiable
@@ -313,6 +367,9 @@ def _planned_noise(
         steps=steps if bound_squared is None else None,
         bound_squared=bound_squared,
         rounding="nearest",
+        degree=degree,
+        lost=lost,
+        corrupt=corrupt,
     )
     try:
         least = plan().bits

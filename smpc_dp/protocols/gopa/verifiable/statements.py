@@ -76,28 +76,39 @@ class Rules:
 
     def edges_of(self, party: int, message: v.Commit, sender: str) -> dict[int, bytes]:
         """Return a user's commitments to Delta by neighbour; raise PeerFault if they are malformed."""
-        neighbours = unpack_list(message.neighbours, len(self._context.names), sender)
+        neighbours = self.neighbours_of(party, message, sender)
         size = commit.POINT_BYTES
+        return {peer: message.edges[size * i : size * (i + 1)] for i, peer in enumerate(neighbours)}
+
+    def neighbours_of(self, party: int, message: v.Commit, sender: str) -> tuple[int, ...]:
+        """Return whom a user calls its neighbours; raise PeerFault if that is malformed."""
+        neighbours = unpack_list(message.neighbours, len(self._context.names), sender)
         if party in neighbours:
             raise PeerFault(sender, "is its own neighbour")
-        if len(message.edges) != size * len(neighbours):
+        if len(message.edges) != commit.POINT_BYTES * len(neighbours):
             raise PeerFault(sender, "does not have one commitment for each neighbour")
-        return {peer: message.edges[size * i : size * (i + 1)] for i, peer in enumerate(neighbours)}
+        if len(neighbours) > self._parameters.most_neighbours:
+            raise PeerFault(sender, f"has {len(neighbours)} neighbours, more than any user accepts")
+        return neighbours
 
     def check_commit(self, party: int, body: bytes, sender: str) -> tuple[v.Commit, dict[int, bytes]]:
         """Decode a commit and its edges; raise PeerFault if anything in it is malformed."""
+        message = self.read_commit(party, body, sender)
+        try:
+            commit.check_commitments(message.value + message.noise_secret + message.edges)
+        except VerificationError as error:
+            raise PeerFault(sender, f"malformed Commit: {error}") from None
+        return message, self.edges_of(party, message, sender)
+
+    def read_commit(self, party: int, body: bytes, sender: str) -> v.Commit:
+        """Decode a commit; raise PeerFault if it is malformed. Its points are not looked at."""
         message = decode(body, v.Commit, sender)
-        edges = self.edges_of(party, message, sender)
+        self.neighbours_of(party, message, sender)
         due = self._parameters.value_proof_bytes
         if len(message.range_proof) != due:
             what = "range" if self._parameters.bound_squared is None else "norm"
             raise PeerFault(sender, f"a {what} proof has {len(message.range_proof)} bytes, {due} are due")
-        try:
-            for point in (message.value, message.noise_secret, *edges.values()):
-                commit.check_commitment(point)
-        except VerificationError as error:
-            raise PeerFault(sender, f"malformed Commit: {error}") from None
-        return message, edges
+        return message
 
     def check_publish(self, body: bytes, sender: str) -> v.Publish:
         """Decode a publication; raise PeerFault if it is malformed or x_hat is out of all bounds."""
