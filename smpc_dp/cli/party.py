@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -19,14 +19,15 @@ from smpc_dp.cli.output import (
     write_json,
 )
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
+from smpc_dp.protocols.mpyc.agreement import Opened
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.result import Result
 from smpc_dp.runtime.aggregator import serve
 from smpc_dp.runtime.events import Event, OnEvent
 from smpc_dp.runtime.inputs import find_input, read_vector
 from smpc_dp.runtime.launcher import print_event, run_child
-from smpc_dp.runtime.member import Membership
-from smpc_dp.runtime.session import connect
+from smpc_dp.runtime.servers.hub import serve_shares
+from smpc_dp.runtime.session import connect, encoding_of, load_member
 from smpc_dp.runtime.session_file import load_session
 
 Operation = Literal["sum", "average"]
@@ -57,7 +58,9 @@ def party(
     ] = None,
     requests: Annotated[
         int | None,
-        typer.Option(min=0, help="Aggregator: requests to serve, 0 until every party has left; default 1."),
+        typer.Option(
+            min=0, help="Aggregator, server: requests to serve, 0 until every party has left; default 1."
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the result there as JSON.")] = None,
     ledger: Annotated[
@@ -71,40 +74,48 @@ def party(
 ) -> None:
     """Run one member of a session on this host.
 
-    An aggregator serves requests, a party contributes its vector to one.
+    An aggregator or server serves requests, a party contributes its vector to one.
     """
     member = load_session(session).roster
     names = [entry.name for entry in member]
     if name not in names:
         raise ConfigError([Fault("--as", f"{name!r} is not in the roster of {session}: {', '.join(names)}")])
-    serves = member.member(name).role == "aggregator"
+    role = member.member(name).role
+    serves = role != "party"
     given: dict[str, object]
     if serves:
         given = {"--input": vector, "--operation": operation, "--weight": weight, "--clip": clip or None}
         given["--ledger"] = ledger
-        _refuse_given(given, f"is for parties, and '{name}' is the aggregator")
+        given |= {"--board": board} if role == "server" else {}
+        _refuse_given(given, f"is not for '{name}', the {role}")
     else:
         given = {"--requests": requests, "--board": board}
-        given |= {} if member.aggregator is None else {"--listen": listen}
+        given |= {} if member.aggregator is None and not member.servers else {"--listen": listen}
         _refuse_given(given, f"is for the aggregator, and '{name}' is a party")
     if out is not None:
         check_can_write(out)
     watch: OnEvent = print_event if events else _show
-    results: list[Result | StatisticResult] = []
+    results: list[Result | StatisticResult | Opened] = []
 
     async def act() -> int:
         try:
             if serves:
                 wanted = 1 if requests is None else requests or None
-                served = await serve(
-                    session,
-                    name=name,
-                    key=key,
-                    requests=wanted,
-                    listen_on=listen,
-                    on_event=watch,
-                    board=board,
-                )
+                served: Sequence[Result | StatisticResult | Opened | SmpcError]
+                if role == "server":
+                    served = await serve_shares(
+                        session, name, key=key, requests=wanted, listen_on=listen, on_event=watch
+                    )
+                else:
+                    served = await serve(
+                        session,
+                        name=name,
+                        key=key,
+                        requests=wanted,
+                        listen_on=listen,
+                        on_event=watch,
+                        board=board,
+                    )
                 for ended in served:
                     if isinstance(ended, SmpcError):
                         raise ended
@@ -131,7 +142,7 @@ def party(
         if as_json or not kept:
             print_json(told)
         elif not events:
-            if isinstance(result, StatisticResult):
+            if isinstance(result, StatisticResult | Opened):
                 console().print(str(result))
                 continue
             console().print(result_text(told))
@@ -153,11 +164,9 @@ async def contribute(
     listen_on: str | None = None,
 ) -> Result:
     """Check everything of one party, then connect and compute."""
-    membership = Membership.load(session, name, key)
+    encoding = encoding_of(load_member(session, name, key))
     file = vector if vector is not None else find_input(session.parent / "inputs", name)
-    lanes, clipped = membership.parameters.encoding.encode(
-        read_vector(file), party=name, weight=weight, clip=clip
-    )
+    lanes, clipped = encoding.encode(read_vector(file), party=name, weight=weight, clip=clip)
     async with connect(
         session, name, key=key, ledger=ledger, listen_on=listen_on, on_event=on_event
     ) as opened:

@@ -14,10 +14,12 @@ from smpc_dp.cli.output import console, print_json, report_error, report_line, r
 from smpc_dp.cli.party import Operation
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.mpyc.params import SharedParameters
 from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.runtime.inputs import find_input, read_vector, read_weights
 from smpc_dp.runtime.launcher import Ending, Launcher, member_command, run_child
-from smpc_dp.runtime.member import Membership, default_key
+from smpc_dp.runtime.member import default_key
+from smpc_dp.runtime.session import encoding_of, load_member
 from smpc_dp.runtime.session_file import SessionFile, load_session
 
 
@@ -53,8 +55,10 @@ def run(
     """
     loaded = load_session(session)
     parties = [member.name for member in loaded.roster.parties]
+    servers = [member.name for member in loaded.roster.servers]
     checked = loaded.checked_parameters
-    if weights is not None and isinstance(checked, SumParameters) and not checked.encoding.max_weight:
+    summed = checked.encoding if isinstance(checked, SumParameters | SharedParameters) else None
+    if weights is not None and summed is not None and not summed.max_weight:
         raise ConfigError([Fault("--weights", "this session has no weights: its max_weight is 0")])
     weight_of = {} if weights is None else read_weights(weights, parties)
     folder = inputs if inputs is not None else session.parent / "inputs"
@@ -73,6 +77,8 @@ def run(
                 commands[aggregator] += ["--board", str(board)]
         elif board is not None:
             raise ConfigError([Fault("--board", "is for a session with an aggregator")])
+        for server in servers:
+            commands[server] = member_command("party", str(session), "--as", server, *_key(keys, server))
         for name in parties:
             arguments = ["--input", str(files[name]), "--operation", operation, "--out", str(outputs[name])]
             if name in weight_of:
@@ -119,9 +125,9 @@ def _check(
     aggregator = loaded.roster.aggregator
     for member in loaded.roster:
         path = keys / f"{member.name}.key" if keys is not None else default_key(session, member.name)
-        membership = Membership.load(session, member.name, path, member.role)
+        membership = load_member(session, member.name, path, member.role)
         if member.role == "party":
-            membership.parameters.encoding.encode(
+            encoding_of(membership).encode(
                 read_vector(files[member.name]),
                 party=member.name,
                 weight=weight_of.get(member.name),

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from numpy.typing import ArrayLike
 
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import Encoding, Lanes
 from smpc_dp.errors import ConfigError, Fault, SmpcError
 from smpc_dp.protocols.contract import Envelope, Machine
+from smpc_dp.protocols.mpyc.params import SharedParameters
 from smpc_dp.protocols.pairwise.evaluation import AnyCircuit, Evaluation, Input, Question, Role
 from smpc_dp.protocols.pairwise.params import Mode, Output
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
@@ -24,6 +25,9 @@ from smpc_dp.runtime.events import Kind as EventKind
 from smpc_dp.runtime.line import HubLine, Line, tell
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.mesh import Mesh
+from smpc_dp.runtime.servers.line import ServersLine
+from smpc_dp.runtime.servers.member import SharedMembership
+from smpc_dp.runtime.session_file import load_session
 from smpc_dp.runtime.statistic import Asked, PairRounds, count_reachable
 from smpc_dp.statistics.compiled import NoiseKind
 from smpc_dp.statistics.kernels import Kernel
@@ -43,7 +47,7 @@ class Session:
 
     def __init__(
         self,
-        membership: Membership,
+        membership: Membership | SharedMembership,
         line: Line,
         evaluations: Evaluations | None,
         on_event: OnEvent,
@@ -67,10 +71,20 @@ class Session:
     @property
     def length(self) -> int:
         """Coordinates of the session's vectors."""
-        return self._membership.parameters.encoding.length
+        return self._encoding.length
+
+    @property
+    def _encoding(self) -> Encoding:
+        return encoding_of(self._membership)
 
     async def sum(
-        self, vector: ArrayLike, *, weight: int | None = None, clip: bool = False, label: str = ""
+        self,
+        vector: ArrayLike,
+        *,
+        weight: int | None = None,
+        clip: bool = False,
+        label: str = "",
+        method: str | None = None,
     ) -> Result:
         """Return the exact sum of the survivors' vectors (times their weights, if the session has weights).
 
@@ -83,12 +97,16 @@ class Session:
             label: what this request is, in at most 200 characters that everybody may read ("round 7").
                 Parties that call with another label, or ask for an average where others ask for a sum, are
                 not added up with them.
+            method: the session's protocol, where given.
 
         Raises:
             ConfigError, PrivacyError: the vector or the weight is refused, and others learn only that.
             PeerFault: somebody broke the protocol; TimeoutFault: somebody is missing. The session can go on
                 with the next request, unless the aggregator itself is lost.
         """
+        protocol = self._membership.session.protocol
+        if method not in (None, protocol):
+            raise ConfigError([Fault("method", f"is {method!r}, the session file says {protocol!r}")])
         return await self._run("sum", vector, weight, clip, label)
 
     async def average(
@@ -256,9 +274,7 @@ class Session:
         _check_label(label)
         self._request += 1
         try:
-            lanes, clipped = self._membership.parameters.encoding.encode(
-                vector, party=self.party, weight=weight, clip=clip
-            )
+            lanes, clipped = self._encoding.encode(vector, party=self.party, weight=weight, clip=clip)
         except SmpcError as error:
             # The others must neither wait for this vector nor take the next one for it.
             await self._line.decline(self._request, error)
@@ -355,14 +371,17 @@ async def connect(
         TimeoutFault, PeerFault: the aggregator, or enough of the others, cannot be reached, or is not who it
             should be.
     """
-    membership = Membership.load(session, party, key)
+    membership = load_member(session, party, key)
     book = None if ledger is None else await asyncio.to_thread(_open_ledger, ledger, party)
-    direct = membership.direct_parameters
+    direct = None if isinstance(membership, SharedMembership) else membership.direct_parameters
     line: Line
-    if direct is not None:
-        line, evaluations = await Mesh.open(membership, direct, on_event, listen_on), None
+    evaluations: Evaluations | None = None
+    if not isinstance(membership, SharedMembership) and direct is not None:
+        line = await Mesh.open(membership, direct, on_event, listen_on)
     elif listen_on is not None:
-        raise ConfigError([Fault("listen_on", "is for the direct topology: here the aggregator listens")])
+        raise ConfigError([Fault("listen_on", "is for the direct topology: here others listen")])
+    elif isinstance(membership, SharedMembership):
+        line = await ServersLine.open(membership, on_event)
     else:
         endpoint = membership.endpoint()
         line = await HubLine.open(membership, endpoint, on_event)
@@ -373,6 +392,25 @@ async def connect(
         if evaluations is not None:
             await asyncio.to_thread(evaluations.close)
         await line.close()
+
+
+def load_member(
+    session: str | os.PathLike[str],
+    name: str,
+    key: str | os.PathLike[str] | None = None,
+    role: str = "party",
+) -> Membership | SharedMembership:
+    """Load a member of a session of any protocol that can be run; arguments as of `Membership.load`."""
+    loaded = load_session(session)
+    if isinstance(loaded.checked_parameters, SharedParameters):
+        return SharedMembership.load(session, name, key, role, loaded)
+    return Membership.load(session, name, key, role, loaded)
+
+
+def encoding_of(membership: Membership | SharedMembership) -> Encoding:
+    """Return the encoding of a session's vectors; raise ConfigError if it has none."""
+    parameters = membership.parameters
+    return parameters.sums if isinstance(parameters, SharedParameters) else parameters.encoding
 
 
 def _open_ledger(path: str | os.PathLike[str], party: str) -> Ledger:

@@ -1,0 +1,99 @@
+"""A user or a server of computations on shares: its session, its key, its endpoint, and what it compiles."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.identity import Identity
+from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.gopa.direct_messages import EVERYONE
+from smpc_dp.protocols.mpyc.params import SharedParameters
+from smpc_dp.protocols.mpyc.sums import sum_terms
+from smpc_dp.protocols.mpyc.terms import MODULUS_BITS, ProgramTerms
+from smpc_dp.runtime.member import MIN_BUDGET, load_identity
+from smpc_dp.runtime.session_file import SessionFile, load_session
+from smpc_dp.transport.endpoint import Endpoint
+from smpc_dp.transport.framing import InflightBudget
+
+# Bytes of one message of the bridge.
+PIECE = 1 << 18
+# Bytes of an opened integer and its place in a message, in decimal; of a fault.
+OUTPUT_BYTES, FAULT_BYTES = 2 * MODULUS_BITS[-1] // 6, 512
+
+
+@dataclass(frozen=True, slots=True)
+class SharedMembership:
+    """A checked session file with servers, and the identity of the member that this process acts for."""
+
+    session: SessionFile
+    identity: Identity
+    parameters: SharedParameters
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        name: str,
+        key: str | os.PathLike[str] | None = None,
+        role: str = "party",
+        loaded: SessionFile | None = None,
+    ) -> SharedMembership:
+        """Load session file (unless it is `loaded`) and key; arguments and errors as of `Membership.load`."""
+        session = loaded or load_session(path)
+        parameters = session.checked_parameters
+        if not isinstance(parameters, SharedParameters):
+            raise ConfigError([Fault("protocol", f"{session.protocol!r} has no servers")])
+        return cls(session, load_identity(session, path, name, key, role), parameters)
+
+    @property
+    def name(self) -> str:
+        """The member's name."""
+        return self.identity.name
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The names of the servers, in roster order."""
+        return tuple(member.name for member in self.session.roster.servers)
+
+    def context(self, request: int, question: str = "") -> Context:
+        """Return what the machines of request number `request` agree on, with a user's question."""
+        roster = self.session.roster
+        return Context(
+            protocol=self.session.protocol,
+            version=self.session.version,
+            session_digest=self.session.digest,
+            request=request,
+            names=tuple(member.name for member in roster.parties),
+            aggregator=EVERYONE,
+            keys={member.name: member.public_key for member in roster},
+            question=question,
+        )
+
+    def terms(self, question: str, users: int, _marks: tuple[int, ...]) -> ProgramTerms:
+        """Return the terms of what a user asks for."""
+        return sum_terms(self.parameters, question, users)
+
+    def endpoint(self) -> Endpoint:
+        """Return the member's side of its channels."""
+        timeouts = self.session.timeouts
+        largest = self.largest_message()
+        return Endpoint(
+            identity=self.identity,
+            roster=self.session.roster,
+            session_digest=self.session.digest,
+            session=self.session.canonical(),
+            connect_timeout=timeouts.connect,
+            frame_timeout=timeouts.step,
+            message_timeout=math.inf,
+            max_message=largest,
+            budget=InflightBudget(max(MIN_BUDGET, 4 * largest)),
+        )
+
+    def largest_message(self) -> int:
+        """Return a bound in bytes on any message of a run: a record's shares, the opened values, lists."""
+        encoding = self.parameters.encoding
+        values = 64 if encoding is None else encoding.lanes
+        return (64 << 10) + PIECE + values * OUTPUT_BYTES + self.parameters.users * (64 + FAULT_BYTES)

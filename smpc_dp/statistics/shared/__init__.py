@@ -1,0 +1,1 @@
+"""What mpyc computes on the shares of users' records."""
