@@ -8,7 +8,7 @@ n**2; a variance follows from two sums.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
