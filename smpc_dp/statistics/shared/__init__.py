@@ -1,1 +1,1 @@
-"""What mpyc computes on the shares of users' records."""
+"""Programs on shares, as mpyc runs them among servers."""
