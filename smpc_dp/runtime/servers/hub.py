@@ -12,12 +12,13 @@ from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError, TimeoutFaul
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.mpyc.agreement import NO_SURVIVAL, Opened
-from smpc_dp.protocols.mpyc.messages import COMPUTE, HELLO
+from smpc_dp.protocols.mpyc.messages import COMPUTE, HELLO, OUTPUT, PRESENT, SHARES
 from smpc_dp.protocols.mpyc.params import threshold_of
 from smpc_dp.protocols.mpyc.server import Job, ServerMachine
 from smpc_dp.roster import split_address
 from smpc_dp.runtime.deadline import Deadline, now
 from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
+from smpc_dp.runtime.line import PATIENCE
 from smpc_dp.runtime.links import SMALL_MESSAGE, Links, News
 from smpc_dp.runtime.servers.child import Answer
 from smpc_dp.runtime.servers.engine import Engine
@@ -187,8 +188,10 @@ class ServerHub:
                     if step == COMPUTE:
                         if machine.job is not None and self._engine is not None:
                             computing = asyncio.create_task(self._engine_run(self._engine, machine.job))
-                    elif step != HELLO:
+                    elif step == SHARES:
                         deadline.step()
+                    elif step != HELLO:
+                        deadline.at = now() + self._patience(step)
                     self._tell("step", number, machine)
                 if not (
                     begun or early or deadline.connecting or any(map(self._links.is_live, self._users()))
@@ -220,7 +223,7 @@ class ServerHub:
                 if news.envelope is not None and not machine.finished and machine.step == step:
                     if machine.has_enough:
                         deadline.enough()
-                    elif step not in (HELLO, COMPUTE):
+                    elif step == SHARES:
                         deadline.progress()
                     self._tell("step", number, machine)
         finally:
@@ -247,6 +250,12 @@ class ServerHub:
             seconds=membership.parameters.seconds,
             silence=membership.session.timeouts.step,
         )
+
+    def _patience(self, step: str) -> float:
+        """Return how long the other servers may still wait for users, or compute, in a step of ours."""
+        timeouts = self._membership.session.timeouts
+        more = {PRESENT: timeouts.connect + timeouts.gather, OUTPUT: self._membership.parameters.seconds}
+        return more.get(step, 0.0) + PATIENCE * timeouts.step
 
     async def _next(self, deadline: Deadline, computing: asyncio.Task[Answer] | None) -> News | None:
         """Return the next news, or None when the time comes, or the computation's end."""
