@@ -99,7 +99,7 @@ def check_parameters(
 
     Keys: `length`, `lower`, `upper`, `kind`, `precision`, `max_weight` as in "secagg", all left out in a
     session for statistics alone; `dropout` (fraction of the users that may be missing, default 0.1);
-    `security` (bits, default 60); `seconds` (the longest computation, default 600).
+    `security` (bits, default 72); `seconds` (the longest computation, default 600).
     """
     faults = [
         Fault(key, f"unknown parameter of {PROTOCOL} (known: {', '.join(sorted(KEYS))})")
@@ -109,7 +109,7 @@ def check_parameters(
     numbers = {}
     for key, default, low, high in (
         ("dropout", 0.1, 0.0, 0.5),
-        ("security", 60.0, 40.0, 128.0),
+        ("security", 72.0, 48.0, 128.0),
         ("seconds", 600.0, 1.0, 86_400.0),
     ):
         value = parameters.get(key, default)
@@ -119,7 +119,7 @@ def check_parameters(
             numbers[key] = float(value)
     if not 2 <= parties <= MAX_USERS:
         faults.append(Fault("roster", f"has {parties} users (role 'party'), 2 to {MAX_USERS} are needed"))
-    security = int(numbers.get("security", 60))
+    security = int(numbers.get("security", 72))
     encoding, more = _encoding(parameters, min(max(parties, 1), MAX_USERS), security)
     faults += more
     if faults:
@@ -148,6 +148,6 @@ def _encoding(
     if faults:
         return None, faults
     encoding = Encoding.plan(parties=parties, max_weight=weight, **arguments)  # type: ignore[arg-type]
-    if encoding.modulus_bits + 1 + security + 2 > MODULUS_BITS[-1]:
+    if encoding.modulus_bits + 2 + security + 2 > MODULUS_BITS[-1]:
         return None, [Fault("security", "no field is large enough")]
     return encoding, []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from smpc_dp.encoding import Encoding
@@ -23,11 +25,12 @@ def sum_terms(parameters: SharedParameters, question: str, users: int) -> Progra
     asked = question.split(" ", 1)[0]
     if asked not in ("sum", "average"):
         raise ConfigError([Fault("question", f"{asked[:40]!r} is neither a sum nor an average")])
-    kind: ProgramKind = "sum"
-    if asked == "average":
-        kind = "weighted-mean" if encoding.max_weight else "mean"
-    upper = _upper(encoding)
-    bits = (users * max(upper)).bit_length() + 1
+    # A weight multiplies on shares, so it cannot be another than the one that is added up.
+    kind: ProgramKind = "weighted-mean" if encoding.max_weight else "mean" if asked == "average" else "sum"
+    width = max(encoding.highest - encoding.lowest, 1)
+    upper = (width,) * encoding.length + ((encoding.max_weight,) if encoding.max_weight else ())
+    largest = max(width * max(1, encoding.max_weight), *upper)
+    bits = (users * largest).bit_length() + 2
     return ProgramTerms(
         kind=kind,
         users=users,
@@ -40,18 +43,21 @@ def sum_terms(parameters: SharedParameters, question: str, users: int) -> Progra
     )
 
 
-def _upper(encoding: Encoding) -> tuple[int, ...]:
-    """Return the greatest value of each lane: widths above the lowest bound, times the weight."""
-    scale = max(1, encoding.max_weight)
-    width = (encoding.highest - encoding.lowest) * scale
-    return (max(width, 1),) * encoding.length + ((encoding.max_weight,) if encoding.max_weight else ())
+def sum_record(encoding: Encoding, lanes: Sequence[int]) -> list[int]:
+    """Return what a user shares of its encoded vector: values above the lowest, then the weight if any."""
+    if not encoding.max_weight:
+        return list(lanes)
+    weight = lanes[-1]
+    return [*(lane // weight if weight else 0 for lane in lanes[:-1]), weight]
 
 
 def sum_outcome(context: Context, parameters: SharedParameters, servers: int, opened: Opened) -> Outcome:
     """Return the sum that a run has opened; raise VerificationError for one that there cannot be."""
     encoding = parameters.sums
     users = len(opened.included)
-    values = opened.values
+    values, refused = opened.values[: encoding.lanes], opened.values[encoding.lanes :]
+    if not all(0 <= user < users for user in refused):
+        raise VerificationError("the servers refused the record of a user that there is not")
     if len(values) != encoding.lanes or not all(0 <= value < 1 << 63 for value in values):
         raise VerificationError("the servers opened values that are no sum of vectors within the bounds")
     total, weight = encoding.decode(np.array(values, np.uint64), users)
@@ -61,7 +67,13 @@ def sum_outcome(context: Context, parameters: SharedParameters, servers: int, op
         encoding=encoding,
         survivors=opened.included,
         absent=tuple(name for name in context.names if name not in opened.included),
-        faults=opened.faults,
+        faults=(
+            *opened.faults,
+            *(
+                f"{opened.included[user]}: a value out of bounds; its vector counts as the least"
+                for user in refused
+            ),
+        ),
         privacy=privacy_of_sum(users, servers),
         evidence=evidence_of(context, opened),
     )

@@ -9,7 +9,7 @@ from smpc_dp.errors import SmpcError
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.mpyc.messages import SHARES, START
 from smpc_dp.protocols.mpyc.params import threshold_of
-from smpc_dp.protocols.mpyc.sums import sum_outcome
+from smpc_dp.protocols.mpyc.sums import sum_outcome, sum_record
 from smpc_dp.protocols.mpyc.user import UserMachine
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.runtime.deadline import now
@@ -42,7 +42,8 @@ class ServersLine:
         self, request: int, question: str, lanes: Lanes, charge: Charge
     ) -> tuple[Outcome, Receipt | None]:
         """See `Line.run`."""
-        machine = self._machine(request, question, [int(lane) for lane in lanes])
+        record = sum_record(self._membership.parameters.sums, [int(lane) for lane in lanes])
+        machine = self._machine(request, question, record)
         receipt = await self.drive(request, machine, charge)
         membership = self._membership
         context = membership.context(request, question)
