@@ -7,7 +7,7 @@ import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from smpc_dp.errors import ConfigError, Fault, PeerFault
 from smpc_dp.identity import Identity
@@ -19,6 +19,9 @@ from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.runtime.session_file import SessionFile, load_session
 from smpc_dp.transport.endpoint import Endpoint
 from smpc_dp.transport.framing import InflightBudget
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
 
 # Bytes of large messages that a member holds at a time, or four messages if that is more.
 MIN_BUDGET = 64 << 20
@@ -99,6 +102,10 @@ class Membership:
             keys={member.name: member.public_key for member in roster},
             question=question,
         )
+
+    def event(self) -> Event:
+        """Return what one request is to a privacy ledger."""
+        return self.parameters.event()
 
     def endpoint(self, *, hub: bool = False) -> Endpoint:
         """Return the member's side of its channels, with limits that fit the session.

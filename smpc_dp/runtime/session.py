@@ -27,6 +27,7 @@ from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.mesh import Mesh
 from smpc_dp.runtime.servers.line import ServersLine
 from smpc_dp.runtime.servers.member import SharedMembership
+from smpc_dp.runtime.servers.programs import Record, question_of
 from smpc_dp.runtime.session_file import load_session
 from smpc_dp.runtime.statistic import Asked, PairRounds, count_reachable
 from smpc_dp.statistics.compiled import NoiseKind
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.receipt import Receipt
 
 Kind = Literal["sum", "average"]
+Engine = Literal["garbled", "mpyc"]
 LABEL_LIMIT = 200
 
 
@@ -218,6 +220,7 @@ class Session:
         noise: NoiseKind = "laplace",
         zetas: tuple[float, float] | None = None,
         mark: int | None = None,
+        engine: Engine | None = None,
     ) -> StatisticResult:
         """Estimate the mean of a kernel over pairs of parties, with differential privacy; all call this.
 
@@ -231,6 +234,9 @@ class Session:
             epsilon, delta: for the record, all P evaluations together; delta above 0 for "gaussian".
             P: evaluations of each party; None, noise, zetas: see `statistics.compiled.plan_statistic`.
             mark: a public label, 0 or 1, where the kernel has them.
+            engine: "garbled", as above; "mpyc" in a session with servers: they compute it on shares over all
+                pairs, or P of each user, and add one noise, "laplace" or "gaussian", to the whole
+                (docs/servers.md). By default what the session has.
 
         Raises:
             ConfigError: an argument is wrong. PrivacyError: the record is outside the kernel's domain, or the
@@ -238,6 +244,22 @@ class Session:
             PeerFault, TimeoutFault: as for `sum`. A pair that fails is spent, left out and counted.
         """
         line, evaluations = self._line, self._evaluations
+        due: Engine = "mpyc" if isinstance(line, ServersLine) else "garbled"
+        if engine not in (None, due):
+            raise ConfigError([Fault("engine", f"is {engine!r}, this session's members compute by {due!r}")])
+        if isinstance(line, ServersLine):
+            found = find_kernel(kernel)
+            question = question_of(found, epsilon, delta, noise, P)
+            self._request += 1
+            request = self._request
+            try:
+                record = Record.check(found, data, mark, question)
+            except SmpcError as error:
+                await line.decline(request, error)
+                raise
+            shared = await line.statistic(request, record, zetas, self.charge_event)
+            self._tell_done(shared.survivors, shared.absent)
+            return shared
         if not isinstance(line, HubLine) or evaluations is None:
             what = "a session without an aggregator has no pairwise statistics: it learns them"
             raise ConfigError([Fault("topology", what)])
@@ -290,15 +312,15 @@ class Session:
         return await self._run_encoded(kind, lanes.copy(), clipped, label)
 
     async def _run_encoded(self, kind: Kind, lanes: Lanes, clipped: int, label: str) -> Result:
-        planned = self._membership.parameters.planned()
+        parameters = self._membership.parameters
+        planned = "" if isinstance(parameters, SharedParameters) else parameters.planned()
         question = " ".join(part for part in (kind, label, planned) if part)
         outcome, receipt = await self._line.run(self._request, question, lanes, self._charge)
         self._tell_done(outcome.survivors, outcome.absent)
         return Result.of(outcome, kind, clipped, receipt)
 
     async def _charge(self, run_id: bytes) -> Receipt | None:
-        event = self._membership.parameters.event
-        return await self.charge_event(run_id, event)
+        return await self.charge_event(run_id, self._membership.event)
 
     async def charge_event(self, run_id: bytes, event: Callable[[], ReleaseEvent]) -> Receipt | None:
         """Charge what a run is to the ledger, if there is one."""

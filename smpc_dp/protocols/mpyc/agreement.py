@@ -22,8 +22,9 @@ from smpc_dp.protocols.mpyc.terms import ProgramTerms
 from smpc_dp.protocols.result import Certificate
 from smpc_dp.protocols.secagg.graph import PartySet
 
-# (question, number of users, their marks or none) -> the terms; ConfigError for what cannot be had.
-MakeTerms = Callable[[str, int, tuple[int, ...]], ProgramTerms]
+# (question, number of users, their marks or none, 32 bytes that follow from all hellos) -> the terms;
+# ConfigError for what cannot be had.
+MakeTerms = Callable[[str, int, tuple[int, ...], bytes], ProgramTerms]
 
 T = TypeVar("T", bound=Hashable)
 
@@ -161,7 +162,7 @@ class Member:
         except ValueError:
             raise PeerFault(self._servers[0], "opened what is no integer") from None
         return Opened(
-            terms=terms,
+            terms=terms_of(terms, present, members),
             run_id=self._run_id,
             values=integers,
             present=tuple(map(self._name_of, present)),
@@ -170,6 +171,16 @@ class Member:
             included_by=Certificate(set_digest, sealed),
             opened_by=Certificate(out_digest, signed),
         )
+
+
+def terms_of(planned: ProgramTerms, present: PartySet, included: PartySet) -> ProgramTerms:
+    """Return the terms over those who are included, with the noise that was planned for all who are present.
+
+    A record moves a sum, or a sum over pairs, of fewer users by no more.
+    """
+    marks = dict(zip(present, planned.marks, strict=False))
+    left = tuple(marks[user] for user in included) if marks else ()
+    return msgspec.structs.replace(planned, users=len(included), marks=left)
 
 
 def run_identifier(context: Context, start: Start) -> bytes:

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from smpc_dp.encoding import Encoding, encoding_faults, shown
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.protocols.mpyc.terms import MODULUS_BITS
 from smpc_dp.roster import Member
-
-if TYPE_CHECKING:
-    from smpc_dp.privacy.accountant.events import Event
 
 PROTOCOL = "mpyc"
 VERSION = 1
@@ -24,7 +19,9 @@ FEWEST_SERVERS, MOST_SERVERS = 3, 9
 MAX_USERS = 100_000
 MAX_LENGTH = 1 << 20
 SUM_KEYS = ("length", "lower", "upper", "kind", "precision", "max_weight")
-KEYS = (*SUM_KEYS, "dropout", "security", "seconds")
+NOISE_KEYS = ("epsilon", "delta", "mechanism")
+MECHANISMS = ("laplace", "gaussian")
+KEYS = (*SUM_KEYS, *NOISE_KEYS, "dropout", "seconds")
 
 
 class SharedParameters(msgspec.Struct, frozen=True):
@@ -33,14 +30,16 @@ class SharedParameters(msgspec.Struct, frozen=True):
     Attributes:
         users: in the roster; fewest: with how many a run goes on.
         encoding: of the vectors of sums; None where the session has none, and only statistics are asked for.
-        security: statistical security of masked openings, in bits.
+        epsilon, delta, mechanism: of the noise in sums; epsilon is None for exact ones.
         seconds: the longest that mpyc may compute.
     """
 
     users: int
     fewest: int
     encoding: Encoding | None
-    security: int
+    epsilon: float | None
+    delta: float
+    mechanism: str
     seconds: float
 
     @property
@@ -50,17 +49,6 @@ class SharedParameters(msgspec.Struct, frozen=True):
             what = f"a session for sums needs {', '.join(SUM_KEYS[:3])}"
             raise ConfigError([Fault("parameters.length", what)])
         return self.encoding
-
-    def planned(self) -> str:
-        """Return what else users compare."""
-        return ""
-
-    def event(self) -> Event:
-        """Return what one sum is to a privacy ledger."""
-        # Not at the top: a session without a ledger needs no accountant.
-        from smpc_dp.privacy.accountant.events import exact_release
-
-        return exact_release("sum on shares", "substitution")
 
 
 def threshold_of(servers: int) -> int:
@@ -98,8 +86,9 @@ def check_parameters(
     """Check a `[parameters]` table for a session of `parties` users; return every fault found.
 
     Keys: `length`, `lower`, `upper`, `kind`, `precision`, `max_weight` as in "secagg", all left out in a
-    session for statistics alone; `dropout` (fraction of the users that may be missing, default 0.1);
-    `security` (bits, default 72); `seconds` (the longest computation, default 600).
+    session for statistics alone; `epsilon`, `delta`, `mechanism` ("laplace", the default, with delta 0, or
+    "gaussian") for noise in the sums; `dropout` (fraction of the users that may be missing, default 0.1);
+    `seconds` (the longest computation, default 600).
     """
     faults = [
         Fault(key, f"unknown parameter of {PROTOCOL} (known: {', '.join(sorted(KEYS))})")
@@ -109,8 +98,9 @@ def check_parameters(
     numbers = {}
     for key, default, low, high in (
         ("dropout", 0.1, 0.0, 0.5),
-        ("security", 72.0, 48.0, 128.0),
         ("seconds", 600.0, 1.0, 86_400.0),
+        ("epsilon", 1.0, 1e-6, 1000.0),
+        ("delta", 0.0, 0.0, 0.5),
     ):
         value = parameters.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
@@ -119,18 +109,32 @@ def check_parameters(
             numbers[key] = float(value)
     if not 2 <= parties <= MAX_USERS:
         faults.append(Fault("roster", f"has {parties} users (role 'party'), 2 to {MAX_USERS} are needed"))
-    security = int(numbers.get("security", 72))
-    encoding, more = _encoding(parameters, min(max(parties, 1), MAX_USERS), security)
+    mechanism = parameters.get("mechanism", "laplace")
+    if mechanism not in MECHANISMS:
+        faults.append(Fault("mechanism", f"must be one of {', '.join(MECHANISMS)}, is {shown(mechanism)}"))
+    if "epsilon" not in parameters and set(NOISE_KEYS) & set(parameters):
+        faults.append(Fault("epsilon", "is missing: without it sums are exact"))
+    if "epsilon" in parameters and (mechanism == "gaussian") != (numbers.get("delta", 0.0) > 0):
+        faults.append(Fault("delta", "must be above 0 for Gaussian noise, and for that alone"))
+    encoding, more = _encoding(parameters, min(max(parties, 1), MAX_USERS))
     faults += more
+    if encoding is None and set(NOISE_KEYS) & set(parameters):
+        faults.append(Fault("epsilon", "is for sums: a statistic is asked for with its own"))
     if faults:
         return None, faults
-    fewest = max(2, parties - math.floor(numbers["dropout"] * parties))
-    return SharedParameters(parties, fewest, encoding, security, numbers["seconds"]), []
+    checked = SharedParameters(
+        users=parties,
+        fewest=max(2, parties - math.floor(numbers["dropout"] * parties)),
+        encoding=encoding,
+        epsilon=numbers["epsilon"] if "epsilon" in parameters else None,
+        delta=numbers["delta"],
+        mechanism=str(mechanism),
+        seconds=numbers["seconds"],
+    )
+    return checked, []
 
 
-def _encoding(
-    parameters: Mapping[str, object], parties: int, security: int
-) -> tuple[Encoding | None, list[Fault]]:
+def _encoding(parameters: Mapping[str, object], parties: int) -> tuple[Encoding | None, list[Fault]]:
     if not set(SUM_KEYS) & set(parameters):
         return None, []
     kind = parameters.get("kind", "real")
@@ -148,6 +152,4 @@ def _encoding(
     if faults:
         return None, faults
     encoding = Encoding.plan(parties=parties, max_weight=weight, **arguments)  # type: ignore[arg-type]
-    if encoding.modulus_bits + 2 + security + 2 > MODULUS_BITS[-1]:
-        return None, [Fault("security", "no field is large enough")]
     return encoding, []

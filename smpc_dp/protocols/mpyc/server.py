@@ -29,6 +29,7 @@ from smpc_dp.protocols.mpyc.agreement import (
     output_statement,
     run_identifier,
     set_statement,
+    terms_of,
 )
 from smpc_dp.protocols.mpyc.sharing import unpack
 from smpc_dp.protocols.mpyc.terms import ProgramTerms
@@ -100,9 +101,8 @@ class ServerMachine(Member):
         if self.step != m.COMPUTE or self._terms is None:
             return None
         included = PartySet.unpack(self._included, self._users, self.name)
-        marks = dict(zip(self._members, self._terms.marks, strict=False))
-        left = tuple(marks[user] for user in included) if marks else ()
-        terms = msgspec.structs.replace(self._terms, users=len(included), marks=left)
+        present = PartySet.unpack(pack_set(self._members, self._users), self._users, self.name)
+        terms = terms_of(self._terms, present, included)
         return Job(terms, [self._shares[user] for user in included])
 
     @property
@@ -304,12 +304,13 @@ class ServerMachine(Member):
         self._check_enough(len(users))
         marks = [self._hellos[user][1].mark for user in users]
         try:
-            terms = self._make(question, len(users), tuple(marks) if max(marks) >= 0 else ())
+            hellos = hellos_digest([self._hellos[user][0] for user in users])
+            terms = self._make(question, len(users), tuple(marks) if max(marks) >= 0 else (), hellos)
         except ConfigError as error:
             raise PeerFault(self._name_of(users[0]), f"asks for what cannot be computed: {error}") from None
         self._start = m.Start(
             pack_set(users, self._users),
-            hellos_digest([self._hellos[user][0] for user in users]),
+            hellos,
             bytes(mark + 1 for mark in marks),
             terms.digest,
         )

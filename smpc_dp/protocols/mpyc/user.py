@@ -104,9 +104,9 @@ class UserMachine(Member):
         raise TimeoutFault(missing, step)
 
     def farewell(self, error: SmpcError) -> Sequence[Envelope]:
-        """Tell the servers that this user leaves, unless its shares are with them."""
+        """Tell the servers that this user leaves; one that still waits for shares drops its own."""
         self._end()
-        return () if self._shared else self._write(LEAVE, self._servers, abort_of(error))
+        return self._write(LEAVE, self._servers, abort_of(error))
 
     def _end(self) -> None:
         self._over = True
@@ -149,7 +149,7 @@ class UserMachine(Member):
         if max(start.marks) > 2 or (self._mark < 0) != (max(start.marks) == 0):
             raise PeerFault(leader, "begins with marks where none are due, or without")
         marks = () if self._mark < 0 else tuple(mark - 1 for mark in start.marks)
-        terms = self._make(self._context.question, len(present), marks)
+        terms = self._make(self._context.question, len(present), marks, start.hellos)
         if terms.digest != start.terms:
             raise PeerFault(leader, "and all servers compute something else than this user asked for")
         shares = self._split(terms)

@@ -3,21 +3,72 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import SmpcError
+from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.privacy.accountant.receipt import Receipt
+from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.mpyc.messages import SHARES, START
 from smpc_dp.protocols.mpyc.params import threshold_of
-from smpc_dp.protocols.mpyc.sums import sum_outcome, sum_record
+from smpc_dp.protocols.mpyc.terms import ProgramTerms
 from smpc_dp.protocols.mpyc.user import UserMachine
+from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.runtime.deadline import now
 from smpc_dp.runtime.events import OnEvent
 from smpc_dp.runtime.line import PATIENCE, Charge, tell
 from smpc_dp.runtime.links import Links
 from smpc_dp.runtime.servers.member import SharedMembership
+from smpc_dp.runtime.servers.programs import (
+    Record,
+    charge_of,
+    compile_question,
+    statistic_outcome,
+    sum_outcome,
+    sum_record,
+)
+from smpc_dp.statistics.shared.plan import Program
 from smpc_dp.transport.endpoint import dial
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
+
+ChargeEvent = Callable[[bytes, Callable[[], "Event"]], Awaitable[Receipt | None]]
+
+
+class _Asking:
+    """One request of one user: its machine, and the program that all have agreed on."""
+
+    def __init__(
+        self, membership: SharedMembership, request: int, question: str, record: list[int], mark: int = -1
+    ) -> None:
+        self._parameters = membership.parameters
+        self._program: Program | None = None
+        self.request = request
+        self.context: Context = membership.context(request, question)
+        self.machine = UserMachine(
+            self.context,
+            membership.servers,
+            membership.identity,
+            self._terms,
+            record,
+            threshold=threshold_of(len(membership.servers)),
+            fewest=membership.parameters.fewest,
+            mark=mark,
+        )
+
+    @property
+    def program(self) -> Program:
+        """The program; raise LocalError before the servers have begun."""
+        if self._program is None:
+            raise LocalError(f"{self.machine.name}: the run has not begun")
+        return self._program
+
+    def _terms(self, question: str, users: int, marks: tuple[int, ...], seed: bytes) -> ProgramTerms:
+        self._program = compile_question(self._parameters, question, users, marks, seed)
+        return self._program.terms
 
 
 class ServersLine:
@@ -33,26 +84,45 @@ class ServersLine:
         """Connect to all servers; raises what `dial` raises."""
         line = cls(membership, on_event)
         endpoint = membership.endpoint()
-        channels = await asyncio.gather(*(dial(endpoint, name) for name in membership.servers))
-        for channel in channels:
-            line._links.welcome(channel)
+        dialled = [asyncio.ensure_future(dial(endpoint, name)) for name in membership.servers]
+        try:
+            for channel in await asyncio.gather(*dialled):
+                line._links.welcome(channel)
+        except BaseException:
+            for task in dialled:
+                task.cancel()
+            for ended in await asyncio.gather(*dialled, return_exceptions=True):
+                if not isinstance(ended, BaseException):
+                    ended.abort()
+            raise
         return line
 
     async def run(
         self, request: int, question: str, lanes: Lanes, charge: Charge
     ) -> tuple[Outcome, Receipt | None]:
         """See `Line.run`."""
-        record = sum_record(self._membership.parameters.sums, [int(lane) for lane in lanes])
-        machine = self._machine(request, question, record)
-        receipt = await self.drive(request, machine, charge)
-        membership = self._membership
-        context = membership.context(request, question)
-        outcome = sum_outcome(context, membership.parameters, len(membership.servers), machine.result)
-        return outcome, receipt
+        membership, parameters = self._membership, self._membership.parameters
+        asking = _Asking(membership, request, question, sum_record(parameters.sums, lanes.tolist()))
+        receipt = await self._drive_told(asking, charge)
+        opened, servers = asking.machine.result, len(membership.servers)
+        return sum_outcome(asking.context, parameters, servers, asking.program, opened), receipt
+
+    async def statistic(
+        self, request: int, record: Record, zetas: tuple[float, float] | None, charge: ChargeEvent
+    ) -> StatisticResult:
+        """Take part in a statistic; `charge` is given the run and its event before the shares leave."""
+        asking = _Asking(self._membership, request, record.question, record.values, record.mark)
+
+        async def charged(run_id: bytes) -> Receipt | None:
+            return await charge(run_id, lambda: charge_of(asking.program))
+
+        receipt = await self._drive_told(asking, charged)
+        opened, servers = asking.machine.result, len(self._membership.servers)
+        return statistic_outcome(asking.context, servers, asking.program, opened, zetas).charged(receipt)
 
     async def decline(self, request: int, error: SmpcError) -> None:
         """See `Line.decline`."""
-        self._links.send(request, self._machine(request, "", []).farewell(error))
+        self._links.send(request, _Asking(self._membership, request, "", []).machine.farewell(error))
 
     async def close(self) -> None:
         """Send what waits, and say goodbye to every server."""
@@ -61,29 +131,17 @@ class ServersLine:
         finally:
             self._links.abort()
 
-    def _machine(self, request: int, question: str, record: list[int], mark: int = -1) -> UserMachine:
-        membership = self._membership
-        return UserMachine(
-            membership.context(request, question),
-            membership.servers,
-            membership.identity,
-            membership.terms,
-            record,
-            threshold=threshold_of(len(membership.servers)),
-            fewest=membership.parameters.fewest,
-            mark=mark,
-        )
-
-    async def drive(self, request: int, machine: UserMachine, charge: Charge) -> Receipt | None:
-        """Run a machine to its end; `charge` is called before the shares leave. Return the receipt."""
+    async def _drive_told(self, asking: _Asking, charge: Charge) -> Receipt | None:
         try:
-            return await self._drive(request, machine, charge)
+            return await self._drive(asking, charge)
         except SmpcError as error:
-            self._links.send(request, machine.farewell(error))
-            tell(self._on_event, "failed", request, machine, str(error))
+            self._links.send(asking.request, asking.machine.farewell(error))
+            tell(self._on_event, "failed", asking.request, asking.machine, str(error))
             raise
 
-    async def _drive(self, request: int, machine: UserMachine, charge: Charge) -> Receipt | None:
+    async def _drive(self, asking: _Asking, charge: Charge) -> Receipt | None:
+        """Run the machine to its end; the ledger is charged before the shares leave. Return the receipt."""
+        machine, request = asking.machine, asking.request
         receipt: Receipt | None = None
         timeouts = self._membership.session.timeouts
         sent = machine.start()
@@ -99,11 +157,8 @@ class ServersLine:
                 return receipt
             if machine.step != step:
                 step = machine.step
-                own = (
-                    timeouts.connect + timeouts.gather
-                    if step == START
-                    else self._membership.parameters.seconds
-                )
+                others = timeouts.connect + timeouts.gather
+                own = others if step == START else self._membership.parameters.seconds
                 until = now() + own + PATIENCE * timeouts.step
                 tell(self._on_event, "step", request, machine)
             try:

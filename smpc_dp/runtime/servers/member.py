@@ -5,18 +5,22 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.mpyc.params import SharedParameters
-from smpc_dp.protocols.mpyc.sums import sum_terms
 from smpc_dp.protocols.mpyc.terms import MODULUS_BITS, ProgramTerms
 from smpc_dp.runtime.member import MIN_BUDGET, load_identity
+from smpc_dp.runtime.servers.programs import charge_of, compile_question
 from smpc_dp.runtime.session_file import SessionFile, load_session
 from smpc_dp.transport.endpoint import Endpoint
 from smpc_dp.transport.framing import InflightBudget
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
 
 # Bytes of one message of the bridge.
 PIECE = 1 << 18
@@ -46,6 +50,9 @@ class SharedMembership:
         parameters = session.checked_parameters
         if not isinstance(parameters, SharedParameters):
             raise ConfigError([Fault("protocol", f"{session.protocol!r} has no servers")])
+        if parameters.encoding is not None:
+            # What cannot be computed is refused before anybody connects.
+            compile_question(parameters, "sum", parameters.users, (), b"")
         return cls(session, load_identity(session, path, name, key, role), parameters)
 
     @property
@@ -72,9 +79,13 @@ class SharedMembership:
             question=question,
         )
 
-    def terms(self, question: str, users: int, _marks: tuple[int, ...]) -> ProgramTerms:
+    def terms(self, question: str, users: int, marks: tuple[int, ...], seed: bytes) -> ProgramTerms:
         """Return the terms of what a user asks for."""
-        return sum_terms(self.parameters, question, users)
+        return compile_question(self.parameters, question, users, marks, seed).terms
+
+    def event(self) -> Event:
+        """Return what one sum is to a privacy ledger."""
+        return charge_of(compile_question(self.parameters, "sum", self.parameters.users, (), b""))
 
     def endpoint(self) -> Endpoint:
         """Return the member's side of its channels."""
