@@ -35,7 +35,7 @@ EPSILONS = (0.1, 1.0)
 DRAWS = 200
 GRID = Field(0, (1 << 32) - 1)
 # (bits of a grid, users) at which the ways of computing a sum over all pairs are compared.
-WAYS: tuple[tuple[int, int], ...] = ((4, 30), (4, 100), (8, 30), (8, 100), (16, 30), (16, 100))
+WAYS = ((4, 30), (4, 100), (8, 30), (8, 100), (16, 30), (16, 100), (16, 200))
 
 Progress = Callable[[str, int, int], None]
 Bridged = Callable[[int], float]

@@ -56,7 +56,7 @@ def run_servers(
         for place in range(servers):
             own = [0 if end is None else end.fileno() for end in links[place]]
             process = subprocess.Popen(
-                [sys.executable, "-m", "smpc_dp.bench.engines_worker"],
+                [sys.executable, "-m", "smpc_dp.bench.servers_worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -31,6 +31,8 @@ Way = Literal["pairs", "counts", "sums", "sort"]
 
 NAMES = ("kendall_tau", "gini_mean_difference", "variance", "collision", "auc", "auc_private_labels")
 SORTED = ("gini_mean_difference", "auc", "auc_private_labels")
+# What a round costs in shared products, where sorting was measured beside all pairs: docs/servers.md.
+ROUND = 200
 # Shared products of one step, about: bounds the memory.
 CHUNK = 1 << 18
 MAX_GRID_BITS = 12
@@ -129,7 +131,7 @@ def by_sort(mpc: Any, kernel: Kernel, bits: Sequence[Shared], marks: Sequence[in
 
 
 def cheapest(kernel: Kernel, users: int, pairs: int, complete: bool) -> Way:
-    """Return the way of fewest shared products for that many pairs."""
+    """Return the way of least cost for that many pairs: shared products, and rounds where they are many."""
     if complete and kernel.name == "variance":
         return "sums"
     widths = grid_widths(kernel)
@@ -138,9 +140,10 @@ def cheapest(kernel: Kernel, users: int, pairs: int, complete: bool) -> Way:
     if complete and kernel.name != "variance" and sum(widths) <= MAX_GRID_BITS:
         costs["counts"] = users * sum(1 << width for width in widths) + (1 << sum(widths))
     if complete and kernel.name in SORTED:
-        exchanged = sum(len(places) for places, _ in exchanges(users))
+        stages = [len(places) for places, _ in exchanges(users)]
         passes = 1 if kernel.labels == "none" else 2
-        costs["sort"] = passes * exchanged * (compared + widths[0] + 2 * passes)
+        products = passes * sum(stages) * (compared + widths[0] + 2 * passes)
+        costs["sort"] = products + ROUND * len(stages) * (2 * widths[0].bit_length() + 3)
     return min(costs, key=lambda way: costs[way])
 
 

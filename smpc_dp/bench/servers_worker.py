@@ -1,4 +1,4 @@
-"""One server of the measurements of `smpc-dp bench engines`: `python -m smpc_dp.bench.engines_worker`.
+"""One server of the measurements of `smpc-dp bench engines`: `python -m smpc_dp.bench.servers_worker`.
 
 It is told all on standard input and answers on standard output. Its connections to the other servers are
 sockets that it was started with.
