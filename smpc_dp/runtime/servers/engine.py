@@ -74,6 +74,7 @@ class Engine:
             control, theirs = pairs[self._servers.index(self._own)]
             handed = [-1 if name == self._own else peers[name][1].fileno() for name in self._servers]
             process = await self._start(theirs, [number for number in handed if number >= 0])
+            patience = 0.0
             try:
                 for pair in (*peers.values(), (control, theirs)):
                     pair[1].close()
@@ -86,11 +87,13 @@ class Engine:
                     terms=job.terms.canonical().decode("ascii"),
                     shares=[[f"{share:x}" for share in row] for row in job.shares],
                 )
-                return await self._drive(process, control, peers, assignment, seconds, silence)
+                answer = await self._drive(process, control, peers, assignment, seconds, silence)
+                patience = STOP_SECONDS
+                return answer
             finally:
                 self._over = True
                 self._ready.set()
-                await asyncio.shield(_stop(process))
+                await asyncio.shield(_stop(process, patience))
 
     async def _start(self, control: socket.socket, handed: Sequence[int]) -> asyncio.subprocess.Process:
         path = os.pathsep.join(os.path.abspath(entry or ".") for entry in sys.path)
@@ -244,7 +247,11 @@ async def _tail(process: asyncio.subprocess.Process) -> None:
             pass
 
 
-async def _stop(process: asyncio.subprocess.Process) -> None:
+async def _stop(process: asyncio.subprocess.Process, patience: float) -> None:
+    """Wait until the child has ended, and kill it if it takes longer than `patience` seconds."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(patience):
+            await process.wait()
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
