@@ -249,7 +249,10 @@ def test_delta_of_the_coarse_gaussian_holds(moved: int, span: int) -> None:
     rate = Fraction(math.exp(epsilon))
     for a in range(span + 1):
         for b in range(max(0, a - moved), min(span, a + moved) + 1):
-            lost = sum(max(mass - rate * laws[b].get(result, 0), 0) for result, mass in laws[a].items())
+            lost = sum(
+                max(mass - rate * laws[b].get(result, Fraction(0)), Fraction(0))
+                for result, mass in laws[a].items()
+            )
             assert lost <= delta
 
 
