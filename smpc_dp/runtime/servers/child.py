@@ -112,26 +112,36 @@ def _compute(assignment: Assignment) -> Answer:
 
 async def _run(mpc: Any, assignment: Assignment, terms: ProgramTerms, shares: list[list[int]]) -> Answer:
     from smpc_dp.errors import SmpcError
-    from smpc_dp.runtime.servers.wiring import bytes_sent, connect_peers, drain
-    from smpc_dp.statistics.shared.program import run_program
+    from smpc_dp.runtime.servers.wiring import connect_peers, drain
 
-    loop = asyncio.get_running_loop()
     await connect_peers(mpc, assignment.sockets)
-    began, busy = loop.time(), _cpu()
     try:
-        values = await run_program(mpc, terms, shares)
+        answer = await timed_program(mpc, terms, shares)
     except SmpcError as error:
         return Answer(error=str(error))
     await drain(mpc)
+    return answer
+
+
+async def timed_program(mpc: Any, terms: ProgramTerms, shares: list[list[int]]) -> Answer:
+    """Run a program, once all parties are there, and say what it cost."""
+    from smpc_dp.runtime.servers.wiring import bytes_sent
+    from smpc_dp.statistics.shared.program import run_program
+
+    loop = asyncio.get_running_loop()
+    await mpc.output(mpc.SecInt(terms.bits, p=terms.prime)(0))
+    began, busy, before = loop.time(), cpu_seconds(), bytes_sent(mpc)
+    values = await run_program(mpc, terms, shares)
     return Answer(
         [str(value) for value in values],
-        sent=bytes_sent(mpc),
-        cpu=_cpu() - busy,
+        sent=bytes_sent(mpc) - before,
+        cpu=cpu_seconds() - busy,
         wall=loop.time() - began,
     )
 
 
-def _cpu() -> float:
+def cpu_seconds() -> float:
+    """Return what this process has used so far."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 

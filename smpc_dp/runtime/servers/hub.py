@@ -14,7 +14,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.mpyc.agreement import NO_SURVIVAL, Opened
 from smpc_dp.protocols.mpyc.messages import COMPUTE, HELLO
 from smpc_dp.protocols.mpyc.params import threshold_of
-from smpc_dp.protocols.mpyc.server import ServerMachine
+from smpc_dp.protocols.mpyc.server import Job, ServerMachine
 from smpc_dp.roster import split_address
 from smpc_dp.runtime.deadline import Deadline, now
 from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
@@ -150,9 +150,7 @@ class ServerHub:
             membership.terms,
             fewest=membership.parameters.fewest,
         )
-        self._engine = Engine(membership.servers, membership.name, self._forward)
-        self._request = number
-        self._begun.set()
+        self._begin(number)
         try:
             if not await self._run(number, machine):
                 return None
@@ -187,7 +185,8 @@ class ServerHub:
                 if machine.step != step:
                     step = machine.step
                     if step == COMPUTE:
-                        computing = asyncio.create_task(self._compute(machine))
+                        if machine.job is not None and self._engine is not None:
+                            computing = asyncio.create_task(self._engine_run(self._engine, machine.job))
                     elif step != HELLO:
                         deadline.step()
                     self._tell("step", number, machine)
@@ -230,10 +229,18 @@ class ServerHub:
                 await asyncio.gather(computing, return_exceptions=True)
         return True
 
-    async def _compute(self, machine: ServerMachine) -> Answer:
-        membership, job, engine = self._membership, machine.job, self._engine
-        if job is None or engine is None:
-            return Answer(error="there is nothing to compute")
+    def _begin(self, number: int) -> Engine:
+        self._engine = Engine(self._membership.servers, self._membership.name, self._forward)
+        self._request = number
+        self._begun.set()
+        return self._engine
+
+    async def compute(self, job: Job) -> Answer:
+        """Compute outside of any request, together with the other servers; for measurements."""
+        return await self._engine_run(self._begin(self._request + 1), job)
+
+    async def _engine_run(self, engine: Engine, job: Job) -> Answer:
+        membership = self._membership
         return await engine.run(
             job,
             threshold_of(len(membership.servers)),
