@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from smpc_dp.bench.figures import Figure, Peer, Report
+from smpc_dp.bench.engines_transport import LIMIT, carry
+from smpc_dp.bench.figures import Figure, Peer, Report, Target
 from smpc_dp.bench.servers import DELAY, Measured, run_servers
 from smpc_dp.bench.statistic import garbled_session
 from smpc_dp.crypto.noise import NoiseSource
@@ -38,8 +39,6 @@ GRID = Field(0, (1 << 32) - 1)
 WAYS = ((4, 30), (4, 100), (8, 30), (8, 100), (16, 30), (16, 100), (16, 200))
 
 Progress = Callable[[str, int, int], None]
-Bridged = Callable[[int], float]
-"""Seconds of `USERS` users' statistic among that many servers over the library's own channels."""
 
 
 def run_engines_bench(
@@ -47,14 +46,13 @@ def run_engines_bench(
     progress: Progress | None = None,
     servers: Sequence[int] = SERVERS,
     sizes: Sequence[int] = SIZES,
-    bridged: Bridged | None = None,
+    channels: bool = True,
 ) -> Report:
     """Measure Kendall's tau of 32-bit values with Laplace noise of epsilon 1, and errors against n.
 
     Args:
         servers: numbers of them, odd and at least 3; sizes: numbers of users for the errors.
-        bridged: how long the statistic takes over our channels: then it is a figure with mpyc's own sockets
-            as the peer.
+        channels: whether mpyc over our channels is measured too, in turns with mpyc over plain sockets.
 
     Raises ConfigError for a number out of range, LocalError when a measuring process fails.
     """
@@ -67,7 +65,7 @@ def run_engines_bench(
         faults.append(Fault("sizes", f"must be even numbers of at least 4, are {list(sizes)}"))
     if faults:
         raise ConfigError(faults)
-    steps = 1 + 3 * len(servers) + len(WAYS) + len(sizes)
+    steps = 1 + 3 * len(servers) + len(WAYS) + len(sizes) + channels
     done = 0
 
     def advance() -> None:
@@ -80,7 +78,10 @@ def run_engines_bench(
     advance()
     figures = _garbled(pairs)
     for m in servers:
-        figures += _of_servers(m, runs, pairs, bridged, advance)
+        figures += _of_servers(m, runs, pairs, advance)
+    if channels:
+        figures.append(_over_channels(servers[0], runs))
+        advance()
     for bits, users in WAYS:
         figures += _of_ways(bits, users, servers[0], runs)
         advance()
@@ -119,7 +120,6 @@ def _of_servers(
     m: int,
     runs: int,
     pairs: Sequence[Mapping[str, Mapping[str, Any]]],
-    bridged: Bridged | None,
     advance: Callable[[], None],
 ) -> list[Figure]:
     generator = np.random.default_rng(m)
@@ -158,13 +158,22 @@ def _of_servers(
             note = f"{how}; every message delayed by {DELAY} s, and pauses counted"
             figures.append(Figure(f"{name}: rounds", "rounds", [float(counted.rounds)], "lower", note))
             advance()
-        elif bridged is not None:
-            plain = Peer("mpyc over plain sockets", version("mpyc"), float(np.median(taken.wall)))
-            seconds = [bridged(m) for _ in range(runs)]
-            figures.append(
-                Figure(f"{name}: over our channels", "s", seconds, "lower", "the clock", peer=plain)
-            )
     return figures
+
+
+def _over_channels(m: int, runs: int) -> Figure:
+    kernel = kendall_tau(GRID, GRID)
+    records = np.random.default_rng(m).integers(0, GRID.steps + 1, (USERS, 2)).tolist()
+    carried = carry(statistic_program(kernel, USERS, EPSILON).terms, records, servers=m, turns=runs)
+    return Figure(
+        f"mpyc over our channels, {m} servers, all pairs of {USERS}",
+        "s",
+        [carried.bridged],
+        "lower",
+        "medians of turns, by the clock of the slowest server, start-up left out",
+        Peer("mpyc over plain sockets", version("mpyc"), carried.plain),
+        target=Target("ratio_to_peer", 1 / LIMIT),
+    )
 
 
 def _peer(pairs: Sequence[Mapping[str, Mapping[str, Any]]], key: str) -> Peer:
