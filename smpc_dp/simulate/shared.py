@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
+import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
@@ -81,7 +82,9 @@ def _lone_runtime() -> Any:
         sys.argv = [argv[0] if argv else "", "--no-log", "--no-uvloop"]
         try:
             # In a thread, so that it makes an event loop of its own and does not touch the caller's.
-            with ThreadPoolExecutor(1) as pool:
+            with ThreadPoolExecutor(1) as pool, warnings.catch_warnings():
+                # mpyc 0.11 imports numpy's internals by their old name.
+                warnings.simplefilter("ignore", DeprecationWarning)
                 pool.submit(importlib.import_module, "mpyc.runtime").result()
         finally:
             sys.argv = argv

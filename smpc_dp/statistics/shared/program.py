@@ -15,19 +15,22 @@ from smpc_dp.protocols.pairwise.draw import Pairs, bipartite_matchings, matching
 from smpc_dp.statistics.kernels import Kernel
 from smpc_dp.statistics.known import kernel_of
 from smpc_dp.statistics.shared.arithmetic import Shared, below_each, number, public
-from smpc_dp.statistics.shared.kernels import Way, by_counts, by_sums, cheapest, over_pairs
+from smpc_dp.statistics.shared.kernels import Way, by_counts, by_sort, by_sums, cheapest, over_pairs
 from smpc_dp.statistics.shared.noise import add_noise, width
 
 LEAST_SECURITY = 40
 """All masked openings of a program together are within 2**-40 of what can be simulated."""
 
 
-async def run_program(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]]) -> list[int]:
+async def run_program(
+    mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]], way: Way | None = None
+) -> list[int]:
     """Return the opened integers, then the indexes of users whose record was outside its bounds.
 
     Args:
         mpc: mpyc's runtime, started, with as many servers as hold shares, and `terms.security` as its k.
         shares: one row for each user: this server's Shamir shares of the `terms.length` integers of a record.
+        way: how a statistic's sum is computed, the same for all servers; None takes the cheapest.
 
     Every value is checked against its bounds in the computation. What a user shares inconsistently is first
     turned into shares of one value. A user with a value outside is named to all servers, and its whole record
@@ -42,7 +45,7 @@ async def run_program(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[i
     records = secint.array(secint.field.array(public([list(row) for row in shares]))) * ones
     codes, bits, refused = await _within_bounds(mpc, terms, records)
     if terms.kind == "statistic":
-        integers = await _statistic(mpc, terms, bits, codes)
+        integers = await _statistic(mpc, terms, bits, codes, way or way_of(terms))
     else:
         integers = _sums(terms, codes)
     spans = output_spans(terms)
@@ -131,13 +134,15 @@ def _sums(terms: ProgramTerms, codes: Shared) -> Shared:
     return np.sum(values, axis=0)
 
 
-async def _statistic(mpc: Any, terms: ProgramTerms, bits: list[Shared], codes: Shared) -> Shared:
+async def _statistic(mpc: Any, terms: ProgramTerms, bits: list[Shared], codes: Shared, way: Way) -> Shared:
     kernel = kernel_in(terms)
-    match way_of(terms):
+    match way:
         case "sums":
             total = by_sums(codes)
         case "counts":
             total = by_counts(kernel, bits, codes, terms.marks)
+        case "sort":
+            total = by_sort(mpc, kernel, bits, terms.marks)
         case _:
             total = 0
             for part in over_pairs(kernel, bits, codes, design_pairs(terms)):
