@@ -27,7 +27,7 @@ from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.mesh import Mesh
 from smpc_dp.runtime.servers.line import ServersLine
 from smpc_dp.runtime.servers.member import SharedMembership, encoding_of, load_member
-from smpc_dp.runtime.servers.programs import Record, question_of
+from smpc_dp.runtime.servers.programs import question_of
 from smpc_dp.runtime.statistic import Asked, PairRounds, count_reachable
 from smpc_dp.statistics.compiled import NoiseKind
 from smpc_dp.statistics.kernels import Kernel
@@ -250,13 +250,9 @@ class Session:
             found = find_kernel(kernel)
             question = question_of(found, epsilon, delta, noise, P)
             self._request += 1
-            request = self._request
-            try:
-                record = Record.check(found, data, mark, question)
-            except SmpcError as error:
-                await line.decline(request, error)
-                raise
-            shared = await line.statistic(request, record, zetas, self.charge_event)
+            shared = await line.statistic(
+                self._request, found, data, mark, question, zetas, self.charge_event
+            )
             self._tell_done(shared.survivors, shared.absent)
             return shared
         if not isinstance(line, HubLine) or evaluations is None:
