@@ -8,7 +8,7 @@ import os
 import struct
 from collections.abc import Sequence
 
-from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.mpyc.agreement import NO_SURVIVAL, Opened
@@ -46,7 +46,6 @@ class ServerHub:
         self._earlier = set(membership.servers[: membership.servers.index(membership.name)])
         self._arrived = asyncio.Event()
         self._early: dict[str, list[News]] = {}
-        self._culprits: dict[str, PeerFault] = {}
         self._engine: Engine | None = None
         self._request = 0
         self._begun = asyncio.Event()
@@ -158,8 +157,6 @@ class ServerHub:
         except SmpcError as error:
             self._links.send(number, machine.farewell(error))
             self._tell("failed", number, machine, str(error))
-            if isinstance(error, PeerFault) and not error.said_by:
-                self._culprits[error.culprit] = error
             return error
         opened = machine.result
         absent = tuple(name for name in membership.context(number).names if name not in opened.included)
@@ -299,14 +296,7 @@ class ServerHub:
             if news.envelope.step == HELLO:
                 self._links.send(news.request, self._too_late(news, number))
             return ()
-        if (fault := self._culprits.get(news.peer)) is not None:
-            return self._banned(news, fault)
         return machine.receive(news.envelope)
-
-    def _banned(self, news: News, fault: PeerFault) -> Sequence[Envelope]:
-        context = self._membership.context(news.request)
-        abort = Abort("peer", fault.culprit, [], fault.reason[:500])
-        return context.write(self._membership.identity, context.session_digest, ABORT, (news.peer,), abort)
 
     def _too_late(self, news: News, number: int) -> Sequence[Envelope]:
         """Tell a user that asks for a past request where the others are; it can ask for the next one."""
@@ -330,7 +320,7 @@ async def serve_shares(
 ) -> list[Opened | SmpcError]:
     """Be a server of a session until `requests` are served (None: until every user has left).
 
-    Returns how each request ended. After the loss of a server there is no next one. Raises what
+    Returns how each request ended. After the loss or a fault of a server there is no next one. Raises what
     `SharedMembership.load` and `ServerHub.open` raise.
     """
     if requests is not None and requests < 1:
@@ -344,9 +334,19 @@ async def serve_shares(
             if last is None:
                 break
             ended.append(last)
-            if isinstance(last, TimeoutFault) and last.missing & set(membership.servers):
+            if _ends_session(last, set(membership.servers)):
                 break
         await hub.close()
     finally:
         await hub.stop()
     return ended
+
+
+def _ends_session(last: Opened | SmpcError, servers: set[str]) -> bool:
+    """Tell whether a server is at fault for how a request ended: then the servers do not go on together."""
+    match last:
+        case TimeoutFault():
+            return bool(last.missing & servers)
+        case PeerFault():
+            return last.culprit in servers
+    return isinstance(last, LocalError)

@@ -121,6 +121,7 @@ class ServersLine:
         """Take part in a statistic; `charge` is given the run and its event before the shares leave."""
         try:
             record = Record.check(kernel, data, mark, question)
+            self._check_question(record)
         except SmpcError as error:
             await self.decline(request, error)
             raise
@@ -132,6 +133,13 @@ class ServersLine:
         receipt = await self._drive_told(asking, charged)
         opened, servers = asking.machine.result, len(self._membership.servers)
         return statistic_outcome(asking.context, servers, asking.program, opened, zetas).charged(receipt)
+
+    def _check_question(self, record: Record) -> None:
+        """Raise ConfigError for what cannot be computed even if everybody takes part, with any labels."""
+        parameters = self._membership.parameters
+        users = parameters.users
+        marks = () if record.mark < 0 else (1 - record.mark, *(record.mark,) * (users - 1))
+        compile_question(parameters, record.question, users, marks, bytes(32))
 
     async def decline(self, request: int, error: SmpcError) -> None:
         """See `Line.decline`."""
