@@ -58,9 +58,7 @@ async def main(count: int = len(BORROWERS)) -> dict[str, Any]:
     """Start servers and borrowers as processes; print the estimate beside the truth."""
     names = BORROWERS[:count]
     with tempfile.TemporaryDirectory() as folder:
-        session = create_local_session(
-            folder, names, {}, protocol="mpyc", servers=SERVERS, timeouts=TIMEOUTS
-        )
+        session = create_local_session(folder, names, {}, protocol="mpyc", servers=SERVERS, timeouts=TIMEOUTS)
         path = str(session)
         servers = [
             await asyncio.create_subprocess_exec(
@@ -84,16 +82,18 @@ async def main(count: int = len(BORROWERS)) -> dict[str, Any]:
     results = [json.loads(output) for output in outputs]
     result: dict[str, Any] = results[0]
     truth = exact.u_statistic(KERNEL, records(count))
-    planned = complete_error(count, *ZETAS)
+    planned = (complete_error(count, *ZETAS) + result["noise_error"] ** 2) ** 0.5
     low, high = result["interval"]
-    receipt = result["privacy"]["receipt"]
-    print(f"estimate:       {result['value']:.3f} from all {result['pairs']} pairs, the same for everybody:")
-    print(f"                {len({other['value'] for other in results})} value told to {count} borrowers")
+    spent = result["privacy"]["receipt"]["spent"]
+    told = len({other["value"] for other in results})
+    print(
+        f"estimate:       {result['value']:.3f} from all {result['pairs']} pairs; {told} value for everybody"
+    )
     print(f"noise:          {result['noise_error']:.3f}, one draw for the whole statistic")
-    print(f"planned error:  {(planned + result['noise_error'] ** 2) ** 0.5:.3f}, interval {low:.3f} to {high:.3f}")
+    print(f"planned error:  {planned:.3f}, interval {low:.3f} to {high:.3f}")
     print(f"all pairs:      {truth:.3f} without noise (nobody sees this)")
     print(f"privacy:        epsilon {result['privacy']['epsilon']} for each record")
-    print(f"ledger:         {receipt}")
+    print(f"ledger:         {spent['epsilon']:.3f} spent of {EPSILON}")
     print(f"claim:          {result['privacy']['claim']}")
     return result | {"truth": truth}
 

@@ -27,7 +27,8 @@ from smpc_dp.runtime.events import Event, OnEvent
 from smpc_dp.runtime.inputs import find_input, read_vector
 from smpc_dp.runtime.launcher import print_event, run_child
 from smpc_dp.runtime.servers.hub import serve_shares
-from smpc_dp.runtime.session import connect, encoding_of, load_member
+from smpc_dp.runtime.servers.member import encoding_of, load_member
+from smpc_dp.runtime.session import connect
 from smpc_dp.runtime.session_file import load_session
 
 Operation = Literal["sum", "average"]

@@ -19,7 +19,7 @@ from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.runtime.inputs import find_input, read_vector, read_weights
 from smpc_dp.runtime.launcher import Ending, Launcher, member_command, run_child
 from smpc_dp.runtime.member import default_key
-from smpc_dp.runtime.session import encoding_of, load_member
+from smpc_dp.runtime.servers.member import encoding_of, load_member
 from smpc_dp.runtime.session_file import SessionFile, load_session
 
 

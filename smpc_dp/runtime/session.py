@@ -26,9 +26,8 @@ from smpc_dp.runtime.line import HubLine, Line, tell
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.mesh import Mesh
 from smpc_dp.runtime.servers.line import ServersLine
-from smpc_dp.runtime.servers.member import SharedMembership
-from smpc_dp.runtime.servers.programs import Record, question_of
-from smpc_dp.runtime.session_file import load_session
+from smpc_dp.runtime.servers.member import SharedMembership, encoding_of, load_member
+from smpc_dp.runtime.servers.programs import question_of
 from smpc_dp.runtime.statistic import Asked, PairRounds, count_reachable
 from smpc_dp.statistics.compiled import NoiseKind
 from smpc_dp.statistics.kernels import Kernel
@@ -251,13 +250,9 @@ class Session:
             found = find_kernel(kernel)
             question = question_of(found, epsilon, delta, noise, P)
             self._request += 1
-            request = self._request
-            try:
-                record = Record.check(found, data, mark, question)
-            except SmpcError as error:
-                await line.decline(request, error)
-                raise
-            shared = await line.statistic(request, record, zetas, self.charge_event)
+            shared = await line.statistic(
+                self._request, found, data, mark, question, zetas, self.charge_event
+            )
             self._tell_done(shared.survivors, shared.absent)
             return shared
         if not isinstance(line, HubLine) or evaluations is None:
@@ -414,25 +409,6 @@ async def connect(
         if evaluations is not None:
             await asyncio.to_thread(evaluations.close)
         await line.close()
-
-
-def load_member(
-    session: str | os.PathLike[str],
-    name: str,
-    key: str | os.PathLike[str] | None = None,
-    role: str = "party",
-) -> Membership | SharedMembership:
-    """Load a member of a session of any protocol that can be run; arguments as of `Membership.load`."""
-    loaded = load_session(session)
-    if isinstance(loaded.checked_parameters, SharedParameters):
-        return SharedMembership.load(session, name, key, role, loaded)
-    return Membership.load(session, name, key, role, loaded)
-
-
-def encoding_of(membership: Membership | SharedMembership) -> Encoding:
-    """Return the encoding of a session's vectors; raise ConfigError if it has none."""
-    parameters = membership.parameters
-    return parameters.sums if isinstance(parameters, SharedParameters) else parameters.encoding
 
 
 def _open_ledger(path: str | os.PathLike[str], party: str) -> Ledger:

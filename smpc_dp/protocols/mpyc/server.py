@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from smpc_dp.errors import ConfigError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.abort import ABORT, LEAVE, Abort, abort_of, reason_of
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
@@ -303,11 +303,8 @@ class ServerMachine(Member):
         users = sorted(self._hellos)
         self._check_enough(len(users))
         marks = [self._hellos[user][1].mark for user in users]
-        try:
-            hellos = hellos_digest([self._hellos[user][0] for user in users])
-            terms = self._make(question, len(users), tuple(marks) if max(marks) >= 0 else (), hellos)
-        except ConfigError as error:
-            raise PeerFault(self._name_of(users[0]), f"asks for what cannot be computed: {error}") from None
+        hellos = hellos_digest([self._hellos[user][0] for user in users])
+        terms = self._make(question, len(users), tuple(marks) if max(marks) >= 0 else (), hellos)
         self._start = m.Start(
             pack_set(users, self._users),
             hellos,

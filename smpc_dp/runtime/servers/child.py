@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MAX_MEMORY = 4 << 30
 MAX_FILES = 256
 LENGTH_BYTES = 8
+READY = b"\1"
 
 
 class Assignment(msgspec.Struct, frozen=True):
@@ -58,7 +59,7 @@ def main() -> None:
     _confine(assignment)
     # The parent says nothing more: readable means that it is gone, or has what it needs.
     threading.Thread(target=_end_with, args=(control,), daemon=True).start()
-    answer = _compute(assignment)
+    answer = _compute(assignment, control)
     encoded = msgspec.json.encode(answer)
     control.sendall(len(encoded).to_bytes(LENGTH_BYTES, "big") + encoded)
     threading.Event().wait()
@@ -97,7 +98,7 @@ def _confine(assignment: Assignment) -> None:
         resource.setrlimit(what, (bound, bound))
 
 
-def _compute(assignment: Assignment) -> Answer:
+def _compute(assignment: Assignment, control: socket.socket) -> Answer:
     from smpc_dp.protocols.mpyc.sharing import mpyc_arguments
     from smpc_dp.protocols.mpyc.terms import ProgramTerms
 
@@ -106,6 +107,7 @@ def _compute(assignment: Assignment) -> Answer:
     options = (f"-M{parties}", f"-I{place}", f"-T{assignment.threshold}", f"-K{assignment.security}")
     with mpyc_arguments(*options):
         from mpyc.runtime import mpc
+    control.sendall(READY)
     shares = [[int(share, 16) for share in row] for row in assignment.shares]
     return mpc.run(_run(mpc, assignment, terms, shares))  # type: ignore[no-any-return]
 

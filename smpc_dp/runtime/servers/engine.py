@@ -13,7 +13,7 @@ import msgspec
 
 from smpc_dp.errors import LocalError
 from smpc_dp.protocols.mpyc.server import Job
-from smpc_dp.runtime.servers.child import LENGTH_BYTES, Answer, Assignment
+from smpc_dp.runtime.servers.child import LENGTH_BYTES, READY, Answer, Assignment
 from smpc_dp.runtime.servers.member import PIECE
 
 # The path is an argument: the child's environment is empty.
@@ -25,6 +25,9 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THR
 MAX_ANSWER = 1 << 30
 STDERR_KEPT = 2000
 STOP_SECONDS = 2.0
+START_SECONDS = 60.0
+# Between two looks at the time of the last word.
+LOOK_SECONDS = 0.5
 
 # Sends bytes of our mpyc to that of another server.
 Send = Callable[[str, bytes], Awaitable[None]]
@@ -52,7 +55,7 @@ class Engine:
         writer = self._writers.get(peer)
         if self._over or writer is None:
             return
-        self._touch()
+        self._last = max(self._last, asyncio.get_running_loop().time())
         # A child that has ended reads no more: its end is told elsewhere.
         with contextlib.suppress(OSError):
             writer.write(content)
@@ -130,9 +133,10 @@ class Engine:
             for name, (ours, _) in peers.items():
                 reader, self._writers[name] = await asyncio.open_connection(sock=ours)
                 tasks.append(loop.create_task(self._pump(name, reader)))
-            self._touch()
+            # Until it says that it is there, the child is loading mpyc.
+            self._last = loop.time() + START_SECONDS
             self._ready.set()
-            answering = loop.create_task(_ask(control, assignment))
+            answering = loop.create_task(_ask(control, assignment, self._touch))
             errors = loop.create_task(_tail(process))
             tasks += [errors]
             latest = loop.time() + seconds
@@ -141,7 +145,7 @@ class Engine:
                     until = min(latest, self._last + silence)
                     if until <= loop.time():
                         raise self._late(latest, seconds, silence)
-                    await asyncio.wait([answering], timeout=until - loop.time())
+                    await asyncio.wait([answering], timeout=min(until - loop.time(), LOOK_SECONDS))
                 encoded = answering.result()
             finally:
                 answering.cancel()
@@ -216,12 +220,18 @@ def _socket_pairs(count: int) -> Iterator[list[tuple[socket.socket, socket.socke
                 end.close()
 
 
-async def _ask(control: socket.socket, assignment: Assignment) -> bytes | None:
-    """Send the assignment and return the answer, None if the child has closed the socket before."""
+async def _ask(control: socket.socket, assignment: Assignment, on_ready: Callable[[], None]) -> bytes | None:
+    """Send the assignment and return the answer, None if the child has closed the socket before.
+
+    `on_ready` is called when it has loaded mpyc.
+    """
     loop = asyncio.get_running_loop()
     content = msgspec.json.encode(assignment)
     try:
         await loop.sock_sendall(control, len(content).to_bytes(LENGTH_BYTES, "big") + content)
+        if await _exactly(control, len(READY)) != READY:
+            return None
+        on_ready()
         header = await _exactly(control, LENGTH_BYTES)
         size = int.from_bytes(header or b"", "big")
         return await _exactly(control, size) if header and size <= MAX_ANSWER else None

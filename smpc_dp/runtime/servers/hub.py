@@ -8,16 +8,17 @@ import os
 import struct
 from collections.abc import Sequence
 
-from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.mpyc.agreement import NO_SURVIVAL, Opened
-from smpc_dp.protocols.mpyc.messages import COMPUTE, HELLO
+from smpc_dp.protocols.mpyc.messages import COMPUTE, HELLO, OUTPUT, PRESENT, SHARES
 from smpc_dp.protocols.mpyc.params import threshold_of
 from smpc_dp.protocols.mpyc.server import Job, ServerMachine
 from smpc_dp.roster import split_address
 from smpc_dp.runtime.deadline import Deadline, now
 from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
+from smpc_dp.runtime.line import PATIENCE
 from smpc_dp.runtime.links import SMALL_MESSAGE, Links, News
 from smpc_dp.runtime.servers.child import Answer
 from smpc_dp.runtime.servers.engine import Engine
@@ -45,7 +46,6 @@ class ServerHub:
         self._earlier = set(membership.servers[: membership.servers.index(membership.name)])
         self._arrived = asyncio.Event()
         self._early: dict[str, list[News]] = {}
-        self._culprits: dict[str, PeerFault] = {}
         self._engine: Engine | None = None
         self._request = 0
         self._begun = asyncio.Event()
@@ -157,8 +157,6 @@ class ServerHub:
         except SmpcError as error:
             self._links.send(number, machine.farewell(error))
             self._tell("failed", number, machine, str(error))
-            if isinstance(error, PeerFault) and not error.said_by:
-                self._culprits[error.culprit] = error
             return error
         opened = machine.result
         absent = tuple(name for name in membership.context(number).names if name not in opened.included)
@@ -187,8 +185,10 @@ class ServerHub:
                     if step == COMPUTE:
                         if machine.job is not None and self._engine is not None:
                             computing = asyncio.create_task(self._engine_run(self._engine, machine.job))
-                    elif step != HELLO:
+                    elif step == SHARES:
                         deadline.step()
+                    elif step != HELLO:
+                        deadline.at = now() + self._patience(step)
                     self._tell("step", number, machine)
                 if not (
                     begun or early or deadline.connecting or any(map(self._links.is_live, self._users()))
@@ -220,7 +220,7 @@ class ServerHub:
                 if news.envelope is not None and not machine.finished and machine.step == step:
                     if machine.has_enough:
                         deadline.enough()
-                    elif step not in (HELLO, COMPUTE):
+                    elif step == SHARES:
                         deadline.progress()
                     self._tell("step", number, machine)
         finally:
@@ -247,6 +247,12 @@ class ServerHub:
             seconds=membership.parameters.seconds,
             silence=membership.session.timeouts.step,
         )
+
+    def _patience(self, step: str) -> float:
+        """Return how long the other servers may still wait for users, or compute, in a step of ours."""
+        timeouts = self._membership.session.timeouts
+        more = {PRESENT: timeouts.connect + timeouts.gather, OUTPUT: self._membership.parameters.seconds}
+        return more.get(step, 0.0) + PATIENCE * timeouts.step
 
     async def _next(self, deadline: Deadline, computing: asyncio.Task[Answer] | None) -> News | None:
         """Return the next news, or None when the time comes, or the computation's end."""
@@ -290,14 +296,7 @@ class ServerHub:
             if news.envelope.step == HELLO:
                 self._links.send(news.request, self._too_late(news, number))
             return ()
-        if (fault := self._culprits.get(news.peer)) is not None:
-            return self._banned(news, fault)
         return machine.receive(news.envelope)
-
-    def _banned(self, news: News, fault: PeerFault) -> Sequence[Envelope]:
-        context = self._membership.context(news.request)
-        abort = Abort("peer", fault.culprit, [], fault.reason[:500])
-        return context.write(self._membership.identity, context.session_digest, ABORT, (news.peer,), abort)
 
     def _too_late(self, news: News, number: int) -> Sequence[Envelope]:
         """Tell a user that asks for a past request where the others are; it can ask for the next one."""
@@ -321,7 +320,7 @@ async def serve_shares(
 ) -> list[Opened | SmpcError]:
     """Be a server of a session until `requests` are served (None: until every user has left).
 
-    Returns how each request ended. After the loss of a server there is no next one. Raises what
+    Returns how each request ended. After the loss or a fault of a server there is no next one. Raises what
     `SharedMembership.load` and `ServerHub.open` raise.
     """
     if requests is not None and requests < 1:
@@ -335,9 +334,19 @@ async def serve_shares(
             if last is None:
                 break
             ended.append(last)
-            if isinstance(last, TimeoutFault) and last.missing & set(membership.servers):
+            if _ends_session(last, set(membership.servers)):
                 break
         await hub.close()
     finally:
         await hub.stop()
     return ended
+
+
+def _ends_session(last: Opened | SmpcError, servers: set[str]) -> bool:
+    """Tell whether a server is at fault for how a request ended: then the servers do not go on together."""
+    match last:
+        case TimeoutFault():
+            return bool(last.missing & servers)
+        case PeerFault():
+            return last.culprit in servers
+    return isinstance(last, LocalError)

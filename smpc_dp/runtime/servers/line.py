@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import LocalError, SmpcError
@@ -29,6 +29,7 @@ from smpc_dp.runtime.servers.programs import (
     sum_outcome,
     sum_record,
 )
+from smpc_dp.statistics.kernels import Kernel
 from smpc_dp.statistics.shared.plan import Program
 from smpc_dp.transport.endpoint import dial
 
@@ -108,9 +109,22 @@ class ServersLine:
         return sum_outcome(asking.context, parameters, servers, asking.program, opened), receipt
 
     async def statistic(
-        self, request: int, record: Record, zetas: tuple[float, float] | None, charge: ChargeEvent
+        self,
+        request: int,
+        kernel: Kernel,
+        data: Any,
+        mark: int | None,
+        question: str,
+        zetas: tuple[float, float] | None,
+        charge: ChargeEvent,
     ) -> StatisticResult:
         """Take part in a statistic; `charge` is given the run and its event before the shares leave."""
+        try:
+            record = Record.check(kernel, data, mark, question)
+            self._check_question(record)
+        except SmpcError as error:
+            await self.decline(request, error)
+            raise
         asking = _Asking(self._membership, request, record.question, record.values, record.mark)
 
         async def charged(run_id: bytes) -> Receipt | None:
@@ -119,6 +133,13 @@ class ServersLine:
         receipt = await self._drive_told(asking, charged)
         opened, servers = asking.machine.result, len(self._membership.servers)
         return statistic_outcome(asking.context, servers, asking.program, opened, zetas).charged(receipt)
+
+    def _check_question(self, record: Record) -> None:
+        """Raise ConfigError for what cannot be computed even if everybody takes part, with any labels."""
+        parameters = self._membership.parameters
+        users = parameters.users
+        marks = () if record.mark < 0 else (1 - record.mark, *(record.mark,) * (users - 1))
+        compile_question(parameters, record.question, users, marks, bytes(32))
 
     async def decline(self, request: int, error: SmpcError) -> None:
         """See `Line.decline`."""

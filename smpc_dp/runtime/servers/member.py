@@ -7,13 +7,14 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.mpyc.params import SharedParameters
 from smpc_dp.protocols.mpyc.terms import MODULUS_BITS, ProgramTerms
-from smpc_dp.runtime.member import MIN_BUDGET, load_identity
+from smpc_dp.runtime.member import MIN_BUDGET, Membership, load_identity
 from smpc_dp.runtime.servers.programs import charge_of, compile_question
 from smpc_dp.runtime.session_file import SessionFile, load_session
 from smpc_dp.transport.endpoint import Endpoint
@@ -108,3 +109,22 @@ class SharedMembership:
         encoding = self.parameters.encoding
         values = 64 if encoding is None else encoding.lanes
         return (64 << 10) + PIECE + values * OUTPUT_BYTES + self.parameters.users * (64 + FAULT_BYTES)
+
+
+def load_member(
+    session: str | os.PathLike[str],
+    name: str,
+    key: str | os.PathLike[str] | None = None,
+    role: str = "party",
+) -> Membership | SharedMembership:
+    """Load a member of a session of any protocol that can be run; arguments as of `Membership.load`."""
+    loaded = load_session(session)
+    if isinstance(loaded.checked_parameters, SharedParameters):
+        return SharedMembership.load(session, name, key, role, loaded)
+    return Membership.load(session, name, key, role, loaded)
+
+
+def encoding_of(membership: Membership | SharedMembership) -> Encoding:
+    """Return the encoding of a session's vectors; raise ConfigError if it has none."""
+    parameters = membership.parameters
+    return parameters.sums if isinstance(parameters, SharedParameters) else parameters.encoding
