@@ -187,12 +187,12 @@ def _of_ways(bits: int, users: int, servers: int, runs: int) -> list[Figure]:
     terms = statistic_program(kernel, users, EPSILON).terms
     ways: list[Way] = ["pairs", "counts"] if bits <= 10 else ["pairs"]
     ways.append("sort")
-    note = f"Gini's mean difference with noise, {servers} servers on loopback, by the clock"
+    note = f"Gini's mean difference with noise, {servers} servers on loopback, processor time of all"
     return [
         Figure(
             f"all pairs of {users}, {bits} bits, by {way}",
             "s",
-            run_servers(terms, records, servers, runs, way=way).wall,
+            run_servers(terms, records, servers, runs, way=way).cpu,
             "lower",
             note,
         )
