@@ -69,7 +69,7 @@ def party(
         Path | None, typer.Option(help="Party: its privacy ledger, charged before its vector leaves.")
     ] = None,
     board: Annotated[
-        Path | None, typer.Option(help="Aggregator: folder for the logs of verifiable runs; default board/.")
+        Path | None, typer.Option(help="Aggregator: folder for logs of verifiable runs and statistics.")
     ] = None,
     statistic: statistics.KernelName = None,
     field: statistics.Fields = None,

@@ -46,7 +46,7 @@ def run(
         Path | None, typer.Option(help="Folder with NAME.ledger, a privacy ledger of each party.")
     ] = None,
     board: Annotated[
-        Path | None, typer.Option(help="Folder for the log of a verifiable run; default board/.")
+        Path | None, typer.Option(help="Folder for the log of a verifiable run or a statistic.")
     ] = None,
     statistic: statistics.KernelName = None,
     field: statistics.Fields = None,

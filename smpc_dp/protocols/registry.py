@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from smpc_dp.board.log import Board
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Lanes, shown
 from smpc_dp.errors import ConfigError, Fault
@@ -19,7 +20,7 @@ from smpc_dp.protocols.gopa.relay import GopaRelayMachine
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.params import check_parameters as check_verifiable
 from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
-from smpc_dp.protocols.gopa.verifiable.relay import Board, VerifiableRelayMachine
+from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
 from smpc_dp.protocols.mpyc.params import PROTOCOL as MPYC
 from smpc_dp.protocols.mpyc.params import check_parameters as check_mpyc
 from smpc_dp.protocols.mpyc.params import roster_faults as mpyc_roster_faults

@@ -20,8 +20,8 @@ from smpc_dp.protocols.pairwise.statistic_terms import statistic_context
 from smpc_dp.protocols.registry import hub_machine
 from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
-from smpc_dp.protocols.secagg.messages import HELLO
 from smpc_dp.roster import split_address
+from smpc_dp.runtime.asking import HELLOS, Asking, is_hello
 from smpc_dp.runtime.board import BoardFolder
 from smpc_dp.runtime.deadline import Deadline, now
 from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
@@ -32,14 +32,7 @@ from smpc_dp.runtime.statistic import plan_maker
 from smpc_dp.statistics.kernels import Kernel
 from smpc_dp.transport.endpoint import listen
 
-# The first step of a sum, and of a pairwise statistic.
-HELLOS = (HELLO, STATISTIC_HELLO)
-
 Machine = AggregatorMachine | StatisticHub
-
-
-def _is_hello(news: News) -> bool:
-    return news.envelope is not None and news.envelope.step in HELLOS
 
 
 class _Server:
@@ -50,7 +43,7 @@ class _Server:
         on_event: OnEvent,
         watch: Watch | None,
         kernels: Sequence[Kernel],
-        board: BoardFolder | None,
+        board: BoardFolder,
     ) -> None:
         self._membership = membership
         self._kernels = kernels
@@ -74,8 +67,7 @@ class _Server:
         try:
             if not await self._run(number):
                 return None
-            if self._board is not None:
-                await asyncio.to_thread(self._board.close)
+            await asyncio.to_thread(self._board.close)
         except SmpcError as error:
             self._hub.send(number, self._machine.farewell(error))
             self._tell("failed", number, self._machine, str(error))
@@ -97,10 +89,9 @@ class _Server:
         return outcome
 
     def _statistic(self, number: int) -> StatisticHub:
-        """Return the machine for a request whose first hello asks for a statistic."""
-        machine = StatisticHub(
-            self._membership.context(number), self._membership.identity, plan_maker(self._kernels)
-        )
+        """Return the machine for a request that is for a statistic."""
+        context, identity = self._membership.context(number), self._membership.identity
+        machine = StatisticHub(context, identity, plan_maker(self._kernels), board=self._board)
         for name, fault in self._culprits.items():
             self._hub.send(number, machine.ban(name, fault))
         return machine
@@ -109,32 +100,33 @@ class _Server:
         """Tell whether a hello is for a sum where others ask for a statistic, or the other way round."""
         statistic = isinstance(self._machine, StatisticHub)
         return (
-            _is_hello(news)
+            is_hello(news)
             and (news.envelope is not None)
             and (statistic != (news.envelope.step == STATISTIC_HELLO))
         )
 
     async def _run(self, number: int) -> bool:
         """Drive the machine to its end; return False when nobody is left to ask."""
-        machine = self._machine
         deadline = Deadline(self._membership.session.timeouts, first=number == 1)
         self._hub.admit_all()
         for name, fault in self._culprits.items():
-            self._hub.send(number, machine.ban(name, fault))
-        early, self._early = list(self._early.values()), {}
-        begun = declared = False
-        step = ""
+            self._hub.send(number, self._machine.ban(name, fault))
+        held = await self._ask(number, deadline)
+        if held is None:
+            return False
+        machine, begun, declared, step = self._machine, bool(held), False, ""
+        if begun and not deadline.connecting:
+            declared = True
+            self._declare_absent(number, machine)
         while not machine.finished:
             if machine.step != step:
                 step = machine.step
                 if step not in HELLOS:
                     deadline.step()
                 self._tell("step", number, machine)
-            if not (begun or early or deadline.connecting or any(map(self._hub.is_live, self._hub.links))):
-                if number > 1:
-                    return False
+            if not begun:
                 self._hub.send(number, machine.expire())
-            news = early.pop(0) if early else await self._next(deadline.pause())
+            news = held.pop(0) if held else await self._next(deadline.pause())
             if news is None:
                 if deadline.at <= now():
                     self._hub.send(number, await asyncio.to_thread(machine.expire))
@@ -142,19 +134,6 @@ class _Server:
                     declared = True
                     self._declare_absent(number, machine)
                 continue
-            if news.envelope is None and not begun:
-                # Who leaves before a request begins is absent from it, and no reason for it to fail.
-                self._tell_lost(number, machine, news.peer)
-                continue
-            if not begun and news.request == number and _is_hello(news):
-                if self._asks_otherwise(news):
-                    machine = self._machine = self._statistic(number)
-                    step = machine.step
-                begun = True
-                deadline.begin()
-                if not deadline.connecting:
-                    declared = True
-                    self._declare_absent(number, machine)
             self._hub.send(number, await self._apply(number, machine, news))
             if news.envelope is not None and not machine.finished and machine.step == step:
                 if step in HELLOS and machine.has_enough:
@@ -166,6 +145,41 @@ class _Server:
                     deadline.progress()
                 self._tell("step", number, machine)
         return True
+
+    async def _ask(self, number: int, deadline: Deadline) -> list[News] | None:
+        """Wait until it is clear what a request is for, and make its machine; None: nobody is left to ask.
+
+        Return what has come for it.
+        """
+        names = self._membership.context(number).names
+        asking = Asking(len(names), self._culprits)
+        early, self._early = list(self._early.values()), {}
+        self._tell("step", number, self._machine)
+        while not asking.began or deadline.at > now():
+            if not (asking.began or early or deadline.connecting or any(map(self._hub.is_live, names))):
+                return None if number > 1 else []
+            news = early.pop(0) if early else await self._next(deadline.pause())
+            if news is None and not asking.began:
+                self._declare_absent(number, self._machine)
+            elif news is not None and news.request == number and is_hello(news):
+                if not asking.began:
+                    deadline.begin()
+                asking.hold(news)
+            elif news is not None and news.envelope is None:
+                if asking.began:
+                    asking.hold(news)
+                else:
+                    # Who leaves before a request begins is absent from it, and no reason for it to fail.
+                    self._tell_lost(number, self._machine, news.peer)
+            elif news is not None:
+                self._hub.send(number, await self._apply(number, self._machine, news))
+            live = [name for name in names if deadline.connecting or self._hub.is_live(name)]
+            if asking.began and asking.is_clear(live):
+                break
+        statistic, held = asking.settle()
+        if statistic:
+            self._machine = self._statistic(number)
+        return held
 
     async def _next(self, until: float) -> News | None:
         """Return the next news, or None when the time comes first."""
@@ -189,7 +203,7 @@ class _Server:
                 self._early.setdefault(news.peer, news)
             return ()
         if news.request < number:
-            if _is_hello(news):
+            if is_hello(news):
                 self._hub.send(news.request, self._too_late(news, number))
             return ()
         if self._asks_otherwise(news):
@@ -246,7 +260,8 @@ async def serve(
         on_event: told of every step, connection and loss.
         watch: called with each party's name and masked lanes, to show what an aggregator sees.
         kernels: users' own kernels of pairwise statistics, beside those that are known by name.
-        board: the folder for the logs of verifiable runs; by default `board` beside the session file.
+        board: the folder for the logs of verifiable runs and of pairwise statistics; by default `board`
+            beside the session file.
 
     Returns:
         For each request its sum or statistic, or the error that it ended with.
@@ -262,12 +277,11 @@ async def serve(
         host, port = split_address(address)
     except ValueError as error:
         raise ConfigError([Fault("listen_on", str(error))]) from None
-    logs = None
+    text = membership.session.canonical_json().decode("ascii")
+    logs = BoardFolder(board if board is not None else Path(session).parent / "board", text)
     if isinstance(membership.parameters, VerifiableParameters):
-        text = membership.session.canonical_json().decode("ascii")
-        logs = BoardFolder(board if board is not None else Path(session).parent / "board", text)
-    elif board is not None:
-        raise ConfigError([Fault("board", "is for a session with verifiable = true")])
+        # Now, not in the first run: that it cannot be made is better known before.
+        logs.make()
     hub = Links(membership, on_event)
     listener = await listen(membership.endpoint(hub=True), host, port, hub.welcome, hub.refused)
     server = _Server(membership, hub, on_event, watch, kernels, logs)
@@ -282,9 +296,8 @@ async def serve(
     finally:
         hub.abort()
         await listener.close()
-        if logs is not None:
-            # What is there of a run that failed is evidence too.
-            await asyncio.to_thread(logs.close)
+        # What is there of a run that failed is evidence too.
+        await asyncio.to_thread(logs.close)
     return results
 
 
