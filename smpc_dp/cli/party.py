@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from smpc_dp.cli import statistic as statistics
 from smpc_dp.cli.output import (
     check_can_write,
     console,
@@ -43,7 +44,7 @@ def party(
     session: Annotated[Path, typer.Argument(help="The session file.")],
     name: Annotated[str, typer.Option("--as", help="Which member of the roster this host is.")],
     vector: Annotated[
-        Path | None, typer.Option("--input", help="Party: its vector (.npy, .json, .csv, .txt).")
+        Path | None, typer.Option("--input", help="Party: its vector or record (.npy, .json, .csv, .txt).")
     ] = None,
     key: Annotated[Path | None, typer.Option(help="Identity file; default keys/NAME.key.")] = None,
     operation: Annotated[
@@ -70,12 +71,22 @@ def party(
     board: Annotated[
         Path | None, typer.Option(help="Aggregator: folder for the logs of verifiable runs; default board/.")
     ] = None,
+    statistic: statistics.KernelName = None,
+    field: statistics.Fields = None,
+    epsilon: statistics.Epsilon = None,
+    delta: statistics.Delta = None,
+    partners: statistics.Partners = None,
+    noise: statistics.NoiseName = None,
+    mark: Annotated[
+        int | None, typer.Option(help="Party: its public label, 0 or 1, where the statistic has them.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     events: Annotated[bool, typer.Option("--events", hidden=True)] = False,
 ) -> None:
     """Run one member of a session on this host.
 
-    An aggregator or server serves requests, a party contributes its vector to one.
+    An aggregator or server serves requests, a party contributes its vector to one, or its record to a
+    statistic.
     """
     member = load_session(session).roster
     names = [entry.name for entry in member]
@@ -93,6 +104,14 @@ def party(
         given = {"--requests": requests, "--board": board}
         given |= {} if member.aggregator is None and not member.servers else {"--listen": listen}
         _refuse_given(given, f"is for the aggregator, and '{name}' is a party")
+    asked = statistics.Statistic.asked(statistic, field, epsilon, delta, partners, noise)
+    if asked is not None:
+        _refuse_given({"--operation": operation, "--weight": weight, "--clip": clip or None}, "is for sums")
+        if serves:
+            raise typer.BadParameter(f"--statistic is not for '{name}', the {role}")
+        asked = asked.marked(mark)
+    elif mark is not None:
+        raise typer.BadParameter("--mark is for --statistic")
     if out is not None:
         check_can_write(out)
     watch: OnEvent = print_event if events else _show
@@ -121,6 +140,8 @@ def party(
                     if isinstance(ended, SmpcError):
                         raise ended
                     results.append(ended)
+            elif asked is not None:
+                results.append(await statistics.take_part(asked, session, name, vector, key, watch, ledger))
             else:
                 kind = operation or "average"
                 results.append(
@@ -143,7 +164,10 @@ def party(
         if as_json or not kept:
             print_json(told)
         elif not events:
-            if isinstance(result, StatisticResult | Opened):
+            if isinstance(result, StatisticResult):
+                console().print(statistics.statistic_text(told))
+                continue
+            if isinstance(result, Opened):
                 console().print(str(result))
                 continue
             console().print(result_text(told))

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from smpc_dp.cli import statistic as statistics
 from smpc_dp.cli.live import LiveBoard
 from smpc_dp.cli.output import console, print_json, report_error, report_line, result_text
 from smpc_dp.cli.party import Operation
@@ -19,7 +20,7 @@ from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.runtime.inputs import find_input, read_vector, read_weights
 from smpc_dp.runtime.launcher import Ending, Launcher, member_command, run_child
 from smpc_dp.runtime.member import default_key
-from smpc_dp.runtime.servers.member import encoding_of, load_member
+from smpc_dp.runtime.servers.member import load_member
 from smpc_dp.runtime.session_file import SessionFile, load_session
 
 
@@ -34,7 +35,7 @@ def run(
         Path | None, typer.Option(help="Folder with NAME.npy, .json, .csv or .txt; default inputs/.")
     ] = None,
     keys: Annotated[Path | None, typer.Option(help="Folder with NAME.key; default keys/.")] = None,
-    operation: Annotated[Operation, typer.Option(help="What to compute.")] = "average",
+    operation: Annotated[Operation | None, typer.Option(help="What to compute; default average.")] = None,
     weights: Annotated[
         Path | None, typer.Option(help="JSON file {name: weight}, for a session with weights.")
     ] = None,
@@ -46,6 +47,15 @@ def run(
     ] = None,
     board: Annotated[
         Path | None, typer.Option(help="Folder for the log of a verifiable run; default board/.")
+    ] = None,
+    statistic: statistics.KernelName = None,
+    field: statistics.Fields = None,
+    epsilon: statistics.Epsilon = None,
+    delta: statistics.Delta = None,
+    partners: statistics.Partners = None,
+    noise: statistics.NoiseName = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="JSON file {name: 0 or 1}, for a statistic with public labels.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -61,9 +71,22 @@ def run(
     if weights is not None and summed is not None and not summed.max_weight:
         raise ConfigError([Fault("--weights", "this session has no weights: its max_weight is 0")])
     weight_of = {} if weights is None else read_weights(weights, parties)
+    asked = statistics.Statistic.asked(statistic, field, epsilon, delta, partners, noise)
+    if asked is None and labels is not None:
+        raise ConfigError([Fault("--labels", "is for --statistic")])
+    if asked is not None:
+        for option, value in (("--operation", operation), ("--weights", weights), ("--clip", clip or None)):
+            if value is not None:
+                raise ConfigError([Fault(option, "is for sums, not for --statistic")])
+    label_of = statistics.read_labels(labels, parties)
     folder = inputs if inputs is not None else session.parent / "inputs"
     files = {name: find_input(folder, name) for name in parties}
-    aggregator = _check(loaded, session, keys, files, weight_of, clip)
+    aggregator = _load_all(loaded, session, keys)
+    if asked is not None:
+        for name in parties:
+            asked.marked(label_of.get(name)).read(files[name])
+    else:
+        _check_vectors(loaded, files, weight_of, clip)
     if ledgers is not None:
         _check_ledgers(ledgers, parties)
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as scratch:
@@ -80,7 +103,11 @@ def run(
         for server in servers:
             commands[server] = member_command("party", str(session), "--as", server, *_key(keys, server))
         for name in parties:
-            arguments = ["--input", str(files[name]), "--operation", operation, "--out", str(outputs[name])]
+            arguments = ["--input", str(files[name]), "--out", str(outputs[name])]
+            if asked is not None and statistic is not None:
+                arguments += statistics.arguments(asked, statistic, field, label_of.get(name))
+            if operation is not None:
+                arguments += ["--operation", operation]
             if name in weight_of:
                 arguments += ["--weight", str(weight_of[name])]
             if clip:
@@ -113,27 +140,24 @@ def run(
         console().print(f"log: {kept}, which smpc-dp audit checks")
 
 
-def _check(
-    loaded: SessionFile,
-    session: Path,
-    keys: Path | None,
-    files: dict[str, Path],
-    weight_of: dict[str, int],
-    clip: bool,
-) -> str | None:
-    """Check every key and input before any process starts; return the aggregator's name, if there is one."""
-    aggregator = loaded.roster.aggregator
+def _load_all(loaded: SessionFile, session: Path, keys: Path | None) -> str | None:
+    """Check every key before any process starts; return the aggregator's name, if there is one."""
     for member in loaded.roster:
         path = keys / f"{member.name}.key" if keys is not None else default_key(session, member.name)
-        membership = load_member(session, member.name, path, member.role)
-        if member.role == "party":
-            encoding_of(membership).encode(
-                read_vector(files[member.name]),
-                party=member.name,
-                weight=weight_of.get(member.name),
-                clip=clip,
-            )
+        load_member(session, member.name, path, member.role)
+    aggregator = loaded.roster.aggregator
     return None if aggregator is None else aggregator.name
+
+
+def _check_vectors(
+    loaded: SessionFile, files: dict[str, Path], weight_of: dict[str, int], clip: bool
+) -> None:
+    """Check every input of a sum before any process starts."""
+    checked = loaded.checked_parameters
+    if isinstance(checked, SumParameters | SharedParameters):
+        encoding = checked.sums if isinstance(checked, SharedParameters) else checked.encoding
+        for name, file in files.items():
+            encoding.encode(read_vector(file), party=name, weight=weight_of.get(name), clip=clip)
 
 
 def _check_ledgers(folder: Path, parties: list[str]) -> None:
@@ -170,11 +194,15 @@ def _report(
                 report_line(f"{name}: {ending.reason}")
         raise typer.Exit(1)
     result = next(iter(results.values()))
-    agree = all(other["fixed_point"] == result["fixed_point"] for other in results.values())
+    estimated = "kernel" in result
+    agreed = ("value", "evidence") if estimated else ("fixed_point",)
+    agree = all(other[key] == result[key] for other in results.values() for key in agreed)
     if not agree:
         raise LocalError("the parties were given differing results")
     if as_json:
         print_json(result)
+    elif estimated:
+        console().print(statistics.statistic_text(result))
     else:
         console().print(result_text(result))
         for name, other in results.items():

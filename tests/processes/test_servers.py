@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import runpy
+import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -12,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import smpc_dp
-from smpc_dp.errors import SmpcError
+from smpc_dp.errors import ConfigError, PeerFault, PrivacyError, SmpcError
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.mpyc.agreement import Opened
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
@@ -132,32 +135,75 @@ async def test_auc_with_public_labels_is_that_of_the_marks(tmp_path: Path) -> No
     assert abs(values.pop() - 1) < 2
 
 
-@pytest.mark.parametrize("step", ["shared-hello", "shares", "compute"])
+async def test_a_ledger_that_refuses_shares_nothing_and_the_others_go_on(tmp_path: Path) -> None:
+    ledgers = {"alice": tmp_path / "alice.ledger"}
+    Ledger.create(
+        ledgers["alice"], party="alice", dataset="d", relation="substitution", epsilon=1.0, delta=1e-6
+    )
+
+    async def act(opened: smpc_dp.Session, place: int) -> object:
+        return await opened.pairwise(kendall_tau(Field(0, 9), Field(0, 9)), (place, place), 12.0)
+
+    (alice, *others), _ = await play(session(tmp_path), act, ledgers=ledgers)
+    assert isinstance(alice, PrivacyError)
+    for answer in others:
+        assert isinstance(answer, StatisticResult)
+        assert answer.survivors == USERS[1:]
+        assert answer.absent == ("alice",)
+        assert all(fault.startswith("alice: left out") for fault in answer.faults)
+    assert not Ledger.open(ledgers["alice"], party="alice").entries()
+
+
+async def test_what_cannot_be_computed_is_refused_at_the_user(tmp_path: Path) -> None:
+    kernel = kendall_tau(Field(0, 9), Field(0, 9))
+    calls: list[tuple[dict[str, object], str]] = [
+        ({"epsilon": 1e-9}, "epsilon"),
+        ({"epsilon": 1.0, "P": 9}, "partners"),
+        ({"epsilon": 1.0, "noise": "randomised_response"}, "noise"),
+        ({"epsilon": 1.0, "engine": "garbled"}, "engine"),
+        ({"epsilon": 1.0, "mark": 1}, "mark"),
+    ]
+
+    async def act(opened: smpc_dp.Session, place: int) -> object:
+        for arguments, where in calls:
+            with pytest.raises(ConfigError) as caught:
+                await opened.pairwise(kernel, (place, place), **arguments)  # type: ignore[arg-type]
+            assert where in str(caught.value)
+        with pytest.raises(PrivacyError, match="out of bounds"):
+            await opened.pairwise(kernel, (place, 10), 1.0)
+        return True
+
+    got, _ = await play(session(tmp_path), act)
+    assert got == [True] * len(USERS)
+
+
+@pytest.mark.parametrize("step", ["connected", "shares", "compute"])
 def test_a_killed_server_ends_everybody_and_is_named(tmp_path: Path, step: str) -> None:
     path = session(tmp_path)
+    known: set[str] = set()
 
     def kill(event: Event) -> None:
-        if (event.party, event.kind, event.step) == ("server2", "step", step):
+        if event.party != "server2":
+            return
+        known.add(event.detail)
+        connected = step == "connected" and known.issuperset(USERS)
+        if connected or (event.kind == "step" and event.step == step):
             launcher.kill("server2")
 
     launcher = Launcher(kill)
     commands = {name: member_command("party", str(path), "--as", name) for name in SERVERS}
 
+    async def act(opened: smpc_dp.Session, place: int) -> object:
+        return await opened.sum(vector(place))
+
     async def run() -> list[object]:
-        running = asyncio.create_task(launcher.run(commands, None))
-
-        async def act(opened: smpc_dp.Session, place: int) -> object:
-            return await opened.sum(vector(place))
-
-        got = await asyncio.gather(*(user(path, place, act) for place in range(len(USERS))))
-        await running
+        async with asyncio.timeout(45):
+            running = asyncio.create_task(launcher.run(commands, None))
+            got = await asyncio.gather(*(user(path, place, act) for place in range(len(USERS))))
+            await running
         return list(got)
 
-    async def bounded() -> list[object]:
-        async with asyncio.timeout(45):
-            return await run()
-
-    for answer in asyncio.run(bounded()):
+    for answer in asyncio.run(run()):
         assert isinstance(answer, SmpcError)
         assert "server2" in str(answer)
     for name in ("server1", "server3"):
@@ -166,8 +212,48 @@ def test_a_killed_server_ends_everybody_and_is_named(tmp_path: Path, step: str) 
     assert not mpyc_processes()
 
 
+async def test_a_killed_mpyc_names_its_server_and_the_session_ends(tmp_path: Path) -> None:
+    """All servers are in this process: which of the three is hit is known by the error alone."""
+
+    async def hit() -> None:
+        while not (own := [pid for pid in mpyc_processes() if parent_of(pid) == os.getpid()]):
+            await asyncio.sleep(0.01)
+        os.kill(int(own[0]), signal.SIGKILL)
+
+    hitting = asyncio.create_task(hit())
+
+    async def act(opened: smpc_dp.Session, place: int) -> object:
+        return await opened.sum(vector(place))
+
+    got, served = await play(session(tmp_path), act, requests=3)
+    await hitting
+    culprits = set()
+    for answer in got:
+        assert isinstance(answer, PeerFault)
+        culprits.add(answer.culprit)
+    assert len(culprits) == 1
+    assert [len(ended) for ended in served] == [1, 1, 1]
+    assert not mpyc_processes()
+
+
+def test_the_example_is_within_its_planned_error() -> None:
+    """Four borrowers, and noise alone: Laplace noise is 14 deviations off once in 4e8 runs."""
+    example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "three_servers.py"))
+    result = asyncio.run(example["main"](4))
+    assert result["pairs"] == 6
+    assert abs(result["value"] - result["truth"]) < 14 * result["noise_error"]
+
+
+def parent_of(process: str) -> int:
+    """Return the process id of a process's parent; 0 when it has ended."""
+    try:
+        return int(Path("/proc", process, "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
 def mpyc_processes() -> set[str]:
-    """Return the process ids of all children of servers on this machine that this test could have left."""
+    """Return the process ids of all mpyc children that servers of this tree have on this machine."""
     found = set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

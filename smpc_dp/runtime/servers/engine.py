@@ -61,6 +61,11 @@ class Engine:
             writer.write(content)
             await writer.drain()
 
+    def abandon(self) -> None:
+        """Take nothing more: what waits to be fed is dropped."""
+        self._over = True
+        self._ready.set()
+
     async def run(self, job: Job, threshold: int, *, seconds: float, silence: float) -> Answer:
         """Let mpyc compute, and return what it has opened.
 
@@ -94,8 +99,7 @@ class Engine:
                 patience = STOP_SECONDS
                 return answer
             finally:
-                self._over = True
-                self._ready.set()
+                self.abandon()
                 await asyncio.shield(_stop(process, patience))
 
     async def _start(self, control: socket.socket, handed: Sequence[int]) -> asyncio.subprocess.Process:

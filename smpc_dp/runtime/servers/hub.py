@@ -150,7 +150,7 @@ class ServerHub:
             membership.terms,
             fewest=membership.parameters.fewest,
         )
-        self._begin(number)
+        engine = self._begin(number)
         try:
             if not await self._run(number, machine):
                 return None
@@ -158,6 +158,8 @@ class ServerHub:
             self._links.send(number, machine.farewell(error))
             self._tell("failed", number, machine, str(error))
             return error
+        finally:
+            engine.abandon()
         opened = machine.result
         absent = tuple(name for name in membership.context(number).names if name not in opened.included)
         detail = "; ".join(opened.faults[:5])
