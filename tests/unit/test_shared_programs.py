@@ -139,6 +139,8 @@ def test_every_way_is_taken() -> None:
         marks = [0, 1] * (users // 2) if kernel.labels == "public" else []
         ways.add(way_of(statistic_program(kernel, users, None, marks=marks).terms))
     assert ways == {"pairs", "counts", "sums", "sort"}
+    # Unit vectors of 8 million shares would not fit into memory.
+    assert way_of(statistic_program(gini_mean_difference(Field(0, 4095)), 2000, None).terms) == "sort"
 
 
 @settings(max_examples=60, deadline=None)

@@ -31,6 +31,8 @@ Way = Literal["pairs", "counts", "sums", "sort"]
 
 NAMES = ("kendall_tau", "gini_mean_difference", "variance", "collision", "auc", "auc_private_labels")
 SORTED = ("gini_mean_difference", "auc", "auc_private_labels")
+# Shares of all users' unit vectors, which are in memory at once: about 100 bytes each, a few times over.
+MAX_UNITS = 1 << 20
 # What a round costs in shared products, where sorting was measured beside all pairs: docs/servers.md.
 ROUND = 200
 # Shared products of one step, about: bounds the memory.
@@ -138,7 +140,9 @@ def cheapest(kernel: Kernel, users: int, pairs: int, complete: bool) -> Way:
     compared = sum(2 * (width - 1) for width in widths)
     costs: dict[Way, int] = {"pairs": pairs * compared}
     if complete and kernel.name != "variance" and sum(widths) <= MAX_GRID_BITS:
-        costs["counts"] = users * sum(1 << width for width in widths) + (1 << sum(widths))
+        units = users * sum(1 << width for width in widths)
+        if units <= MAX_UNITS:
+            costs["counts"] = units + (1 << sum(widths))
     if complete and kernel.name in SORTED:
         stages = [len(places) for places, _ in exchanges(users)]
         passes = 1 if kernel.labels == "none" else 2
