@@ -115,6 +115,7 @@ async def test_a_session_goes_on_from_sum_to_average_to_statistic(tmp_path: Path
         assert abs(tau.value - 1) < 1 + 1e-9
         assert tau.privacy.epsilon == 12.0
         assert tau.survivors == USERS
+        assert set(tau.evidence.opened_by.signatures) == set(SERVERS)
     assert got[1][2].privacy.receipt is not None  # type: ignore[index]
     assert all(isinstance(ended, Opened) for ends in served for ended in ends)
     spent = Ledger.open(ledgers["bob"], party="bob").spent()

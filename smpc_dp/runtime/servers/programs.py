@@ -16,11 +16,11 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigError, Fault, VerificationError
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.mpyc.agreement import Opened
-from smpc_dp.protocols.mpyc.claims import with_servers
+from smpc_dp.protocols.mpyc.claims import SharedEvidence, with_servers
 from smpc_dp.protocols.mpyc.messages import MAX_QUESTION
 from smpc_dp.protocols.mpyc.params import SharedParameters
 from smpc_dp.protocols.mpyc.terms import ProgramKind, ProgramTerms
-from smpc_dp.protocols.pairwise.statistic_result import StatisticEvidence, StatisticResult
+from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.result import Evidence, Noise, Outcome
 from smpc_dp.statistics.kernels import Kernel, as_array
 from smpc_dp.statistics.known import kernel_of
@@ -153,16 +153,7 @@ def sum_outcome(
         absent=_absent(context, opened),
         faults=(*opened.faults, *_refused(opened, encoding.lanes)),
         privacy=with_servers(privacy_of(program, servers)),
-        evidence=Evidence(
-            protocol=context.protocol,
-            version=context.version,
-            session_digest=context.session_digest,
-            run_id=opened.run_id,
-            roll=opened.terms.digest,
-            participating=opened.present,
-            participants=opened.included_by,
-            survivors=opened.opened_by,
-        ),
+        evidence=_evidence(context, opened),
         noise=Noise(total=error, curator=error, honest=users, residual_pairs=0) if noises else None,
     )
 
@@ -178,8 +169,14 @@ def statistic_outcome(
     program = _of(planned, opened.terms)
     answer = read_answer(program, opened.values)
     made = statistic_result(program, answer, servers=servers, zetas=zetas, names=opened.included)
-    evidence = StatisticEvidence(
-        context.session_digest, opened.run_id, opened.terms.digest, opened.opened_by.set_digest
+    evidence = SharedEvidence(
+        session_digest=context.session_digest,
+        run_id=opened.run_id,
+        plan=opened.terms.digest,
+        beacon=opened.included_by.set_digest,
+        log=opened.opened_by.set_digest,
+        included_by=opened.included_by,
+        opened_by=opened.opened_by,
     )
     return replace(
         made,
@@ -208,6 +205,20 @@ def _sum(parameters: SharedParameters, asked: str, users: int) -> Program:
         parameters.epsilon,
         parameters.delta,
         law=cast("CentralLaw", parameters.mechanism),
+    )
+
+
+def _evidence(context: Context, opened: Opened) -> Evidence:
+    """Return what binds a result to its run: who was there, and who is in it, signed by all servers."""
+    return Evidence(
+        protocol=context.protocol,
+        version=context.version,
+        session_digest=context.session_digest,
+        run_id=opened.run_id,
+        roll=opened.terms.digest,
+        participating=opened.present,
+        participants=opened.included_by,
+        survivors=opened.opened_by,
     )
 
 
