@@ -135,7 +135,7 @@ class Engine:
         tasks: list[asyncio.Task[None]] = []
         try:
             for name, (ours, _) in peers.items():
-                reader, self._writers[name] = await asyncio.open_connection(sock=ours)
+                reader, self._writers[name] = await asyncio.open_connection(sock=ours, limit=PIECE)
                 tasks.append(loop.create_task(self._pump(name, reader)))
             # Until it says that it is there, the child is loading mpyc.
             self._last = loop.time() + START_SECONDS
