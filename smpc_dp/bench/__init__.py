@@ -1,5 +1,6 @@
 """Benchmarks: each measures its peers and its limit in the same run, alternating with ours."""
 
+from smpc_dp.bench.engines import run_engines_bench
 from smpc_dp.bench.figures import Report
 from smpc_dp.bench.gopa import run_gopa_bench
 from smpc_dp.bench.pairwise import run_compare_bench, run_garbling_bench, run_ot_bench
@@ -11,6 +12,7 @@ from smpc_dp.bench.statistic import run_statistic_bench
 __all__ = [
     "Report",
     "run_compare_bench",
+    "run_engines_bench",
     "run_garbling_bench",
     "run_gopa_bench",
     "run_ot_bench",

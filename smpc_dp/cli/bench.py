@@ -189,6 +189,32 @@ def pairwise(
         _print(report)
 
 
+@app.command()
+def engines(
+    runs: Annotated[int, typer.Option(help="Measurements of each figure.")] = 3,
+    servers: Annotated[
+        list[int] | None, typer.Option(help="A number of servers, odd; several times for several.")
+    ] = None,
+    parties: Annotated[
+        list[int] | None, typer.Option(help="Users n of an error's figure; several times for several.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure the same noisy kernel by both engines.
+
+    By a garbled circuit between two, and on shares among servers: time, bytes, rounds, and the error at equal
+    epsilon against n.
+    """
+    from smpc_dp.bench import run_engines_bench
+
+    with Bar("measurements", quiet=as_json) as bar:
+        report = run_engines_bench(runs, bar.show, servers or (3, 5, 7), parties or (30, 100, 1_000, 10_000))
+    if as_json:
+        print_json(report.to_json())
+    else:
+        _print(report)
+
+
 def _measure(
     bench: Callable[[int, Progressing, str | None], Report], runs: int, emp: str | None, as_json: bool
 ) -> None:

@@ -15,10 +15,12 @@ from smpc_dp.cli.output import console, print_json, report_error, report_line, r
 from smpc_dp.cli.party import Operation
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.mpyc.params import SharedParameters
 from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.runtime.inputs import find_input, read_vector, read_weights
 from smpc_dp.runtime.launcher import Ending, Launcher, member_command, run_child
-from smpc_dp.runtime.member import Membership, default_key
+from smpc_dp.runtime.member import default_key
+from smpc_dp.runtime.servers.member import load_member
 from smpc_dp.runtime.session_file import SessionFile, load_session
 
 
@@ -63,8 +65,10 @@ def run(
     """
     loaded = load_session(session)
     parties = [member.name for member in loaded.roster.parties]
+    servers = [member.name for member in loaded.roster.servers]
     checked = loaded.checked_parameters
-    if weights is not None and isinstance(checked, SumParameters) and not checked.encoding.max_weight:
+    summed = checked.encoding if isinstance(checked, SumParameters | SharedParameters) else None
+    if weights is not None and summed is not None and not summed.max_weight:
         raise ConfigError([Fault("--weights", "this session has no weights: its max_weight is 0")])
     weight_of = {} if weights is None else read_weights(weights, parties)
     asked = statistics.Statistic.asked(statistic, field, epsilon, delta, partners, noise)
@@ -96,6 +100,8 @@ def run(
                 commands[aggregator] += ["--board", str(board)]
         elif board is not None:
             raise ConfigError([Fault("--board", "is for a session with an aggregator")])
+        for server in servers:
+            commands[server] = member_command("party", str(session), "--as", server, *_key(keys, server))
         for name in parties:
             arguments = ["--input", str(files[name]), "--out", str(outputs[name])]
             if asked is not None and statistic is not None:
@@ -138,7 +144,7 @@ def _load_all(loaded: SessionFile, session: Path, keys: Path | None) -> str | No
     """Check every key before any process starts; return the aggregator's name, if there is one."""
     for member in loaded.roster:
         path = keys / f"{member.name}.key" if keys is not None else default_key(session, member.name)
-        Membership.load(session, member.name, path, member.role)
+        load_member(session, member.name, path, member.role)
     aggregator = loaded.roster.aggregator
     return None if aggregator is None else aggregator.name
 
@@ -148,9 +154,10 @@ def _check_vectors(
 ) -> None:
     """Check every input of a sum before any process starts."""
     checked = loaded.checked_parameters
-    if isinstance(checked, SumParameters):
+    if isinstance(checked, SumParameters | SharedParameters):
+        encoding = checked.sums if isinstance(checked, SharedParameters) else checked.encoding
         for name, file in files.items():
-            checked.encoding.encode(read_vector(file), party=name, weight=weight_of.get(name), clip=clip)
+            encoding.encode(read_vector(file), party=name, weight=weight_of.get(name), clip=clip)
 
 
 def _check_ledgers(folder: Path, parties: list[str]) -> None:

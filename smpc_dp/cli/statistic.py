@@ -13,7 +13,7 @@ from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.runtime.events import OnEvent
 from smpc_dp.runtime.inputs import find_input, read_table, read_vector
-from smpc_dp.runtime.member import Membership
+from smpc_dp.runtime.servers.member import load_member
 from smpc_dp.runtime.session import connect
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ async def take_part(
     ledger: Path | None,
 ) -> StatisticResult:
     """Check everything of one party, then connect and estimate."""
-    Membership.load(session, name, key)
+    load_member(session, name, key)
     record = statistic.read(file if file is not None else find_input(session.parent / "inputs", name))
     async with connect(session, name, key=key, ledger=ledger, on_event=on_event) as opened:
         return await opened.pairwise(statistic.kernel, record, mark=statistic.mark, **statistic.options)

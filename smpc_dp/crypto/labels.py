@@ -69,3 +69,8 @@ class Label(StrEnum):
     COINS = "smpc-dp/1/coins"
     COIN_BITS = "smpc-dp/1/coin-bits"
     EDGE_BLINDING = "smpc-dp/1/edge-blinding"
+    PROGRAM_TERMS = "smpc-dp/1/program-terms"
+    SHARED_RUN_ID = "smpc-dp/1/shared-run-id"
+    SHARED_HELLOS = "smpc-dp/1/shared-hellos"
+    SHARED_SET = "smpc-dp/1/shared-set"
+    SHARED_OUTPUT = "smpc-dp/1/shared-output"

@@ -21,6 +21,9 @@ from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.params import check_parameters as check_verifiable
 from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
 from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
+from smpc_dp.protocols.mpyc.params import PROTOCOL as MPYC
+from smpc_dp.protocols.mpyc.params import check_parameters as check_mpyc
+from smpc_dp.protocols.mpyc.params import roster_faults as mpyc_roster_faults
 from smpc_dp.protocols.pairwise.params import check_parameters as check_pairwise
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
 from smpc_dp.protocols.secagg.noisy import check_noisy
@@ -56,6 +59,7 @@ PARAMETER_CHECKERS: dict[tuple[str, int], ParameterChecker] = {
     ("secagg", 1): _check_secagg,
     ("gopa", 1): check_gopa,
     ("pairwise", 1): check_pairwise,
+    (MPYC, 1): check_mpyc,
 }
 
 # The protocols in which exactly one member of the roster must be the aggregator, but for `is_direct`.
@@ -77,6 +81,17 @@ def direct_roster_faults(members: Iterable[Member]) -> list[Fault]:
             what = f"'{member.name}' needs an address, host:port, in the direct topology"
             faults.append(Fault(f"roster[{place}].address", what))
     return faults
+
+
+def server_roster_faults(protocol: str, members: Iterable[Member]) -> list[Fault]:
+    """Return what is wrong with the servers of a session: too few, or any where the protocol has none."""
+    if protocol == MPYC:
+        return mpyc_roster_faults(members)
+    return [
+        Fault(f"roster[{place}].role", f"there are servers in '{MPYC}' alone, not in '{protocol}'")
+        for place, member in enumerate(members)
+        if member.role == "server"
+    ]
 
 
 def party_machine(

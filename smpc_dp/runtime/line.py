@@ -61,6 +61,11 @@ class HubLine:
         # The log of the last request, if it was a verifiable one that has ended well.
         self.followed: Followed | None = None
 
+    @property
+    def membership(self) -> Membership:
+        """What this member has joined."""
+        return self._membership
+
     @classmethod
     async def open(cls, membership: Membership, endpoint: Endpoint, on_event: OnEvent) -> HubLine:
         """Connect to the aggregator; raises what `dial` raises."""

@@ -7,6 +7,7 @@ import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from smpc_dp.errors import ConfigError, Fault, PeerFault
 from smpc_dp.identity import Identity
@@ -19,10 +20,25 @@ from smpc_dp.runtime.session_file import SessionFile, load_session
 from smpc_dp.transport.endpoint import Endpoint
 from smpc_dp.transport.framing import InflightBudget
 
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
+
 # Bytes of large messages that a member holds at a time, or four messages if that is more.
 MIN_BUDGET = 64 << 20
 # The request that a message belongs to goes before its envelope, so that a hub can set aside what is early.
 _REQUEST = struct.Struct(">I")
+
+
+class Linked(Protocol):
+    """What channels need to know of the member that they belong to."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def session(self) -> SessionFile: ...
+
+    def largest_message(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +60,7 @@ class Membership:
         name: str,
         key: str | os.PathLike[str] | None = None,
         role: str = "party",
+        loaded: SessionFile | None = None,
     ) -> Membership:
         """Load session file and key; nothing is sent.
 
@@ -51,11 +68,12 @@ class Membership:
             path: the session file.
             name: the member; it must be in the roster, in this role.
             key: its identity file; by default `keys/NAME.key` beside the session file.
+            loaded: the session file, where it has been read before.
 
         Raises:
             ConfigError, LocalError: what is wrong with the file, the name or the key.
         """
-        session = load_session(path)
+        session = loaded or load_session(path)
         parameters = session.checked_parameters
         aggregator = session.roster.aggregator
         direct = isinstance(parameters, DirectParameters)
@@ -63,17 +81,7 @@ class Membership:
             raise ConfigError([Fault("protocol", f"{session.protocol!r} cannot be run")])
         if aggregator is not None and aggregator.address is None:
             raise ConfigError([Fault("roster", f"the aggregator '{aggregator.name}' has no address")])
-        names = [member.name for member in session.roster]
-        if name not in names:
-            raise ConfigError(
-                [Fault("roster", f"{name!r} is not in {path} (members: {', '.join(names[:20])})")]
-            )
-        member = session.roster.member(name)
-        if member.role != role:
-            raise ConfigError([Fault("roster", f"'{name}' is {member.role}, not {role}, in {path}")])
-        identity = Identity.load(key if key is not None else default_key(path, name), name)
-        if identity.public_key != member.public_key:
-            raise ConfigError([Fault(f"roster[{name}].public_key", "is not the one of the key file")])
+        identity = load_identity(session, path, name, key, role)
         return cls(session, identity, parameters, EVERYONE if aggregator is None else aggregator.name)
 
     @property
@@ -94,6 +102,10 @@ class Membership:
             keys={member.name: member.public_key for member in roster},
             question=question,
         )
+
+    def event(self) -> Event:
+        """Return what one request is to a privacy ledger."""
+        return self.parameters.event()
 
     def endpoint(self, *, hub: bool = False) -> Endpoint:
         """Return the member's side of its channels, with limits that fit the session.
@@ -136,6 +148,26 @@ class Membership:
         drew = min(plan.parties, 2 * plan.degree + 64)
         neighbours = drew * (2 * plan.degree + 256) + (plan.degree + drew) * 256
         return (64 << 10) + vector + 256 * plan.parties + neighbours + self.parameters.extra_bytes
+
+
+def load_identity(
+    session: SessionFile,
+    path: str | os.PathLike[str],
+    name: str,
+    key: str | os.PathLike[str] | None,
+    role: str,
+) -> Identity:
+    """Return the identity of a member in its role; arguments and errors as of `Membership.load`."""
+    names = [member.name for member in session.roster]
+    if name not in names:
+        raise ConfigError([Fault("roster", f"{name!r} is not in {path} (members: {', '.join(names[:20])})")])
+    member = session.roster.member(name)
+    if member.role != role:
+        raise ConfigError([Fault("roster", f"'{name}' is {member.role}, not {role}, in {path}")])
+    identity = Identity.load(key if key is not None else default_key(path, name), name)
+    if identity.public_key != member.public_key:
+        raise ConfigError([Fault(f"roster[{name}].public_key", "is not the one of the key file")])
+    return identity
 
 
 def default_key(session: str | os.PathLike[str], name: str) -> Path:

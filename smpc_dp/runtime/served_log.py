@@ -124,9 +124,9 @@ def _keep(log: BinaryIO, place: str | os.PathLike[str]) -> None:
         raise LocalError(f"{place}: cannot write the log ({error.strerror})") from None
 
 
-def served_log(membership: Membership, line: object, request: int) -> ServedLog:
+def served_log(line: object, request: int) -> ServedLog:
     """Return the log of the last request; raise LocalError if it was no verifiable run that ended well."""
     followed = line.followed if isinstance(line, HubLine) else None
     if not isinstance(line, HubLine) or followed is None:
         raise LocalError("there is no log: no verifiable request has ended well in this session")
-    return ServedLog(membership, line, request, followed)
+    return ServedLog(line.membership, line, request, followed)

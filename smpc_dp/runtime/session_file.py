@@ -29,6 +29,7 @@ from smpc_dp.protocols.registry import (
     PARAMETER_CHECKERS,
     direct_roster_faults,
     is_direct,
+    server_roster_faults,
 )
 from smpc_dp.roster import ROLES, Member, Role, Roster, entry_of
 from smpc_dp.transport.difference import difference
@@ -135,6 +136,7 @@ def check_document(document: Mapping[str, object]) -> SessionFile:
         needs_aggregator = (protocol, version) in NEEDS_AGGREGATOR and not direct
         roster, found = Roster.checked(members, needs_aggregator=needs_aggregator)
         faults += found + (direct_roster_faults(members) if direct else [])
+        faults += server_roster_faults(protocol, members)
     parameters, checked = _parameters(document, (protocol, version), parties, faults)
     if faults or roster is None:
         raise ConfigError(faults)
@@ -265,7 +267,7 @@ def _member(where: str, entry: object, faults: list[Fault]) -> Member | None:
     key_text = _required(entry, "public_key", str, where, faults)
     certificate_text = _required(entry, "certificate", str, where, faults)
     if role is not None and role not in ROLES:
-        faults.append(Fault(f"{where}.role", f"{role!r} is neither 'party' nor 'aggregator'"))
+        faults.append(Fault(f"{where}.role", f"{role!r} is none of {', '.join(ROLES)}"))
     public_key = certificate = None
     if key_text is not None:
         if re.fullmatch(r"[0-9a-f]{64}", key_text):

@@ -252,6 +252,10 @@ def test_errata_name_tests_that_exist() -> None:
         ),
         ("plan gopa", ["plan", "gopa", "--parties", "5", "--epsilon", "1"]),
         ("plan pairwise", ["plan", "pairwise", "--parties", "10", "--epsilon", "1"]),
+        (
+            "plan pairwise --engine mpyc",
+            ["plan", "pairwise", "--parties", "10", "--epsilon", "1", "--engine", "mpyc"],
+        ),
         ("plan network", ["plan", "network", "--parties", "10", "--epsilon", "1", "--delta", "0.01"]),
         ("plan sgd", ["plan", "sgd", "--parties", "20", "--steps", "40", "--delta", "0.01"]),
         ("plan collaboration", ["plan", "collaboration", "--sizes", "10,20", "--epsilons", "1"]),
