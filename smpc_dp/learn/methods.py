@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import msgspec
+import numpy as np
 from msgspec import Meta
+from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.needs import PrivateAverages, PublicAverages
@@ -120,9 +122,29 @@ class Averaging:
         return self.plans[size]
 
     @property
+    def single(self) -> PrivacyGuarantee | None:
+        """The guarantee of one average in the largest group, None for exact ones."""
+        return self._largest.privacy(self._largest.plan.parties).guarantee
+
+    @property
+    def claim(self) -> str:
+        """What an average in the largest group gives away, and against whom that holds."""
+        return self._largest.privacy(self._largest.plan.parties).claim
+
+    @property
+    def _largest(self) -> SumParameters:
+        return self.plans[max(self.plans)]
+
+    @property
     def length(self) -> int:
         """Coordinates of a vector."""
         return next(iter(self.plans.values())).encoding.length
+
+
+def check_weights(weight: NDArray[np.float64]) -> None:
+    """Raise ConfigError unless all weights are one: a group's protocol has none."""
+    if np.any(weight != 1):
+        raise ConfigError([Fault("weight", "must be 1: averages of groups have no weights")])
 
 
 def plan_private(table: AveragerTable, need: PrivateAverages, users: int) -> Averaging:
@@ -184,6 +206,3 @@ def calibrate(
         each *= _SHRINK
     what = f"no noise makes {count} averages ({epsilon:g}, {delta:g})-differentially private together"
     raise ConfigError([Fault("epsilon", what)])
-
-
-__all__ = ["AveragerTable", "Averaging", "Method", "calibrate", "plan_private", "plan_public"]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigError, Fault, SmpcError, TimeoutFault
 from smpc_dp.learn.averager import Averaged, Groups, Rows, Users, check_average
 from smpc_dp.learn.data import read_table
-from smpc_dp.learn.methods import Averaging
+from smpc_dp.learn.methods import Averaging, check_weights
 from smpc_dp.learn.needs import Learned, Means
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.privacy.accountant.ledger import Ledger
@@ -73,8 +73,7 @@ class _Requests:
     @property
     def claim(self) -> str:
         """What an average gives away, of the largest group planned."""
-        parameters = self._averaging.plan(max(self._averaging.plans))
-        return parameters.privacy(parameters.plan.parties).claim
+        return self._averaging.claim
 
     def _number(self, group: Groups) -> dict[int, int]:
         """Return the request number of each group, by its label."""
@@ -197,12 +196,6 @@ class HubAverager(_Requests):
             if isinstance(ended, SmpcError):
                 self.failures[number] = str(ended)
         return Averaged(vector, np.zeros(0))
-
-
-def check_weights(weight: NDArray[np.float64]) -> None:
-    """Raise ConfigError unless all weights are one: a group's protocol has none."""
-    if np.any(weight != 1):
-        raise ConfigError([Fault("weight", "must be 1: averages of groups have no weights")])
 
 
 async def learn(

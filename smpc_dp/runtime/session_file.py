@@ -43,7 +43,6 @@ T = TypeVar("T")
 MAX_FILE_BYTES = 64 << 20
 MAX_TIMEOUT = 86_400.0
 _LEARN = (LEARN, 1)
-CHECKERS: Mapping[tuple[str, int], ParameterChecker] = {**PARAMETER_CHECKERS, _LEARN: check_learn}
 _TOP = ("protocol", "version", "parameters", "timeouts", "roster")
 _TIMEOUTS = ("connect", "step", "gather")
 _ENTRY = ("name", "role", "address", "public_key", "certificate")
@@ -196,12 +195,17 @@ def _syntax_fault(error: ValueError, text: str, source: str) -> Fault:
     return Fault(f"{source}:{line}", match[1])
 
 
+def _checkers() -> Mapping[tuple[str, int], ParameterChecker]:
+    return {**PARAMETER_CHECKERS, _LEARN: check_learn}
+
+
 def _protocol(document: Mapping[str, object], faults: list[Fault]) -> tuple[str, int]:
     protocol = _required(document, "protocol", str, "", faults) or ""
     version = _required(document, "version", int, "", faults) or 0
-    if protocol and version and (protocol, version) not in CHECKERS:
-        known = ", ".join(f"{name} {number}" for name, number in sorted(CHECKERS))
-        versions = any(name == protocol for name, _ in CHECKERS)
+    checkers = _checkers()
+    if protocol and version and (protocol, version) not in checkers:
+        known = ", ".join(f"{name} {number}" for name, number in sorted(checkers))
+        versions = any(name == protocol for name, _ in checkers)
         where, what = ("version", shown(version)) if versions else ("protocol", repr(protocol))
         faults.append(Fault(where, f"{what} is unknown, the known ones are {known}"))
     return protocol, version
@@ -237,7 +241,7 @@ def _parameters(
     parameters = cast("dict[str, object]", table)
     unfit = [fault for name, value in parameters.items() for fault in _not_json(f"parameters.{name}", value)]
     faults += unfit
-    checker = CHECKERS.get(key)
+    checker = _checkers().get(key)
     if checker is None or unfit or not parties:
         return parameters, None
     checked, found = checker(parameters, parties)

@@ -46,7 +46,11 @@ class NoisySumParameters(SumParameters, frozen=True):
     def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:
         """Add this party's share of the noise."""
         source = NoiseSource.keyed(randomness.bytes(32), b"secagg", b"noise")
-        lanes += SAMPLERS[self.mechanism](source, len(lanes), self.variance).view(np.uint64)
+        lanes += self.own_noise(source, len(lanes)).view(np.uint64)
+
+    def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
+        """Return so many draws of a share, in grid steps."""
+        return SAMPLERS[self.mechanism](source, count, self.variance)
 
     def planned(self) -> str:
         """Return the variance of a share in hexadecimal."""
