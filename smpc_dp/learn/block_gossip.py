@@ -13,8 +13,8 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from smpc_dp.errors import Fault
-from smpc_dp.learn.needs import Learned, Means, Needs, Table
 from smpc_dp.learn.groups import GroupDraws
+from smpc_dp.learn.needs import Learned, Means, Needs, Table
 from smpc_dp.learn.sgd import SgdSettings, descend
 
 

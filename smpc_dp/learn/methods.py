@@ -8,9 +8,10 @@ together.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -21,12 +22,15 @@ from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.needs import PrivateAverages, PublicAverages
 from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
+from smpc_dp.protocols.exchange.params import plan_exchange
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.protocols.secagg.params import SumParameters
 
-Method = Literal["secagg", "gopa"]
+P = TypeVar("P", bound=SumParameters)
+Method = Literal["secagg", "gopa", "local", "pair", "mpyc"]
 # A step of the grid is this fraction of the bound of a vector.
 STEPS = 1 << 16
+PUBLIC_STEPS = 1 << 40
 # How often the noise of one average is enlarged until that of all suffices, and by how much.
 _TRIALS, _SHRINK = 60, 0.999
 # Least delta of one average that the noise is planned for.
@@ -37,7 +41,8 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The `averager` table of a session file.
 
     Attributes:
-        method: the protocol that averages within a group.
+        method: the protocol that averages within a group. "local": sealed exchange of vectors, each with all
+            of its noise, s - c = 1; "pair": the same between two, who share the noise if colluders = 0.
         colluders: c, members of a group that may collude with all others and the aggregator.
         missing: members of a group that may be absent; their noise is not counted on.
         mechanism: of secagg; verifiable, on_dropout: of gopa. As in a session of that protocol.
@@ -55,6 +60,17 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
         Raises ConfigError, with faults in the names of this table's keys where they are at fault.
         """
+        if self.method in ("local", "pair"):
+            return plan_exchange(
+                size,
+                length=length,
+                l2_bound=l2_bound,
+                precision=l2_bound / STEPS,
+                epsilon=epsilon,
+                delta=delta,
+                honest=size - self.colluders if self.method == "pair" else 1,
+                missing=self.missing,
+            )
         given: dict[str, object] = self._group(size, length) | {"epsilon": epsilon, "delta": delta}
         if self.method == "gopa":
             given |= {} if self.on_dropout is None else {"on_dropout": self.on_dropout}
@@ -69,8 +85,16 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def plan_public(self, size: int, length: int, bound: float) -> SumParameters:
         """Return the parameters of an exact average of public vectors over a group."""
+        if self.method in ("local", "pair"):
+            return plan_exchange(
+                size,
+                length=length,
+                l2_bound=bound * math.sqrt(length),
+                precision=bound / PUBLIC_STEPS,
+                missing=self.missing,
+            )
         given = self._group(size, length)
-        given |= {"lower": -bound, "upper": bound, "precision": bound / (1 << 40)}
+        given |= {"lower": -bound, "upper": bound, "precision": bound / PUBLIC_STEPS}
         return _checked("secagg", given, size)
 
     def _group(self, size: int, length: int) -> dict[str, object]:
@@ -80,7 +104,16 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return what is wrong with the table for groups of this size."""
         faults: list[Fault] = []
         honest = size - self.colluders - self.missing
-        if honest < 1:
+        if self.method == "mpyc":
+            return [
+                Fault("averager.method", "'mpyc' averages no groups yet (known: secagg, gopa, local, pair)")
+            ]
+        if self.method == "pair" and (size != 2 or self.colluders > 1 or self.missing):
+            faults.append(Fault("averager.method", "'pair' is for groups of 2, with at most 1 colluder"))
+        elif self.method in ("local", "pair"):
+            if self.missing >= size:
+                faults.append(Fault("averager.missing", f"must be below {size}, is {self.missing}"))
+        elif honest < 1:
             what = f"{self.colluders} colluders and {self.missing} missing leave no honest member of {size}"
             faults.append(Fault("averager.colluders", what))
         elif honest == 1 or size < 3:
@@ -171,14 +204,19 @@ def plan_private(table: AveragerTable, need: PrivateAverages, users: int) -> Ave
         sensitivity={"l2": some.encoding.diameter},
         unit="grid step",
         mechanism=f"{count} averages at most, each: {'' if one is None else one.mechanism}",
-        assumption=(
-            f"of a group at most {table.colluders} members collude with the aggregator and all others; every "
-            "group's average is public, and who is in it (no amplification by sampling)"
-        ),
+        assumption=f"{_assumption(table)}; every group's average is public, and who is in it",
         proof="composition over a user's participations (privacy.accountant)",
         warnings=delta_warnings(need.delta, users),
     )
     return Averaging(plans, guarantee, count)
+
+
+def _assumption(table: AveragerTable) -> str:
+    if table.method == "local" or (table.method == "pair" and table.colluders):
+        return "none about others: local differential privacy"
+    if table.method == "pair":
+        return "the two of a pair do not look at each other's vectors, and collude with nobody"
+    return f"of a group at most {table.colluders} members collude with the aggregator and all others"
 
 
 def plan_public(table: AveragerTable, need: PublicAverages) -> Averaging:
@@ -186,9 +224,7 @@ def plan_public(table: AveragerTable, need: PublicAverages) -> Averaging:
     return Averaging({size: table.plan_public(size, need.length, need.bound) for size in need.sizes})
 
 
-def calibrate(
-    plan: Callable[[float, float], SumParameters], epsilon: float, delta: float, count: int
-) -> SumParameters:
+def calibrate(plan: Callable[[float, float], P], epsilon: float, delta: float, count: int) -> P:
     """Return what `plan` gives for one release such that `count` of them are (epsilon, delta)-DP together.
 
     `plan` takes the epsilon and delta of one release. Raises ConfigError if nothing suffices.

@@ -135,6 +135,7 @@ class Learner(Protocol):
     async def run(self, means: Means, data: list[Table]) -> Learned:
         """Learn from the data of the users that live here, one table for each, in their order.
 
-        It is called at the hub too, where nobody lives: it then makes the same calls with no rows.
+        It is called at the hub too, where nobody lives. Everywhere it makes the same calls with the same
+        groups and partners, also after one that raised PeerFault or TimeoutFault: requests are counted so.
         """
         ...

@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 
 from smpc_dp.encoding import shown
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.learn.block_gossip import BlockGossip
+from smpc_dp.learn.exchanges import Exchanging, plan_messages
 from smpc_dp.learn.methods import AveragerTable, Averaging, plan_private, plan_public
 from smpc_dp.learn.needs import Learned, Learner
 from smpc_dp.learn.sgd import FederatedSgd
@@ -35,10 +36,13 @@ class LearnParameters:
     learner: Learner
     average: Averaging | None
     mix: Averaging | None
+    exchange: Exchanging | None = None
 
     def completed(self, learned: Learned) -> Learned:
         """Return what was learned with the guarantee of all its steps."""
-        return learned if self.average is None else replace(learned, guarantee=self.average.guarantee)
+        found = [part.guarantee for part in (self.average, self.exchange) if part is not None]
+        # A learner that both averages and sends gives the two guarantees itself.
+        return replace(learned, guarantee=found[0]) if len(found) == 1 else learned
 
     @property
     def largest(self) -> SumParameters:
@@ -49,6 +53,8 @@ class LearnParameters:
             if averaging is not None
             for parameters in averaging.plans.values()
         ]
+        if self.exchange is not None:
+            planned.append(self.exchange.parameters)
         return max(planned, key=lambda parameters: (parameters.plan.parties, parameters.encoding.lanes))
 
 
@@ -76,9 +82,12 @@ def check_learn(parameters: Mapping[str, object], users: int) -> tuple[LearnPara
     try:
         average = None if needs.average is None else plan_private(table, needs.average, users)
         mix = None if needs.mix is None else plan_public(table, needs.mix)
+        exchange = None if needs.exchange is None else plan_messages(needs.exchange, users)
     except ConfigError as error:
         return None, list(error.faults)
-    return LearnParameters(users, learner, average, mix), []
+    except PrivacyError as error:
+        return None, [Fault("epsilon", str(error))]
+    return LearnParameters(users, learner, average, mix, exchange), []
 
 
 def _convert(kind: type[Any], given: object, where: str) -> tuple[Any, list[Fault]]:

@@ -105,7 +105,8 @@ async def descend(name: str, settings: SgdSettings, means: Means, data: list[Tab
     """Run gradient descent over the groups of `settings`.
 
     In each step the group averages its members' models, then their clipped gradients there, and each member
-    steps from the averaged model. A step whose average fails is left out, by those for whom it fails.
+    steps from the averaged model. Who misses the first goes on from its own model; a step whose gradients
+    fail is left out, by those for whom it fails.
 
     Raises:
         ConfigError: data that do not fit, or a model that diverges.
@@ -129,9 +130,14 @@ async def descend(name: str, settings: SgdSettings, means: Means, data: list[Tab
         planned[rows] += 1
         rate = settings.rate / np.sqrt(1 + settings.decay * step)
         gradients = np.zeros_like(weights)
+        mixed = weights
+        # Whatever fails, everybody makes the same calls: requests are counted by them.
         try:
             mixed = (await mixer.average(weights, group=group)).values
-            gradients[rows] = clip_rows(model.gradient(mixed[rows], points, rows), settings.clip)
+        except (PeerFault, TimeoutFault) as error:
+            failures[str(error)] = None
+        gradients[rows] = clip_rows(model.gradient(mixed[rows], points, rows), settings.clip)
+        try:
             averaged = (await averager.average(gradients, group=group)).values
         except (PeerFault, TimeoutFault) as error:
             failures[str(error)] = None

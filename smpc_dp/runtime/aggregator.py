@@ -12,13 +12,15 @@ from pathlib import Path
 from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.exchange.machines import ExchangeHub, Relayed
+from smpc_dp.protocols.exchange.messages import HELLO as EXCHANGE_HELLO
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.pairwise.statistic_hub import StatisticHub
 from smpc_dp.protocols.pairwise.statistic_messages import HELLO as STATISTIC_HELLO
 from smpc_dp.protocols.pairwise.statistic_messages import PAIR
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.pairwise.statistic_terms import statistic_context
-from smpc_dp.protocols.registry import hub_machine
+from smpc_dp.protocols.registry import group_hub_machine
 from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
 from smpc_dp.protocols.secagg.messages import HELLO
@@ -34,9 +36,9 @@ from smpc_dp.statistics.kernels import Kernel
 from smpc_dp.transport.endpoint import listen
 
 # The first step of a sum, and of a pairwise statistic.
-HELLOS = (HELLO, STATISTIC_HELLO)
+HELLOS = (HELLO, STATISTIC_HELLO, EXCHANGE_HELLO)
 
-Machine = AggregatorMachine | StatisticHub
+Machine = AggregatorMachine | StatisticHub | ExchangeHub
 # Messages of later requests that are kept of one party.
 EARLY_LIMIT = 16
 # Seconds between two looks at who is connected.
@@ -90,13 +92,13 @@ class Server:
 
     async def request(
         self, number: int, group: Membership | None = None
-    ) -> Outcome | StatisticResult | SmpcError | None:
+    ) -> Outcome | StatisticResult | Relayed | SmpcError | None:
         """Serve one request and return how it ended, or None when every party has left before it began.
 
         `group`: the membership of a request that is for some of the parties only.
         """
         asked = self._asked[number] = group or self._membership
-        self._machine: Machine = hub_machine(
+        self._machine: Machine = group_hub_machine(
             asked.context(number),
             asked.parameters,
             self._membership.identity,
@@ -312,7 +314,8 @@ async def serve(
             ended = await server.request(len(results) + 1)
             if ended is None:
                 break
-            results.append(Result.of(ended, "sum") if isinstance(ended, Outcome) else ended)
+            if not isinstance(ended, Relayed):
+                results.append(Result.of(ended, "sum") if isinstance(ended, Outcome) else ended)
     return results
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ from smpc_dp.learn.data import read_table
 from smpc_dp.learn.methods import Averaging, check_weights
 from smpc_dp.learn.needs import Learned, Means
 from smpc_dp.learn.registry import LearnParameters
+from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
@@ -28,31 +28,12 @@ from smpc_dp.protocols.result import Result
 from smpc_dp.runtime.aggregator import Server, aggregator_name, open_server
 from smpc_dp.runtime.board import BoardFolder
 from smpc_dp.runtime.events import Event, OnEvent, ignore
+from smpc_dp.runtime.exchanging import HubExchange, PartyExchange
 from smpc_dp.runtime.line import HubLine
 from smpc_dp.runtime.member import Membership
+from smpc_dp.runtime.requests import AggregatorLostError, Counter, EverybodyLeftError
 from smpc_dp.runtime.session import open_ledger
 from smpc_dp.runtime.session_file import load_session
-
-
-class AggregatorLostError(SmpcError):
-    """The aggregator of a session is gone, or has ended it; a learner cannot go on."""
-
-
-class EverybodyLeftError(SmpcError):
-    """No party of a session is connected any more."""
-
-
-@dataclass(slots=True)
-class Counter:
-    """How many requests have been asked for, by everyone together."""
-
-    taken: int = 0
-
-    def take(self, count: int) -> int:
-        """Take so many numbers; return the first."""
-        first = self.taken + 1
-        self.taken += count
-        return first
 
 
 class _Requests:
@@ -237,7 +218,15 @@ async def learn(
         return PartyAverager(membership, averaging, counter, purpose, line, charged, on_event)
 
     try:
-        means = Means(averager(parameters.average, "average", book), averager(parameters.mix, "mix", None))
+        exchange = None
+        if parameters.exchange is not None:
+            charged = None if parameters.exchange.guarantee is None else book
+            exchange = PartyExchange(membership, parameters.exchange, counter, line, charged)
+        means = Means(
+            averager(parameters.average, "average", book),
+            averager(parameters.mix, "mix", None),
+            exchange,
+        )
         learned = await parameters.learner.run(means, [table])
     finally:
         await line.close()
@@ -248,13 +237,14 @@ async def learn(
 def check_budget(ledger: Ledger, parameters: LearnParameters, user: int) -> None:
     """Raise PrivacyError unless the ledger affords all that the user is planned to take part in."""
     needs = parameters.learner.needs(parameters.users)
-    if needs.average is None or parameters.average is None:
-        return
-    count = int(needs.average.participations[user])
-    # Of groups of several sizes the dearest stands for all.
-    events = [planned.event() for planned in parameters.average.plans.values()]
-    for event in events:
-        ledger.check([event] * count)
+    planned: list[ReleaseEvent] = []
+    if needs.average is not None and parameters.average is not None:
+        # Groups of several sizes have noise for one and the same epsilon.
+        event = next(iter(parameters.average.plans.values())).event()
+        planned += [event] * int(needs.average.participations[user])
+    if needs.exchange is not None and parameters.exchange is not None and parameters.exchange.guarantee:
+        planned += [parameters.exchange.parameters.event()] * int(needs.exchange.participations[user])
+    ledger.check(planned)
 
 
 async def serve_learning(
@@ -293,7 +283,11 @@ async def serve_learning(
             made.failures = failures
             return made
 
-        means = Means(averager(parameters.average, "average"), averager(parameters.mix, "mix"))
+        exchange = None
+        if parameters.exchange is not None:
+            exchange = HubExchange(membership, parameters.exchange, counter, server)
+            exchange.failures = failures
+        means = Means(averager(parameters.average, "average"), averager(parameters.mix, "mix"), exchange)
         try:
             await parameters.learner.run(means, [])
         except EverybodyLeftError as error:

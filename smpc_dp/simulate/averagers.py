@@ -9,18 +9,31 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from smpc_dp import ball
 from smpc_dp.encoding import EXACT_FLOAT, Encoding
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.learn.averager import Averaged, Groups, Rows, Users, check_average
+from smpc_dp.learn.averager import (
+    Averaged,
+    Groups,
+    Rows,
+    Users,
+    check_average,
+    check_mixing,
+    check_partners,
+    check_rows,
+)
+from smpc_dp.learn.exchanges import Exchanging
 from smpc_dp.learn.methods import Averaging, check_weights
 from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.protocols.exchange.machines import ExchangeHub, ExchangeParty
+from smpc_dp.protocols.exchange.params import ExchangeParameters
 from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.simulate.average import cast_sum
 from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.stage import AGGREGATOR
+from smpc_dp.simulate.stage import AGGREGATOR, set_stage
 from smpc_dp.transport.memory import MemoryNetwork
 
 # Squared norms closer than this to the bound are compared exactly.
@@ -127,11 +140,94 @@ class MachineAverager(_Simulated):
 
     def _run(self, parameters: SumParameters, vectors: Rows) -> Result:
         seed = None if self._seed is None else self._seed + (self._requests << 32)
+        if isinstance(parameters, ExchangeParameters):
+            parties = cast_exchange(parameters, vectors, request=self._requests, seed_for_simulation=seed)
+            return Result.of(parties[0].result, "average")
         cast, _ = cast_sum(parameters, list(vectors), request=self._requests, seed_for_simulation=seed)
         errors = drive(cast.machines, MemoryNetwork(seed=seed or 0), AGGREGATOR)
         for error in errors.values():
             raise error
         return Result.of(cast.aggregator.result, "average")
+
+
+class IdealExchange:
+    """Messages as between processes, with their grid and noise law, without cryptography.
+
+    `source` as of `IdealAverager`.
+    """
+
+    def __init__(self, users: int, exchanging: Exchanging, source: NoiseSource | None = None) -> None:
+        self._here = np.arange(users)
+        self._exchanging = exchanging
+        self._source = source or NoiseSource.system()
+
+    @property
+    def users(self) -> int:
+        """n: all users live here."""
+        return len(self._here)
+
+    @property
+    def here(self) -> Users:
+        """All users."""
+        return self._here
+
+    @property
+    def claim(self) -> str:
+        """What a message gives away in a real run."""
+        return f"a simulation without cryptography of: {self._exchanging.claim}"
+
+    async def exchange(self, vector: Rows, partner: Users) -> Rows:
+        """Return the partners' vectors with their noise; see `PeerExchange.exchange`."""
+        vector, partner = check_rows(self, vector), check_partners(self.users, partner)
+        paired = np.flatnonzero(partner != self._here)
+        received = vector.copy()
+        received[partner[paired]] = self._sent(vector, paired)
+        return received
+
+    async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
+        """Return the weighted sums, each of others' vectors with noise; see `PeerExchange.mix`."""
+        vector, weights = check_rows(self, vector), check_mixing(self.users, weights)
+        own = weights.diagonal()
+        others = sparse.csr_array(weights - sparse.diags_array(own))
+        others.eliminate_zeros()
+        senders = np.unique(others.indices)
+        sent = np.zeros_like(vector)
+        sent[senders] = self._sent(vector, senders)
+        return np.asarray(own[:, None] * vector + others @ sent)
+
+    def _sent(self, vector: Rows, senders: Users) -> Rows:
+        """Return the vectors of these users as they leave: on the grid, with noise."""
+        parameters = self._exchanging.parameters
+        grid = grid_rows(parameters.encoding, vector[senders])
+        noise = parameters.own_noise(self._source, grid.size).reshape(grid.shape)
+        return parameters.encoding.real(grid + noise)
+
+
+def cast_exchange(
+    parameters: ExchangeParameters,
+    vectors: Rows,
+    *,
+    request: int = 1,
+    seed_for_simulation: int | None = None,
+) -> list[ExchangeParty]:
+    """Return the users of an exchange of these vectors, which has run to its end; raises what ended it."""
+    stage = set_stage(
+        len(vectors),
+        request=request,
+        seed_for_simulation=seed_for_simulation,
+        protocol=parameters.protocol,
+        question=parameters.planned(),
+    )
+    parties = []
+    for name, vector in zip(stage.context.names, vectors, strict=True):
+        lanes, _ = parameters.encoding.encode(vector, party=name)
+        signer, source = stage.signers[name], stage.sources[name]
+        parties.append(ExchangeParty(stage.context, parameters, signer, lanes, source))
+    hub = ExchangeHub(stage.context, parameters, stage.signers[AGGREGATOR])
+    errors = drive([hub, *parties], MemoryNetwork(seed=seed_for_simulation or 0), AGGREGATOR)
+    for error in errors.values():
+        raise error
+    return parties
 
 
 def grid_rows(encoding: Encoding, vectors: Rows) -> NDArray[np.int64]:

@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike
 
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.learn.averager import Averager, PlainAverager
+from smpc_dp.learn.averager import Averager, PeerExchange, PlainAverager, PlainExchange
 from smpc_dp.learn.methods import Averaging
 from smpc_dp.learn.needs import Learned, Means
 from smpc_dp.learn.registry import LearnParameters, check_learn
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.simulate.averagers import IdealAverager, MachineAverager
+from smpc_dp.simulate.averagers import IdealAverager, IdealExchange, MachineAverager
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 
 Fidelity = Literal["ideal", "machines", "plain"]
@@ -66,6 +66,11 @@ def learn(
             return MachineAverager(users, averaging, seed)
         return IdealAverager(users, averaging, NoiseSource.keyed(randomness.bytes(32), b"learn"))
 
-    means = Means(averager(checked.average), averager(checked.mix))
+    exchange: PeerExchange | None = None
+    if checked.exchange is not None and fidelity == "plain":
+        exchange = PlainExchange(users)
+    elif checked.exchange is not None:
+        exchange = IdealExchange(users, checked.exchange, NoiseSource.keyed(randomness.bytes(32), b"learn"))
+    means = Means(averager(checked.average), averager(checked.mix), exchange)
     learned = asyncio.run(checked.learner.run(means, tables))
     return learned if fidelity == "plain" else checked.completed(learned)

@@ -29,8 +29,10 @@ def vectors(seed: int, length: int = 2) -> np.ndarray:
     return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
 
 
-def test_exact_averages_are_the_same_bits_as_the_machines() -> None:
-    averaging = plan_public(AveragerTable(), PublicAverages(3, 10.0, frozenset({4})))
+@pytest.mark.parametrize("method", ["secagg", "local"])
+def test_exact_averages_are_the_same_bits_as_the_machines(method: str) -> None:
+    table = AveragerTable(method=method)  # type: ignore[arg-type]
+    averaging = plan_public(table, PublicAverages(3, 10.0, frozenset({4})))
     vector = 3 * vectors(1, 3)
     ideal = asyncio.run(IdealAverager(9, averaging).average(vector, group=GROUP))
     machine = asyncio.run(MachineAverager(9, averaging, 1).average(vector, group=GROUP))
@@ -49,8 +51,9 @@ def test_exact_averages_are_the_same_bits_as_the_machines() -> None:
         AveragerTable(mechanism="skellam"),
         AveragerTable(method="gopa"),
         AveragerTable(method="gopa", colluders=0),
+        AveragerTable(method="local"),
     ],
-    ids=["secagg", "skellam", "gopa", "gopa-0"],
+    ids=["secagg", "skellam", "gopa", "gopa-0", "local"],
 )
 def test_noisy_averages_have_the_law_of_the_machines(table: AveragerTable) -> None:
     """Both samples' variance within 5 standard errors of the planned one: false alarms below 1e-5 in all."""

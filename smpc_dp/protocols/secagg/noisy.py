@@ -137,14 +137,15 @@ def mechanism_of(parameters: NoisySumParameters) -> DistributedSum:
     from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian, Skellam
 
     kinds = {"discrete-gaussian": DiscreteGaussian, "skellam": Skellam}
-    share = kinds[parameters.mechanism](_sensitivity(parameters.encoding), parameters.variance)
+    share = kinds[parameters.mechanism](sensitivity_of(parameters.encoding), parameters.variance)
     plan = parameters.plan
     return distributed.DistributedSum(
         share, plan.parties, plan.parties - plan.max_corrupt - plan.min_honest_in_sum, plan.max_corrupt
     )
 
 
-def _sensitivity(encoding: Encoding) -> Sensitivity:
+def sensitivity_of(encoding: Encoding) -> Sensitivity:
+    """Return how far apart two vectors of an encoding can be, in grid steps: substitution of a vector."""
     from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 
     widths, length = encoding.widths, encoding.length
@@ -204,7 +205,7 @@ def _planned(
 
     plan, encoding = base.plan, replace(base.encoding, element_bytes=8)
     kind = DiscreteGaussian if mechanism == "discrete-gaussian" else Skellam
-    sensitivity = _sensitivity(encoding)
+    sensitivity = sensitivity_of(encoding)
     found = DistributedSum.calibrate(
         kind,
         epsilon,
