@@ -6,6 +6,7 @@ private: those of a user are clipped to an L2 norm C, all its points together.
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import msgspec
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, TimeoutFault
 from smpc_dp.learn.averager import ALONE, Rows
+from smpc_dp.learn.methods import STEPS
 from smpc_dp.learn.models import Model, ModelName, clip_rows
 from smpc_dp.learn.needs import Learned, Means, Needs, PrivateAverages, PublicAverages, Table
 
@@ -123,6 +125,8 @@ async def descend(name: str, settings: SgdSettings, means: Means, data: list[Tab
     weights: Rows = np.zeros((len(here), model.length))
     planned, done = np.zeros(len(here), np.intp), np.zeros(len(here), np.intp)
     failures: dict[str, None] = {}
+    # Inside the ball by more than rounding to the grid moves a vector.
+    inside = settings.clip * max(0.5, 1 - math.sqrt(model.length) / STEPS)
     for step, members in enumerate(settings.groups(users)):
         group = np.full(users, ALONE)
         group[members] = 0
@@ -136,7 +140,7 @@ async def descend(name: str, settings: SgdSettings, means: Means, data: list[Tab
             mixed = (await mixer.average(weights, group=group)).values
         except (PeerFault, TimeoutFault) as error:
             failures[str(error)] = None
-        gradients[rows] = clip_rows(model.gradient(mixed[rows], points, rows), settings.clip)
+        gradients[rows] = clip_rows(model.gradient(mixed[rows], points, rows), inside)
         try:
             averaged = (await averager.average(gradients, group=group)).values
         except (PeerFault, TimeoutFault) as error:
