@@ -109,7 +109,7 @@ class Dataset:
     @property
     def features(self) -> int:
         """Columns without the label."""
-        return self.table.shape[1] - 1
+        return int(self.table.shape[1]) - 1
 
     def split(self, users: int, test: float, seed: int) -> tuple[list[Table], Table]:
         """Return a table for each user, as equal as can be, and the test points, after a public shuffle.

@@ -72,11 +72,14 @@ class Server:
         self._asked: dict[int, Membership] = {}
         self._culprits: dict[str, PeerFault] = {}
 
-    async def gather(self) -> None:
-        """Wait until every party has connected, or `connect` seconds have passed; what they bring is kept."""
+    async def gather(self, enough: int | None = None) -> None:
+        """Wait until so many parties (None: all) have connected, or `connect` seconds have passed.
+
+        What they bring meanwhile is kept.
+        """
         names = {member.name for member in self._membership.session.roster.parties}
         until = now() + self._membership.session.timeouts.connect
-        while not all(map(self._hub.is_live, names)):
+        while sum(map(self._hub.is_live, names)) < (len(names) if enough is None else enough):
             # A connection is no news by itself.
             news = await self._next(min(until, now() + CONNECT_PAUSE))
             if news is not None and news.envelope is not None:

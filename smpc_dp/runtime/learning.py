@@ -255,11 +255,12 @@ async def serve_learning(
     listen_on: str | None = None,
     on_event: OnEvent = ignore,
     board: str | os.PathLike[str] | None = None,
+    begin_with: int | None = None,
 ) -> dict[int, str]:
     """Be the aggregator of a session that learns, to the end of its schedule; arguments as of `serve`.
 
-    It begins when every party has connected, or `connect` seconds have passed. Who comes later is in the
-    groups from then on.
+    It begins when `begin_with` parties (None: all) have connected, or `connect` seconds have passed. Who
+    comes later takes part in its groups from then on.
 
     Returns what went wrong in groups that failed, by request number.
     """
@@ -273,7 +274,7 @@ async def serve_learning(
         raise ConfigError([Fault("board", "is for a session with verifiable = true")])
     failures: dict[int, str] = {}
     async with open_server(membership, listen_on, on_event=on_event, logs=logs) as server:
-        await server.gather()
+        await server.gather(begin_with)
         counter = Counter()
 
         def averager(averaging: Averaging | None, purpose: str) -> HubAverager | None:
