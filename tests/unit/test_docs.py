@@ -26,9 +26,9 @@ from typer.testing import CliRunner
 
 from smpc_dp import simulate
 from smpc_dp.cli import app
-from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.learn.methods import AveragerTable
 from smpc_dp.learn.registry import LEARNERS
+from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.runtime.local import create_local_session
 
@@ -217,7 +217,7 @@ def test_every_parameter_is_documented(protocol: str) -> None:
 
 
 def test_every_parameter_of_a_learner_is_documented() -> None:
-    kinds = (*LEARNERS.values(), AveragerTable)
+    kinds: tuple[type[msgspec.Struct], ...] = (*LEARNERS.values(), AveragerTable)
     known = {field.encode_name for kind in kinds for field in msgspec.structs.fields(kind)}
     assert first_cells("Parameters of learn") == known | {"learner", "averager"}
 
