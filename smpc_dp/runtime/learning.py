@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +22,8 @@ from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.accountant.receipt import Receipt
-from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.result import Result
-from smpc_dp.runtime.aggregator import Server, aggregator_name, open_server
-from smpc_dp.runtime.board import BoardFolder
+from smpc_dp.runtime.aggregator import Server, aggregator_name, open_logs, open_server
 from smpc_dp.runtime.events import Event, OnEvent, ignore
 from smpc_dp.runtime.exchanging import HubExchange, PartyExchange
 from smpc_dp.runtime.line import HubLine
@@ -266,14 +263,9 @@ async def serve_learning(
     """
     membership = Membership.load(session, name or aggregator_name(session), key, "aggregator")
     parameters = learn_parameters(membership)
-    logs = None
-    if any(isinstance(planned, VerifiableParameters) for planned in parameters.planned):
-        text = membership.session.canonical_json().decode("ascii")
-        logs = BoardFolder(board if board is not None else Path(session).parent / "board", text)
-    elif board is not None:
-        raise ConfigError([Fault("board", "is for a session with verifiable = true")])
+    logs = open_logs(membership, session, board)
     failures: dict[int, str] = {}
-    async with open_server(membership, listen_on, on_event=on_event, logs=logs) as server:
+    async with open_server(membership, listen_on, logs=logs, on_event=on_event) as server:
         await server.gather(begin_with)
         counter = Counter()
 
