@@ -230,7 +230,8 @@ class Server:
         statistic, held = asking.settle()
         if statistic and asked.group is None:
             self._machine = self._statistic(number)
-        return held
+        # What came before the request began, and was not looked at yet, is as good as the rest.
+        return [*held, *early]
 
     async def _next(self, until: float) -> News | None:
         """Return the next news, or None when the time comes first."""

@@ -307,6 +307,7 @@ def test_run_starts_everybody_and_prints_what_was_learned(tmp_path: Path) -> Non
     assert set(results) == set(NAMES[:4])
     planned = GroupDraws(4, 3, 2).participations(3).tolist()
     assert [results[name]["done"][0] for name in NAMES[:4]] == planned
+    assert [results[name]["failures"] for name in NAMES[:4]] == [[]] * 4
     assert results["ann"]["guarantee"]["epsilon"] == 5.0
 
 
