@@ -113,6 +113,18 @@ def test_groups_learn_and_are_charged(tmp_path: Path, averager: dict[str, object
     np.testing.assert_array_equal(models, [models[0]] * size)
 
 
+def test_a_group_that_asks_before_its_turn_is_heard(tmp_path: Path) -> None:
+    """Groups of a round are disjoint: all of the second say hello while the first is served."""
+    names = (*NAMES, "fay")
+    path = session(tmp_path, {"steps": 6}, names)
+    results, failures = asyncio.run(everybody(path, names))
+    assert failures == {}
+    for name in names:
+        result = results[name]
+        assert isinstance(result, Learned), result
+        assert (result.done.tolist(), result.failures) == ([3], ())
+
+
 def test_a_group_goes_on_without_a_member(tmp_path: Path) -> None:
     path = session(tmp_path, {"group": 5, "steps": 2, "averager": {"colluders": 1, "missing": 1}})
     results, failures = asyncio.run(everybody(path, NAMES[:4], begin_with=4))
