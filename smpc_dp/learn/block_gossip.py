@@ -13,7 +13,6 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from smpc_dp.errors import Fault
-from smpc_dp.learn.groups import GroupDraws
 from smpc_dp.learn.needs import Learned, Means, Needs, Table
 from smpc_dp.learn.sgd import SgdSettings, descend
 
@@ -36,6 +35,9 @@ class BlockGossip(SgdSettings, frozen=True, kw_only=True):
 
     def groups(self, users: int) -> NDArray[np.intp]:
         """Return the drawn groups, shape (steps, s)."""
+        # Not at the top: graphs need scipy, and what only knows the learners' names does not.
+        from smpc_dp.learn.groups import GroupDraws
+
         return GroupDraws(users, self.group, self.seed).draw(self.steps)
 
     def needs(self, users: int) -> Needs:

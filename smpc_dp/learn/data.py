@@ -17,7 +17,6 @@ import numpy as np
 from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.files import read_bounded
 from smpc_dp.learn.needs import Table
-from smpc_dp.learn.schedule import PublicDraws
 
 MAX_BYTES = 1 << 28
 # The stream of `PublicDraws` that splits are drawn from.
@@ -116,6 +115,8 @@ class Dataset:
 
         Raises ConfigError if there are not as many points as users.
         """
+        from smpc_dp.learn.schedule import PublicDraws
+
         order = np.argsort(PublicDraws(seed, _SPLIT).uniform(len(self.table)), kind="stable")
         held = round(test * len(order))
         if not 0 <= test < 1 or len(order) - held < users or users < 1:
