@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from smpc_dp.cli import statistic as statistics
+from smpc_dp.cli.learn import run_learning
 from smpc_dp.cli.output import (
     check_can_write,
     console,
@@ -29,6 +30,7 @@ from smpc_dp.runtime.audit import Report
 from smpc_dp.runtime.events import Event, OnEvent
 from smpc_dp.runtime.inputs import find_input, read_vector
 from smpc_dp.runtime.launcher import print_event, run_child
+from smpc_dp.runtime.learning import is_learning
 from smpc_dp.runtime.servers.hub import serve_shares
 from smpc_dp.runtime.servers.member import encoding_of, load_member
 from smpc_dp.runtime.session import connect
@@ -122,6 +124,31 @@ def party(
         if place is not None:
             check_can_write(place)
     watch: OnEvent = print_event if events else _show
+    if is_learning(session):
+        sums: dict[str, object] = {
+            "--operation": operation,
+            "--weight": weight,
+            "--clip": clip or None,
+            "--requests": requests,
+        }
+        sums["--statistic"] = statistic
+        _refuse_given(sums, "is not for a session that learns")
+        raise typer.Exit(
+            run_learning(
+                session,
+                name,
+                vector,
+                key,
+                ledger,
+                board,
+                out,
+                serves=serves,
+                listen=listen,
+                as_json=as_json,
+                events=events,
+                watch=watch,
+            )
+        )
     results: list[Result | StatisticResult | Opened] = []
 
     async def act() -> int:

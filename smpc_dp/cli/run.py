@@ -10,10 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from smpc_dp.cli import statistic as statistics
+from smpc_dp.cli.learn import check_data, report_learned
 from smpc_dp.cli.live import LiveBoard
 from smpc_dp.cli.output import console, print_json, report_error, report_line, result_text
 from smpc_dp.cli.party import Operation
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
+from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.mpyc.params import SharedParameters
 from smpc_dp.protocols.secagg.params import SumParameters
@@ -71,6 +73,12 @@ def run(
     if weights is not None and summed is not None and not summed.max_weight:
         raise ConfigError([Fault("--weights", "this session has no weights: its max_weight is 0")])
     weight_of = {} if weights is None else read_weights(weights, parties)
+    learning = isinstance(checked, LearnParameters)
+    if learning:
+        sums = {"--operation": operation, "--weights": weights, "--clip": clip or None}
+        for option, value in (sums | {"--statistic": statistic, "--labels": labels}).items():
+            if value is not None:
+                raise ConfigError([Fault(option, "is not for a session that learns")])
     asked = statistics.Statistic.asked(statistic, field, epsilon, delta, partners, noise)
     if asked is None and labels is not None:
         raise ConfigError([Fault("--labels", "is for --statistic")])
@@ -82,7 +90,9 @@ def run(
     folder = inputs if inputs is not None else session.parent / "inputs"
     files = {name: find_input(folder, name) for name in parties}
     aggregator = _load_all(loaded, session, keys)
-    if asked is not None:
+    if isinstance(checked, LearnParameters):
+        check_data(checked, files)
+    elif asked is not None:
         for name in parties:
             asked.marked(label_of.get(name)).read(files[name])
     else:
@@ -134,6 +144,9 @@ def run(
         results = {
             name: json.loads(path.read_text("utf-8")) for name, path in outputs.items() if path.exists()
         }
+    if learning:
+        report_learned(launcher.endings, aggregator, results, as_json=as_json)
+        return
     _report(launcher.endings, aggregator, results, as_json)
     if isinstance(checked, VerifiableParameters) and not as_json:
         kept = board if board is not None else session.parent / "board"

@@ -74,3 +74,5 @@ class Label(StrEnum):
     SHARED_HELLOS = "smpc-dp/1/shared-hellos"
     SHARED_SET = "smpc-dp/1/shared-set"
     SHARED_OUTPUT = "smpc-dp/1/shared-output"
+    GROUP = "smpc-dp/1/group"
+    EXCHANGE_RUN_ID = "smpc-dp/1/exchange-run-id"

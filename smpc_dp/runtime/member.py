@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import os
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import ConfigError, Fault, PeerFault
 from smpc_dp.identity import Identity
+from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode_envelope, encode_envelope
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
@@ -45,13 +48,15 @@ class Linked(Protocol):
 class Membership:
     """A checked session file and the identity of the member that this process acts for.
 
-    `aggregator` is `EVERYONE` where there is none.
+    `aggregator` is `EVERYONE` where there is none. `group`: the parties of a request that is for some of them
+    only, in the roster's order; None: all parties.
     """
 
     session: SessionFile
     identity: Identity
     parameters: SumParameters
     aggregator: str
+    group: tuple[str, ...] | None = None
 
     @classmethod
     def load(
@@ -75,6 +80,9 @@ class Membership:
         """
         session = loaded or load_session(path)
         parameters = session.checked_parameters
+        if isinstance(parameters, LearnParameters):
+            # Every request has its own: `of_group`.
+            parameters = parameters.planned[0]
         aggregator = session.roster.aggregator
         direct = isinstance(parameters, DirectParameters)
         if not isinstance(parameters, SumParameters) or (aggregator is None) != direct:
@@ -89,17 +97,49 @@ class Membership:
         """The member's name."""
         return self.identity.name
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parties of a request, in the roster's order."""
+        if self.group is not None:
+            return self.group
+        return tuple(member.name for member in self.session.roster.parties)
+
+    @property
+    def planned(self) -> tuple[SumParameters, ...]:
+        """The parameters of every kind of request that the session may have."""
+        checked = self.session.checked_parameters
+        return checked.planned if isinstance(checked, LearnParameters) else (self.parameters,)
+
+    def refuse_learning(self) -> None:
+        """Raise ConfigError for a session that learns, whose requests are its learner's."""
+        if isinstance(self.session.checked_parameters, LearnParameters):
+            what = "'learn' has no sums: smpc_dp.runtime.learning has learn and serve_learning"
+            raise ConfigError([Fault("protocol", what)])
+
+    def of_group(self, parameters: SumParameters, names: tuple[str, ...]) -> Membership:
+        """Return the membership for a request of some of the parties, with parameters planned for so many.
+
+        `names` are in the roster's order.
+        """
+        return replace(self, parameters=parameters, group=names)
+
     def context(self, request: int, question: str = "") -> Context:
         """Return what the machines of request number `request` agree on, with a party's question."""
-        roster = self.session.roster
+        roster, names = self.session.roster, self.names
+        protocol = self.session.protocol
+        if self.group is not None:
+            # Whoever takes this request for another group's asks something else, and is not added up.
+            group = digest(Label.GROUP, *(name.encode() for name in names)).hex()
+            question, protocol = f"{question} of group {group}", self.parameters.protocol
+        speakers = {*names, self.aggregator}
         return Context(
-            protocol=self.session.protocol,
+            protocol=protocol,
             version=self.session.version,
             session_digest=self.session.digest,
             request=request,
-            names=tuple(member.name for member in roster.parties),
+            names=names,
             aggregator=self.aggregator,
-            keys={member.name: member.public_key for member in roster},
+            keys={member.name: member.public_key for member in roster if member.name in speakers},
             question=question,
         )
 
@@ -139,6 +179,8 @@ class Membership:
         binomial
         with mean k: twice k and 64 more are exceeded with negligible probability.
         """
+        if self.group is None and len(self.planned) > 1:
+            return max(self.of_group(planned, ()).largest_message() for planned in self.planned)
         plan, encoding = self.parameters.plan, self.parameters.encoding
         vector = encoding.lanes * encoding.element_bytes
         if self.direct_parameters is not None:

@@ -380,7 +380,9 @@ async def connect(
             should be.
     """
     membership = load_member(session, party, key)
-    book = None if ledger is None else await asyncio.to_thread(_open_ledger, ledger, party)
+    if isinstance(membership, Membership):
+        membership.refuse_learning()
+    book = None if ledger is None else await asyncio.to_thread(open_ledger, ledger, party)
     direct = None if isinstance(membership, SharedMembership) else membership.direct_parameters
     line: Line
     evaluations: Evaluations | None = None
@@ -402,7 +404,8 @@ async def connect(
         await line.close()
 
 
-def _open_ledger(path: str | os.PathLike[str], party: str) -> Ledger:
+def open_ledger(path: str | os.PathLike[str], party: str) -> Ledger:
+    """Return the ledger of a party; raise what `Ledger.open` raises."""
     # Not at the top: most sessions have no ledger, and the accountant takes a while to load.
     from smpc_dp.privacy.accountant.ledger import Ledger
 
