@@ -36,13 +36,9 @@ class PublicDraws:
         raw = np.asarray(self._bits.random_raw(count), dtype=np.uint64)
         return (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
-    def below(self, bound: int | Ints, count: int) -> Ints:
+    def below(self, bound: int, count: int) -> Ints:
         """Return `count` integers below `bound`; a chance is off by a factor 1 + bound 2^-53 at most."""
         return (self.uniform(count) * bound).astype(np.intp)
-
-    def exponential(self, count: int) -> Floats:
-        """Return `count` waiting times of mean 1."""
-        return -np.log1p(-self.uniform(count))
 
 
 class Clock(Protocol):
@@ -108,10 +104,12 @@ class PoissonClock:
     def draw_timed(self, ticks: int) -> tuple[Floats, Ints]:
         """Return the times of the next ticks, shape (ticks,), ascending, and the users as `draw` does."""
         graph = self.topology
-        times = self.now + np.cumsum(self._draws.exponential(ticks)) / graph.users
+        # Row by row, so that ticks do not depend on how many are drawn at once.
+        drawn = self._draws.uniform(3 * ticks).reshape(ticks, 3)
+        times = self.now + np.cumsum(-np.log1p(-drawn[:, 0])) / graph.users
         self.now = float(times[-1]) if ticks else self.now
-        awake = self._draws.below(graph.users, ticks)
-        choice = self._draws.below(graph.degrees[awake], ticks)
+        awake = (drawn[:, 1] * graph.users).astype(np.intp)
+        choice = (drawn[:, 2] * graph.degrees[awake]).astype(np.intp)
         called = graph.adjacency.indices[graph.adjacency.indptr[awake] + choice]
         return times, np.stack([awake, called.astype(np.intp)], axis=1)
 
@@ -181,3 +179,30 @@ def rounds(users: int, pairs: Ints) -> Iterator[Round]:
         yield Round(np.where(ready, opposite, own), np.where(ready, head, -1))
         place = place + ready
         left -= int(ready.sum()) // 2
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """The ticks start + 1 to end of a clock.
+
+    Attributes:
+        rounds: their meetings, everybody's in order.
+        copies: meetings of one tick.
+    """
+
+    start: int
+    end: int
+    rounds: Iterator[Round]
+    copies: int
+
+    def ticks(self, met: Round) -> Ints:
+        """Return the tick of each user's meeting, shape (n,); what it says of who meets nobody is void."""
+        return self.start + 1 + met.meeting // self.copies
+
+
+def spans(clock: Clock, users: int, ticks: int, every: int, *, meetings: int = 1) -> Iterator[Span]:
+    """Draw `ticks` ticks in spans of `every`, the last one shorter if need be; a tick has `meetings` draws."""
+    for start in range(0, ticks, every):
+        end = min(ticks, start + every)
+        pairs = clock.draw((end - start) * meetings)
+        yield Span(start, end, rounds(users, pairs), len(pairs) // (end - start))
