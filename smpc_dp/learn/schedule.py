@@ -201,7 +201,7 @@ class Span:
 
 
 def spans(clock: Clock, users: int, ticks: int, every: int, *, meetings: int = 1) -> Iterator[Span]:
-    """Draw `ticks` ticks in spans of `every`, the last one shorter if need be; a tick has `meetings` draws."""
+    """Draw `ticks` ticks in spans of `every` (the last may be shorter); a tick has `meetings` draws."""
     for start in range(0, ticks, every):
         end = min(ticks, start + every)
         pairs = clock.draw((end - start) * meetings)
