@@ -1,6 +1,6 @@
 """Gossip estimation of U-statistics: GoSta [Bellet 2021, section 3.1] and the baseline U2-gossip.
 
-A user has its own record and an auxiliary one, which wanders through the network by swaps. What receives a
+A user has its own record and an auxiliary one, which wanders through the network by swaps. Who receives a
 record sees it: see `learn.local_reports` for records that are reports under local differential privacy.
 
 Where a round of the papers has all users add h(x_u, a_u) although two of them meet, here they add what has

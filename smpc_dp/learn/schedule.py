@@ -186,14 +186,20 @@ class Span:
     """The ticks start + 1 to end of a clock.
 
     Attributes:
-        rounds: their meetings, everybody's in order.
-        copies: meetings of one tick.
+        pairs: shape (meetings, 2): who meets whom, in order.
+        users: n. copies: meetings of one tick.
     """
 
     start: int
     end: int
-    rounds: Iterator[Round]
+    pairs: Ints
+    users: int
     copies: int
+
+    @property
+    def rounds(self) -> Iterator[Round]:
+        """The meetings in rounds, everybody's in order."""
+        return rounds(self.users, self.pairs)
 
     def ticks(self, met: Round) -> Ints:
         """Return the tick of each user's meeting, shape (n,); what it says of who meets nobody is void."""
@@ -205,4 +211,4 @@ def spans(clock: Clock, users: int, ticks: int, every: int, *, meetings: int = 1
     for start in range(0, ticks, every):
         end = min(ticks, start + every)
         pairs = clock.draw((end - start) * meetings)
-        yield Span(start, end, rounds(users, pairs), len(pairs) // (end - start))
+        yield Span(start, end, pairs, users, len(pairs) // (end - start))
