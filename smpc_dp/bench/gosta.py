@@ -141,7 +141,7 @@ def gosta_errors(
         for method, learner in zip(METHODS, (gosta, u2_gossip), strict=True):
             errors: list[Floats] = []
             spreads: list[Floats] = []
-            summed: Floats | float = 0.0
+            summed = np.zeros((TIMES + 1, parties))
             for start in range(0, repetitions, _COPIES):
                 if progress is not None:
                     done = (2 * place + METHODS.index(method)) * repetitions + start
@@ -154,7 +154,7 @@ def gosta_errors(
                 away = found.values.reshape(len(found.ticks), len(copies), parties) / target - 1
                 errors.append(np.sqrt((away**2).mean(axis=2)))
                 spreads.append(np.abs(away).std(axis=2))
-                summed = summed + away.sum(axis=1)
+                summed[: len(away)] += away.sum(axis=1)
             bound = None
             if method == "GoSta":
                 unit = math.sqrt(parties) * target
@@ -169,7 +169,9 @@ def gosta_errors(
                     iterations=tuple(found.ticks.tolist()),
                     error=tuple(np.concatenate(errors, axis=1).mean(axis=1).tolist()),
                     spread=tuple(np.concatenate(spreads, axis=1).mean(axis=1).tolist()),
-                    bias=tuple(np.sqrt(((summed / repetitions) ** 2).mean(axis=1)).tolist()),
+                    bias=tuple(
+                        np.sqrt(((summed[: len(found.ticks)] / repetitions) ** 2).mean(axis=1)).tolist()
+                    ),
                     bound=bound,
                     reference=REFERENCE[graph.name][METHODS.index(method)] if standard else None,
                 )
