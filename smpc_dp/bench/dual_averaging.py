@@ -1,7 +1,7 @@
-"""Gossip dual averaging: a linear score that maximises the AUC of Wisconsin data [Bellet 2021, Fig. 3.5].
+"""Gossip dual averaging: a score that maximises the AUC of the Wisconsin data [Bellet 2021, Fig. 3.5].
 
-Each patient is a user. As in the paper the runs of the figure are asynchronous with steps 1/sqrt(t); the terms
-of Theorem 3.2, which is about the synchronous algorithm, stand beside synchronous runs.
+Each patient is a user. As in the paper the runs of the figure are asynchronous with steps 1/sqrt(t); the
+terms of Theorem 3.2, which is about the synchronous algorithm, stand beside synchronous runs.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         excess: of the objective over its minimum, mean over users and runs.
-        centralised, network, bias: C1, C2 and C3; `bias` from samples along the runs.
-        printed_network: C2 as the paper prints it, which its proof does not give.
+        centralised, network, bias: C1, C2 and C3 put right; `bias` from samples along the runs.
+        printed_network: C2 as the paper prints it; its C3 has the opposite sign.
         holds: whether the excess is at most the sum of the three.
     """
 
@@ -288,7 +288,7 @@ def _look(
             wrong = taken - aim.mean_gradient(theta)
             central = -dual[place, run].mean(axis=0) / np.sqrt(tick)
             bias[place, run] = abs(wrong @ central)
-            full.append(wrong @ (central - (0 if optimum is None else optimum)))
+            full.append(wrong @ ((0 if optimum is None else optimum) - central))
     auc = np.array([[aim.auc(run[user]) for user in users] for run in average[-1]])
     return _Part(objective, bias, auc, float(np.mean(full)))
 

@@ -46,7 +46,8 @@ class ErrorTerms:
 
     Attributes:
         centralised: C1. network: C2, proven for the mean over the users. printed_network: C2 as printed.
-        bias: C3, measured; None if it was not.
+        bias: C3, the mean over t of (theta* - pi_t(bar z))' bar epsilon, measured; None if it was not. The
+            paper prints the opposite sign.
     """
 
     centralised: float
