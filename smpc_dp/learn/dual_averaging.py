@@ -34,7 +34,7 @@ def inverse_root(scale: float = 1.0) -> StepSize:
     return lambda time: scale / np.sqrt(time)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Models:
     """What the users here have learnt as time goes by.
 

@@ -27,7 +27,7 @@ PairKernel = Callable[[Rows, Rows], Floats]
 MAX_TICKS = 1_000_000_000
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Estimates:
     """What the users here estimate as time goes by.
 
@@ -75,22 +75,24 @@ async def gosta(
     """
     records, every = _checked(exchange, records, kernel, clock, ticks, every)
     here = exchange.here
-    auxiliary = records.copy()
-    total, value = np.zeros(len(here)), np.zeros(len(here))
+    # What is sent: t times the estimate, brought up to date by who meets, and the auxiliary record.
+    state = np.column_stack([np.zeros(len(here)), records])
+    value = np.zeros(len(here))
     since = np.zeros(len(here), dtype=np.intp)
     kept: list[Floats] = []
     times: list[int] = []
     for span in spans(clock, exchange.users, ticks, every):
         for step in span.rounds:
             met = np.flatnonzero(step.meeting[here] >= 0)
-            at = span.ticks(step)[here[met]]
-            total[met] += (at - since[met]) * value[met]
+            at = span.tick(step.meeting[here[met]])
+            own = state[met, 0] + (at - since[met]) * value[met]
+            state[met, 0] = own
             since[met] = at
-            received = await exchange.exchange(np.column_stack([total, auxiliary]), step.partner)
-            total[met] = (total[met] + received[met, 0]) / 2
-            auxiliary[met] = received[met, 1:]
-            value[met] = _evaluated(kernel, records[met], auxiliary[met])
-        kept.append((total + (span.end - since) * value) / span.end)
+            state = await exchange.exchange(state, step.partner)
+            received = state[met]
+            state[met, 0] = (own + received[:, 0]) / 2
+            value[met] = _evaluated(kernel, records[met], received[:, 1:])
+        kept.append((state[:, 0] + (span.end - since) * value) / span.end)
         times.append(span.end)
     return Estimates(np.array(times, dtype=np.intp), np.array(kept), exchange.claim)
 
@@ -114,20 +116,21 @@ async def gosta_asynchronous(
     """
     records, every = _checked(exchange, records, kernel, clock, ticks, every)
     here = exchange.here
-    auxiliary = records.copy()
-    estimate, meetings = np.zeros(len(here)), np.zeros(len(here))
+    # What is sent: the estimate and the auxiliary record.
+    state = np.column_stack([np.zeros(len(here)), records])
+    meetings = np.zeros(len(here))
     kept: list[Floats] = []
     times: list[int] = []
     for span in spans(clock, exchange.users, ticks, every):
         for step in span.rounds:
             met = np.flatnonzero(step.meeting[here] >= 0)
-            received = await exchange.exchange(np.column_stack([estimate, auxiliary]), step.partner)
-            meetings[met] += 1
-            mean = (estimate[met] + received[met, 0]) / 2
-            value = _evaluated(kernel, records[met], auxiliary[met])
-            estimate[met] = mean + (value - mean) / meetings[met]
-            auxiliary[met] = received[met, 1:]
-        kept.append(estimate.copy())
+            own = state[met]
+            state = await exchange.exchange(state, step.partner)
+            count = meetings[met] + 1
+            meetings[met] = count
+            mean = (own[:, 0] + state[met, 0]) / 2
+            state[met, 0] = mean + (_evaluated(kernel, records[met], own[:, 1:]) - mean) / count
+        kept.append(state[:, 0].copy())
         times.append(span.end)
     return Estimates(np.array(times, dtype=np.intp), np.array(kept), exchange.claim)
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.learn.averager import ALONE
 from smpc_dp.learn.topology import Topology
 
 Ints = NDArray[np.intp]
@@ -162,23 +163,24 @@ def rounds(users: int, pairs: Ints) -> Iterator[Round]:
     Args:
         users: n. pairs: shape (meetings, 2), users 0 to n - 1, the two of a row different.
     """
-    count = len(pairs)
-    meeting_of = np.repeat(np.arange(count), 2)
     person = pairs.ravel()
-    order = np.argsort(person, kind="stable")
-    # All meetings of user 0, then those of user 1, ..., each user's closed by one that never comes.
-    ends = np.cumsum(np.bincount(person, minlength=users))
-    queue = np.insert(meeting_of[order], ends, -1)
-    other = np.insert(pairs[:, ::-1].ravel()[order], ends, 0)
-    place = np.concatenate([[0], ends[:-1]]) + np.arange(users)
+    # A radix sort, where numbers are small.
+    order = np.argsort(person.astype(np.uint16) if users <= 1 << 16 else person, kind="stable")
     own = np.arange(users)
-    left = count
+    # All meetings of user 0, then those of user 1, ..., each user's closed by one that never comes.
+    last = np.cumsum(np.bincount(person, minlength=users)) + own
+    slots = np.arange(len(person)) + person[order]
+    queue, other = np.empty(len(person) + users, dtype=np.intp), np.empty(len(person) + users, dtype=np.intp)
+    queue[slots], other[slots] = order >> 1, person[order ^ 1]
+    queue[last], other[last] = -1 - own, (own + 1) % users
+    place = np.concatenate([[0], last[:-1] + 1])
+    left = len(person)
     while left:
         head, opposite = queue[place], other[place]
-        ready = (head >= 0) & (head[opposite] == head)
-        yield Round(np.where(ready, opposite, own), np.where(ready, head, -1))
-        place = place + ready
-        left -= int(ready.sum()) // 2
+        ready = head[opposite] == head
+        yield Round(np.where(ready, opposite, own), np.where(ready, head, ALONE))
+        place += ready
+        left -= int(np.count_nonzero(ready))
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,9 +203,10 @@ class Span:
         """The meetings in rounds, everybody's in order."""
         return rounds(self.users, self.pairs)
 
-    def ticks(self, met: Round) -> Ints:
-        """Return the tick of each user's meeting, shape (n,); what it says of who meets nobody is void."""
-        return self.start + 1 + met.meeting // self.copies
+    def tick(self, meeting: Ints) -> Ints:
+        """Return the ticks of meetings, given by their rows in `pairs`, in the shape of `meeting`."""
+        passed = meeting if self.copies == 1 else meeting // self.copies
+        return passed + (self.start + 1)
 
 
 def spans(clock: Clock, users: int, ticks: int, every: int, *, meetings: int = 1) -> Iterator[Span]:
