@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.bench.tradeoff import write_plot
+from smpc_dp.bench.tradeoff import check_plot
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.statistics.kernels import auc_private_labels
 
@@ -212,41 +212,63 @@ def check_sizes(parties: int, iterations: int, repetitions: int) -> None:
 
 
 def plot(found: GostaErrors, path: Path) -> None:
-    """Write the plot: relative error against iterations on a log axis, bands for the spread.
+    """Write the plot: relative error against iterations with bands for the spread, and beside it the bounds.
 
     Raises:
         ConfigError, LocalError: as of `tradeoff.check_plot`.
         OSError: the file cannot be written.
     """
-    write_plot(path, (7.6, 5.6), lambda axes: _draw(axes, found))
+    check_plot(path)
+    # Not pyplot: it would look for a display and keep the figure.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10.4, 5.0), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _draw_errors(left, found)
+    _draw_bounds(right, found)
+    figure.suptitle(
+        f"AUC by gossip, {found.parties:,} users, {found.repetitions} runs; "
+        "relative error of the users' estimates, bands: spread over the users",
+        fontsize=10.5,
+    )
+    figure.savefig(path, dpi=160)
 
 
 COLOURS = ("#0b3d75", "#2f9e8f", "#c2410c")
 
 
-def _draw(axes: Axes, found: GostaErrors) -> None:
-    colours = dict(zip(dict.fromkeys(curve.graph for curve in found.curves), COLOURS, strict=True))
+def _colours(found: GostaErrors) -> dict[str, str]:
+    return dict(zip(dict.fromkeys(curve.graph for curve in found.curves), COLOURS, strict=True))
+
+
+def _draw_errors(axes: Axes, found: GostaErrors) -> None:
     lines = {"GoSta": "-", "U2-gossip": "--"}
     for curve in found.curves:
-        colour = colours[curve.graph]
+        colour, label = _colours(found)[curve.graph], f"{curve.method}, {curve.graph}"
         error, spread = np.array(curve.error), np.array(curve.spread)
-        label = f"{curve.method}, {curve.graph}"
         axes.plot(curve.iterations, error, lines[curve.method], color=colour, linewidth=1.5, label=label)
-        low = np.maximum(error - spread, 0.25 * error)
+        low = np.maximum(error - spread, 0)
         axes.fill_between(curve.iterations, low, error + spread, color=colour, alpha=0.10, linewidth=0)
-        if curve.bound is not None:
-            axes.plot(
-                curve.iterations, curve.bound, ":", color=colour, linewidth=1.3, label="Theorem 3.1's bound"
-            )
-    axes.set(yscale="log", xlabel="iterations t", xlim=(0, found.iterations))
-    axes.set_ylabel("relative error of the users' estimates")
-    axes.set_title(
-        f"AUC by gossip, {found.parties:,} users, {found.repetitions} runs; bands: spread over the users",
-        fontsize=10.5,
-        loc="left",
-    )
+    axes.set(xlabel="iterations t", ylabel="relative error", xlim=(0, found.iterations), ylim=(0, 1))
+    axes.set_title("(a) GoSta and U2-gossip", fontsize=10, loc="left")
     style_axes(axes)
-    axes.legend(frameon=False, fontsize=8.5, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.13))
+    axes.legend(frameon=False, fontsize=9)
+
+
+def _draw_bounds(axes: Axes, found: GostaErrors) -> None:
+    for curve in found.curves:
+        if curve.bound is None:
+            continue
+        colour, times = _colours(found)[curve.graph], curve.iterations
+        axes.plot(times, curve.bound, ":", color=colour, linewidth=1.5)
+        axes.plot(times, curve.error, color=colour, linewidth=1.5)
+        axes.plot(times, curve.bias, color=colour, linewidth=0.8)
+    for line, width, label in ((":", 1.5, "bound"), ("-", 1.5, "runs"), ("-", 0.8, "mean of the runs")):
+        axes.plot([], [], line, color="#404040", linewidth=width, label=label)
+    axes.set(yscale="log", xscale="log", xlabel="iterations t")
+    axes.set_title("(b) GoSta and the bound of Theorem 3.1 on its expectation", fontsize=10, loc="left")
+    style_axes(axes)
+    axes.legend(frameon=False, fontsize=9, title="colours as in (a)", title_fontsize=9, alignment="left")
 
 
 def style_axes(axes: Axes) -> None:
