@@ -65,7 +65,8 @@ async def gosta(
 
     Args:
         records: shape (rows, length), the record of each user here.
-        kernel: 0 for a record with itself.
+        kernel: 0 for a record with itself. Between processes what travels is rounded to a fine grid: a kernel
+            that jumps there should round back.
         clock: the same at every user: who meets. It has at least two users on each connected graph.
         ticks: T, 1 to 1e9.
         every: estimates are kept each so many ticks, and at the end; None: at the end only.

@@ -93,7 +93,7 @@ class LocalReports:
 
         def kernel(own: Rows, other: Rows) -> Floats:
             values = table[_answers(own), _answers(other)]
-            return np.where(own[:, _USER] == other[:, _USER], 0.0, values)
+            return np.where(_own(own, other), 0.0, values)
 
         return kernel
 
@@ -107,9 +107,9 @@ class LocalReports:
 
         def kernel(own: Rows, other: Rows) -> Floats:
             first, second = _answers(own), _answers(other)
-            up = own[:, _LABEL] > other[:, _LABEL]
-            values = np.where(up, table[first, second], table[second, first])
-            return np.where(own[:, _LABEL] == other[:, _LABEL], 0.0, values)
+            mine, theirs = (np.rint(rows[:, _LABEL]) for rows in (own, other))
+            values = np.where(mine > theirs, table[first, second], table[second, first])
+            return np.where(mine == theirs, 0.0, values)
 
         return kernel
 
@@ -148,13 +148,13 @@ class LocalReports:
             ).reshape(rows, k, k, p)
             unbiased = self.response.unbiased_pairs(np.moveaxis(everywhere, 0, 2))
             values = unbiased[_answers(own), _answers(other), np.arange(rows)]
-            return np.where((own[:, _USER] == other[:, _USER])[:, None], 0.0, values)
+            return np.where(_own(own, other)[:, None], 0.0, values)
 
         def _records(reports: Rows, category: NDArray[np.intp]) -> Rows:
             features = np.tile(points[category], (len(reports), 1))
             if not labelled:
                 return features
-            return np.column_stack([features, np.repeat(reports[:, _LABEL], k * k)])
+            return np.column_stack([features, np.repeat(np.rint(reports[:, _LABEL]), k * k)])
 
         return on_reports
 
@@ -167,4 +167,9 @@ class LocalReports:
 
 
 def _answers(rows: Rows) -> NDArray[np.intp]:
-    return rows[:, _ANSWER].astype(np.intp)
+    # Numbers that travelled may have been rounded to a grid.
+    return np.rint(rows[:, _ANSWER]).astype(np.intp)
+
+
+def _own(own: Rows, other: Rows) -> NDArray[np.bool_]:
+    return np.asarray(np.rint(own[:, _USER]) == np.rint(other[:, _USER]))
