@@ -65,17 +65,18 @@ async def run(path: str) -> dict[str, dict[str, Any]]:
         )
 
     starting: list[asyncio.Task[None]] = []
+    killed: list[str] = []
 
     def watch(event: Event) -> None:
         if event.kind == "connected" and event.detail == LATE:
             print(f"{LATE} has come")
         if event.request >= STARTS_AT and not starting:
             starting.append(asyncio.create_task(start(LATE)))
-        killed = processes[KILLED]
         # Only when the late one is there: a group of six can do without one of its members.
-        if event.request >= KILLED_AT and LATE in processes and killed.returncode is None:
+        if event.request >= KILLED_AT and LATE in processes and not killed:
             print(f"{KILLED} is killed")
-            killed.kill()
+            killed.append(KILLED)
+            processes[KILLED].kill()
 
     for name in CLINICS:
         if name != LATE:

@@ -89,17 +89,18 @@ def dual_averaging(
     """
     from smpc_dp.bench.dual_averaging import dual_averaging_errors, plot
     from smpc_dp.bench.tradeoff import check_plot
-    from smpc_dp.bench.wisconsin import read_wisconsin
+    from smpc_dp.learn.data import wisconsin
 
     path = plot_file or (None if as_json else Path("dual-averaging.png"))
     if path is not None:
         check_plot(path)
-    features, labels = read_wisconsin(data)
+    read = wisconsin(data, incomplete=True)
+    records = read.table
     with Bar("runs", quiet=as_json) as bar:
         found = dual_averaging_errors(
-            features,
-            labels,
-            data=f"Breast Cancer Wisconsin (Original), {len(labels)} records, standardised",
+            records[:, :-1],
+            records[:, -1],
+            data=f"{read.source}, {len(records)} records, standardised",
             iterations=iterations,
             repetitions=repetitions,
             synchronous=synchronous,

@@ -1,4 +1,4 @@
-"""`smpc-dp bench learn`, the two reproductions, and the reader of the Wisconsin data, at small sizes."""
+"""`smpc-dp bench learn` and the two reproductions, at small sizes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from smpc_dp.bench.gosta import gosta_errors
 from smpc_dp.bench.learn import run_learn_bench
-from smpc_dp.bench.wisconsin import read_wisconsin
 from smpc_dp.cli import app
-from smpc_dp.errors import ConfigError, LocalError
+from smpc_dp.errors import ConfigError
+from smpc_dp.learn.data import wisconsin
 
 # Stands in for the authors' code: the names that are called, and an honest step.
 SOLVER = """
@@ -108,33 +108,18 @@ def test_reproduce_dual_averaging(tmp_path: Path) -> None:
     assert "AUC at least 0.99 on the complete graph" in printed.stdout
 
 
-@pytest.mark.parametrize(
-    ("line", "named"),
-    [
-        ("1,2,3,4,5,6,7,8,9,benign", "10 columns"),
-        ("1,2,3,4,5,6,7,8,9,10,11,benign", "12 columns"),
-        ("1,2,3,4,5,6,7,8,9,11,benign", "not 1 to 10"),
-        ("1,2,3,4,5,6,7,8,9,nan,benign", "not 1 to 10"),
-        ("1,2,3,4,5,6,7,8,9,10,unknown", "class"),
-    ],
-)
-def test_a_wrong_line_is_named(tmp_path: Path, line: str, named: str) -> None:
+def test_incomplete_records_are_kept_where_asked(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
-    path.write_text(f"1,2,3,4,5,6,7,8,9,10,2\n{line}\n", "utf-8")
-    with pytest.raises(ConfigError, match=f"data.csv:2.*{named}"):
-        read_wisconsin(path)
-
-
-def test_files_that_are_none(tmp_path: Path) -> None:
-    path = tmp_path / "data.csv"
-    path.write_bytes(b"\xff\xfe")
-    with pytest.raises(LocalError, match="not text"):
-        read_wisconsin(path)
-    path.write_text("Id,Class\n", "utf-8")
-    with pytest.raises(ConfigError, match="no records"):
-        read_wisconsin(path)
-    with pytest.raises(LocalError):
-        read_wisconsin(tmp_path / "absent.csv")
+    head = "Id,a,b,c,d,e,f,g,h,i,Class\n"
+    path.write_text(f"{head}1,1,2,3,4,5,?,7,8,10,benign\n2,1,1,1,1,1,1,1,1,10,malignant\n", "utf-8")
+    every, complete = wisconsin(path, incomplete=True), wisconsin(path)
+    assert np.isnan(every.table).sum() == 1
+    assert np.isnan(every.table[0, 5])
+    np.testing.assert_array_equal(every.table[1:], complete.table)
+    assert (every.left_out, complete.left_out) == (0, 1)
+    path.write_text(f"{head}1,1,2,3,4,5,11,7,8,10,benign\n", "utf-8")
+    with pytest.raises(ConfigError, match=r"data\.csv:2: a feature is outside 1 to 10"):
+        wisconsin(path, incomplete=True)
 
 
 @pytest.mark.parametrize("changes", [{"parties": 61}, {"parties": 4}, {"iterations": 10}, {"repetitions": 0}])
