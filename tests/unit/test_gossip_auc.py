@@ -35,6 +35,21 @@ def test_grids_of_messages_hardly_matter(graph: str) -> None:
     assert ideal.steps.sum() == 1_200
 
 
+@pytest.mark.parametrize("error", [1e-9, -1e-9])
+def test_labels_that_were_rounded_on_their_way_stay_labels(error: float) -> None:
+    class Rounding(PlainExchange):
+        async def exchange(self, vector: Rows, partner: Users) -> Rows:
+            received = await super().exchange(vector, partner)
+            met = partner != np.arange(self.users)
+            received[met] *= 1 + error
+            return received
+
+    learner = GossipAuc(features=2, record_bound=6.0, ticks=300)
+    rounded = asyncio.run(learner.run(Means(exchange=Rounding(12)), DATA))
+    exact = asyncio.run(learner.run(Means(exchange=PlainExchange(12)), DATA))
+    np.testing.assert_allclose(rounded.values, exact.values, atol=1e-6)
+
+
 def test_no_message_exceeds_its_bound() -> None:
     """At the largest step sizes and records, within the bound that messages are planned for."""
     settings = GossipAuc(features=1, record_bound=1.0, ticks=200, topology="ring", rate=100.0, radius=50.0)
