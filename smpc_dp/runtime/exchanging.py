@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
 
 from smpc_dp.errors import LocalError, SmpcError, TimeoutFault
 from smpc_dp.learn.averager import Rows, Users, check_mixing, check_partners, check_rows
@@ -17,6 +17,9 @@ from smpc_dp.runtime.aggregator import Server
 from smpc_dp.runtime.line import HubLine
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import AggregatorLostError, Counter, EverybodyLeftError
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 
 class _Exchanges:
