@@ -43,7 +43,7 @@ class Point(msgspec.Struct, frozen=True):
     Attributes:
         kind: "local": c = s - 1 or the smallest group; "curator": all users with c = 0; "none": no noise.
         size: s. honest: the members whose noise is counted on: s - c, or fewer where an aggregator of a
-            sparse graph could leave honest ones out (groups above 64).
+            sparse graph could leave honest ones out.
         steps: T. noise: standard deviation of each coordinate of one average.
         accuracy: mean over users and repetitions; spread: standard deviation between repetitions, of the mean
             over users; low, high: the worst and the best repetition.

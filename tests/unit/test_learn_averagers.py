@@ -26,7 +26,7 @@ def private(table: AveragerTable, sizes: set[int], count: int = 3, length: int =
 
 def vectors(seed: int, length: int = 2) -> np.ndarray:
     drawn = np.random.default_rng(seed).normal(size=(9, length))
-    return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+    return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
 
 
 @pytest.mark.parametrize("method", ["secagg", "local"])
@@ -107,6 +107,15 @@ def test_only_the_honest_shares_are_counted_on() -> None:
     assert together is not None
     assert (alone.honest, together.honest) == (2, 6)
     assert (alone.total / together.total) ** 2 == pytest.approx(3, rel=0.02)
+
+
+def test_large_groups_count_on_all_honest_members_too() -> None:
+    need = PrivateAverages(2, 1.0, frozenset({120}), np.full(120, 3), 2.0, 1e-5)
+    plan = plan_private(AveragerTable(missing=2), need, 120).plan(120)
+    noise = plan.noise(120, 0)
+    assert noise is not None
+    assert noise.honest == 117
+    assert plan.plan.complete
 
 
 def test_rows_are_rounded_as_one_by_one() -> None:
