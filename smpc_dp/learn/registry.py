@@ -50,17 +50,15 @@ class LearnParameters:
         return replace(learned, guarantee=found[0]) if len(found) == 1 else learned
 
     @property
-    def largest(self) -> SumParameters:
-        """The parameters of the sum with the largest messages."""
-        planned = [
+    def planned(self) -> tuple[SumParameters, ...]:
+        """The parameters of every kind of request."""
+        found = [
             parameters
             for averaging in (self.average, self.mix)
             if averaging is not None
             for parameters in averaging.plans.values()
         ]
-        if self.exchange is not None:
-            planned.append(self.exchange.parameters)
-        return max(planned, key=lambda parameters: (parameters.plan.parties, parameters.encoding.lanes))
+        return (*found, *(() if self.exchange is None else (self.exchange.parameters,)))
 
 
 def check_learn(parameters: Mapping[str, object], users: int) -> tuple[LearnParameters | None, list[Fault]]:

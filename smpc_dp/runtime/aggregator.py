@@ -305,6 +305,7 @@ async def serve(
     if requests is not None and requests < 1:
         raise ConfigError([Fault("requests", f"must be at least 1, is {requests}")])
     membership = Membership.load(session, name or aggregator_name(session), key, "aggregator")
+    membership.refuse_learning()
     logs = None
     if isinstance(membership.parameters, VerifiableParameters):
         text = membership.session.canonical_json().decode("ascii")

@@ -270,7 +270,7 @@ async def serve_learning(
     membership = Membership.load(session, name or aggregator_name(session), key, "aggregator")
     parameters = learn_parameters(membership)
     logs = None
-    if isinstance(parameters.largest, VerifiableParameters):
+    if any(isinstance(planned, VerifiableParameters) for planned in parameters.planned):
         text = membership.session.canonical_json().decode("ascii")
         logs = BoardFolder(board if board is not None else Path(session).parent / "board", text)
     elif board is not None:

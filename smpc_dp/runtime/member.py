@@ -63,7 +63,8 @@ class Membership:
         session = load_session(path)
         parameters = session.checked_parameters
         if isinstance(parameters, LearnParameters):
-            parameters = parameters.largest
+            # Every request has its own: `of_group`.
+            parameters = parameters.planned[0]
         aggregator = session.roster.aggregator
         direct = isinstance(parameters, DirectParameters)
         if not isinstance(parameters, SumParameters) or (aggregator is None) != direct:
@@ -94,6 +95,12 @@ class Membership:
         if self.group is not None:
             return self.group
         return tuple(member.name for member in self.session.roster.parties)
+
+    def refuse_learning(self) -> None:
+        """Raise ConfigError for a session that learns, whose requests are its learner's."""
+        if isinstance(self.session.checked_parameters, LearnParameters):
+            what = "'learn' has no sums: smpc_dp.runtime.learning has learn and serve_learning"
+            raise ConfigError([Fault("protocol", what)])
 
     def of_group(self, parameters: SumParameters, names: tuple[str, ...]) -> Membership:
         """Return the membership for a request of some of the parties, with parameters planned for so many.
@@ -154,6 +161,9 @@ class Membership:
         binomial
         with mean k: twice k and 64 more are exceeded with negligible probability.
         """
+        checked = self.session.checked_parameters
+        if self.group is None and isinstance(checked, LearnParameters):
+            return max(self.of_group(planned, ()).largest_message() for planned in checked.planned)
         plan, encoding = self.parameters.plan, self.parameters.encoding
         vector = encoding.lanes * encoding.element_bytes
         if self.direct_parameters is not None:

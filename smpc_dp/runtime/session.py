@@ -356,6 +356,7 @@ async def connect(
             should be.
     """
     membership = Membership.load(session, party, key)
+    membership.refuse_learning()
     book = None if ledger is None else await asyncio.to_thread(open_ledger, ledger, party)
     direct = membership.direct_parameters
     line: Line
