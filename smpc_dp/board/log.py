@@ -40,7 +40,8 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What an auditor needs to know before the first entry.
 
     `session` is the canonical JSON of the session file (roster, parameters, protocol and its version), whose
-    hash is the session digest; `present` (a set of parties) and the root over their nonces give the run id.
+    hash is the session digest; `present` (a set of parties) and the root over their nonces, or commitments,
+    give the run id.
     """
 
     format: str
@@ -120,6 +121,20 @@ def decode_line(line: bytes, kind: type[S]) -> S:
         )
         raise VerificationError(f"character {place + 1}: not the canonical spelling of {_a(kind)}")
     return decoded
+
+
+class Board(Protocol):
+    """Where a log is kept. Each method returns when it is, durably if that is what it is for."""
+
+    @property
+    def session(self) -> str:
+        """The canonical JSON of the session, for the header."""
+
+    def begin(self, header: Header) -> None:
+        """Keep the header of a new log."""
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Keep the next entries."""
 
 
 class Chain:

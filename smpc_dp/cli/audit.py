@@ -1,4 +1,4 @@
-"""`smpc-dp audit`: judge the published log of a verifiable run."""
+"""`smpc-dp audit`: judge the published log of a verifiable run, or of a pairwise statistic."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ def audit(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Check the log of a verifiable run.
+    """Check the log of a verifiable run, or of a pairwise statistic.
 
-    Signatures, order, heads, proofs, exclusions and the average; it needs no key. Exit code 0 only if
-    everything holds. Without --roster it cannot tell a run from one that strangers made up, and says so.
+    Signatures, order, heads, proofs, exclusions and the average; or signatures, order, coins, matchings and
+    which pairs failed. It needs no key. Exit code 0 only if everything holds. Without --roster it cannot
+    tell a run from one that strangers made up, and says so.
     """
     from smpc_dp.runtime import audit as runtime
 
@@ -87,6 +88,16 @@ def _print(report: object) -> None:
             out.print(f"average: [{shown}{more}], standard error {verdict.standard_error:.2g}")
             claim = "no claim" if verdict.epsilon is None else f"epsilon {verdict.epsilon:.4g}"
             out.print(f"privacy of each honest user: {claim}, delta {verdict.delta:.3g}")
+    if (found := report.statistic) is not None:
+        out.print(f"run {report.run_id}: {report.entries} entries, {report.bytes} bytes")
+        out.print(f"statistic: {printable(str(found.terms.get('kernel')))}, {found.partners} partners each")
+        for number, attempt in enumerate(found.attempts, 1):
+            silent, false = ", ".join(attempt.silent) or "nobody", ", ".join(attempt.false) or "nobody"
+            out.print(f"draw {number}: {attempt.present} present; no coin: {silent}; a wrong one: {false}")
+        for what, pairs in (("failed", found.failed), ("failed, but both say not", found.disputed)):
+            for matching, one, other in pairs:
+                out.print(f"{what}: {one} with {other}, matching {matching + 1}")
+        out.print(f"the aggregator's estimate: {found.value:.6g}; nobody else can check it")
     for fault in report.faults:
         report_line(fault)
     out.print(report.conclusion)

@@ -18,8 +18,6 @@ from smpc_dp.runtime.events import Event, OnEvent
 from smpc_dp.runtime.inputs import find_input
 from smpc_dp.runtime.launcher import Ending, print_event, run_child
 from smpc_dp.runtime.learning import learn, serve_learning
-from smpc_dp.runtime.member import Membership, default_key
-from smpc_dp.runtime.session_file import SessionFile
 
 # Coordinates of a model that are printed.
 SHOWN = 12
@@ -76,23 +74,16 @@ def run_learning(
     return code
 
 
-def check_learning(
-    checked: LearnParameters, loaded: SessionFile, session: Path, keys: Path | None, files: Mapping[str, Path]
-) -> str | None:
-    """Check every key and everybody's data before any process starts; return the aggregator's name."""
+def check_data(checked: LearnParameters, files: Mapping[str, Path]) -> None:
+    """Check everybody's data before any process starts; raise ConfigError with every fault."""
     faults: list[Fault] = []
-    for member in loaded.roster:
-        path = keys / f"{member.name}.key" if keys is not None else default_key(session, member.name)
-        Membership.load(session, member.name, path, member.role)
-        if member.role == "party":
-            try:
-                checked.learner.check_data(read_table(files[member.name]), member.name)
-            except ConfigError as error:
-                faults += error.faults
+    for name, file in files.items():
+        try:
+            checked.learner.check_data(read_table(file), name)
+        except ConfigError as error:
+            faults += error.faults
     if faults:
         raise ConfigError(faults)
-    aggregator = loaded.roster.aggregator
-    return None if aggregator is None else aggregator.name
 
 
 def report_learned(

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from smpc_dp.cli import statistic as statistics
 from smpc_dp.cli.learn import run_learning
 from smpc_dp.cli.output import (
     check_can_write,
@@ -43,7 +44,7 @@ def party(
     session: Annotated[Path, typer.Argument(help="The session file.")],
     name: Annotated[str, typer.Option("--as", help="Which member of the roster this host is.")],
     vector: Annotated[
-        Path | None, typer.Option("--input", help="Party: its vector (.npy, .json, .csv, .txt).")
+        Path | None, typer.Option("--input", help="Party: its vector or record (.npy, .json, .csv, .txt).")
     ] = None,
     key: Annotated[Path | None, typer.Option(help="Identity file; default keys/NAME.key.")] = None,
     operation: Annotated[
@@ -66,14 +67,23 @@ def party(
         Path | None, typer.Option(help="Party: its privacy ledger, charged before its vector leaves.")
     ] = None,
     board: Annotated[
-        Path | None, typer.Option(help="Aggregator: folder for the logs of verifiable runs; default board/.")
+        Path | None, typer.Option(help="Aggregator: folder for logs of verifiable runs and statistics.")
+    ] = None,
+    statistic: statistics.KernelName = None,
+    field: statistics.Fields = None,
+    epsilon: statistics.Epsilon = None,
+    delta: statistics.Delta = None,
+    partners: statistics.Partners = None,
+    noise: statistics.NoiseName = None,
+    mark: Annotated[
+        int | None, typer.Option(help="Party: its public label, 0 or 1, where the statistic has them.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     events: Annotated[bool, typer.Option("--events", hidden=True)] = False,
 ) -> None:
     """Run one member of a session on this host.
 
-    An aggregator serves requests, a party contributes its vector to one.
+    An aggregator serves requests, a party contributes its vector to one, or its record to a statistic.
     """
     member = load_session(session).roster
     names = [entry.name for entry in member]
@@ -89,14 +99,26 @@ def party(
         given = {"--requests": requests, "--board": board}
         given |= {} if member.aggregator is None else {"--listen": listen}
         _refuse_given(given, f"is for the aggregator, and '{name}' is a party")
+    asked = statistics.Statistic.asked(statistic, field, epsilon, delta, partners, noise)
+    if asked is not None:
+        _refuse_given({"--operation": operation, "--weight": weight, "--clip": clip or None}, "is for sums")
+        if serves:
+            raise typer.BadParameter(f"--statistic is for parties, and '{name}' is the aggregator")
+        asked = asked.marked(mark)
+    elif mark is not None:
+        raise typer.BadParameter("--mark is for --statistic")
     if out is not None:
         check_can_write(out)
     watch: OnEvent = print_event if events else _show
     if is_learning(session):
-        _refuse_given(
-            {"--operation": operation, "--weight": weight, "--clip": clip or None, "--requests": requests},
-            "is not for a session that learns",
-        )
+        sums: dict[str, object] = {
+            "--operation": operation,
+            "--weight": weight,
+            "--clip": clip or None,
+            "--requests": requests,
+        }
+        sums["--statistic"] = statistic
+        _refuse_given(sums, "is not for a session that learns")
         raise typer.Exit(
             run_learning(
                 session,
@@ -132,6 +154,8 @@ def party(
                     if isinstance(ended, SmpcError):
                         raise ended
                     results.append(ended)
+            elif asked is not None:
+                results.append(await statistics.take_part(asked, session, name, vector, key, watch, ledger))
             else:
                 kind = operation or "average"
                 results.append(
@@ -155,7 +179,7 @@ def party(
             print_json(told)
         elif not events:
             if isinstance(result, StatisticResult):
-                console().print(str(result))
+                console().print(statistics.statistic_text(told))
                 continue
             console().print(result_text(told))
             if result.clipped:

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from smpc_dp.cli.learn import check_learning, report_learned
+from smpc_dp.cli import statistic as statistics
+from smpc_dp.cli.learn import check_data, report_learned
 from smpc_dp.cli.live import LiveBoard
 from smpc_dp.cli.output import console, print_json, report_error, report_line, result_text
 from smpc_dp.cli.party import Operation
@@ -34,7 +35,7 @@ def run(
         Path | None, typer.Option(help="Folder with NAME.npy, .json, .csv or .txt; default inputs/.")
     ] = None,
     keys: Annotated[Path | None, typer.Option(help="Folder with NAME.key; default keys/.")] = None,
-    operation: Annotated[Operation, typer.Option(help="What to compute.")] = "average",
+    operation: Annotated[Operation | None, typer.Option(help="What to compute; default average.")] = None,
     weights: Annotated[
         Path | None, typer.Option(help="JSON file {name: weight}, for a session with weights.")
     ] = None,
@@ -45,7 +46,16 @@ def run(
         Path | None, typer.Option(help="Folder with NAME.ledger, a privacy ledger of each party.")
     ] = None,
     board: Annotated[
-        Path | None, typer.Option(help="Folder for the log of a verifiable run; default board/.")
+        Path | None, typer.Option(help="Folder for the log of a verifiable run or a statistic.")
+    ] = None,
+    statistic: statistics.KernelName = None,
+    field: statistics.Fields = None,
+    epsilon: statistics.Epsilon = None,
+    delta: statistics.Delta = None,
+    partners: statistics.Partners = None,
+    noise: statistics.NoiseName = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="JSON file {name: 0 or 1}, for a statistic with public labels.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -56,19 +66,33 @@ def run(
     loaded = load_session(session)
     parties = [member.name for member in loaded.roster.parties]
     checked = loaded.checked_parameters
-    learning = isinstance(checked, LearnParameters)
-    if learning and (weights is not None or clip):
-        option = "--weights" if weights is not None else "--clip"
-        raise ConfigError([Fault(option, "is not for a session that learns")])
     if weights is not None and isinstance(checked, SumParameters) and not checked.encoding.max_weight:
         raise ConfigError([Fault("--weights", "this session has no weights: its max_weight is 0")])
     weight_of = {} if weights is None else read_weights(weights, parties)
+    learning = isinstance(checked, LearnParameters)
+    if learning:
+        sums = {"--operation": operation, "--weights": weights, "--clip": clip or None}
+        for option, value in (sums | {"--statistic": statistic, "--labels": labels}).items():
+            if value is not None:
+                raise ConfigError([Fault(option, "is not for a session that learns")])
+    asked = statistics.Statistic.asked(statistic, field, epsilon, delta, partners, noise)
+    if asked is None and labels is not None:
+        raise ConfigError([Fault("--labels", "is for --statistic")])
+    if asked is not None:
+        for option, value in (("--operation", operation), ("--weights", weights), ("--clip", clip or None)):
+            if value is not None:
+                raise ConfigError([Fault(option, "is for sums, not for --statistic")])
+    label_of = statistics.read_labels(labels, parties)
     folder = inputs if inputs is not None else session.parent / "inputs"
     files = {name: find_input(folder, name) for name in parties}
+    aggregator = _load_all(loaded, session, keys)
     if isinstance(checked, LearnParameters):
-        aggregator = check_learning(checked, loaded, session, keys, files)
+        check_data(checked, files)
+    elif asked is not None:
+        for name in parties:
+            asked.marked(label_of.get(name)).read(files[name])
     else:
-        aggregator = _check(loaded, session, keys, files, weight_of, clip)
+        _check_vectors(loaded, files, weight_of, clip)
     if ledgers is not None:
         _check_ledgers(ledgers, parties)
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as scratch:
@@ -84,7 +108,9 @@ def run(
             raise ConfigError([Fault("--board", "is for a session with an aggregator")])
         for name in parties:
             arguments = ["--input", str(files[name]), "--out", str(outputs[name])]
-            if not learning:
+            if asked is not None and statistic is not None:
+                arguments += statistics.arguments(asked, statistic, field, label_of.get(name))
+            if operation is not None:
                 arguments += ["--operation", operation]
             if name in weight_of:
                 arguments += ["--weight", str(weight_of[name])]
@@ -121,27 +147,23 @@ def run(
         console().print(f"log: {kept}, which smpc-dp audit checks")
 
 
-def _check(
-    loaded: SessionFile,
-    session: Path,
-    keys: Path | None,
-    files: dict[str, Path],
-    weight_of: dict[str, int],
-    clip: bool,
-) -> str | None:
-    """Check every key and input before any process starts; return the aggregator's name, if there is one."""
-    aggregator = loaded.roster.aggregator
+def _load_all(loaded: SessionFile, session: Path, keys: Path | None) -> str | None:
+    """Check every key before any process starts; return the aggregator's name, if there is one."""
     for member in loaded.roster:
         path = keys / f"{member.name}.key" if keys is not None else default_key(session, member.name)
-        membership = Membership.load(session, member.name, path, member.role)
-        if member.role == "party":
-            membership.parameters.encoding.encode(
-                read_vector(files[member.name]),
-                party=member.name,
-                weight=weight_of.get(member.name),
-                clip=clip,
-            )
+        Membership.load(session, member.name, path, member.role)
+    aggregator = loaded.roster.aggregator
     return None if aggregator is None else aggregator.name
+
+
+def _check_vectors(
+    loaded: SessionFile, files: dict[str, Path], weight_of: dict[str, int], clip: bool
+) -> None:
+    """Check every input of a sum before any process starts."""
+    checked = loaded.checked_parameters
+    if isinstance(checked, SumParameters):
+        for name, file in files.items():
+            checked.encoding.encode(read_vector(file), party=name, weight=weight_of.get(name), clip=clip)
 
 
 def _check_ledgers(folder: Path, parties: list[str]) -> None:
@@ -178,11 +200,15 @@ def _report(
                 report_line(f"{name}: {ending.reason}")
         raise typer.Exit(1)
     result = next(iter(results.values()))
-    agree = all(other["fixed_point"] == result["fixed_point"] for other in results.values())
+    estimated = "kernel" in result
+    agreed = ("value", "evidence") if estimated else ("fixed_point",)
+    agree = all(other[key] == result[key] for other in results.values() for key in agreed)
     if not agree:
         raise LocalError("the parties were given differing results")
     if as_json:
         print_json(result)
+    elif estimated:
+        console().print(statistics.statistic_text(result))
     else:
         console().print(result_text(result))
         for name, other in results.items():

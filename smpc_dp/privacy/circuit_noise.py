@@ -25,7 +25,12 @@ Raw = NDArray[np.uint64]
 
 GREATEST_EPSILON = 12.0
 LEAST_EPSILON = 1e-6
-"""Of one evaluation, both: outside a coin would need more than 63 bits."""
+"""Of one evaluation, both: coins have at most 63 bits.
+
+A coin with the odds exp(-x) needs x / ln 2 bits and some for precision, and x is up to WRAP_LOG + epsilon:
+at 12 that is 55, from 19 on it is more than 63 on some grids. At 12 a kernel of two values gets noise once in
+80,000 evaluations, so there is no use for more.
+"""
 MAX_NOISE_BITS = 40
 MAX_CATEGORIES = 64
 # The noise wraps around with a probability of about e^-20 an evaluation: that costs accuracy, not privacy.

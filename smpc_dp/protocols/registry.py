@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from smpc_dp.board.log import Board
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Lanes, shown
 from smpc_dp.errors import ConfigError, Fault
@@ -21,7 +22,7 @@ from smpc_dp.protocols.gopa.relay import GopaRelayMachine
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.params import check_parameters as check_verifiable
 from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
-from smpc_dp.protocols.gopa.verifiable.relay import Board, VerifiableRelayMachine
+from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
 from smpc_dp.protocols.pairwise.params import check_parameters as check_pairwise
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
 from smpc_dp.protocols.secagg.noisy import check_noisy

@@ -64,11 +64,12 @@ class _Role(Generic[R]):
 class PartyRole(_Role[R]):
     """A party: it sends each of its steps once, and takes each step of the hub once, in order.
 
-    `_handlers` maps every step of the hub, in order, to what the party does with its body. The first one sets
-    the run id from that body; its envelope must carry the same.
+    `_handlers` maps every step of the hub, in order, to what the party does with its body. The first one, and
+    those of `_renewing`, set the run id from that body; its envelope must carry the same.
     """
 
     _handlers: Mapping[str, PartyHandler]
+    _renewing: frozenset[str] = frozenset()
     _last_step: str
 
     def __init__(self, context: Context, identity: Signer) -> None:
@@ -152,7 +153,7 @@ class PartyRole(_Role[R]):
         due = self.step
         if envelope.step != due:
             raise self._refuse(f"sent '{envelope.step}' where '{due}' is due")
-        if self._position and envelope.run_id != self._run_id:
+        if self._position and due not in self._renewing and envelope.run_id != self._run_id:
             raise self._refuse(f"sent '{envelope.step}' of another run")
         answer = self._handlers[due](envelope.body)
         if envelope.run_id != self._run_id:
@@ -182,6 +183,8 @@ class HubRole(_Role[R]):
         self._seen: dict[tuple[int, str], tuple[bytes, bytes]] = {}
         self._untold: list[Envelope] = []
         self._told_late: set[int] = set()
+        # Run ids that a protocol with several has left behind: a party may not have heard of it.
+        self._past: set[bytes] = set()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, waits for {len(self.waiting_for)} in {self.step!r})"
@@ -305,7 +308,7 @@ class HubRole(_Role[R]):
 
     def _leave(self, party: int, envelope: Envelope) -> Sequence[Envelope]:
         abort = decode(envelope.body, Abort, envelope.sender)
-        if envelope.run_id not in (self._run_id, self._context.session_digest):
+        if envelope.run_id not in (self._run_id, self._context.session_digest, *self._past):
             raise PeerFault(envelope.sender, "left another run")
         reason = reason_of(abort, envelope.sender, self._context)
         return self._exclude(party, TimeoutFault({envelope.sender}, self.step, reason))

@@ -13,7 +13,6 @@ from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.exchange.machines import ExchangeHub, Relayed
-from smpc_dp.protocols.exchange.messages import HELLO as EXCHANGE_HELLO
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.pairwise.statistic_hub import StatisticHub
 from smpc_dp.protocols.pairwise.statistic_messages import HELLO as STATISTIC_HELLO
@@ -23,8 +22,8 @@ from smpc_dp.protocols.pairwise.statistic_terms import statistic_context
 from smpc_dp.protocols.registry import group_hub_machine
 from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
-from smpc_dp.protocols.secagg.messages import HELLO
 from smpc_dp.roster import split_address
+from smpc_dp.runtime.asking import HELLOS, Asking, is_hello
 from smpc_dp.runtime.board import BoardFolder
 from smpc_dp.runtime.deadline import Deadline, now
 from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
@@ -35,18 +34,13 @@ from smpc_dp.runtime.statistic import plan_maker
 from smpc_dp.statistics.kernels import Kernel
 from smpc_dp.transport.endpoint import listen
 
-# The first step of a sum, and of a pairwise statistic.
-HELLOS = (HELLO, STATISTIC_HELLO, EXCHANGE_HELLO)
-
 Machine = AggregatorMachine | StatisticHub | ExchangeHub
+
+
 # Messages of later requests that are kept of one party.
 EARLY_LIMIT = 16
 # Seconds between two looks at who is connected.
 CONNECT_PAUSE = 0.05
-
-
-def _is_hello(news: News) -> bool:
-    return news.envelope is not None and news.envelope.step in HELLOS
 
 
 class Server:
@@ -59,7 +53,7 @@ class Server:
         on_event: OnEvent,
         watch: Watch | None,
         kernels: Sequence[Kernel],
-        board: BoardFolder | None,
+        board: BoardFolder,
     ) -> None:
         self._membership = membership
         self._kernels = kernels
@@ -93,6 +87,13 @@ class Server:
         if news.envelope is not None and len(news.envelope.body) <= SMALL_MESSAGE and len(kept) < EARLY_LIMIT:
             kept.append(news)
 
+    def _take_early(self, number: int) -> list[News]:
+        """Return what has come for this request before it began, and drop what was for earlier ones."""
+        kept = {peer: [item for item in news if item.request > number] for peer, news in self._early.items()}
+        due = [item for news in self._early.values() for item in news if item.request == number]
+        self._early = {peer: news for peer, news in kept.items() if news}
+        return due
+
     async def request(
         self, number: int, group: Membership | None = None
     ) -> Outcome | StatisticResult | Relayed | SmpcError | None:
@@ -112,8 +113,7 @@ class Server:
         try:
             if not await self._run(number):
                 return None
-            if self._board is not None:
-                await asyncio.to_thread(self._board.close)
+            await asyncio.to_thread(self._board.close)
         except SmpcError as error:
             self._hub.send(number, self._machine.farewell(error))
             self._tell("failed", number, self._machine, str(error))
@@ -135,10 +135,9 @@ class Server:
         return outcome
 
     def _statistic(self, number: int) -> StatisticHub:
-        """Return the machine for a request whose first hello asks for a statistic."""
-        machine = StatisticHub(
-            self._membership.context(number), self._membership.identity, plan_maker(self._kernels)
-        )
+        """Return the machine for a request that is for a statistic."""
+        context, identity = self._membership.context(number), self._membership.identity
+        machine = StatisticHub(context, identity, plan_maker(self._kernels), board=self._board)
         for name, fault in self._culprits.items():
             self._hub.send(number, machine.ban(name, fault))
         return machine
@@ -147,36 +146,34 @@ class Server:
         """Tell whether a hello is for a sum where others ask for a statistic, or the other way round."""
         statistic = isinstance(self._machine, StatisticHub)
         return (
-            _is_hello(news)
+            is_hello(news)
             and (news.envelope is not None)
             and (statistic != (news.envelope.step == STATISTIC_HELLO))
         )
 
     async def _run(self, number: int) -> bool:
         """Drive the machine to its end; return False when nobody is left to ask."""
-        machine = self._machine
-        deadline = Deadline(
-            self._membership.session.timeouts, first=number == 1 and self._asked[1].group is None
-        )
+        whole = self._asked[number].group is None
+        deadline = Deadline(self._membership.session.timeouts, first=number == 1 and whole)
         self._hub.admit_all()
         for name, fault in self._culprits.items():
-            self._hub.send(number, machine.ban(name, fault))
-        members = frozenset(self._asked[number].names)
-        early = self._take_early(number)
-        begun = declared = False
-        step = ""
+            self._hub.send(number, self._machine.ban(name, fault))
+        held = await self._ask(number, deadline)
+        if held is None:
+            return False
+        machine, begun, declared, step = self._machine, bool(held), False, ""
+        if begun and not deadline.connecting:
+            declared = True
+            self._declare_absent(number, machine)
         while not machine.finished:
             if machine.step != step:
                 step = machine.step
                 if step not in HELLOS:
                     deadline.step()
                 self._tell("step", number, machine)
-            if not (begun or early or deadline.connecting or any(map(self._hub.is_live, members))):
-                if number > 1 and not any(map(self._hub.is_live, self._hub.links)):
-                    return False
+            if not begun:
                 self._hub.send(number, machine.expire())
-                continue
-            news = early.pop(0) if early else await self._next(deadline.pause())
+            news = held.pop(0) if held else await self._next(deadline.pause())
             if news is None:
                 if deadline.at <= now():
                     self._hub.send(number, await asyncio.to_thread(machine.expire))
@@ -184,19 +181,6 @@ class Server:
                     declared = True
                     self._declare_absent(number, machine)
                 continue
-            if news.envelope is None and not begun:
-                # Who leaves before a request begins is absent from it, and no reason for it to fail.
-                self._tell_lost(number, machine, news.peer)
-                continue
-            if not begun and news.request == number and _is_hello(news) and news.peer in members:
-                if self._asks_otherwise(news):
-                    machine = self._machine = self._statistic(number)
-                    step = machine.step
-                begun = True
-                deadline.begin()
-                if not deadline.connecting:
-                    declared = True
-                    self._declare_absent(number, machine)
             self._hub.send(number, await self._apply(number, machine, news))
             if news.envelope is not None and not machine.finished and machine.step == step:
                 if step in HELLOS and machine.has_enough:
@@ -208,6 +192,45 @@ class Server:
                     deadline.progress()
                 self._tell("step", number, machine)
         return True
+
+    async def _ask(self, number: int, deadline: Deadline) -> list[News] | None:
+        """Wait until it is clear what a request is for, and make its machine; None: nobody is left to ask.
+
+        Return what has come for it.
+        """
+        asked = self._asked[number]
+        names = asked.names
+        asking = Asking(len(names), self._culprits)
+        early = self._take_early(number)
+        self._tell("step", number, self._machine)
+        while not asking.began or deadline.at > now():
+            if not (asking.began or early or deadline.connecting or any(map(self._hub.is_live, names))):
+                left = asked.group is None or not any(map(self._hub.is_live, self._hub.links))
+                return None if number > 1 and left else []
+            news = early.pop(0) if early else await self._next(deadline.pause())
+            if news is None and not asking.began:
+                self._declare_absent(number, self._machine)
+            elif news is not None and news.peer not in names:
+                self._hub.send(number, await self._apply(number, self._machine, news))
+            elif news is not None and news.request == number and is_hello(news):
+                if not asking.began:
+                    deadline.begin()
+                asking.hold(news)
+            elif news is not None and news.envelope is None:
+                if asking.began:
+                    asking.hold(news)
+                else:
+                    # Who leaves before a request begins is absent from it, and no reason for it to fail.
+                    self._tell_lost(number, self._machine, news.peer)
+            elif news is not None:
+                self._hub.send(number, await self._apply(number, self._machine, news))
+            live = [name for name in names if deadline.connecting or self._hub.is_live(name)]
+            if asking.began and asking.is_clear(live):
+                break
+        statistic, held = asking.settle()
+        if statistic and asked.group is None:
+            self._machine = self._statistic(number)
+        return held
 
     async def _next(self, until: float) -> News | None:
         """Return the next news, or None when the time comes first."""
@@ -230,20 +253,13 @@ class Server:
             self._keep(news)
             return ()
         if news.request < number:
-            if _is_hello(news):
+            if is_hello(news):
                 self._hub.send(news.request, self._too_late(news, number))
             return ()
         if self._asks_otherwise(news):
             self._hub.send(number, self._elsewhere(news))
             return await asyncio.to_thread(machine.lost, news.peer)
         return await asyncio.to_thread(machine.receive, news.envelope)
-
-    def _take_early(self, number: int) -> list[News]:
-        """Return what has come for this request before it began, and drop what was for earlier ones."""
-        kept = {peer: [item for item in news if item.request > number] for peer, news in self._early.items()}
-        due = [item for news in self._early.values() for item in news if item.request == number]
-        self._early = {peer: news for peer, news in kept.items() if news}
-        return due
 
     def _elsewhere(self, news: News) -> Sequence[Envelope]:
         """Tell a party that others ask for something else in this request."""
@@ -294,7 +310,8 @@ async def serve(
         on_event: told of every step, connection and loss.
         watch: called with each party's name and masked lanes, to show what an aggregator sees.
         kernels: users' own kernels of pairwise statistics, beside those that are known by name.
-        board: the folder for the logs of verifiable runs; by default `board` beside the session file.
+        board: the folder for the logs of verifiable runs and of pairwise statistics; by default `board`
+            beside the session file.
 
     Returns:
         For each request its sum or statistic, or the error that it ended with.
@@ -306,15 +323,10 @@ async def serve(
         raise ConfigError([Fault("requests", f"must be at least 1, is {requests}")])
     membership = Membership.load(session, name or aggregator_name(session), key, "aggregator")
     membership.refuse_learning()
-    logs = None
-    if isinstance(membership.parameters, VerifiableParameters):
-        text = membership.session.canonical_json().decode("ascii")
-        logs = BoardFolder(board if board is not None else Path(session).parent / "board", text)
-    elif board is not None:
-        raise ConfigError([Fault("board", "is for a session with verifiable = true")])
+    logs = open_logs(membership, session, board)
     results: list[Result | StatisticResult | SmpcError] = []
     async with open_server(
-        membership, listen_on, on_event=on_event, watch=watch, kernels=kernels, logs=logs
+        membership, listen_on, logs=logs, on_event=on_event, watch=watch, kernels=kernels
     ) as server:
         while requests is None or len(results) < requests:
             ended = await server.request(len(results) + 1)
@@ -325,15 +337,27 @@ async def serve(
     return results
 
 
+def open_logs(
+    membership: Membership, session: str | os.PathLike[str], board: str | os.PathLike[str] | None
+) -> BoardFolder:
+    """Return where the aggregator keeps logs, by default `board` beside the session file."""
+    text = membership.session.canonical_json().decode("ascii")
+    logs = BoardFolder(board if board is not None else Path(session).parent / "board", text)
+    if any(isinstance(planned, VerifiableParameters) for planned in membership.planned):
+        # Now, not in the first run: that it cannot be made is better known before.
+        logs.make()
+    return logs
+
+
 @asynccontextmanager
 async def open_server(
     membership: Membership,
     listen_on: str | None = None,
     *,
+    logs: BoardFolder,
     on_event: OnEvent = ignore,
     watch: Watch | None = None,
     kernels: Sequence[Kernel] = (),
-    logs: BoardFolder | None = None,
 ) -> AsyncIterator[Server]:
     """Listen for the parties of a session, and say goodbye to them at the end; arguments as of `serve`."""
     address = listen_on or membership.session.roster.member(membership.name).address or ""
@@ -349,9 +373,8 @@ async def open_server(
     finally:
         hub.abort()
         await listener.close()
-        if logs is not None:
-            # What is there of a run that failed is evidence too.
-            await asyncio.to_thread(logs.close)
+        # What is there of a run that failed is evidence too.
+        await asyncio.to_thread(logs.close)
 
 
 def aggregator_name(session: str | os.PathLike[str]) -> str:

@@ -1,4 +1,7 @@
-"""`smpc-dp audit`: reads the log of a verifiable run from a file or over HTTP, and judges it, in parallel."""
+"""`smpc-dp audit`: reads the log of a run from a file or over HTTP, and judges it, in parallel.
+
+Of a verifiable run, or of a pairwise statistic.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,8 @@ from smpc_dp.protocols.envelope import Context, printable
 from smpc_dp.protocols.gopa.verifiable.audit import Auditor, Excluded, Verdict, at_once
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.statements import failures
+from smpc_dp.protocols.pairwise.statistic_audit import StatisticAuditor, StatisticVerdict
+from smpc_dp.protocols.pairwise.statistic_log import QUESTION
 from smpc_dp.runtime.session_file import SessionFile, check_document, load_session
 
 # Batches of proofs that wait or are being verified, at most, for each thread.
@@ -46,7 +51,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         parameters: of the session, as written: bounds, epsilon, part of corrupt users. All signatures cover
             them; whether they are those that an auditor expects is the auditor's to say.
         line, byte: of the first line that is no part of a right log (from 1, from 0), else None.
-        verdict: None where the log could not be read to its end.
+        verdict: of a verifiable run, statistic: of a pairwise statistic; None where the log could not be read
+            to its end.
         entries, bytes, seconds: what was read, and how long it took.
     """
 
@@ -61,6 +67,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[str, ...]
     excluded: tuple[Excluded, ...]
     verdict: Verdict | None
+    statistic: StatisticVerdict | None = None
     entries: int
     bytes: int
     seconds: float
@@ -110,7 +117,7 @@ def audit_stream(
 ) -> Report:
     """Audit the log that `stream` gives from its beginning to its end; as `audit`."""
     begun = time.perf_counter()
-    known: dict[str, Any] = dict.fromkeys(("roster", "parameters", "run_id", "verdict"))
+    known: dict[str, Any] = dict.fromkeys(("roster", "parameters", "run_id", "verdict", "statistic"))
     known |= {"entries": 0, "bytes": 0}
     bad: BadLog | None = None
     try:
@@ -121,14 +128,18 @@ def audit_stream(
     except BadLog as error:
         bad = error
     verdict: Verdict | None = known["verdict"]
+    statistic: StatisticVerdict | None = known["statistic"]
     checked = roster is not None and roster == known["roster"]
     faults = (str(bad),) if bad is not None else () if verdict is None else verdict.faults
     # Parts of them come from the log: nothing that a terminal would obey.
     faults = tuple(map(printable, faults))
-    ok = not faults and verdict is not None
+    ok = not faults and (verdict is not None or statistic is not None)
+    found = None if verdict is None else _average_found(verdict)
+    if statistic is not None:
+        found = _draw_found(statistic)
     return Report(
         ok=ok,
-        conclusion=_conclusion(ok, faults, verdict, known["roster"], checked),
+        conclusion=_conclusion(faults, found, known["roster"], checked),
         roster=known["roster"],
         roster_checked=checked,
         parameters=known["parameters"],
@@ -138,6 +149,7 @@ def audit_stream(
         faults=faults,
         excluded=() if verdict is None else verdict.excluded,
         verdict=verdict,
+        statistic=statistic,
         entries=known["entries"],
         bytes=known["bytes"],
         seconds=time.perf_counter() - begun,
@@ -164,7 +176,10 @@ def _read(
     head = reader.chain.head
     for entry in reader.entries(auditor.check_signature):
         try:
-            auditor.take(entry, head)
+            if isinstance(auditor, StatisticAuditor):
+                auditor.take(entry)
+            else:
+                auditor.take(entry, head)
         except SmpcError as error:
             raise reader.fault(error) from None
         head = reader.chain.head
@@ -172,7 +187,10 @@ def _read(
         if progress is not None:
             progress(reader.line, reader.bytes_read, size)
     try:
-        known["verdict"] = auditor.verdict()
+        if isinstance(auditor, StatisticAuditor):
+            known["statistic"] = auditor.verdict()
+        else:
+            known["verdict"] = auditor.verdict()
     except SmpcError as error:
         raise reader.fault(error) from None
 
@@ -189,9 +207,11 @@ def session_of(text: str) -> SessionFile:
     return check_document(document)
 
 
-def _auditor(reader: LogReader, session: SessionFile, pool: _Pool) -> Auditor:
+def _auditor(reader: LogReader, session: SessionFile, pool: _Pool) -> Auditor | StatisticAuditor:
     header, parameters = reader.header, session.checked_parameters
-    if not isinstance(parameters, VerifiableParameters) or session.roster.aggregator is None:
+    statistic = header.question.startswith(QUESTION)
+    verifiable = statistic or isinstance(parameters, VerifiableParameters)
+    if not verifiable or session.roster.aggregator is None:
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable")
     context = Context(
         protocol=session.protocol,
@@ -203,6 +223,8 @@ def _auditor(reader: LogReader, session: SessionFile, pool: _Pool) -> Auditor:
         keys={member.name: member.public_key for member in session.roster},
         question=header.question,
     )
+    if not isinstance(parameters, VerifiableParameters) or statistic:
+        return StatisticAuditor(context, header)
     run_id = bytes.fromhex(header.run_id)
     return Auditor(context, parameters, run_id, header.present, header.root, pool.verify)
 
@@ -232,19 +254,28 @@ class _Pool:
         return future.result
 
 
-def _conclusion(
-    ok: bool, faults: Sequence[str], verdict: Verdict | None, roster: str | None, checked: bool
-) -> str:
-    if not ok or verdict is None:
+def _conclusion(faults: Sequence[str], found: str | None, roster: str | None, checked: bool) -> str:
+    if faults or found is None:
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         return f"This log does not hold: {faults[0] if faults else 'it has no end'}{more}."
-    excluded = ", ".join(item.party for item in verdict.excluded)
-    who = f"the average is that of {len(verdict.counted)} users whose every statement is true"
-    if excluded:
-        who += f", without {excluded}, who signed a false one"
     if checked:
-        return f"Everything holds for roster {roster}: {who}."
-    return f"Self-consistent for roster {roster}; identities not checked: {who}."
+        return f"Everything holds for roster {roster}: {found}."
+    return f"Self-consistent for roster {roster}; identities not checked: {found}."
+
+
+def _average_found(verdict: Verdict) -> str:
+    who = f"the average is that of {len(verdict.counted)} users whose every statement is true"
+    if excluded := ", ".join(item.party for item in verdict.excluded):
+        who += f", without {excluded}, who signed a false one"
+    return who
+
+
+def _draw_found(verdict: StatisticVerdict) -> str:
+    drawn, failed = sum(map(len, verdict.pairs)), len(verdict.failed)
+    who = f"{drawn} pairs were drawn from the coins of all {len(verdict.present)} parties, {failed} failed"
+    if (given_up := len(verdict.attempts) - 1) > 0:
+        who += f"; it is draw number {given_up + 1}, as coins were missing in those before"
+    return who
 
 
 @contextlib.contextmanager

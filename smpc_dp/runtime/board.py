@@ -14,7 +14,7 @@ from smpc_dp.errors import LocalError
 class BoardFolder:
     """Where a relay keeps its logs: `request-N-RUN.board`, RUN the first 16 digits of the run id.
 
-    `session` is the canonical JSON of the session. The folder is made if it is not there.
+    `session` is the canonical JSON of the session. The folder is made for the first log.
     """
 
     def __init__(self, folder: str | os.PathLike[str], session: str) -> None:
@@ -22,14 +22,18 @@ class BoardFolder:
         self.folder = Path(folder)
         self.current: Path | None = None
         self._store: Store | None = None
+
+    def make(self) -> None:
+        """Make the folder if it is not there; raise LocalError if it cannot be."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise LocalError(f"{folder}: cannot make the board's folder ({error.strerror})") from None
+            raise LocalError(f"{self.folder}: cannot make the board's folder ({error.strerror})") from None
 
     def begin(self, header: Header) -> None:
         """Begin the log of a run."""
         self.close()
+        self.make()
         self.current = self.folder / f"request-{header.request}-{header.run_id[:16]}.board"
         self._store = Store.create(self.current, header)
 

@@ -60,9 +60,13 @@ class Evaluations:
             raise ConfigError(
                 [Fault("peer", f"{peer!r} is no other party (there are: {', '.join(others[:20])})")]
             )
-        if self._listener(peer) is None:
+        if not self.is_reachable(peer):
             what = f"neither '{own}' nor '{peer}' has an address: one of them must be reachable"
             raise ConfigError([Fault("roster", what)])
+
+    def is_reachable(self, peer: str) -> bool:
+        """Tell whether one of `peer` and us can be called."""
+        return self._listener(peer) is not None
 
     async def evaluate(self, question: Question, peer: str, label: str, on_step: OnStep) -> Evaluation:
         """Evaluate with `peer`, which must ask the same; later calls with it wait for earlier ones.

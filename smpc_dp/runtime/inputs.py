@@ -67,26 +67,31 @@ def read_vector(path: str | os.PathLike[str]) -> Vector:
 
 
 def read_weights(path: str | os.PathLike[str], parties: Collection[str]) -> dict[str, int]:
-    """Return the weights in a JSON file `{"alice": 3, ...}`, one for each of `parties`.
+    """Return the weights in a JSON file `{"alice": 3, ...}`, one for each of `parties`; see `read_table`."""
+    return read_table(path, parties, "weight")
+
+
+def read_table(path: str | os.PathLike[str], parties: Collection[str], what: str) -> dict[str, int]:
+    """Return a whole number for each of `parties` from a JSON file `{"alice": 3, ...}`; `what` names it.
 
     Raises:
         LocalError: the file cannot be read.
         ConfigError: it is no such object, repeats a name, or does not have exactly these names.
     """
     file = Path(path)
-    weights = _load_json(file, "the weights")
-    if not isinstance(weights, dict):
-        raise ConfigError([Fault(str(file), 'must be an object, {"NAME": weight, ...}')])
-    faults = [Fault(f"{file}: {name}", "no party of the roster") for name in weights if name not in parties]
-    faults += [Fault(f"{file}: {name}", "has no weight") for name in parties if name not in weights]
+    table = _load_json(file, f"the {what}s")
+    if not isinstance(table, dict):
+        raise ConfigError([Fault(str(file), f'must be an object, {{"NAME": {what}, ...}}')])
+    faults = [Fault(f"{file}: {name}", "no party of the roster") for name in table if name not in parties]
+    faults += [Fault(f"{file}: {name}", f"has no {what}") for name in parties if name not in table]
     faults += [
-        Fault(f"{file}: {name}", f"the weight must be an integer, is {shown(weight)}")
-        for name, weight in weights.items()
-        if isinstance(weight, bool) or not isinstance(weight, int)
+        Fault(f"{file}: {name}", f"the {what} must be an integer, is {shown(value)}")
+        for name, value in table.items()
+        if isinstance(value, bool) or not isinstance(value, int)
     ]
     if faults:
         raise ConfigError(faults)
-    return weights
+    return table
 
 
 def find_input(folder: str | os.PathLike[str], name: str) -> Path:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,10 +20,8 @@ from smpc_dp.learn.data import read_table
 from smpc_dp.learn.methods import Averaging, check_weights
 from smpc_dp.learn.needs import Learned, Means
 from smpc_dp.learn.registry import LearnParameters
-from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.result import Result
-from smpc_dp.runtime.aggregator import Server, aggregator_name, open_server
-from smpc_dp.runtime.board import BoardFolder
+from smpc_dp.runtime.aggregator import Server, aggregator_name, open_logs, open_server
 from smpc_dp.runtime.events import Event, OnEvent, ignore
 from smpc_dp.runtime.exchanging import HubExchange, PartyExchange
 from smpc_dp.runtime.line import HubLine
@@ -269,14 +266,9 @@ async def serve_learning(
     """
     membership = Membership.load(session, name or aggregator_name(session), key, "aggregator")
     parameters = learn_parameters(membership)
-    logs = None
-    if any(isinstance(planned, VerifiableParameters) for planned in parameters.planned):
-        text = membership.session.canonical_json().decode("ascii")
-        logs = BoardFolder(board if board is not None else Path(session).parent / "board", text)
-    elif board is not None:
-        raise ConfigError([Fault("board", "is for a session with verifiable = true")])
+    logs = open_logs(membership, session, board)
     failures: dict[int, str] = {}
-    async with open_server(membership, listen_on, on_event=on_event, logs=logs) as server:
+    async with open_server(membership, listen_on, logs=logs, on_event=on_event) as server:
         await server.gather(begin_with)
         counter = Counter()
 

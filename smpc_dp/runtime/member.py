@@ -96,6 +96,12 @@ class Membership:
             return self.group
         return tuple(member.name for member in self.session.roster.parties)
 
+    @property
+    def planned(self) -> tuple[SumParameters, ...]:
+        """The parameters of every kind of request that the session may have."""
+        checked = self.session.checked_parameters
+        return checked.planned if isinstance(checked, LearnParameters) else (self.parameters,)
+
     def refuse_learning(self) -> None:
         """Raise ConfigError for a session that learns, whose requests are its learner's."""
         if isinstance(self.session.checked_parameters, LearnParameters):
@@ -161,9 +167,8 @@ class Membership:
         binomial
         with mean k: twice k and 64 more are exceeded with negligible probability.
         """
-        checked = self.session.checked_parameters
-        if self.group is None and isinstance(checked, LearnParameters):
-            return max(self.of_group(planned, ()).largest_message() for planned in checked.planned)
+        if self.group is None and len(self.planned) > 1:
+            return max(self.of_group(planned, ()).largest_message() for planned in self.planned)
         plan, encoding = self.parameters.plan, self.parameters.encoding
         vector = encoding.lanes * encoding.element_bytes
         if self.direct_parameters is not None:

@@ -24,7 +24,7 @@ from smpc_dp.runtime.events import Kind as EventKind
 from smpc_dp.runtime.line import HubLine, Line, tell
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.mesh import Mesh
-from smpc_dp.runtime.statistic import Asked, PairRounds, count_reachable
+from smpc_dp.runtime.statistic import Asked, PairRounds
 from smpc_dp.statistics.compiled import NoiseKind
 from smpc_dp.statistics.kernels import Kernel
 from smpc_dp.statistics.known import find_kernel
@@ -204,8 +204,9 @@ class Session:
         """Estimate the mean of a kernel over pairs of parties, with differential privacy; all call this.
 
         P matchings are drawn that nobody chooses; each pair evaluates kernel and noise by garbled circuits,
-        the aggregator alone learns the noisy value [Bellet 2021, 3.3.4]. One of any two parties needs an
-        address in the session file. Experimental: docs/statistics.md.
+        the aggregator alone learns the noisy value [Bellet 2021, 3.3.4]. A pair connects directly where one
+        of the two has an address in the session file, else it talks through the aggregator, sealed.
+        Experimental: docs/statistics.md.
 
         Args:
             kernel: a name of `statistics.known`, on integers of 32 bits, or a kernel on grids of your own.
@@ -227,7 +228,7 @@ class Session:
             lambda: Asked.check(
                 find_kernel(kernel),
                 data,
-                parties=count_reachable(self._membership.session.roster),
+                parties=len(self._membership.session.roster.parties),
                 epsilon=epsilon,
                 delta=delta,
                 partners=P,

@@ -4,32 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import json
-import queue
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import ConfigError, Fault, SmpcError, TimeoutFault
+from smpc_dp.errors import ConfigError, Fault, SmpcError
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
 from smpc_dp.protocols.pairwise.garbler import GarblerRole
+from smpc_dp.protocols.pairwise.relay import SealedLine
 from smpc_dp.protocols.pairwise.statistic import StatisticPlan
 from smpc_dp.protocols.pairwise.statistic_hub import MakePlan
-from smpc_dp.protocols.pairwise.statistic_messages import MAX_QUESTION, PAIR
+from smpc_dp.protocols.pairwise.statistic_messages import (
+    PAIR,
+    RELAY,
+    RELAY_END,
+    Relay,
+    RelayEnd,
+)
 from smpc_dp.protocols.pairwise.statistic_party import StatisticParty
 from smpc_dp.protocols.pairwise.statistic_result import event_of
-from smpc_dp.protocols.pairwise.turns import Buffer
-from smpc_dp.roster import Roster
 from smpc_dp.runtime.evaluation import Evaluations
 from smpc_dp.runtime.events import Kind
 from smpc_dp.runtime.line import PATIENCE
+from smpc_dp.runtime.pairwise import drive
+from smpc_dp.runtime.relay import RelayedChannel, Tunnel
 from smpc_dp.runtime.session_file import Timeouts
-from smpc_dp.statistics.compiled import NoiseKind, plan_statistic
+from smpc_dp.runtime.threads import in_thread
+from smpc_dp.statistics.compiled import NoiseKind, plan_statistic, question_of
 from smpc_dp.statistics.kernels import Codes, Kernel, as_array
 from smpc_dp.statistics.known import kernel_of
 
@@ -89,33 +96,6 @@ class Asked:
         return StatisticParty(context, identity, self.plan, self.question, self.mark)
 
 
-def count_reachable(roster: Roster) -> int:
-    """Return how many parties there are; raise ConfigError if two of them could not reach each other."""
-    hidden = [member.name for member in roster.parties if member.address is None]
-    if len(hidden) > 1:
-        what = f"neither '{hidden[0]}' nor '{hidden[1]}' has an address: one of any two must be reachable"
-        raise ConfigError([Fault("roster", what)])
-    return len(roster.parties)
-
-
-def question_of(kernel: Kernel, plan: StatisticPlan, noise: str) -> str:
-    """Return what the aggregator is asked for, as JSON: it compiles the same plan from it.
-
-    Raises ConfigError for what does not go into a message.
-    """
-    asked = {
-        **kernel.terms(),
-        "partners": plan.partners,
-        "epsilon": plan.epsilon,
-        "delta": plan.delta,
-        "noise": noise,
-    }
-    question = json.dumps(asked, sort_keys=True)
-    if len(question) > MAX_QUESTION:
-        raise ConfigError([Fault("kernel", f"its description has more than {MAX_QUESTION} characters")])
-    return question
-
-
 def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
     """Return how an aggregator compiles a question: for kernels known by name, and for these."""
     own = {kernel.name: kernel for kernel in kernels}
@@ -132,66 +112,6 @@ def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
         return plan_statistic(kernel, 2, **arguments)
 
     return make
-
-
-class Tunnel:
-    """The way of one evaluation to the aggregator, over the session's own channel.
-
-    It looks like a blocking channel to the thread that drives the role.
-    """
-
-    def __init__(self, hub: str, loop: asyncio.AbstractEventLoop, send: Callable[[bytes], Awaitable[None]]):
-        self.peer = hub
-        self._sent = self._received = 0
-        self._loop = loop
-        self._send = send
-        self._inbox: queue.Queue[bytes | None] = queue.Queue()
-        self._patience = 0.0
-
-    @property
-    def bytes_sent(self) -> int:
-        """Bytes of messages so far."""
-        return self._sent
-
-    @property
-    def bytes_received(self) -> int:
-        """Bytes of messages so far."""
-        return self._received
-
-    def wait(self, seconds: float) -> None:
-        """Wait so long for each message."""
-        self._patience = seconds
-
-    def deliver(self, content: bytes | None) -> None:
-        """Take a message of the aggregator; None: there will be no more."""
-        self._inbox.put(content)
-
-    def send(self, parts: Sequence[Buffer]) -> None:
-        """Send one message."""
-        content = b"".join(parts)
-        self._sent += len(content)
-        asyncio.run_coroutine_threadsafe(self._deliver_out(content), self._loop).result()
-
-    def receive(self, limit: int, ahead: int = 0) -> Buffer:  # noqa: ARG002 - a channel's signature
-        """Return the next message, of at most `limit` bytes; raise TimeoutFault when none comes in time."""
-        try:
-            content = self._inbox.get(timeout=self._patience)
-        except queue.Empty:
-            raise TimeoutFault({self.peer}, "pair", f"nothing came for {self._patience} s") from None
-        if content is None:
-            raise TimeoutFault({self.peer}, "pair", "the connection is lost")
-        if len(content) > limit:
-            raise TimeoutFault({self.peer}, "pair", "its message is too long")
-        self._received += len(content)
-        return content
-
-    def close(self, parts: Sequence[Buffer] | None = None) -> None:
-        """Send last words, if any."""
-        if parts is not None:
-            self.send(parts)
-
-    async def _deliver_out(self, content: bytes) -> None:
-        await self._send(content)
 
 
 class PairRounds:
@@ -217,6 +137,7 @@ class PairRounds:
         self._wire = wire
         self._timeouts = timeouts
         self._tunnels: dict[int, Tunnel] = {}
+        self._relayed: dict[int, RelayedChannel] = {}
         self.faults: list[str] = []
 
     async def drive(self) -> Receipt | None:
@@ -238,6 +159,9 @@ class PairRounds:
                 if envelope.step == PAIR:
                     self._deliver(*machine.open_pair(envelope))
                     continue
+                if envelope.step in (RELAY, RELAY_END):
+                    self._deliver_relayed(machine.open_relay(envelope))
+                    continue
                 await wire.send(await asyncio.to_thread(machine.receive, envelope))
                 patience = PATIENCE * timeouts.step
                 if working is None and machine.evaluations is not None:
@@ -251,6 +175,8 @@ class PairRounds:
         finally:
             for tunnel in self._tunnels.values():
                 tunnel.deliver(None)
+            for channel in self._relayed.values():
+                channel.deliver(None)
             if working is not None:
                 working.cancel()
                 await asyncio.gather(working, return_exceptions=True)
@@ -269,15 +195,28 @@ class PairRounds:
         await self._wire.send(self._machine.done(failed))
 
     def _open_tunnels(self, evaluations: Sequence[tuple[int, str, str]]) -> None:
-        """Open all at once: the aggregator's words may come before an evaluation's turn."""
-        loop = asyncio.get_running_loop()
-        for matching, _, _ in evaluations:
+        """Open all at once: the aggregator's words, and a partner's, may come before an evaluation's turn."""
+        loop, own = asyncio.get_running_loop(), self._identity.name
+        for matching, garbler, evaluator in evaluations:
             self._tunnels[matching] = self._tunnel(matching, loop)
+            peer = evaluator if own == garbler else garbler
+            if not self._evaluations.is_reachable(peer):
+                context = self._machine.pair_context(matching, garbler, evaluator)
+                line = SealedLine(context, self._identity, SystemRandomness())
+                hub = self._machine.hub
+                self._relayed[matching] = RelayedChannel(peer, hub, matching, line, self._give)
 
     def _deliver(self, matching: int, content: bytes) -> None:
         """Take a message of the aggregator's role in the evaluation of a matching."""
         if (tunnel := self._tunnels.get(matching)) is not None:
             tunnel.deliver(content)
+
+    def _deliver_relayed(self, message: Relay | RelayEnd) -> None:
+        if (channel := self._relayed.get(message.matching)) is not None:
+            channel.deliver(message)
+
+    async def _give(self, message: Relay | RelayEnd) -> None:
+        await self._wire.send(self._machine.relay_message(message))
 
     def _tunnel(self, matching: int, loop: asyncio.AbstractEventLoop) -> Tunnel:
         async def send(content: bytes) -> None:
@@ -296,4 +235,14 @@ class PairRounds:
         peer = evaluator if own == garbler else garbler
         label = f"{context.session_digest.hex()} matching {matching}"
         tunnel = self._tunnels[matching]
-        await self._evaluations.drive(role, engine, peer, label, {tunnel.peer: tunnel})
+        channel = self._relayed.get(matching)
+        if channel is None:
+            await self._evaluations.drive(role, engine, peer, label, {tunnel.peer: tunnel})
+            return
+        timeouts, failed = self._timeouts, True
+        channel.open(timeouts.gather + timeouts.step, timeouts.step)
+        try:
+            await in_thread(lambda: drive(role, {peer: channel, tunnel.peer: tunnel}))
+            failed = False
+        finally:
+            await channel.finish(failed)

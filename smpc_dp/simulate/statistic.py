@@ -26,7 +26,7 @@ from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import Signer
 from smpc_dp.statistics.compiled import NoiseKind, plan_statistic
-from smpc_dp.statistics.kernels import Codes, Kernel, as_array
+from smpc_dp.statistics.kernels import Codes, Kernel, checked_labels
 from smpc_dp.statistics.known import find_kernel
 
 Fidelity = Literal["gates", "ideal"]
@@ -94,11 +94,7 @@ def public_labels(kernel: Kernel, labels: Any, parties: int) -> list[int] | None
         if labels is not None:
             raise ConfigError([Fault("labels", f"'{kernel.name}' takes no public labels")])
         return None
-    marks = as_array("labels", labels)
-    if marks.shape != (parties,) or not np.isin(marks, (0, 1)).all() or len(np.unique(marks)) < 2:
-        what = f"'{kernel.name}' takes {parties} labels that are 0 or 1, at least one of each"
-        raise ConfigError([Fault("labels", what)])
-    return [int(mark) for mark in marks]
+    return [int(mark) for mark in checked_labels(labels, parties)]
 
 
 def draw(plan: StatisticPlan, seed: bytes, parties: int, labels: list[int] | None) -> Pairs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -16,6 +17,7 @@ from smpc_dp.privacy.circuit_gaussian import TableGaussian
 from smpc_dp.privacy.circuit_noise import CyclicLaplace, Noise, RandomisedResponse
 from smpc_dp.privacy.pairwise_plan import best_partners
 from smpc_dp.protocols.pairwise.statistic import MAX_PARTNERS, StatisticPlan
+from smpc_dp.protocols.pairwise.statistic_messages import MAX_QUESTION
 from smpc_dp.statistics.kernels import Kernel
 
 NoiseKind = Literal["laplace", "gaussian", "randomised_response"]
@@ -138,3 +140,21 @@ def _choose(kernel: Kernel, parties: int, epsilon: float, zetas: Sequence[float]
         what = f"0 <= 2 zeta_1 <= zeta_2 <= {kernel.width**2 / 4:g} does not hold of {zeta_1:g}, {zeta_2:g}"
         raise ConfigError([Fault("zetas", what)])
     return min(best_partners(parties, epsilon, zeta_1, zeta_2, kernel.width), MAX_PARTNERS)
+
+
+def question_of(kernel: Kernel, plan: StatisticPlan, noise: str) -> str:
+    """Return what the aggregator is asked for, as JSON: it compiles the same plan from it.
+
+    Raises ConfigError for what does not go into a message.
+    """
+    asked = {
+        **kernel.terms(),
+        "partners": plan.partners,
+        "epsilon": plan.epsilon,
+        "delta": plan.delta,
+        "noise": noise,
+    }
+    question = json.dumps(asked, sort_keys=True)
+    if len(question) > MAX_QUESTION:
+        raise ConfigError([Fault("kernel", f"its description has more than {MAX_QUESTION} characters")])
+    return question

@@ -336,3 +336,17 @@ def _integers(name: str) -> Field:
 def _exact(value: float) -> Fraction:
     """Return the decimal that a number is written as: 1/10 for 0.1."""
     return Fraction(str(value))
+
+
+def checked_labels(labels: ArrayLike | None, count: int) -> Codes:
+    """Return labels as integers, (n,); raise ConfigError unless all are 0 or 1, and both occur."""
+    if labels is None:
+        raise ConfigError([Fault("labels", "public labels are needed, 0 or 1 for each record")])
+    array = as_array("labels", labels)
+    if array.shape != (count,):
+        raise ConfigError([Fault("labels", f"shape {array.shape}, not ({count},)")])
+    if array.dtype.kind not in "iufb" or not np.isin(array, (0, 1)).all():
+        raise ConfigError([Fault("labels", "must all be 0 or 1")])
+    if len(np.unique(array)) < 2:
+        raise ConfigError([Fault("labels", "all are the same: there is no pair to compare")])
+    return array.astype(np.int64)

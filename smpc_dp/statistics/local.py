@@ -27,7 +27,7 @@ from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.local_pairwise import exact_variance, two_sample_variance, variance_bound
 from smpc_dp.privacy.mechanisms.randomised_response import KaryRandomisedResponse
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.statistics.kernels import Codes, Floats, Kernel, as_array
+from smpc_dp.statistics.kernels import Codes, Floats, Kernel, as_array, checked_labels
 from smpc_dp.statistics.local_domain import Quantiser, Rounding, bins_of, choose_bins
 from smpc_dp.statistics.local_estimate import (
     LocalEstimate,
@@ -264,17 +264,3 @@ class LocalPairwise:
 def noise_source(randomness: Randomness | None) -> NoiseSource:
     """Return a fresh source of the operating system, or one that the given randomness determines."""
     return NoiseSource.system() if randomness is None else NoiseSource.keyed(randomness.bytes(32))
-
-
-def checked_labels(labels: ArrayLike | None, count: int) -> Codes:
-    """Return labels as integers, (n,); raise ConfigError unless all are 0 or 1, and both occur."""
-    if labels is None:
-        raise ConfigError([Fault("labels", "this statistic needs public labels, one for each report")])
-    array = as_array("labels", labels)
-    if array.shape != (count,):
-        raise ConfigError([Fault("labels", f"shape {array.shape}, not ({count},)")])
-    if array.dtype.kind not in "iufb" or not np.isin(array, (0, 1)).all():
-        raise ConfigError([Fault("labels", "must all be 0 or 1")])
-    if len(np.unique(array)) < 2:
-        raise ConfigError([Fault("labels", "all are the same: there is no pair to compare")])
-    return array.astype(np.int64)

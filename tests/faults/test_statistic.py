@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import pytest
@@ -17,10 +17,10 @@ from smpc_dp.protocols.pairwise.statistic_hub import StatisticHub
 from smpc_dp.protocols.pairwise.statistic_party import StatisticParty
 from smpc_dp.protocols.pairwise.statistic_terms import statistic_context
 from smpc_dp.protocols.secagg.graph import pack_set
-from smpc_dp.runtime.statistic import plan_maker, question_of
+from smpc_dp.runtime.statistic import plan_maker
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import Signer
-from smpc_dp.statistics.compiled import plan_statistic
+from smpc_dp.statistics.compiled import plan_statistic, question_of
 from smpc_dp.statistics.kernels import Field, Kernel, kendall_tau
 from smpc_dp.statistics.known import find_kernel
 
@@ -40,14 +40,15 @@ class Table:
         plans: dict[str, StatisticPlan] | None = None,
         kernel: Kernel = KERNEL,
         marks: dict[str, int] | None = None,
+        names: tuple[str, ...] = NAMES,
     ) -> None:
-        self.signers = {name: Signer(name, SigningKey.generate()) for name in (*NAMES, HUB)}
+        self.signers = {name: Signer(name, SigningKey.generate()) for name in (*names, HUB)}
         keys = {name: bytes(signer.key.verify_key) for name, signer in self.signers.items()}
-        self.context = Context("secagg", 1, b"s" * 32, 1, NAMES, HUB, keys)
-        self.plan = plan_statistic(kernel, len(NAMES), 1.0, partners=partners)
+        self.context = Context("secagg", 1, b"s" * 32, 1, names, HUB, keys)
+        self.plan = plan_statistic(kernel, len(names), 1.0, partners=partners)
         self.hub = StatisticHub(self.context, self.signers[HUB], plan_maker([]))
         self.parties = {}
-        for number, name in enumerate(NAMES):
+        for number, name in enumerate(names):
             plan = (plans or {}).get(name, self.plan)
             mark = (marks or {}).get(name, -1)
             source = SeededRandomnessForSimulation(number, "party")
@@ -71,7 +72,11 @@ class Table:
 
     def play(self) -> None:
         """Deliver until nothing moves."""
-        waiting = [envelope for party in self.parties.values() for envelope in party.start()]
+        self.deliver([envelope for party in self.parties.values() for envelope in party.start()])
+
+    def deliver(self, envelopes: Sequence[Envelope]) -> None:
+        """Deliver these, and what follows from them."""
+        waiting = list(envelopes)
         while waiting:
             for envelope in self.tamper(waiting.pop(0)):
                 machine: StatisticHub | StatisticParty = self.parties.get(envelope.receiver) or self.hub
@@ -134,7 +139,7 @@ def test_an_aggregator_cannot_exchange_a_commitment_for_one_party() -> None:
 
     def change(start: object) -> object:
         assert isinstance(start, m.Start)
-        return m.Start(start.present, start.commitments[:-32] + b"x" * 32, start.marks)
+        return m.Start(start.present, start.commitments[:-96] + b"x" * 96, start.marks)
 
     table.tamper = altered(table, m.START, "ben", change, m.Start)
     table.play()
@@ -144,12 +149,12 @@ def test_an_aggregator_cannot_exchange_a_commitment_for_one_party() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda s: m.Start(s.present, s.commitments[32:], s.marks), "one commitment"),
-        (lambda s: m.Start(s.present, s.commitments[32:] + b"x" * 32, s.marks), "commitment of ben"),
+        (lambda s: m.Start(s.present, s.commitments[96:], s.marks), "does not have commitments"),
+        (lambda s: m.Start(s.present, s.commitments[96:] + b"x" * 96, s.marks), "commitments of ben"),
         (lambda _: m.Start(pack_set((), 5), b"", b""), "left ben out"),
         (lambda s: m.Start(s.present, s.commitments, b"\x01" * 5), "another label"),
         (
-            lambda s: m.Start(pack_set((1, 2), 5), s.commitments[:64], s.marks[:2]),
+            lambda s: m.Start(pack_set((1, 2), 5), s.commitments[:192], s.marks[:2]),
             "2 of 5 parties are there, 3 are needed",
         ),
     ],
@@ -171,24 +176,149 @@ def test_fewer_than_a_quorum_have_no_run() -> None:
         table.hub.expire()
 
 
-def test_who_does_not_open_its_coin_ends_the_run() -> None:
-    """Or the last one to open could choose between two draws."""
-    table = Table()
+def wrong_coins(table: Table, *guilty: str) -> Tamper:
+    def tamper(envelope: Envelope) -> Iterable[Envelope]:
+        if envelope.step in m.COINS and f"{envelope.sender} {envelope.step}" in guilty:
+            envelope = table.sign(envelope, m.Coin(b"c" * 32))
+        yield envelope
 
-    def change(coin: object) -> object:
-        assert isinstance(coin, m.Coin)
-        return m.Coin(b"c" * 32)
+    return tamper
+
+
+def without_coin(name: str) -> Tamper:
+    return lambda envelope: [] if (envelope.sender, envelope.step) == (name, "coin") else [envelope]
+
+
+def test_who_opens_another_coin_is_named_and_the_rest_draws_anew() -> None:
+    table = Table()
+    table.tamper = wrong_coins(table, "cem coin")
+    table.play()
+    assert "opened a coin that it had not committed to" in str(table.errors.pop("cem"))
+    assert not table.errors
+    others = [party for name, party in table.parties.items() if name != "cem"]
+    assert table.parties["cem"].evaluations is None
+    for party in others:
+        assert party.run_id == table.hub.run_id
+        assert party.evaluations
+        assert not any("cem" in pair for _, *pair in party.evaluations)
+
+
+def test_who_is_late_with_its_coin_is_named_and_the_rest_draws_anew() -> None:
+    table = Table()
+    table.tamper = without_coin("ada")
+    table.play()
+    assert table.hub.step == "coin"
+    assert table.hub.waiting_for == {"ada"}
+    table.deliver(table.hub.expire())
+    assert isinstance(table.errors["ada"], TimeoutFault)
+    assert table.parties["ben"].evaluations
+
+
+def test_a_coin_that_is_in_counts_though_its_party_is_lost() -> None:
+    """Or a draw could be given up by cutting a connection, with nobody whose coin is missing."""
+    table = Table()
+    table.tamper = without_coin("eve")
+    table.play()
+    table.deliver(table.hub.lost("ada"))
+    table.tamper = lambda envelope: [envelope]
+    (coin,) = statistic_context(table.context).write(
+        table.signers["eve"], table.hub.run_id, "coin", [HUB], m.Coin(table.parties["eve"]._coins[0])
+    )
+    table.deliver([coin])
+    drawn = table.parties["ben"].evaluations
+    assert drawn is not None
+    assert table.hub.step == m.DONE
+    assert {"ada"} <= {
+        name for party in table.parties.values() for _, *pair in party.evaluations or () for name in pair
+    }
+
+
+def test_three_draws_without_a_coin_end_the_run() -> None:
+    """Who can give up draws could wait for the one that it wants."""
+    table = Table(names=tuple("abcdefgh"))
+    table.tamper = wrong_coins(table, "a coin", "b coin-2", "c coin-3")
+    table.play()
+    error = table.errors[HUB]
+    assert isinstance(error, TimeoutFault)
+    assert error.missing == {"c"}
+    assert "3 draws of matchings lacked a coin" in str(error)
+    assert all(party.evaluations is None for party in table.parties.values())
+
+
+def test_fewer_than_a_quorum_draw_nothing() -> None:
+    table = Table()
+    table.tamper = wrong_coins(table, "ada coin", "ben coin", "cem coin")
+    table.play()
+    assert "3 are needed" in str(table.errors[HUB])
+
+
+@pytest.mark.parametrize(
+    ("present", "said"),
+    [((1, 2, 3, 4, 5), "nobody is missing"), ((1, 3, 4), "left ben out"), ((1, 2), "3 are needed")],
+)
+def test_a_party_checks_a_further_draw(present: tuple[int, ...], said: str) -> None:
+    table = Table()
+    wrong = wrong_coins(table, "eve coin")
+    change = altered(table, "again-2", "ben", lambda _: m.Again(pack_set(present, 5)), m.Again)
 
     def tamper(envelope: Envelope) -> Iterable[Envelope]:
-        if (envelope.step, envelope.sender) == (m.COIN, "cem"):
-            envelope = table.sign(envelope, change(decode(envelope.body, m.Coin, "cem")))
+        for each in wrong(envelope):
+            yield from change(each)
+
+    table.tamper = tamper
+    table.play()
+    assert said in str(table.errors["ben"])
+
+
+def test_a_draw_is_not_given_up_while_nobody_is_missing() -> None:
+    table = Table()
+    table.tamper = lambda envelope: [] if envelope.step == m.MATCHED else [envelope]
+    table.play()
+    ben = table.parties["ben"]
+    (again,) = statistic_context(table.context).write(
+        table.signers[HUB], ben.run_id, "again-2", ["ben"], m.Again(pack_set(range(1, 6), 5))
+    )
+    with pytest.raises(PeerFault, match="nobody is missing"):
+        ben.receive(again)
+
+
+def test_nobody_is_drawn_twice_whatever_the_aggregator_sends() -> None:
+    """A party has one draw in a request, and so at most P evaluations."""
+    table = Table(partners=2)
+    matched: list[Envelope] = []
+
+    def tamper(envelope: Envelope) -> Iterable[Envelope]:
+        matched.extend([envelope] * ((envelope.step, envelope.receiver) == (m.MATCHED, "ben")))
         yield envelope
 
     table.tamper = tamper
     table.play()
-    assert isinstance(table.errors[HUB], TimeoutFault)
-    assert "opened a coin that it had not committed to" in str(table.errors[HUB])
-    assert all(party.evaluations is None for party in table.parties.values())
+    ben = table.parties["ben"]
+    drawn = ben.evaluations
+    assert drawn is not None
+    assert len(drawn) <= 2
+    assert not ben.receive(matched[0])
+    (again,) = statistic_context(table.context).write(
+        table.signers[HUB], ben.run_id, "again-2", ["ben"], m.Again(pack_set((1, 2, 3), 5))
+    )
+    with pytest.raises(PeerFault, match="'again-2' where 'estimate' is due"):
+        ben.receive(again)
+    assert ben.evaluations == drawn
+
+
+def test_one_wrong_hello_excludes_its_party_alone_though_it_is_the_first() -> None:
+    table = Table(plans={"ada": plan_statistic(KERNEL, 5, 2.0, partners=2)})
+    table.play()
+    assert "asks for another statistic than 4 others" in str(table.errors.pop("ada"))
+    assert not table.errors
+    assert table.parties["ben"].evaluations
+
+
+def test_no_statistic_that_half_ask_for() -> None:
+    other = plan_statistic(KERNEL, 4, 2.0, partners=2)
+    table = Table(names=("a", "b", "c", "d"), plans={"a": other, "b": other})
+    table.play()
+    assert "2 ask for the same, 3 are needed" in str(table.errors[HUB])
 
 
 def test_a_party_that_asks_for_something_else_is_left_out() -> None:
@@ -237,7 +367,7 @@ def test_messages_of_pairs_are_taken_once_and_in_order() -> None:
             assert {sent.receiver for sent in answer} == {garbler, evaluator}
         else:
             answer = table.hub.receive(envelope)
-            assert [sent.step for sent in answer] == ["abort"]
+            assert [sent.step for sent in answer] == ["abort", m.RELAY_END]
         with pytest.raises(TimeoutFault, match="no pair was evaluated"):
             table.hub.expire()
 
@@ -251,7 +381,7 @@ def test_nobody_holds_a_run_up_with_endless_messages_of_a_pair() -> None:
     for number in range(m.MAX_PAIR_MESSAGES):
         answer = table.hub.receive(pair_message(table, sender, m.Pair(0, number, b"")))
         assert {envelope.step for envelope in answer} <= {m.PAIR}
-    (abort,) = table.hub.receive(pair_message(table, sender, m.Pair(0, m.MAX_PAIR_MESSAGES, b"")))
+    abort, _ = table.hub.receive(pair_message(table, sender, m.Pair(0, m.MAX_PAIR_MESSAGES, b"")))
     assert (abort.step, abort.receiver) == ("abort", sender)
 
 

@@ -159,6 +159,10 @@ class Party:
         """Whether the random bytes are used up."""
         return not self._draws
 
+    def left(self) -> int:
+        """How many draws are left."""
+        return len(self._draws)
+
 
 @dataclass
 class Block:

@@ -18,6 +18,7 @@ from smpc_dp.circuits.coin_streams import coin_gates, streamed_coins
 from smpc_dp.circuits.kernel_entries import TAU_COINS
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import ConfigError
+from smpc_dp.privacy import circuit_noise
 from smpc_dp.privacy.circuit_gaussian import TableGaussian, total_delta
 from smpc_dp.privacy.circuit_noise import CyclicLaplace, Noise, RandomisedResponse
 from smpc_dp.privacy.empirical import Claim, Sampler, audit
@@ -48,6 +49,17 @@ def greatest_log_ratio(noise: Noise) -> float:
         law = noise.masses()
         laws = [law[-h:] + law[:-h] if h else law for h in range(noise.steps + 1)]
     return max(math.log(max(column) / min(column)) for column in zip(*laws, strict=True))
+
+
+def test_a_greater_epsilon_would_need_longer_coins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """523,832,156 is one of the grids on which the longest coin of all is longest."""
+    monkeypatch.setattr(circuit_noise, "GREATEST_EPSILON", 100.0)
+
+    def longest(steps: int, epsilon: float) -> int:
+        return max(coin.bits for coin in CyclicLaplace.design(steps, epsilon).coins)
+
+    assert max(longest(steps, 12.0) for steps in (1, 2, 3, 5, 11, 1000, 523832156, 820017759)) == 55
+    assert longest(523832156, 19.0) > 63
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5, 12])

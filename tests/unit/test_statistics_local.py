@@ -358,7 +358,7 @@ def test_bad_records_and_labels_are_refused() -> None:
         plan.randomise([1, 2])
     answers = np.array([0, 1, 2, 3])
     for labels, what in (
-        (None, "needs public labels"),
+        (None, "public labels are needed"),
         ([0, 1], r"shape \(2,\)"),
         ([[0], [1, 0]], "not equally long"),
         ([0, 1, 2, 1], "0 or 1"),

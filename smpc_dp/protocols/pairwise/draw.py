@@ -1,7 +1,7 @@
 """Who is paired with whom: matchings from coins of everybody, which everybody can check.
 
 Each party commits to a coin, and opens it when all commitments are known; the beacon is a hash of all coins.
-As long as one party's coin is random and others did not abort to get another draw, nobody has chosen it.
+As long as one party's coin is random nobody has chosen it, but as far as giving up leads to another draw.
 """
 
 from __future__ import annotations

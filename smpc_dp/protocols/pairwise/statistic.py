@@ -19,7 +19,7 @@ from smpc_dp.protocols.pairwise.params import Mode, PairwiseParameters
 from smpc_dp.protocols.pairwise.plan import Plan, Rows
 
 PROTOCOL = "pairwise-statistic"
-VERSION = 1
+VERSION = 2
 MAX_PARTNERS = 1000
 
 

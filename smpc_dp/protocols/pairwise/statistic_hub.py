@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-import hmac
-from collections import deque
+import contextlib
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from smpc_dp.board.log import Board
+from smpc_dp.board.memory import MemoryBoard
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
-from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.pairwise import statistic_messages as m
 from smpc_dp.protocols.pairwise.aggregator import AggregatorRole
-from smpc_dp.protocols.pairwise.draw import commit
-from smpc_dp.protocols.pairwise.estimate import estimate
+from smpc_dp.protocols.pairwise.estimate import Estimate, estimate
 from smpc_dp.protocols.pairwise.participant import Evaluated
 from smpc_dp.protocols.pairwise.statistic import StatisticPlan
+from smpc_dp.protocols.pairwise.statistic_log import StatisticLog
+from smpc_dp.protocols.pairwise.statistic_relay import RelayDesk
 from smpc_dp.protocols.pairwise.statistic_result import StatisticEvidence, StatisticResult, result_of
 from smpc_dp.protocols.pairwise.statistic_terms import (
     Draw,
-    commitment_run,
+    again_identifier,
+    check_failed,
     draw,
+    is_opening,
     pair_context,
     quorum,
     run_identifier,
+    start_root,
     statistic_context,
 )
 from smpc_dp.protocols.pairwise.turns import Receive, Send, Turns
@@ -50,7 +56,8 @@ class _Evaluation:
 class StatisticHub(HubRole[StatisticResult]):
     """The aggregator in one run.
 
-    `make_plan` compiles what the parties ask for; it raises ConfigError for what it does not know.
+    `make_plan` compiles what the parties ask for; it raises ConfigError for what it does not know. `board` is
+    where the run is logged; None: nowhere but in its evidence.
     """
 
     def __init__(
@@ -59,118 +66,234 @@ class StatisticHub(HubRole[StatisticResult]):
         identity: Signer,
         make_plan: MakePlan,
         randomness: Randomness | None = None,
+        *,
+        board: Board | None = None,
     ) -> None:
         super().__init__(statistic_context(context), identity)
         self._make_plan = make_plan
         self._random = randomness or SystemRandomness()
+        self._log = StatisticLog(board or MemoryBoard(""), self._context, identity)
+        self._plans: dict[str, StatisticPlan | str] = {}
         self._plan: StatisticPlan | None = None
         self._draw: Draw | None = None
+        self._desk: RelayDesk | None = None
         self._hellos: dict[int, m.Hello] = {}
+        self._present: list[int] = []
         self._coins: dict[int, bytes] = {}
+        self._openings: dict[int, Envelope] = {}
+        self._dones: dict[int, Envelope] = {}
         self._evaluations: dict[tuple[int, tuple[str, str]], _Evaluation] = {}
         self._outputs: dict[tuple[int, tuple[str, str]], int] = {}
         self._sent_pairs: dict[tuple[str, int], int] = {}
         self._seen_pairs: dict[tuple[str, int], int] = {}
         self._steps = {
             m.HELLO: (self._on_hello, self._start),
-            m.COIN: (self._on_coin, self._match),
+            **dict.fromkeys(m.COINS, (self._on_coin, self._match)),
             m.DONE: (self._on_done, self._estimate),
         }
 
+    @property
+    def has_enough(self) -> bool:
+        """True when as many parties as are needed have asked for the same, or have spoken."""
+        if self.step != m.HELLO:
+            return super().has_enough
+        return max(self._asked().values(), default=0) >= self._needed()
+
     def receive(self, envelope: Envelope) -> Sequence[Envelope]:
         """Take one party's message; a fault of the party excludes it."""
-        if envelope.step != m.PAIR:
+        if envelope.step not in (m.PAIR, m.RELAY, m.RELAY_END):
             return super().receive(envelope)
         party = self._number.get(envelope.sender)
         if self._over or party is None or party not in self._alive or self._draw is None:
             return ()
         try:
-            return self._with_untold(self._tunnel(envelope, self._draw))
+            if envelope.receiver != self.name or envelope.run_id != self._run_id:
+                what = "sent a message of a pair for somebody else, or of another run"
+                raise PeerFault(envelope.sender, what)
+            self._context.check(envelope)
+            if envelope.step == m.PAIR:
+                return self._with_untold(self._tunnel(envelope, self._draw))
+            return self._with_untold(self._relay(envelope))
         except PeerFault as fault:
             return self._exclude(party, fault)
 
+    def farewell(self, error: SmpcError) -> Sequence[Envelope]:
+        """Tell everyone that the run has stopped; what was opened of a draw that is given up is evidence."""
+        if self._draw is None and self._openings:
+            with contextlib.suppress(LocalError):
+                self._log_openings()
+        return super().farewell(error)
+
     def _needed(self) -> int:
-        if self.step == m.COIN:
-            # Without every coin there is no draw that nobody has chosen.
-            return len(self._hellos)
-        return quorum(self._parties) if self.step == m.HELLO else 0
+        return quorum(self._parties) if self._draw is None else 0
 
     def _drop(self, party: int, error: SmpcError) -> None:
         if self.step == m.HELLO:
             self._hellos.pop(party, None)
         super()._drop(party, error)
+        if self._desk is not None:
+            for partner, matching in self._desk.lost(self._name_of(party)):
+                if self._number[partner] in self._alive:
+                    self._untold += self._write(m.RELAY_END, [partner], m.RelayEnd(matching))
+
+    def _asked(self) -> Counter[bytes]:
+        return Counter(hello.plan for hello in self._hellos.values())
 
     def _on_hello(self, party: int, envelope: Envelope) -> None:
         sender = envelope.sender
         hello = decode(envelope.body, m.Hello, sender)
         if hello.session_digest != self._context.session_digest or hello.request != self._context.request:
             raise PeerFault(sender, "its hello is for another session or request")
-        try:
-            plan = self._plan or self._make_plan(hello.question)
-        except ConfigError as error:
-            raise PeerFault(sender, f"asks for a statistic that cannot be had here: {error}") from None
+        plan = self._planned(hello.question)
+        if isinstance(plan, str):
+            raise PeerFault(sender, f"asks for a statistic that cannot be had here: {plan}")
         if hello.plan != plan.digest:
-            raise PeerFault(sender, "asks for another statistic than it says, or than others do")
+            raise PeerFault(sender, "asks for another statistic than it says")
         if (hello.mark >= 0) != plan.bipartite:
             raise PeerFault(sender, "has a public label where none is due, or none where one is")
-        self._plan = plan
         self._hellos[party] = hello
 
+    def _planned(self, question: str) -> StatisticPlan | str:
+        """Return what a question compiles to, or why it does not."""
+        if question not in self._plans:
+            try:
+                self._plans[question] = self._make_plan(question)
+            except ConfigError as error:
+                self._plans[question] = str(error)
+        return self._plans[question]
+
     def _start(self) -> list[Envelope]:
+        self._leave_out_others()
         marks = bytes(self._hellos[party].mark + 1 for party in sorted(self._hellos))
         if self._the_plan.bipartite and len(set(marks)) < 2:
             raise ConfigError([Fault("labels", "all who take part have the same one")])
-        present = pack_set(self._hellos, self._parties)
-        commitments = b"".join(self._hellos[party].commitment for party in sorted(self._hellos))
-        self._marks = marks
-        self._run_id = run_identifier(self._context, self._the_plan, present, commitments, marks)
+        self._present = sorted(self._hellos)
+        present = pack_set(self._present, self._parties)
+        commitments = b"".join(self._hellos[party].commitments for party in self._present)
+        root, plan = start_root(commitments, marks), self._the_plan
+        self._run_id = run_identifier(self._context, plan.digest, present, root)
+        self._log.begin(plan.digest, present, root, self._run_id)
+        self._log.say(self._run_id, m.TERMS, m.Terms(plan.canonical(), plan.circuit.digest))
+        self._log.take(self._received[party] for party in self._present)
         return self._broadcast(m.START, m.Start(present, commitments, marks))
+
+    def _leave_out_others(self) -> None:
+        """Go on with what most ask for; only one statistic can be that of more than half of all parties."""
+        (wanted, most), *_ = self._asked().most_common(1)
+        if most < self._needed():
+            missing = [self._name_of(party) for party in self._hellos]
+            raise TimeoutFault(missing, m.HELLO, f"{most} ask for the same, {self._needed()} are needed")
+        for party in sorted(self._hellos):
+            if self._hellos[party].plan != wanted:
+                name = self._name_of(party)
+                self._drop(party, PeerFault(name, f"asks for another statistic than {most} others"))
+        self._plan = next(
+            plan for plan in self._plans.values() if not isinstance(plan, str) and plan.digest == wanted
+        )
 
     def _on_coin(self, party: int, envelope: Envelope) -> None:
         coin = decode(envelope.body, m.Coin, envelope.sender).coin
-        made = commit(commitment_run(self._context, self._the_plan), envelope.sender, coin)
-        if not hmac.compare_digest(made, self._hellos[party].commitment):
+        # Kept also if it is wrong: that it was said is evidence.
+        self._openings[party] = envelope
+        plan, commitments = self._the_plan.digest, self._hellos[party].commitments
+        if not is_opening(self._context, plan, self._attempt, envelope.sender, coin, commitments):
             raise PeerFault(envelope.sender, "opened a coin that it had not committed to")
         self._coins[party] = coin
 
+    @property
+    def _attempt(self) -> int:
+        """Which draw is due, from 1."""
+        return self._position
+
     def _match(self) -> list[Envelope]:
-        coins = b"".join(self._coins[party] for party in sorted(self._coins))
-        names = [self._name_of(party) for party in sorted(self._coins)]
-        self._draw = draw(self._the_plan, self._run_id, names, self._marks, coins)
+        self._log_openings()
+        missing = [self._name_of(party) for party in self._present if party not in self._coins]
+        if missing:
+            return self._again(missing)
+        coins = b"".join(self._coins[party] for party in self._present)
+        names = [self._name_of(party) for party in self._present]
+        marks, plan = bytes(self._hellos[party].mark + 1 for party in self._present), self._the_plan
+        self._draw = draw(plan.partners, plan.bipartite, self._run_id, names, marks, coins)
+        self._desk = RelayDesk(plan, self._draw)
+        self._position = list(self._steps).index(m.COINS[-1])
         return self._broadcast(m.MATCHED, m.Matched(coins))
 
-    def _on_done(self, _party: int, envelope: Envelope) -> None:
-        decode(envelope.body, m.Done, envelope.sender)
+    def _log_openings(self) -> None:
+        openings, self._openings = self._openings, {}
+        self._log.take(openings[party] for party in sorted(openings))
+
+    def _again(self, missing: Sequence[str]) -> list[Envelope]:
+        """Draw anew without those whose coin is missing."""
+        if self._attempt == m.ATTEMPTS:
+            raise TimeoutFault(missing, self.step, f"{m.ATTEMPTS} draws of matchings lacked a coin")
+        self._present = sorted(self._alive)
+        present = pack_set(self._present, self._parties)
+        self._coins = {}
+        self._past.add(self._run_id)
+        self._run_id = again_identifier(self._context, self._run_id, self._attempt + 1, present)
+        again, step = m.Again(present), m.AGAINS[self._attempt - 1]
+        self._log.say(self._run_id, step, again)
+        return self._broadcast(step, again)
+
+    def _on_done(self, party: int, envelope: Envelope) -> None:
+        done = decode(envelope.body, m.Done, envelope.sender)
+        if self._draw is not None:
+            check_failed(self._draw, envelope.sender, done.failed)
+        self._dones[party] = envelope
 
     def _estimate(self) -> list[Envelope]:
         plan, found = self._the_plan, self._draw
         if found is None or not self._outputs:
-            missing = [self._name_of(party) for party in self._coins]
+            missing = [self._name_of(party) for party in self._present]
             raise TimeoutFault(missing, m.DONE, "no pair was evaluated: " + "; ".join(self._faults[:5]))
         numbers = [[self._number[name] for name in pair] for _, pair in self._outputs]
         pairs = np.array(numbers, np.int64).reshape(-1, 2)
         raw = np.array(list(self._outputs.values()), np.uint64)
         made = estimate(plan, pairs, raw, drawn=sum(map(len, found.pairs)))
-        evidence = StatisticEvidence(self._context.session_digest, self._run_id, plan.digest, found.beacon)
-        present = tuple(self._name_of(party) for party in sorted(self._coins))
+        head = self._close(made, found)
+        evidence = StatisticEvidence(
+            self._context.session_digest, self._run_id, plan.digest, found.beacon, head
+        )
+        present = tuple(self._name_of(party) for party in self._present)
         self._outcome = replace(
             result_of(plan, made, len(present), "protocol", evidence),
             survivors=present,
             absent=tuple(name for name in self._context.names if name not in present),
             faults=tuple(self._faults),
         )
-        low, high = made.interval or (None, None)
-        message = m.Result(
-            made.value, made.standard_error, low, high, made.level, made.noise_error, made.pairs, made.failed
-        )
-        return self._broadcast(m.RESULT, message)
+        return self._broadcast(m.RESULT, m.Result(*_said(made), made.pairs, made.failed, head))
+
+    def _close(self, made: Estimate, found: Draw) -> bytes:
+        """Log what the parties say of their pairs, and the outcome; return the last head."""
+        self._log.take(self._dones[party] for party in sorted(self._dones))
+        failed = [
+            (matching, place)
+            for matching, pairs in enumerate(found.pairs)
+            for place, pair in enumerate(pairs)
+            if (matching, pair) not in self._outputs
+        ]
+        self._log.say(self._run_id, m.OUTCOME, m.Outcome(*_said(made), made.pairs, failed))
+        return self._log.head
+
+    def _relay(self, envelope: Envelope) -> list[Envelope]:
+        """Pass on a frame, or the last word of a pair, to its receiver."""
+        if self._desk is None:
+            return []
+        sender = envelope.sender
+        if envelope.step == m.RELAY:
+            frame = decode(envelope.body, m.Relay, sender)
+            peer = self._desk.forward(sender, frame)
+            message: m.Relay | m.RelayEnd = frame
+        else:
+            message = decode(envelope.body, m.RelayEnd, sender)
+            peer = self._desk.end(sender, message)
+        if peer is None or self._number[peer] not in self._alive:
+            return []
+        return self._write(envelope.step, [peer], message)
 
     def _tunnel(self, envelope: Envelope, found: Draw) -> list[Envelope]:
         """Give an evaluation its message, and return what the aggregator's role in it answers."""
         sender = envelope.sender
-        if envelope.receiver != self.name or envelope.run_id != self._run_id:
-            raise PeerFault(sender, "sent a message of a pair for somebody else, or of another run")
-        self._context.check(envelope)
         message = decode(envelope.body, m.Pair, sender)
         matching = message.matching
         pair = found.partner(sender, matching) if matching < len(found.pairs) else None
@@ -237,3 +360,9 @@ class StatisticHub(HubRole[StatisticResult]):
         if self._plan is None:
             raise ConfigError([Fault("statistic", "nobody has asked for one")])
         return self._plan
+
+
+def _said(made: Estimate) -> tuple[float, float | None, float | None, float | None, float, float]:
+    """Return what is said of an estimate, in the order of `Result` and `Outcome`."""
+    low, high = made.interval or (None, None)
+    return made.value, made.standard_error, low, high, made.level, made.noise_error

@@ -1,7 +1,9 @@
 """The messages of a pairwise statistic between the parties and the aggregator.
 
-HELLO, COIN and DONE go to the aggregator, START, MATCHED and RESULT come from it. PAIR carries a message of
-the two-party engine between a party and the aggregator's role in that evaluation, either way.
+HELLO, the COINS and DONE go to the aggregator, START, AGAIN, MATCHED and RESULT come from it. PAIR carries a
+message of the two-party engine between a party and the aggregator's role in that evaluation, either way.
+RELAY carries a frame from a party to the aggregator, and on to its partner. TERMS and OUTCOME are entries of
+the log alone.
 """
 
 from __future__ import annotations
@@ -11,21 +13,37 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+ATTEMPTS = 3
+"""Draws of matchings in one request, at most: another one follows when somebody withholds a coin."""
+
 HELLO = "statistic-hello"
 START = "statistic-start"
-COIN = "coin"
+AGAINS = tuple(f"again-{attempt}" for attempt in range(2, ATTEMPTS + 1))
+COINS = ("coin", *(f"coin-{attempt}" for attempt in range(2, ATTEMPTS + 1)))
 MATCHED = "matched"
 PAIR = "pair"
+RELAY = "relay"
+RELAY_END = "relay-end"
 DONE = "pairs-done"
 RESULT = "estimate"
+TERMS = "statistic-terms"
+OUTCOME = "outcome"
 
+COMMITMENT_BYTES = 32 * ATTEMPTS
+"""Of one party: a commitment to its coin of each attempt."""
 MAX_PAIR_BYTES = 1 << 15
 """Bytes of a message of the engine, at most: outputs have few bits."""
 MAX_PAIR_MESSAGES = 16
 """Of one evaluation, each way, at most; fewer than half of them are due."""
+MAX_FRAME_BYTES = 1 << 15
+"""Bytes of a frame that is relayed, at most."""
+WINDOW = 8
+"""Frames of one direction of a pair that are under way, at most: sent, and not yet taken."""
 MAX_QUESTION = 3000
+MAX_TERMS = 1 << 20
 
 Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
+Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 
 class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -33,14 +51,14 @@ class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class Hello(_Body, frozen=True):
-    """A commitment to a coin, the digest of the compiled statistic, and what is asked for, as JSON.
+    """A commitment to a coin for each attempt, the compiled statistic's digest, and the question, as JSON.
 
     `mark` is the public label, 0 or 1; -1 for a kernel without public labels.
     """
 
     session_digest: Bytes32
     request: int
-    commitment: Bytes32
+    commitments: Annotated[bytes, Meta(min_length=COMMITMENT_BYTES, max_length=COMMITMENT_BYTES)]
     plan: Bytes32
     question: Annotated[str, Meta(max_length=MAX_QUESTION)]
     mark: Annotated[int, Meta(ge=-1, le=1)]
@@ -54,8 +72,14 @@ class Start(_Body, frozen=True):
     marks: bytes
 
 
+class Again(_Body, frozen=True):
+    """Somebody's coin is missing: who is still present; the next coins are due."""
+
+    present: bytes
+
+
 class Coin(_Body, frozen=True):
-    """What the commitment was to."""
+    """What the commitment of this attempt was to."""
 
     coin: Bytes32
 
@@ -69,19 +93,41 @@ class Matched(_Body, frozen=True):
 class Pair(_Body, frozen=True):
     """A message of the engine: the matching it belongs to, and its number among those of its sender in it."""
 
-    matching: Annotated[int, Meta(ge=0)]
-    number: Annotated[int, Meta(ge=0)]
+    matching: Count
+    number: Count
     content: Annotated[bytes, Meta(max_length=MAX_PAIR_BYTES)]
 
 
+class Relay(_Body, frozen=True):
+    """A frame for the partner in a matching.
+
+    `number` counts the frames of this direction from 0, `taken` those of the other direction that its sender
+    has used. With an empty `content` it is no frame, and says `taken` alone.
+    """
+
+    matching: Count
+    number: Count
+    taken: Count
+    content: Annotated[bytes, Meta(max_length=MAX_FRAME_BYTES)]
+
+
+class RelayEnd(_Body, frozen=True):
+    """There will be no more frames of that pair."""
+
+    matching: Count
+
+
 class Done(_Body, frozen=True):
-    """The party has been through its pairs; those of `failed` matchings have failed for it."""
+    """The party has been through its pairs; those of `failed` matchings, ascending, have failed for it."""
 
     failed: list[int]
 
 
 class Result(_Body, frozen=True):
-    """The estimate, as of `estimate.Estimate`; `error`, `low`, `high` are None below 3 pairs."""
+    """The estimate, as of `estimate.Estimate`; `error`, `low`, `high` are None below 3 pairs.
+
+    `log` is the head of the log.
+    """
 
     value: float
     error: float | None
@@ -91,3 +137,24 @@ class Result(_Body, frozen=True):
     noise_error: float
     pairs: int
     failed: int
+    log: Bytes32
+
+
+class Terms(_Body, frozen=True):
+    """What the digest of a statistic is made of: its terms as JSON, and the digest of its circuit."""
+
+    terms: Annotated[bytes, Meta(max_length=MAX_TERMS)]
+    circuit: Bytes32
+
+
+class Outcome(_Body, frozen=True):
+    """The estimate, and which pairs it is without: of each its matching and its place in that matching."""
+
+    value: float
+    error: float | None
+    low: float | None
+    high: float | None
+    level: float
+    noise_error: float
+    pairs: int
+    failed: list[tuple[int, int]]

@@ -7,26 +7,30 @@ aggregator. It runs each once, whatever happens.
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+
+import msgspec
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import LocalError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.pairwise import statistic_messages as m
-from smpc_dp.protocols.pairwise.draw import COIN_BYTES, commit
+from smpc_dp.protocols.pairwise.draw import COIN_BYTES
 from smpc_dp.protocols.pairwise.estimate import Estimate
 from smpc_dp.protocols.pairwise.statistic import StatisticPlan
 from smpc_dp.protocols.pairwise.statistic_result import StatisticEvidence, StatisticResult, result_of
 from smpc_dp.protocols.pairwise.statistic_terms import (
     Draw,
-    commitment_run,
+    again_identifier,
+    commitments_of,
     draw,
+    is_opening,
     pair_context,
     quorum,
     run_identifier,
+    start_root,
     statistic_context,
 )
 from smpc_dp.protocols.secagg.graph import PartySet
@@ -40,6 +44,7 @@ class StatisticParty(PartyRole[StatisticResult]):
     """
 
     _last_step = m.DONE
+    _renewing = frozenset(m.AGAINS)
 
     def __init__(
         self,
@@ -54,23 +59,26 @@ class StatisticParty(PartyRole[StatisticResult]):
         self._plan = plan
         self._question = question
         self._mark = mark
-        self._coin = (randomness or SystemRandomness()).bytes(COIN_BYTES)
+        source = randomness or SystemRandomness()
+        self._coins = [source.bytes(COIN_BYTES) for _ in m.COINS]
+        self._attempt = 1
         self._draw: Draw | None = None
         self._sent_pairs: dict[int, int] = {}
         self._seen_pairs: dict[int, int] = {}
         self._handlers = {
             m.START: self._on_start,
+            **dict.fromkeys(m.AGAINS, self._on_again),
             m.MATCHED: self._on_matched,
             m.RESULT: self._on_result,
         }
 
     def start(self) -> Sequence[Envelope]:
-        """Say hello with a commitment to a fresh coin."""
-        self._commitment = commit(commitment_run(self._context, self._plan), self.name, self._coin)
+        """Say hello with commitments to fresh coins."""
+        self._commitments = commitments_of(self._context, self._plan.digest, self.name, self._coins)
         hello = m.Hello(
             self._context.session_digest,
             self._context.request,
-            self._commitment,
+            self._commitments,
             self._plan.digest,
             self._question,
             self._mark,
@@ -98,16 +106,23 @@ class StatisticParty(PartyRole[StatisticResult]):
         """Return the envelope that takes a message of an evaluation to the aggregator."""
         number = self._sent_pairs.get(matching, 0)
         self._sent_pairs[matching] = number + 1
-        message = m.Pair(matching, number, content)
-        return self._context.write(self._identity, self._run_id, m.PAIR, (self._context.aggregator,), message)
+        return self._to_hub(m.PAIR, m.Pair(matching, number, content))
+
+    def relay_message(self, message: m.Relay | m.RelayEnd) -> Sequence[Envelope]:
+        """Return the envelope that takes a frame for a partner, or the last word of it, to the aggregator."""
+        return self._to_hub(m.RELAY if isinstance(message, m.Relay) else m.RELAY_END, message)
+
+    def open_relay(self, envelope: Envelope) -> m.Relay | m.RelayEnd:
+        """Return what the aggregator relays; raise PeerFault if it is not for this party and this run."""
+        self._check_hub(envelope)
+        if envelope.step == m.RELAY:
+            return decode(envelope.body, m.Relay, self._context.aggregator)
+        return decode(envelope.body, m.RelayEnd, self._context.aggregator)
 
     def open_pair(self, envelope: Envelope) -> tuple[int, bytes]:
         """Return matching and content of a message of the aggregator; raise PeerFault if it is not due."""
-        hub = self._context.aggregator
-        if envelope.sender != hub or envelope.receiver != self.name or envelope.run_id != self._run_id:
-            raise self._refuse("sent a message of a pair for somebody else, or of another run")
-        self._context.check(envelope)
-        message = decode(envelope.body, m.Pair, hub)
+        self._check_hub(envelope)
+        message = decode(envelope.body, m.Pair, self._context.aggregator)
         due = self._seen_pairs.get(message.matching, 0)
         if message.number != due:
             raise self._refuse(f"sent message {message.number} of a pair where {due} is due")
@@ -120,41 +135,82 @@ class StatisticParty(PartyRole[StatisticResult]):
         """Say that this party is through with its pairs; with those of `failed` matchings it is not."""
         return self._emit(m.DONE, m.Done(sorted(failed)))
 
+    def _to_hub(self, step: str, message: msgspec.Struct) -> Sequence[Envelope]:
+        return self._context.write(self._identity, self._run_id, step, (self._context.aggregator,), message)
+
+    def _check_hub(self, envelope: Envelope) -> None:
+        hub = self._context.aggregator
+        if envelope.sender != hub or envelope.receiver != self.name or envelope.run_id != self._run_id:
+            raise self._refuse("sent a message of a pair for somebody else, or of another run")
+        self._context.check(envelope)
+
+    def _receive(self, envelope: Envelope) -> Sequence[Envelope]:
+        if envelope.step == m.MATCHED and m.START in self._seen:
+            # Further attempts may follow, and need not.
+            self._position = max(self._position, list(self._handlers).index(m.MATCHED))
+        return super()._receive(envelope)
+
     def _on_start(self, body: bytes) -> Sequence[Envelope]:
         start = decode(body, m.Start, self._context.aggregator)
-        present = PartySet.unpack(start.present, self._parties, self._context.aggregator)
-        count = len(present)
-        if self._index not in present:
-            raise self._refuse(f"left {self.name} out")
-        if count < (least := quorum(self._parties)):
-            raise self._refuse(f"says that {count} of {self._parties} parties are there, {least} are needed")
-        if len(start.commitments) != COIN_BYTES * count or len(start.marks) != count:
-            raise self._refuse("does not have one commitment and one mark for each present party")
+        present = self._unpack(start.present)
+        count, each = len(present), m.COMMITMENT_BYTES
+        if len(start.commitments) != each * count or len(start.marks) != count:
+            raise self._refuse("does not have commitments and a mark of each present party")
         place = present.place(self._index)
-        if start.commitments[COIN_BYTES * place :][:COIN_BYTES] != self._commitment:
-            raise self._refuse(f"does not have the commitment of {self.name}")
+        if start.commitments[each * place :][:each] != self._commitments:
+            raise self._refuse(f"does not have the commitments of {self.name}")
         if start.marks[place] != self._mark + 1:
             raise self._refuse(f"gives {self.name} another label")
         if any((mark > 0) != self._plan.bipartite or mark > 2 for mark in start.marks):
             raise self._refuse("sent marks that are no labels")
-        self._present = [self._name_of(party) for party in present]
-        self._commitments, self._marks = start.commitments, start.marks
-        self._run_id = run_identifier(
-            self._context, self._plan, start.present, start.commitments, start.marks
-        )
-        return self._emit(m.COIN, m.Coin(self._coin))
+        self._known = {
+            party: (start.commitments[each * at : each * (at + 1)], start.marks[at])
+            for at, party in enumerate(present)
+        }
+        self._present = present
+        root = start_root(start.commitments, start.marks)
+        self._run_id = run_identifier(self._context, self._plan.digest, start.present, root)
+        return self._emit(m.COINS[0], m.Coin(self._coins[0]))
+
+    def _on_again(self, body: bytes) -> Sequence[Envelope]:
+        again = decode(body, m.Again, self._context.aggregator)
+        present = self._unpack(again.present)
+        if not (present <= self._present and len(present) < len(self._present)):
+            raise self._refuse("draws again, and nobody is missing")
+        self._attempt += 1
+        self._present = present
+        self._run_id = again_identifier(self._context, self._run_id, self._attempt, again.present)
+        return self._emit(m.COINS[self._attempt - 1], m.Coin(self._coins[self._attempt - 1]))
+
+    def _unpack(self, packed: bytes) -> PartySet:
+        """Return the set of who is present; refuse one that may not be."""
+        present = PartySet.unpack(packed, self._parties, self._context.aggregator)
+        if self._index not in present:
+            raise self._refuse(f"left {self.name} out")
+        if len(present) < (least := quorum(self._parties)):
+            raise self._refuse(
+                f"says that {len(present)} of {self._parties} parties are there, {least} are needed"
+            )
+        return present
 
     def _on_matched(self, body: bytes) -> Sequence[Envelope]:
         coins = decode(body, m.Matched, self._context.aggregator).coins
-        if len(coins) != COIN_BYTES * len(self._present):
+        present = list(self._present)
+        if len(coins) != COIN_BYTES * len(present):
             raise self._refuse("does not have one coin for each present party")
-        run = commitment_run(self._context, self._plan)
-        for place, name in enumerate(self._present):
-            span = slice(COIN_BYTES * place, COIN_BYTES * (place + 1))
-            if not hmac.compare_digest(commit(run, name, coins[span]), self._commitments[span]):
+        plan = self._plan
+        for place, party in enumerate(present):
+            name, coin = self._name_of(party), coins[COIN_BYTES * place :][:COIN_BYTES]
+            commitments, _ = self._known[party]
+            if not is_opening(self._context, plan.digest, self._attempt, name, coin, commitments):
                 raise self._refuse(f"has a coin of {name} that it had not committed to")
-        self._draw = draw(self._plan, self._run_id, self._present, self._marks, coins)
+        marks = bytes(self._known[party][1] for party in present)
+        self._draw = draw(plan.partners, plan.bipartite, self._run_id, self._names, marks, coins)
         return ()
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(self._name_of(party) for party in self._present)
 
     def _on_result(self, body: bytes) -> Sequence[Envelope]:
         said = decode(body, m.Result, self._context.aggregator)
@@ -165,12 +221,12 @@ class StatisticParty(PartyRole[StatisticResult]):
             said.value, said.error, interval, said.level, said.noise_error, said.pairs, said.failed
         )
         evidence = StatisticEvidence(
-            self._context.session_digest, self._run_id, self._plan.digest, self._draw.beacon
+            self._context.session_digest, self._run_id, self._plan.digest, self._draw.beacon, said.log
         )
         self._outcome = replace(
             result_of(self._plan, found, len(self._present), "protocol", evidence),
-            survivors=tuple(self._present),
-            absent=tuple(name for name in self._context.names if name not in self._present),
+            survivors=self._names,
+            absent=tuple(name for name in self._context.names if name not in self._names),
         )
         self._over = True
         return ()

@@ -21,12 +21,16 @@ RELATION: Relation = "substitution"
 
 @dataclass(frozen=True, slots=True)
 class StatisticEvidence:
-    """What binds a result to its run: `beacon` is what the matchings were drawn from; bytes."""
+    """What binds a result to its run, in bytes.
+
+    `beacon` is what the matchings were drawn from, `log` the head of the aggregator's log of the run.
+    """
 
     session_digest: bytes
     run_id: bytes
     plan: bytes
     beacon: bytes
+    log: bytes
 
     def to_json(self) -> dict[str, object]:
         """Return plain JSON data, bytes as hex."""
@@ -161,6 +165,10 @@ def privacy_of(plan: StatisticPlan, parties: int, how: str) -> Privacy:
             "alone it can learn a bit about its partner's record from whether the pair fails; authenticated "
             "garbling would prevent both",
             "the estimate itself: any party may give a wrong record or leave, and shift it",
+            "the draw of pairs: the aggregator can give up two draws and take the third, so what it would "
+            "like is at most three times as likely as by chance, in each request",
+            "when messages of pairs come and how long they are: the network sees it, and of relayed pairs "
+            "the aggregator; lengths depend on the circuit alone",
             "who takes part, who is paired with whom and which pairs failed are public"
             + (", and so are the labels" if plan.bipartite else ""),
             *simulated,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
+from smpc_dp.errors import PeerFault
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.pairwise import params
-from smpc_dp.protocols.pairwise.draw import COIN_BYTES, beacon, bipartite_matchings, matchings
-from smpc_dp.protocols.pairwise.statistic import PROTOCOL, VERSION, StatisticPlan
+from smpc_dp.protocols.pairwise.draw import COIN_BYTES, beacon, bipartite_matchings, commit, matchings
+from smpc_dp.protocols.pairwise.statistic import PROTOCOL, VERSION
+from smpc_dp.protocols.pairwise.statistic_messages import ATTEMPTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,37 +47,67 @@ def statistic_context(context: Context) -> Context:
     return replace(context, protocol=PROTOCOL, version=VERSION)
 
 
-def commitment_run(context: Context, plan: StatisticPlan) -> bytes:
-    """Return what commitments are bound to, before there is a run id."""
-    return context.session_digest + encode_uint(context.request) + plan.digest
+def commitment_run(context: Context, plan: bytes, attempt: int) -> bytes:
+    """Return what a commitment to the coin of an attempt, from 1, is bound to; `plan` is its digest."""
+    return context.session_digest + encode_uint(context.request) + plan + encode_uint(attempt)
 
 
-def run_identifier(
-    context: Context, plan: StatisticPlan, present: bytes, commitments: bytes, marks: bytes
-) -> bytes:
-    """Return the run id: a hash of everybody's commitment, so fresh for whoever drew a fresh coin."""
+def commitments_of(context: Context, plan: bytes, name: str, coins: Sequence[bytes]) -> bytes:
+    """Return a party's commitments to its coins, one for each attempt."""
+    runs = [commitment_run(context, plan, attempt) for attempt in range(1, ATTEMPTS + 1)]
+    return b"".join(commit(run, name, coin) for run, coin in zip(runs, coins, strict=True))
+
+
+def is_opening(
+    context: Context, plan: bytes, attempt: int, name: str, coin: bytes, commitments: bytes
+) -> bool:
+    """Tell whether `coin` is what a party has committed to for an attempt, with `commitments` its all."""
+    due = commitments[COIN_BYTES * (attempt - 1) : COIN_BYTES * attempt]
+    return hmac.compare_digest(commit(commitment_run(context, plan, attempt), name, coin), due)
+
+
+def start_root(commitments: bytes, marks: bytes) -> bytes:
+    """Return the hash of all commitments and marks of who is present, in roster order."""
+    return digest(Label.STATISTIC_ROOT, commitments, marks)
+
+
+def run_identifier(context: Context, plan: bytes, present: bytes, root: bytes) -> bytes:
+    """Return the run id: a hash of everybody's commitments, so fresh for whoever drew a fresh coin."""
     return digest(
         Label.RUN_ID,
         *context.bound,
         context.session_digest,
         encode_uint(context.request),
-        plan.digest,
+        plan,
         present,
-        commitments,
-        marks,
+        root,
     )
 
 
-def draw(plan: StatisticPlan, run_id: bytes, names: Sequence[str], marks: bytes, coins: bytes) -> Draw:
-    """Return the matchings of the parties `names`, in roster order, from their coins."""
+def again_identifier(context: Context, earlier: bytes, attempt: int, present: bytes) -> bytes:
+    """Return the run id of a further attempt, which binds those before it."""
+    return digest(Label.STATISTIC_AGAIN, *context.bound, earlier, encode_uint(attempt), present)
+
+
+def draw(
+    partners: int, bipartite: bool, run_id: bytes, names: Sequence[str], marks: bytes, coins: bytes
+) -> Draw:
+    """Return `partners` matchings of the parties `names`, in roster order, from their coins and marks."""
     opened = [coins[COIN_BYTES * place : COIN_BYTES * (place + 1)] for place in range(len(names))]
     seed = beacon(run_id, list(zip(names, opened, strict=True)))
-    if plan.bipartite:
-        places = bipartite_matchings(seed, [mark - 1 for mark in marks], plan.partners)
+    if bipartite:
+        places = bipartite_matchings(seed, [mark - 1 for mark in marks], partners)
     else:
-        places = matchings(seed, len(names), plan.partners)
+        places = matchings(seed, len(names), partners)
     pairs = tuple(tuple((names[a], names[b]) for a, b in matching) for matching in places.tolist())
     return Draw.of(seed, pairs)
+
+
+def check_failed(found: Draw, name: str, failed: Sequence[int]) -> None:
+    """Raise PeerFault unless `failed` are matchings, ascending, in which the party `name` has a partner."""
+    paired = [number for number in range(len(found.pairs)) if found.partner(name, number) is not None]
+    if list(failed) != sorted(set(failed) & set(paired)):
+        raise PeerFault(name, "says of matchings that it has not that they failed")
 
 
 def pair_context(context: Context, run_id: bytes, matching: int, pair: tuple[str, str]) -> Context:

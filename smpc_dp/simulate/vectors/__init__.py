@@ -24,6 +24,8 @@ from smpc_dp.simulate.vectors import (
     proofs,
     runs,
     sampling,
+    statistic_negative,
+    statistic_runs,
     succinct,
     verifiable,
 )
@@ -91,6 +93,11 @@ def _pairwise() -> dict[str, bytes]:
         f"run-{scenario.name}": pairwise_runs.to_json(scenario) for scenario in pairwise_runs.SCENARIOS
     }
     files.update((f"negative-{fault.name}", fault.to_json()) for fault in pairwise_negative.all_faults())
+    files.update(
+        (f"statistic-run-{scenario.name}", statistic_runs.to_json(scenario))
+        for scenario in statistic_runs.SCENARIOS
+    )
+    files.update((f"statistic-negative-{name}", content) for name, content in statistic_negative.all_faults())
     whole = {f"{name}.json": _encode(content) for name, content in files.items()}
     return {**pairwise_garbling.generate(), **pairwise_ot.generate(), **whole}
 

@@ -18,7 +18,7 @@ from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import pack_set
 from smpc_dp.simulate.vectors.direct_runs import COORDINATOR, SCENARIOS, cast
 from smpc_dp.simulate.vectors.fault import CONTENT, CULPRIT, ENVELOPE, ORDER, Played, envelope_json, flip
-from smpc_dp.simulate.vectors.runs import SCHEMA
+from smpc_dp.simulate.vectors.runs import SCHEMA, Staged
 
 RECEIVER = "bob"
 ACCOMPLICE = "dave"
@@ -81,7 +81,7 @@ class DirectNegative:
         }
 
 
-class _Base(Played):
+class _Base(Played[Staged]):
     """A finished run, and changes of what one user of it gets."""
 
     def __init__(self, name: str, receiver: str = RECEIVER) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import decode
+from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.simulate.vectors.runs import AGGREGATOR, SCENARIOS, SCHEMA, Scenario, Staged, cast
 
 B = TypeVar("B", bound=msgspec.Struct)
@@ -63,10 +63,29 @@ def envelope_json(envelope: Envelope) -> dict[str, str]:
     }
 
 
-class Played:
+class Finished(Protocol):
+    """What a run that is over is known by."""
+
+    @property
+    def sent(self) -> list[Envelope]:
+        """Every message, in order."""
+
+    @property
+    def context(self) -> Context:
+        """What its messages are signed for."""
+
+    @property
+    def signers(self) -> Mapping[str, Signer]:
+        """Everybody's signing key."""
+
+
+R = TypeVar("R", bound=Finished)
+
+
+class Played(Generic[R]):
     """A finished run whose messages are changed one at a time."""
 
-    def __init__(self, name: str, run: Staged) -> None:
+    def __init__(self, name: str, run: R) -> None:
         self.name = name
         self.run = run
 
@@ -99,7 +118,7 @@ class Played:
         return envelope.receiver
 
 
-class Base(Played):
+class Base(Played[Staged]):
     """A finished run with an aggregator."""
 
     def __init__(self, name: str, scenarios: Sequence[Scenario] = SCENARIOS) -> None:
@@ -120,14 +139,14 @@ class _Raw:
 
 
 def made(
-    base: Base, name: str, about: str, place: int, envelope: Envelope, layer: str, **expect: str
+    base: Played[R], name: str, about: str, place: int, envelope: Envelope, layer: str, **expect: str
 ) -> Negative:
     error, culprit = expect.get("error", "PeerFault"), expect.get("culprit", envelope.sender)
     return Negative(name, about, base.name, place, envelope, layer, error, culprit)
 
 
 def changed(
-    base: Base,
+    base: Played[R],
     name: str,
     about: str,
     kind: type[B],
@@ -136,12 +155,13 @@ def changed(
     *,
     sender: str = AGGREGATOR,
     receiver: str = VICTIM,
+    layer: str = CONTENT,
     **expect: str,
 ) -> Negative:
     place, envelope = base.find(step, sender, receiver)
     message = decode(envelope.body, kind, sender)
     body = msgspec.msgpack.encode(msgspec.structs.replace(message, **change(message)))
-    return made(base, name, about, place, base.sign(envelope, body=body), CONTENT, **expect)
+    return made(base, name, about, place, base.sign(envelope, body=body), layer, **expect)
 
 
 def flip(data: bytes, place: int = 0) -> bytes:

@@ -6,13 +6,12 @@ stays on the board; who is silent is not counted, and excluded from nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Protocol
 
 import msgspec
 
-from smpc_dp.board.log import Chain, Entry, Header
+from smpc_dp.board.log import Board, Chain
 from smpc_dp.crypto import proofs
 from smpc_dp.errors import PeerFault
 from smpc_dp.protocols.contract import Envelope
@@ -27,20 +26,6 @@ from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
 from smpc_dp.protocols.secagg.certify import check_certificate, make_certificate
 from smpc_dp.protocols.secagg.graph import pack_list, pack_set
-
-
-class Board(Protocol):
-    """Where a log is kept. Each method returns when it is, durably if that is what it is for."""
-
-    @property
-    def session(self) -> str:
-        """The canonical JSON of the session, for the header."""
-
-    def begin(self, header: Header) -> None:
-        """Keep the header of a new log."""
-
-    def append(self, entries: Sequence[Entry]) -> None:
-        """Keep the next entries."""
 
 
 class VerifiableRelayMachine(GopaRelayMachine):

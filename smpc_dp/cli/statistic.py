@@ -1,0 +1,160 @@
+"""A pairwise statistic on the command line, as `smpc-dp party` and `smpc-dp run` take it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from smpc_dp.errors import ConfigError, Fault, PrivacyError
+from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
+from smpc_dp.runtime.events import OnEvent
+from smpc_dp.runtime.inputs import find_input, read_table, read_vector
+from smpc_dp.runtime.member import Membership
+from smpc_dp.runtime.session import connect
+
+if TYPE_CHECKING:
+    from smpc_dp.statistics.kernels import Field, Kernel
+
+KernelName = Annotated[
+    str | None, typer.Option("--statistic", help="Estimate a pairwise statistic: kendall_tau, auc, gini, …")
+]
+Fields = Annotated[
+    list[str] | None,
+    typer.Option("--field", help="Statistic: LOW:HIGH or LOW:HIGH:STEP of each value of a record."),
+]
+Epsilon = Annotated[float | None, typer.Option(help="Statistic: budget of a record, for all its pairs.")]
+Delta = Annotated[float | None, typer.Option(help="Statistic: above 0 for noise 'gaussian'.")]
+Partners = Annotated[int | None, typer.Option(help="Statistic: pairs of each party, P; default planned.")]
+NoiseName = Annotated[
+    str | None, typer.Option("--noise", help="Statistic: laplace, randomised_response or gaussian.")
+]
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """What to estimate, checked as far as it can be without a record."""
+
+    kernel: Kernel
+    options: Mapping[str, Any]
+    mark: int | None = None
+
+    @classmethod
+    def asked(
+        cls,
+        name: str | None,
+        fields: Sequence[str] | None,
+        epsilon: float | None,
+        delta: float | None,
+        partners: int | None,
+        noise: str | None,
+    ) -> Statistic | None:
+        """Return what the options ask for, None without `--statistic`; raise ConfigError on wrong ones."""
+        given = {"--field": fields or None, "--epsilon": epsilon, "--delta": delta}
+        given |= {"--partners": partners, "--noise": noise}
+        if name is None:
+            stray = [Fault(option, "is for --statistic") for option in given if given[option] is not None]
+            if stray:
+                raise ConfigError(stray)
+            return None
+        if epsilon is None:
+            raise ConfigError([Fault("--epsilon", "a statistic needs one")])
+        # Not at the top: most calls are sums.
+        from smpc_dp.statistics.known import find_kernel
+
+        kernel = find_kernel(name, *map(_field, fields or ()))
+        options: dict[str, Any] = {"epsilon": epsilon, "delta": delta or 0.0, "P": partners}
+        return cls(kernel, options | {"noise": noise or "laplace"})
+
+    def marked(self, mark: int | None) -> Statistic:
+        """Return it for a party with this public label; raise ConfigError where it has to have one."""
+        if (self.kernel.labels == "public") == (mark is None):
+            needs = "needs each party's public label" if mark is None else "has no public labels"
+            raise ConfigError([Fault("label", f"{self.kernel.name} {needs}")])
+        if mark not in (None, 0, 1):
+            raise ConfigError([Fault("label", f"must be 0 or 1, is {mark}")])
+        return replace(self, mark=mark)
+
+    def read(self, file: Path) -> tuple[float, ...]:
+        """Return the record in a file; raise PrivacyError or ConfigError if it is none of the kernel's."""
+        record = tuple(read_vector(file).tolist())
+        if len(record) != len(self.kernel.fields):
+            what = (
+                f"a record of {self.kernel.name} has {len(self.kernel.fields)} values, here are {len(record)}"
+            )
+            raise ConfigError([Fault(str(file), what)])
+        try:
+            self.kernel.codes(tuple([value] for value in record))
+        except PrivacyError as error:
+            raise PrivacyError(f"{file}: {error}", told=error.told) from None
+        return record
+
+
+async def take_part(
+    statistic: Statistic,
+    session: Path,
+    name: str,
+    file: Path | None,
+    key: Path | None,
+    on_event: OnEvent,
+    ledger: Path | None,
+) -> StatisticResult:
+    """Check everything of one party, then connect and estimate."""
+    Membership.load(session, name, key)
+    record = statistic.read(file if file is not None else find_input(session.parent / "inputs", name))
+    async with connect(session, name, key=key, ledger=ledger, on_event=on_event) as opened:
+        return await opened.pairwise(statistic.kernel, record, mark=statistic.mark, **statistic.options)
+
+
+def read_labels(path: Path | None, parties: Sequence[str]) -> dict[str, int]:
+    """Return the public labels of the parties in a JSON file, or none without a file."""
+    return {} if path is None else read_table(path, parties, "label")
+
+
+def arguments(statistic: Statistic, name: str, fields: Sequence[str] | None, mark: int | None) -> list[str]:
+    """Return the options with which `smpc-dp party` does the same."""
+    options = statistic.options
+    found = ["--statistic", name, "--epsilon", repr(options["epsilon"]), "--delta", repr(options["delta"])]
+    found += ["--noise", str(options["noise"])]
+    for field in fields or ():
+        found += ["--field", field]
+    if options["P"] is not None:
+        found += ["--partners", str(options["P"])]
+    return found if mark is None else [*found, "--mark", str(mark)]
+
+
+def statistic_text(result: Mapping[str, Any]) -> str:
+    """Return a result, as `StatisticResult.to_json` gives it, in a few lines for a person."""
+    error = result["standard_error"]
+    lines = [f"{result['kernel']}: {result['value']:.6g}" + ("" if error is None else f" +- {error:.2g}")]
+    if result["interval"] is not None:
+        low, high = result["interval"]
+        lines.append(f"{result['level']:.0%} interval: {low:.6g} to {high:.6g}")
+    privacy = result["privacy"]
+    failed = f", {result['failed']} failed" if result["failed"] else ""
+    lines += [
+        f"over {result['pairs']} pairs of {result['parties']} parties{failed}",
+        f"standard error of the noise alone: {result['noise_error']:.2g}",
+        *([f"without: {', '.join(result['absent'])}"] if result["absent"] else []),
+        *(f"fault: {line}" for line in result["faults"]),
+        f"epsilon {privacy['epsilon']:g}, delta {privacy['delta']:g} for each record, all its pairs together",
+        f"privacy: {privacy['claim']}",
+        *(f"not protected: {line}" for line in privacy["not_protected"]),
+    ]
+    return "\n".join(lines)
+
+
+def _field(text: str) -> Field:
+    from smpc_dp.statistics.kernels import Field
+
+    try:
+        numbers = [float(part) for part in text.split(":")]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (2, 3):
+        raise ConfigError([Fault("--field", f"{text[:80]!r} is not LOW:HIGH or LOW:HIGH:STEP")])
+    low, high, step = (*numbers, 1.0)[:3]
+    return Field(low, high, step)

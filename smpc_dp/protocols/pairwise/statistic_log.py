@@ -1,0 +1,63 @@
+"""The log of a pairwise statistic as its aggregator writes it, on a board (`board.log`).
+
+Its header is that of the first attempt. The entries follow in the order of the run: the terms, everybody's
+hello, the coins of an attempt, and for each further attempt who was left and its coins; what each party says
+of its pairs; the outcome. Within a step they are in roster order. Specification: protocols/pairwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from smpc_dp.board.log import Board, Chain
+from smpc_dp.errors import LocalError
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import Context, Signer
+
+QUESTION = "pairwise-statistic "
+"""What the question in a header begins with, and the digest of the statistic in hex follows."""
+
+
+class StatisticLog:
+    """Writes the log of one run on a board; the board has each entry when a method returns."""
+
+    def __init__(self, board: Board, context: Context, identity: Signer) -> None:
+        self._board = board
+        self._context = context
+        self._identity = identity
+        self._chain: Chain | None = None
+
+    @property
+    def head(self) -> bytes:
+        """What stands for all entries so far."""
+        return self._begun.head
+
+    def begin(self, plan: bytes, present: bytes, root: bytes, run_id: bytes) -> None:
+        """Begin the log of a run; `plan` is the digest of the statistic."""
+        self._chain = Chain.begin(
+            session=self._board.session,
+            request=self._context.request,
+            question=QUESTION + plan.hex(),
+            present=present,
+            root=root,
+            run_id=run_id.hex(),
+        )
+        self._board.begin(self._chain.header)
+
+    def take(self, envelopes: Iterable[Envelope]) -> None:
+        """Log messages of parties, in this order."""
+        chain = self._begun
+        entries = [chain.append(each.sender, each.step, each.body, each.signature) for each in envelopes]
+        self._board.append(entries)
+
+    def say(self, run_id: bytes, step: str, message: msgspec.Struct) -> None:
+        """Log a statement of the aggregator, which it signs as a message to itself."""
+        self.take(self._context.write(self._identity, run_id, step, (self._identity.name,), message))
+
+    @property
+    def _begun(self) -> Chain:
+        if self._chain is None:
+            raise LocalError(f"{self._identity.name}: no log was begun")
+        return self._chain

@@ -1,0 +1,65 @@
+"""What a request is for, where parties ask for different things: what most of them ask for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+from smpc_dp.protocols.exchange.messages import HELLO as EXCHANGE_HELLO
+from smpc_dp.protocols.pairwise.statistic_messages import HELLO as STATISTIC_HELLO
+from smpc_dp.protocols.secagg.messages import HELLO
+from smpc_dp.runtime.links import News
+
+# The first step of a sum, of a pairwise statistic, and of an exchange.
+HELLOS = (HELLO, STATISTIC_HELLO, EXCHANGE_HELLO)
+# A hello, a second one that differs, which is a fault, and losses between them.
+KEPT = 4
+
+
+def is_hello(news: News) -> bool:
+    """Tell whether a party asks for something with this."""
+    return news.envelope is not None and news.envelope.step in HELLOS
+
+
+class Asking:
+    """The hellos of one request until it is known what it is for; later ones follow the first.
+
+    One party that asks for something else must not take the request from all others.
+    """
+
+    def __init__(self, parties: int, ignored: Collection[str]) -> None:
+        """`ignored`: who is excluded, whatever it asks for."""
+        self._most = parties // 2 + 1
+        self._ignored = ignored
+        self._held: list[News] = []
+
+    @property
+    def began(self) -> bool:
+        """True when somebody has asked."""
+        return bool(self._held)
+
+    def hold(self, news: News) -> None:
+        """Keep a hello, or the loss of a party, until it is settled; of each party a few at most."""
+        if sum(each.peer == news.peer for each in self._held) < KEPT:
+            self._held.append(news)
+
+    def is_clear(self, others: Collection[str]) -> bool:
+        """Tell whether more than half ask for the same, or none of `others` could still ask."""
+        spoken = {news.peer for news in self._held}
+        return max(self._asked().values(), default=0) >= self._most or spoken.issuperset(others)
+
+    def settle(self) -> tuple[bool, list[News]]:
+        """Return whether the request is for a statistic, and all that was held."""
+        asked = self._asked()
+        # Of two that as many ask for, the one that was asked for first.
+        step = max(asked, key=lambda each: asked[each], default=HELLO)
+        return step == STATISTIC_HELLO, list(self._held)
+
+    def _asked(self) -> Counter[str]:
+        first: dict[str, str] = {}
+        for news in self._held:
+            if news.envelope is None:
+                first.pop(news.peer, None)
+            elif news.peer not in self._ignored:
+                first.setdefault(news.peer, news.envelope.step)
+        return Counter(first.values())

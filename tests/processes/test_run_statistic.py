@@ -1,0 +1,84 @@
+"""A pairwise statistic from the command line: every party a process, and wrong options refused at once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from smpc_dp.runtime.local import create_local_session
+from smpc_dp.runtime.session_file import Timeouts
+
+PARTIES = ("alice", "bob", "carol", "dave")
+PARAMETERS: dict[str, object] = {
+    "length": 1,
+    "lower": 0.0,
+    "upper": 1.0,
+    "precision": 0.1,
+    "dropout": 0.25,
+    "corrupt": 0.0,
+}
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Path:
+    timeouts = Timeouts(connect=8.0, step=6.0)
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, addresses=True, timeouts=timeouts)
+    (tmp_path / "inputs").mkdir()
+    for place, name in enumerate(PARTIES):
+        (tmp_path / "inputs" / f"{name}.json").write_text(json.dumps([place, 10 * place]))
+    return path
+
+
+def run(session: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "smpc_dp", "run", str(session), *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_tau_of_concordant_records(session: Path) -> None:
+    ended = run(session, "--statistic", "kendall_tau", "--epsilon", "12", "--partners", "1", "--json")
+    assert ended.returncode == 0, ended.stderr
+    result = json.loads(ended.stdout)
+    assert (result["pairs"], result["failed"], result["privacy"]["epsilon"]) == (2, 0, 12)
+    # Discrete Laplace of scale 1/6 on two pairs: off by 1.5 or more with a chance below 1e-3.
+    assert abs(result["value"] - 1) < 1.5
+
+
+def test_public_labels_come_from_a_file(session: Path) -> None:
+    for name in PARTIES:
+        (session.parent / "inputs" / f"{name}.json").write_text("[3]")
+    labels = session.parent / "labels.json"
+    labels.write_text(json.dumps(dict.fromkeys(PARTIES, 0) | {"alice": 1, "bob": 1}))
+    options = ("--statistic", "auc", "--epsilon", "12", "--field", "0:9", "--labels", str(labels))
+    ended = run(session, *options)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("auc: ")
+    assert "epsilon 12, delta 0 for each record" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--statistic", "kendall", "--epsilon", "1"), "'kendall' is none of"),
+        (("--statistic", "kendall_tau"), "--epsilon: a statistic needs one"),
+        (("--epsilon", "1"), "--epsilon: is for --statistic"),
+        (("--statistic", "kendall_tau", "--epsilon", "1", "--clip"), "--clip: is for sums"),
+        (("--statistic", "gini", "--epsilon", "1", "--field", "a:2"), "'a:2' is not LOW:HIGH"),
+        (("--statistic", "gini", "--epsilon", "1", "--field", "0:9"), "has 1 values, here are 2"),
+        (("--statistic", "auc", "--epsilon", "1"), "needs each party's public label"),
+        (
+            ("--statistic", "kendall_tau", "--epsilon", "1", "--field", "0:9", "--field", "0:9"),
+            "bob.json: value: 1 of 1 values are out of bounds",
+        ),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_starts(
+    session: Path, options: tuple[str, ...], named: str
+) -> None:
+    ended = run(session, *options)
+    assert ended.returncode == 1
+    assert named in ended.stderr
+    assert "hello" not in ended.stderr

@@ -1,0 +1,357 @@
+"""A pairwise statistic from its specification alone (protocols/pairwise/README.md), slow and plain.
+
+`Statistic.play` makes every message of a published run out of its records and random bytes: those between the
+parties and the aggregator, those of each pair (by `pairwise_twin`), relayed frames, and the lines of the log.
+What is a matter of schedule it takes from the vector and checks: the order, and when a party says how many
+frames it has taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from base64 import b64decode, b64encode
+from collections import deque
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+from Crypto.Cipher import AES
+
+from tests.reference import pairwise_twin
+from tests.reference.merkle_twin import tuple_hash, uint
+from tests.reference.secagg_twin import agree, pack, party_set, public_key, seal, sign
+
+FRAME, ATTEMPTS, WINDOW, TOLD = 32_768, 3, 8, 4
+# Nonce and tag of a sealed frame, and the byte that says whether its message ends.
+CHUNK = FRAME - 24 - 16 - 1
+
+Body = bytes
+Link = tuple[str, str, str]
+
+
+class Statistic:
+    """Plays a published run. `due` has the bodies of each (step, sender, receiver), in order."""
+
+    def __init__(self, vector: dict[str, Any]) -> None:
+        self.vector = vector
+        terms = vector["session"]
+        self.names: list[str] = terms["parties"]
+        self.hub: str = terms["aggregator"]
+        self.bound = (terms["protocol"].encode(), uint(terms["version"]))
+        self.session = bytes.fromhex(terms["session_digest"])
+        self.request = uint(terms["request"])
+        self.seeds = {
+            name: bytes.fromhex(entry["signing_seed"]) for name, entry in vector["identities"].items()
+        }
+        self.circuit = pairwise_twin.Circuit.parse(vector["circuit"])
+        self.plan = tuple_hash("statistic-terms", vector["terms"].encode(), self.circuit.digest())
+        self.terms = json.loads(vector["terms"])
+        self.coins = {
+            name: [bytes.fromhex(draw) for draw in vector["randomness"][name]] for name in self.names
+        }
+        self.hub_draws = deque(vector["randomness"][self.hub])
+        self.labels = dict(zip(self.names, vector["labels"] or [-1] * len(self.names), strict=True))
+        self.present = list(self.names)
+        self.attempt = 1
+        self.due: dict[Link, deque[tuple[bytes, Body]]] = {}
+        self.log: list[tuple[str, str, Body, bytes]] = []
+        self.pairs: list[list[tuple[str, str]]] = []
+        self.outputs: dict[tuple[int, tuple[str, str]], int] = {}
+        self.frames: dict[tuple[str, str], deque[bytes]] = {}
+        self.evaluations: list[pairwise_twin.Evaluation] = []
+
+    # What everything else is made of.
+
+    def commitments(self, name: str) -> bytes:
+        """Of a party to its coins."""
+        runs = [self.session + self.request + self.plan + uint(k) for k in range(1, ATTEMPTS + 1)]
+        coins = self.coins[name]
+        parts = (
+            tuple_hash("statistic-coin", run, name.encode(), coin)
+            for run, coin in zip(runs, coins, strict=True)
+        )
+        return b"".join(parts)
+
+    def say(self, run: bytes, step: str, sender: str, receivers: list[str], *fields: Any) -> None:
+        """Send the same body to each receiver."""
+        body = msgspec.msgpack.encode(fields)
+        for receiver in receivers:
+            self.due.setdefault((step, sender, receiver), deque()).append((run, body))
+
+    def envelope(self, run: bytes, step: str, sender: str, receiver: str, body: Body) -> bytes:
+        """The bytes that travel."""
+        return pack(
+            (run, step, sender, receiver, body, self.signature(self.bound, run, step, sender, receiver, body))
+        )
+
+    def signature(
+        self, bound: tuple[bytes, bytes], run: bytes, step: str, sender: str, receiver: str, body: Body
+    ) -> bytes:
+        """Of a message."""
+        ends = (step.encode(), sender.encode(), receiver.encode())
+        statement = tuple_hash("envelope", *bound, run, *ends, hashlib.sha256(body).digest())
+        return sign(self.seeds[sender], statement)
+
+    def write(self, step: str, party: str, run: bytes, *fields: Any) -> None:
+        """Log a message to the aggregator."""
+        body = msgspec.msgpack.encode(fields)
+        self.log.append((party, step, body, self.signature(self.bound, run, step, party, self.hub, body)))
+
+    # The run.
+
+    def play(self) -> None:
+        """Go through the whole run."""
+        self._begin()
+        self._draw_coins()
+        self._match()
+        for matching, pairs in enumerate(self.pairs):
+            for pair in pairs:
+                self._evaluate(matching, pair)
+        for name in self.present:
+            self.say(self.run, "pairs-done", name, [self.hub], [])
+            self.write("pairs-done", name, self.run, [])
+        self._estimate()
+
+    def _begin(self) -> None:
+        for name in self.names:
+            fields = (
+                self.session,
+                self.vector["session"]["request"],
+                self.commitments(name),
+                self.plan,
+                self.vector["question"],
+                self.labels[name],
+            )
+            self.say(self.session, "statistic-hello", name, [self.hub], *fields)
+        commitments = b"".join(map(self.commitments, self.names))
+        labels = bytes(self.labels[name] + 1 for name in self.names)
+        self.present_set = self.set_of(self.names)
+        self.root = tuple_hash("statistic-root", commitments, labels)
+        self.run = tuple_hash(
+            "run-id", *self.bound, self.session, self.request, self.plan, self.present_set, self.root
+        )
+        self.first_run = self.run
+        self.write(
+            "statistic-terms", self.hub, self.run, self.vector["terms"].encode(), self.circuit.digest()
+        )
+        for name in self.names:
+            [(_, body)] = self.due["statistic-hello", name, self.hub]
+            self.write("statistic-hello", name, self.session, *msgspec.msgpack.decode(body))
+        self.say(self.run, "statistic-start", self.hub, self.names, self.present_set, commitments, labels)
+
+    def set_of(self, names: list[str]) -> bytes:
+        """A packed set of parties."""
+        return party_set([self.names.index(name) + 1 for name in names], len(self.names))
+
+    def _draw_coins(self) -> None:
+        silent = self.vector["session"]["silent"]
+        while True:
+            step = "coin" if self.attempt == 1 else f"coin-{self.attempt}"
+            opening = [name for name in self.present if silent.get(name) != self.attempt]
+            for name in opening:
+                coin = self.coins[name][self.attempt - 1]
+                self.say(self.run, step, name, [self.hub], coin)
+                self.write(step, name, self.run, coin)
+            if opening == self.present:
+                return
+            self.present, self.attempt = opening, self.attempt + 1
+            members = self.set_of(opening)
+            self.run = tuple_hash("statistic-again", *self.bound, self.run, uint(self.attempt), members)
+            self.say(self.run, f"again-{self.attempt}", self.hub, opening, members)
+            self.write(f"again-{self.attempt}", self.hub, self.run, members)
+
+    def _match(self) -> None:
+        coins = [self.coins[name][self.attempt - 1] for name in self.present]
+        self.say(self.run, "matched", self.hub, self.present, b"".join(coins))
+        named = [
+            part for name, coin in zip(self.present, coins, strict=True) for part in (name.encode(), coin)
+        ]
+        self.beacon = tuple_hash("statistic-beacon", self.run, *named)
+        for matching in range(self.vector["session"]["partners"]):
+            if self.vector["labels"] is None:
+                order = self.sorted(matching, self.present)
+                first, second = order[0::2], order[1::2]
+            else:
+                first, second = (
+                    self.sorted(2 * matching + side, [n for n in self.present if self.labels[n] == label])
+                    for side, label in ((0, 1), (1, 0))
+                )
+            # Of an odd number, and of the longer list, who is left has no partner.
+            self.pairs.append(list(zip(first, second, strict=False)))
+
+    def sorted(self, number: int, names: list[str]) -> list[str]:
+        """Names by keys of 128 bits, two little-endian words each, of which the second counts first."""
+        seed = tuple_hash("statistic-matching", self.beacon, uint(number))
+        stream = AES.new(seed, AES.MODE_CTR, nonce=b"", initial_value=bytes(16)).encrypt(
+            bytes(16 * len(names))
+        )
+        keys = [struct.unpack_from("<QQ", stream, 16 * place)[::-1] for place in range(len(names))]
+        return [names[place] for place in sorted(range(len(names)), key=keys.__getitem__)]
+
+    # A pair.
+
+    def _evaluate(self, matching: int, pair: tuple[str, str]) -> None:
+        session = tuple_hash("statistic-pair", self.run, uint(matching), *(name.encode() for name in pair))
+        [published] = [
+            each
+            for each in self.vector["evaluations"]
+            if (each["matching"], each["garbler"], each["evaluator"]) == (matching, *pair)
+        ]
+        assert published["session_digest"] == session.hex()
+        half = len(self.circuit.inputs) // 2
+        randomness, inputs = {}, {}
+        for name in pair:
+            bits, *rest = published["randomness"][name]
+            own = int.from_bytes(bytes.fromhex(bits), "little") & (1 << self.circuit.inputs[half - 1]) - 1
+            randomness[name] = rest
+            inputs[name] = [[self.vector["records"][name]], [own]]
+        randomness[self.hub] = list(self.hub_draws)
+        played = pairwise_twin.Evaluation(
+            {
+                "session": {
+                    "protocol": "pairwise",
+                    "version": 1,
+                    "session_digest": session.hex(),
+                    "request": 1,
+                    "garbler": pair[0],
+                    "evaluator": pair[1],
+                    "aggregator": self.hub,
+                    "evaluator_inputs": list(range(half, 2 * half)),
+                    "instances": 1,
+                    "output": "aggregator",
+                    "mode": "tile",
+                },
+                "circuit": self.vector["circuit"],
+                "identities": self.vector["identities"],
+                "inputs": inputs,
+                "randomness": randomness,
+                "forgot": "",
+            },
+            pairwise_twin.Limits(),
+        )
+        played.play()
+        garbler, evaluator, hub = played.everyone
+        assert garbler.has_drawn_all()
+        assert evaluator.has_drawn_all()
+        while len(self.hub_draws) > hub.left():
+            self.hub_draws.popleft()
+        self.evaluations.append(played)
+        self.outputs[matching, pair] = played.values()[0][0]
+        self._tunnel(matching, played)
+        if self.vector["session"]["relayed"]:
+            self._relay(pair, session, published, played)
+
+    def _tunnel(self, matching: int, played: pairwise_twin.Evaluation) -> None:
+        """What goes between the aggregator and each of the two."""
+        for name in (played.garbler.name, played.evaluator.name):
+            for sender, receiver in ((name, self.hub), (self.hub, name)):
+                for number, content in enumerate(played.sent.get((sender, receiver), [])):
+                    self.say(self.run, "pair", sender, [receiver], matching, number, content)
+
+    def _relay(
+        self,
+        pair: tuple[str, str],
+        session: bytes,
+        published: dict[str, Any],
+        played: pairwise_twin.Evaluation,
+    ) -> None:
+        """The frames of both directions."""
+        bound = (b"pairwise", uint(1))
+        draws = {name: deque(map(bytes.fromhex, published["relay_randomness"][name])) for name in pair}
+        secrets = {name: draws[name].popleft() for name in pair}
+        keys = tuple(public_key(secrets[name]) for name in pair)
+        for sender, receiver in (pair, pair[::-1]):
+            ends = (sender.encode(), receiver.encode())
+            info = tuple_hash("relay-key", *bound, session, *keys, *ends)
+            key = agree(secrets[sender], public_key(secrets[receiver]), session, info)
+            body = msgspec.msgpack.encode((public_key(secrets[sender]),))
+            signature = self.signature(bound, session, "relay-key", sender, receiver, body)
+            frames = deque([pack((session, "relay-key", sender, receiver, body, signature))])
+            for message in played.sent[sender, receiver]:
+                chunks = [message[place : place + CHUNK] for place in range(0, max(len(message), 1), CHUNK)]
+                for place, chunk in enumerate(chunks):
+                    context = tuple_hash("relay-frame", *bound, session, *ends, uint(len(frames)))
+                    last = bytes([place == len(chunks) - 1])
+                    frames.append(seal(key, draws[sender].popleft(), last + chunk, context))
+            assert not draws[sender]
+            self.frames[sender, receiver] = frames
+
+    def ends(self) -> list[tuple[int, str, str]]:
+        """Matching, name and partner of everybody in every pair."""
+        return [
+            (matching, name, peer)
+            for matching, pairs in enumerate(self.pairs)
+            for pair in pairs
+            for name, peer in (pair, pair[::-1])
+        ]
+
+    def partner(self, sender: str, body: Body) -> str:
+        """Whom a frame is for."""
+        matching = msgspec.msgpack.decode(body)[0]
+        [peer] = [peer for number, name, peer in self.ends() if (number, name) == (matching, sender)]
+        return peer
+
+    def relayed(self, sender: str, body: Body, seen: dict[Any, list[int]]) -> None:
+        """Check a frame of a schedule: `seen` counts for each (matching, sender) frames sent and taken."""
+        matching, number, taken, content = msgspec.msgpack.decode(body)
+        peer = self.partner(sender, body)
+        own, other = seen.setdefault((matching, sender), [0, 0]), seen.setdefault((matching, peer), [0, 0])
+        assert number == own[0]
+        assert own[1] <= taken <= other[0]
+        if content:
+            assert own[0] - other[1] < WINDOW
+            assert content == self.frames[sender, peer][number]
+            own[0] += 1
+        else:
+            assert taken - own[1] >= TOLD
+        own[1] = taken
+
+    # The end.
+
+    def _estimate(self) -> None:
+        """The value; errors and interval are as the aggregator says: how they round is not specified."""
+        threshold, bits_of_coin = self.terms["exchange"]
+        exchange = threshold / 2**bits_of_coin
+        bits = self.circuit.inputs[len(self.circuit.inputs) // 2 - 1] - bits_of_coin
+        edges = [0, *self.terms["cuts"], 1 << bits]
+        mean = sum(j * (high - low) for j, (low, high) in enumerate(pairwise(edges))) / 2**bits
+        read = [(value - exchange * mean) / (1 - exchange) for value in self.outputs.values()]
+        self.value = float(self.terms["low"]) + float(self.terms["unit"]) * sum(read) / len(read)
+        said = msgspec.msgpack.decode(b64decode(json.loads(self.vector["log"][-1])["payload"]))
+        assert abs(said[0] - self.value) < 1e-12
+        assert said[-2:] == [len(read), []]
+        self.write("outcome", self.hub, self.run, *said)
+        *figures, _, _ = said
+        self.lines = self._lines()
+        self.say(self.run, "estimate", self.hub, self.present, *figures, len(read), 0, self.head)
+
+    def _lines(self) -> list[str]:
+        """The lines of the log; the last head is in `head`."""
+        header = {
+            "format": "smpc-dp board",
+            "version": 1,
+            "session": "",
+            "request": self.vector["session"]["request"],
+            "question": f"pairwise-statistic {self.plan.hex()}",
+            "present": b64encode(self.present_set).decode(),
+            "root": b64encode(self.root).decode(),
+            "run_id": self.first_run.hex(),
+        }
+        lines = [json.dumps(header, separators=(",", ":"))]
+        self.head = tuple_hash("board-header", lines[0].encode())
+        for number, (party, kind, body, signature) in enumerate(self.log, 1):
+            line = {
+                "sequence": number,
+                "previous": self.head.hex(),
+                "party": party,
+                "kind": kind,
+                "payload": b64encode(body).decode(),
+                "signature": signature.hex(),
+            }
+            lines.append(json.dumps(line, separators=(",", ":")))
+            ends, payload = (party.encode(), kind.encode()), hashlib.sha256(body).digest()
+            entry = tuple_hash("board-entry", uint(number), *ends, payload, signature)
+            self.head = tuple_hash("board-head", self.head, entry)
+        return lines

@@ -1,0 +1,50 @@
+"""What a request is for, where parties ask for different things."""
+
+from __future__ import annotations
+
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.runtime.asking import HELLOS, KEPT, Asking, is_hello
+from smpc_dp.runtime.links import News
+
+SUM, STATISTIC, _ = HELLOS
+
+
+def hello(peer: str, step: str) -> News:
+    return News(peer, 1, Envelope(b"", step, peer, "hub", b"", b""))
+
+
+def test_more_than_half_decide_whoever_was_first() -> None:
+    asking = Asking(5, ())
+    asking.hold(hello("a", SUM))
+    for peer in ("b", "c"):
+        asking.hold(hello(peer, STATISTIC))
+        assert not asking.is_clear(("a", "b", "c", "d", "e"))
+    asking.hold(hello("d", STATISTIC))
+    assert asking.is_clear(("a", "b", "c", "d", "e"))
+    statistic, held = asking.settle()
+    assert statistic
+    assert [news.peer for news in held] == ["a", "b", "c", "d"]
+
+
+def test_of_two_that_as_many_ask_for_the_first_one() -> None:
+    asking = Asking(4, ())
+    for peer, step in (("a", SUM), ("b", STATISTIC)):
+        asking.hold(hello(peer, step))
+    assert asking.is_clear(("a", "b"))
+    assert asking.settle()[0] is False
+
+
+def test_who_is_excluded_or_lost_does_not_count() -> None:
+    asking = Asking(3, {"a"})
+    for news in (hello("a", SUM), hello("b", SUM), News("b"), hello("c", STATISTIC)):
+        asking.hold(news)
+    assert is_hello(hello("a", SUM))
+    assert not is_hello(News("b"))
+    assert asking.settle()[0] is True
+
+
+def test_nobody_fills_the_memory_with_hellos() -> None:
+    asking = Asking(3, ())
+    for _ in range(100):
+        asking.hold(hello("a", SUM))
+    assert len(asking.settle()[1]) == KEPT

@@ -1,0 +1,485 @@
+"""The log of a pairwise statistic and its audit: what a stranger can check, and what it catches."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+from typer.testing import CliRunner
+
+from smpc_dp.board.log import Chain, Entry, Header, decode_line, encode_line
+from smpc_dp.board.memory import MemoryBoard
+from smpc_dp.board.session import canonical_session, session_digest, session_json
+from smpc_dp.cli import app
+from smpc_dp.errors import SmpcError
+from smpc_dp.identity import Identity
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import Context, decode, encode
+from smpc_dp.protocols.pairwise import statistic_messages as m
+from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
+from smpc_dp.protocols.pairwise.garbler import GarblerRole
+from smpc_dp.protocols.pairwise.statistic import StatisticPlan
+from smpc_dp.protocols.pairwise.statistic_hub import StatisticHub
+from smpc_dp.protocols.pairwise.statistic_party import StatisticParty
+from smpc_dp.protocols.pairwise.statistic_terms import again_identifier, statistic_context
+from smpc_dp.protocols.pairwise.turns import Receive, Send
+from smpc_dp.protocols.secagg.graph import pack_set
+from smpc_dp.roster import Roster
+from smpc_dp.runtime.audit import Report, audit_stream
+from smpc_dp.runtime.statistic import plan_maker
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.statistics.compiled import plan_statistic, question_of
+from smpc_dp.statistics.kernels import Field, Kernel, kendall_tau
+from smpc_dp.statistics.known import find_kernel
+
+ROOT = Path(__file__).parents[2]
+HUB = "hub"
+NAMES = ("ada", "ben", "cem", "dot", "eve")
+PARAMETERS = {"length": 1, "lower": 0.0, "upper": 1.0, "precision": 0.5, "dropout": 0.3, "corrupt": 0.0}
+KERNEL = kendall_tau(Field(0, 9), Field(0, 9))
+
+
+@dataclass(frozen=True)
+class Played:
+    """A log as it was published, and what it takes to forge one."""
+
+    log: bytes
+    roster: str
+    context: Context
+    identities: dict[str, Identity]
+    hub: StatisticHub
+
+    @property
+    def lines(self) -> list[bytes]:
+        return self.log.split(b"\n")[:-1]
+
+    @property
+    def entries(self) -> list[Entry]:
+        return [decode_line(line, Entry) for line in self.lines[1:]]
+
+    def relinked(self, entries: Sequence[Entry], **header: object) -> bytes:
+        """Return a log with these entries, its numbers and heads made right."""
+        fields = {
+            name: getattr(decode_line(self.lines[0], Header), name) for name in Header.__struct_fields__
+        }
+        chain = Chain(Header(**{**fields, **header}))
+        made = [
+            chain.append(each.party, each.kind, each.payload, bytes.fromhex(each.signature))
+            for each in entries
+        ]
+        return b"".join(encode_line(line) + b"\n" for line in (chain.header, *made))
+
+    def signed(self, entry: Entry, payload: bytes, run_id: bytes | None = None) -> Entry:
+        """Return the entry with another payload that its author signs."""
+        context = statistic_context(self.context)
+        statement = context.statement(
+            run_id or self.hub.run_id, entry.kind, entry.party, HUB, hashlib.sha256(payload).digest()
+        )
+        signature = self.identities[entry.party].sign(statement).hex()
+        return Entry(entry.sequence, entry.previous, entry.party, entry.kind, payload, signature)
+
+
+def play(
+    *,
+    withheld: Sequence[str] = (),
+    wrong: Sequence[str] = (),
+    unpaired: Sequence[str] = (),
+    kernel: Kernel = KERNEL,
+) -> Played:
+    """Play a run in memory, every gate; `withheld` and `wrong` are "NAME coin", `unpaired` do no pair."""
+    identities = {name: Identity.from_seed(name, name.encode().ljust(32)) for name in (*NAMES, HUB)}
+    members = [
+        identities[name].entry(
+            "aggregator" if name == HUB else "party", "127.0.0.1:7" if name == HUB else None
+        )
+        for name in identities
+    ]
+    session = session_json(canonical_session("secagg", 1, PARAMETERS, members))
+    keys = {name: identity.public_key for name, identity in identities.items()}
+    context = Context("secagg", 1, session_digest(session), 3, NAMES, HUB, keys)
+    plan = plan_statistic(kernel, len(NAMES), 8.0, partners=2 if kernel is KERNEL else 1)
+    board = MemoryBoard(session.decode())
+    source = SeededRandomnessForSimulation(1, "hub")
+    hub = StatisticHub(context, identities[HUB], plan_maker([]), source, board=board)
+    question = question_of(kernel, plan, "laplace")
+    parties = {
+        name: StatisticParty(
+            context,
+            identities[name],
+            plan,
+            question,
+            place % 2 if plan.bipartite else -1,
+            SeededRandomnessForSimulation(place, "party"),
+        )
+        for place, name in enumerate(NAMES)
+    }
+
+    def deliver(envelopes: Sequence[Envelope]) -> None:
+        waiting = list(envelopes)
+        while waiting:
+            envelope = waiting.pop(0)
+            what = f"{envelope.sender} {envelope.step}"
+            if what in withheld:
+                continue
+            if what in wrong:
+                message = m.Coin(b"w" * 32)
+                (envelope,) = statistic_context(context).write(
+                    identities[envelope.sender], envelope.run_id, envelope.step, [HUB], message
+                )
+            if envelope.receiver == HUB:
+                waiting += hub.receive(envelope)
+            elif envelope.step != m.PAIR:
+                try:
+                    waiting += parties[envelope.receiver].receive(envelope)
+                except SmpcError:
+                    continue
+
+    deliver([envelope for party in parties.values() for envelope in party.start()])
+    while hub.step in m.COINS:
+        try:
+            deliver(hub.expire())
+        except SmpcError as error:
+            hub.farewell(error)
+            return Played(board.export(), Roster(members).digest.hex(), context, identities, hub)
+    found: dict[str, list[int]] = {name: [] for name in NAMES}
+    for name, party in parties.items():
+        for matching, garbler, evaluator in party.evaluations or ():
+            if name != garbler:
+                continue
+            if {garbler, evaluator} & set(unpaired):
+                found[garbler].append(matching)
+                found[evaluator].append(matching)
+            else:
+                evaluate(hub, parties, plan, identities, matching, garbler, evaluator)
+    for name, party in parties.items():
+        if party.evaluations is not None:
+            deliver(party.done(found[name]))
+    hub.expire()
+    return Played(board.export(), Roster(members).digest.hex(), context, identities, hub)
+
+
+def evaluate(
+    hub: StatisticHub,
+    parties: dict[str, StatisticParty],
+    plan: StatisticPlan,
+    identities: dict[str, Identity],
+    matching: int,
+    garbler: str,
+    evaluator: str,
+) -> None:
+    """Let two roles and the aggregator's play to the end, over queues."""
+    engine = plan.evaluation(garbler, evaluator)
+    inboxes: dict[tuple[str, str], list[bytes]] = {}
+    turns = {}
+    for place, (name, kind) in enumerate(((garbler, GarblerRole), (evaluator, EvaluatorRole))):
+        random = SeededRandomnessForSimulation(10 * matching + place, f"{name} pair")
+        context = parties[name].pair_context(matching, garbler, evaluator)
+        record = np.full((1, len(plan.fields)), 3 + place, np.int64)
+        role = kind(context, identities[name], engine, plan.inputs(record, random), random)
+        turns[name] = role.run()
+    waits: dict[str, Receive | None] = dict.fromkeys(turns)
+    while turns:
+        moved = False
+        for name in list(turns):
+            run, wanted = turns[name], waits[name]
+            answer = None
+            if wanted is not None:
+                inbox = inboxes.get((wanted.sender, name))
+                if not inbox:
+                    continue
+                answer = inbox.pop(0)
+            moved = True
+            try:
+                turn = next(run) if answer is None else run.send(answer)
+            except StopIteration:
+                del turns[name]
+                continue
+            waits[name] = turn if isinstance(turn, Receive) else None
+            if isinstance(turn, Send) and turn.to != HUB:
+                inboxes.setdefault((name, turn.to), []).append(b"".join(turn.parts))
+            elif isinstance(turn, Send):
+                for envelope in parties[name].pair_message(matching, b"".join(turn.parts)):
+                    for sent in hub.receive(envelope):
+                        _, content = parties[sent.receiver].open_pair(sent)
+                        inboxes.setdefault((HUB, sent.receiver), []).append(content)
+        assert moved
+
+
+@pytest.fixture(scope="module")
+def honest() -> Played:
+    return play()
+
+
+@pytest.fixture(scope="module")
+def second_draw() -> Played:
+    return play(withheld=["cem coin"])
+
+
+def judge(played: Played, log: bytes | None = None) -> Report:
+    return audit_stream(io.BytesIO(played.log if log is None else log), roster=played.roster, threads=1)
+
+
+def test_a_stranger_draws_the_matchings_again(honest: Played) -> None:
+    report = judge(honest)
+    found = report.statistic
+    assert report.ok, report.conclusion
+    assert report.conclusion.startswith(f"Everything holds for roster {honest.roster}: 4 pairs were drawn")
+    assert found is not None
+    assert (found.present, found.partners, found.terms["kernel"]) == (NAMES, 2, "kendall_tau")
+    assert honest.hub._draw is not None
+    assert found.pairs == honest.hub._draw.pairs
+    assert (found.failed, found.disputed, found.unheard) == ((), (), ())
+    assert [(each.present, each.silent, each.false) for each in found.attempts] == [(5, (), ())]
+    evidence = honest.hub.result.evidence
+    assert evidence is not None
+    assert (found.beacon, found.run_id) == (evidence.beacon.hex(), evidence.run_id.hex())
+    # What every party has been told is the head of this log, and of no other one.
+    chain = Chain(decode_line(honest.lines[0], Header))
+    for entry in honest.entries:
+        chain.follow(entry)
+    assert evidence.log == chain.head
+    assert found.value == honest.hub.result.value
+
+
+def test_the_command_prints_it(second_draw: Played, tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_bytes(second_draw.log)
+    done = CliRunner().invoke(app, ["audit", str(log), "--roster", second_draw.roster])
+    assert done.exit_code == 0
+    assert "draw 1: 5 present; no coin: cem; a wrong one: nobody" in done.stdout
+    assert "draw 2: 4 present; no coin: nobody" in done.stdout
+    told = json.loads(CliRunner().invoke(app, ["audit", str(log), "--json"]).stdout)
+    assert told["verdict"] is None
+    section = (ROOT / "docs" / "commands.md").read_text("utf-8").partition("\n### audit\n")[2]
+    row = next(line for line in section.splitlines() if line.startswith("| `statistic` |"))
+    assert set(told["statistic"]) <= set(re.findall(r"`(\w+)`", row))
+
+
+def test_what_was_opened_of_a_request_that_failed_is_logged() -> None:
+    played = play(withheld=["ada coin", "ben coin", "cem coin"])
+    assert [(each.kind, each.party) for each in played.entries if each.kind in m.COINS] == [
+        ("coin", "dot"),
+        ("coin", "eve"),
+    ]
+    assert "ends before the outcome" in judge(played).conclusion
+
+
+def test_without_a_roster_it_says_so(honest: Played) -> None:
+    report = audit_stream(io.BytesIO(honest.log))
+    assert report.ok
+    assert report.conclusion.startswith("Self-consistent for roster")
+
+
+def test_draws_that_were_given_up_are_there_with_their_reason(second_draw: Played) -> None:
+    report = judge(second_draw)
+    assert report.ok, report.conclusion
+    assert "it is draw number 2" in report.conclusion
+    assert report.statistic is not None
+    first, second = report.statistic.attempts
+    assert (first.present, first.silent, first.false) == (5, ("cem",), ())
+    assert (second.present, second.silent, second.false) == (4, (), ())
+    assert report.statistic.present == ("ada", "ben", "dot", "eve")
+    assert report.run_id != report.statistic.run_id
+
+
+def test_who_signed_a_wrong_coin_is_named() -> None:
+    report = judge(played := play(wrong=["ben coin", "eve coin-2"]))
+    assert report.ok, report.conclusion
+    assert report.statistic is not None
+    assert [(each.silent, each.false) for each in report.statistic.attempts] == [
+        ((), ("ben",)),
+        ((), ("eve",)),
+        ((), ()),
+    ]
+    assert played.hub.result.absent == ("ben", "eve")
+
+
+def test_public_labels_are_part_of_the_draw() -> None:
+    report = judge(play(kernel=find_kernel("auc", Field(0, 9))))
+    assert report.ok, report.conclusion
+    assert report.statistic is not None
+    for garbler, evaluator in report.statistic.pairs[0]:
+        assert (NAMES.index(garbler) % 2, NAMES.index(evaluator) % 2) == (1, 0)
+
+
+def test_pairs_that_failed_are_listed() -> None:
+    report = judge(play(unpaired=["dot"]))
+    assert report.statistic is not None
+    assert report.statistic.failed
+    assert all("dot" in pair for _, *pair in report.statistic.failed)
+    assert report.statistic.disputed == ()
+
+
+def test_no_byte_can_be_changed(honest: Played) -> None:
+    """Every 13th, the first of each line, and the last."""
+    starts = [0, *(place + 1 for place, byte in enumerate(honest.log[:-1]) if byte == ord("\n"))]
+    for place in sorted({*range(0, len(honest.log), 13), *starts, len(honest.log) - 1}):
+        changed = bytearray(honest.log)
+        changed[place] ^= 1
+        assert not judge(honest, bytes(changed)).ok, place
+
+
+def test_it_can_be_cut_nowhere(second_draw: Played) -> None:
+    for count in range(len(second_draw.lines)):
+        cut = b"".join(line + b"\n" for line in second_draw.lines[:count])
+        assert not judge(second_draw, cut).ok
+    assert "it was cut" in judge(second_draw, second_draw.log[:-3]).conclusion
+
+
+Cheat = Callable[[Played], bytes]
+
+
+def at(played: Played, kind: str, party: str) -> int:
+    return next(i for i, each in enumerate(played.entries) if (each.kind, each.party) == (kind, party))
+
+
+def without(kind: str, party: str) -> Cheat:
+    def cheat(played: Played) -> bytes:
+        place = at(played, kind, party)
+        return played.relinked(played.entries[:place] + played.entries[place + 1 :])
+
+    return cheat
+
+
+def exchanged(kind: str) -> Cheat:
+    def cheat(played: Played) -> bytes:
+        entries, place = played.entries, at(played, kind, "ada")
+        entries[place], entries[place + 1] = entries[place + 1], entries[place]
+        return played.relinked(entries)
+
+    return cheat
+
+
+def said(kind: str, party: str, change: Callable[[bytes, Played], bytes], *, early: bool = False) -> Cheat:
+    def cheat(played: Played) -> bytes:
+        entries, place = played.entries, at(played, kind, party)
+        run = played.context.session_digest if early else None
+        entries[place] = played.signed(entries[place], change(entries[place].payload, played), run)
+        return played.relinked(entries)
+
+    return cheat
+
+
+def other_commitments(payload: bytes, _played: Played) -> bytes:
+    return encode(replace(decode(payload, m.Hello, "ada"), commitments=b"x" * 96))
+
+
+def outcome(**changes: Any) -> Callable[[bytes, Played], bytes]:
+    def change(payload: bytes, _played: Played) -> bytes:
+        return encode(replace(decode(payload, m.Outcome, HUB), **changes))
+
+    return change
+
+
+def drawn_again(played: Played) -> bytes:
+    """The aggregator did not like the draw, and shuts somebody out though every coin is there."""
+    entries, place = played.entries, at(played, m.DONE, "ada")
+    left = pack_set((1, 2, 3, 4), 5)
+    again = Entry(1, "0" * 64, HUB, m.AGAINS[0], encode(m.Again(left)), "0" * 128)
+    signed = played.signed(again, again.payload, second_run(played, left))
+    return played.relinked([*entries[:place], signed, *entries[place:]])
+
+
+def second_run(played: Played, left: bytes) -> bytes:
+    first = bytes.fromhex(decode_line(played.lines[0], Header).run_id)
+    return again_identifier(statistic_context(played.context), first, 2, left)
+
+
+def stolen_signature(played: Played) -> bytes:
+    entries, place = played.entries, at(played, "coin", "ben")
+    stolen = played.signed(
+        Entry(1, "0" * 64, "ada", "coin", entries[place].payload, ""), entries[place].payload
+    )
+    entries[place] = Entry(1, "0" * 64, "ben", "coin", entries[place].payload, stolen.signature)
+    return played.relinked(entries)
+
+
+CHEATS: dict[str, tuple[Cheat, str]] = {
+    "hello-dropped": (without(m.HELLO, "cem"), "the hello of 'dot' where that of 'cem' is due"),
+    "coin-dropped": (without("coin", "cem"), "'pairs-done' where 'coin or again-2' is due"),
+    "outcome-dropped": (without(m.OUTCOME, HUB), "ends before the outcome"),
+    "terms-dropped": (without(m.TERMS, HUB), "'statistic-hello' where 'statistic-terms' is due"),
+    "hellos-exchanged": (exchanged(m.HELLO), "the hello of 'ben' where that of 'ada' is due"),
+    "coins-exchanged": (exchanged("coin"), "not in the order of the roster"),
+    "dones-exchanged": (exchanged(m.DONE), "not in the order of the roster"),
+    "coin-of-another-value": (
+        said("coin", "ada", lambda _, __: encode(m.Coin(b"c" * 32))),
+        "'pairs-done' where 'coin or again-2' is due",
+    ),
+    "commitments-chosen-later": (
+        said(m.HELLO, "ada", other_commitments, early=True),
+        "not that of these commitments",
+    ),
+    "another-draw-without-a-reason": (drawn_again, "'again-2' where 'pairs-done or outcome' is due"),
+    "signed-by-another": (stolen_signature, "in the name of ben"),
+    "other-terms": (
+        said(m.TERMS, HUB, lambda _, __: encode(m.Terms(b'{"partners":2}', b"c" * 32))),
+        "not those of the statistic",
+    ),
+    "pair-that-was-not-drawn": (said(m.OUTCOME, HUB, outcome(failed=[(0, 2)])), "were not drawn"),
+    "pairs-miscounted": (said(m.OUTCOME, HUB, outcome(pairs=3)), "counts 3 pairs of 4 wrongly"),
+    "no-number": (said(m.OUTCOME, HUB, outcome(value=float("nan"))), "is no number"),
+    "done-of-no-matching": (
+        said(m.DONE, "ada", lambda _, __: encode(m.Done([7]))),
+        "says of matchings that it has not",
+    ),
+    "another-request": (lambda played: played.relinked(played.entries, request=4), "the run id is not that"),
+    "fewer-present": (
+        lambda played: played.relinked(played.entries, present=pack_set((1, 2), 5)),
+        "2 parties are present, 3 are needed",
+    ),
+    "another-root": (
+        lambda played: played.relinked(played.entries, root=b"r" * 32),
+        "the run id is not that",
+    ),
+    "another-statistic": (
+        lambda played: played.relinked(played.entries, question="pairwise-statistic " + "ab" * 32),
+        "the run id is not that",
+    ),
+    "more-after-the-end": (
+        lambda played: played.relinked([*played.entries, played.entries[-1]]),
+        "an entry after the outcome",
+    ),
+}
+
+
+@pytest.mark.parametrize("cheat", CHEATS)
+def test_cheats_are_found(cheat: str, honest: Played) -> None:
+    forge, said = CHEATS[cheat]
+    report = judge(honest, forge(honest))
+    assert not report.ok
+    assert said in report.conclusion
+
+
+def test_a_further_draw_keeps_nobody_whose_coin_is_missing(second_draw: Played) -> None:
+    place = at(second_draw, "again-2", HUB)
+    entries = second_draw.entries
+    left = pack_set((1, 3, 4, 5), 5)
+    entries[place] = second_draw.signed(entries[place], encode(m.Again(left)), second_run(second_draw, left))
+    report = judge(second_draw, second_draw.relinked(entries))
+    assert "a further draw with a party whose coin is missing" in report.conclusion
+
+
+def test_a_log_of_strangers_has_another_roster(honest: Played) -> None:
+    report = audit_stream(io.BytesIO(honest.log), roster="ab" * 32)
+    assert not report.ok
+    assert "the roster is" in report.conclusion
+
+
+def test_an_evaluated_pair_that_the_aggregator_leaves_out_is_disputed(honest: Played) -> None:
+    """It can leave out what it does not like; both parties' signatures show that."""
+    log = said(m.OUTCOME, HUB, outcome(pairs=3, failed=[(1, 0)]))(honest)
+    report = judge(honest, log)
+    assert report.statistic is not None
+    assert [matching for matching, *_ in report.statistic.disputed] == [1]
+    # It is another log than the one whose head everybody was told.
+    assert log != honest.log
