@@ -15,6 +15,7 @@ from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.learn.block_gossip import BlockGossip
 from smpc_dp.learn.exchanges import Exchanging, plan_messages
+from smpc_dp.learn.gossip_auc import GossipAuc
 from smpc_dp.learn.methods import AveragerTable, Averaging, plan_private, plan_public
 from smpc_dp.learn.needs import Learned, Learner
 from smpc_dp.learn.sgd import FederatedSgd
@@ -22,7 +23,11 @@ from smpc_dp.protocols.secagg.params import SumParameters
 
 PROTOCOL = "learn"
 
-LEARNERS: Mapping[str, type[Any]] = {"sgd": FederatedSgd, "block-gossip": BlockGossip}
+LEARNERS: Mapping[str, type[Any]] = {
+    "sgd": FederatedSgd,
+    "block-gossip": BlockGossip,
+    "gossip-auc": GossipAuc,
+}
 
 # Keys of `[parameters]` that are not the learner's own settings.
 _COMMON = ("learner", "averager")

@@ -10,7 +10,6 @@ import numpy as np
 from smpc_dp.errors import LocalError, SmpcError, TimeoutFault
 from smpc_dp.learn.averager import Rows, Users, check_mixing, check_partners, check_rows
 from smpc_dp.learn.exchanges import Exchanging, partner_edges, weight_edges
-from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.exchange.params import ExchangeParameters
 from smpc_dp.runtime.aggregator import Server
 from smpc_dp.runtime.line import HubLine
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from scipy import sparse
 
     from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.privacy.accountant.receipt import Receipt
 
 
 class _Exchanges:

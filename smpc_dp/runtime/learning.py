@@ -20,7 +20,6 @@ from smpc_dp.learn.data import read_table
 from smpc_dp.learn.methods import Averaging, check_weights
 from smpc_dp.learn.needs import Learned, Means
 from smpc_dp.learn.registry import LearnParameters
-from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.result import Result
 from smpc_dp.runtime.aggregator import Server, aggregator_name, open_logs, open_server
 from smpc_dp.runtime.events import Event, OnEvent, ignore
@@ -34,6 +33,7 @@ from smpc_dp.runtime.session_file import load_session
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.privacy.accountant.receipt import Receipt
 
 
 class _Requests:
