@@ -52,10 +52,15 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
         if not 0 < width <= plan.sensitivity * (1 + 1e-12):
             what = f"contributions may be {width:g} apart, the plan covers {plan.sensitivity:g}"
             raise ConfigError([Fault("plan", what)])
-        bits = max(0, math.ceil(math.log2(_FINE * math.sqrt(shares) / plan.sigma)))
+        return cls.fit(plan.sigma, plan.sensitivity, noises=noises, shares=shares)
+
+    @classmethod
+    def fit(cls, sigma: float, sensitivity: float, *, noises: int, shares: int = 1) -> Self:
+        """Return the grid that has the effect of noise `sigma` on contributions `sensitivity` apart."""
+        bits = max(0, math.ceil(math.log2(_FINE * math.sqrt(shares) / sigma)))
         # Rounding to the nearest step can move two contributions one step further apart.
-        steps = plan.sensitivity * 2.0**bits
-        sigma = plan.sigma * 2.0**bits * (steps + 1) / steps
+        steps = sensitivity * 2.0**bits
+        sigma = sigma * 2.0**bits * (steps + 1) / steps
         variance = Fraction(math.ceil(sigma**2 * _UP) + _SMOOTHING)
         share = variance / shares
         # A known path and shares of noise need sums of noises to be near one noise, too.
