@@ -150,7 +150,9 @@ class RingHistogram:
             raise ConfigError([Fault("values", what)])
         answers = randomised(values, d, self.beta, source)
         ends = {
-            user: np.bincount(uniform(source, self.random, d), minlength=d) for user in (0, n - 1) if user in here
+            user: np.bincount(uniform(source, self.random, d), minlength=d)
+            for user in (0, n - 1)
+            if user in here
         }
         if len(here) == n:
             total = np.bincount(answers.ravel(), minlength=d) + ends[0] + ends[n - 1]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,11 +103,20 @@ class Path:
         return cls(path, visits, np.asarray(limits.allows(np.arange(steps), visits, used, steps)))
 
 
+class Visit(NamedTuple):
+    """A step of the walk: `count` is how often the user held the token before."""
+
+    user: int
+    step: int
+    count: int
+    contributes: bool
+
+
 class Holder(Protocol):
     """What a user does with the token that it holds."""
 
-    def hold(self, values: Values, user: int, step: int, visit: int, contributes: bool) -> Values:
-        """Return the token with noise, and with a contribution if `contributes`."""
+    def hold(self, values: Values, visit: Visit) -> Values:
+        """Return the token with noise, and with a contribution if it is allowed."""
         ...
 
 
@@ -141,7 +150,7 @@ async def walk(
         while True:
             following = int(uniform(source, 1, n)[0])
             allowed = limits.allows(step, memory.visits[user], memory.edges[user, following], steps)
-            values = holder.hold(values, user, step, memory.visits[user], bool(allowed))
+            values = holder.hold(values, Visit(user, step, memory.visits[user], bool(allowed)))
             memory.visits[user] += step > 0
             memory.edges[user, following] += following != user
             step += 1
@@ -233,9 +242,11 @@ class _Adder:
             raise ConfigError([Fault("contributions", what)])
         return np.asarray(self.contributions[np.searchsorted(self.here, users), visits])
 
-    def hold(self, values: Values, user: int, step: int, visit: int, contributes: bool) -> Values:
+    def hold(self, values: Values, visit: Visit) -> Values:
         added = values.astype(np.int64) + self.grid.noise(self.source, 1)
-        return added + self.of(np.array([user]), np.array([visit])) if contributes else added
+        if not visit.contributes:
+            return added
+        return added + self.of(np.array([visit.user]), np.array([visit.count]))
 
 
 class WalkHistogram:
@@ -288,8 +299,8 @@ class _Counter:
     def hold(self, values: Values, user: int, step: int, visit: int, contributes: bool) -> Values:
         counts, d = values.astype(np.int64), len(values)
         row = int(np.searchsorted(self.here, user))
-        own = randomised(self.values[row : row + 1], d, self.beta if contributes else Fraction(1), self.source)
+        own = randomised(
+            self.values[row : row + 1], d, self.beta if contributes else Fraction(1), self.source
+        )
         counts[own] += 1
         return counts
-
-

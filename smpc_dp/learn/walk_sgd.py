@@ -1,7 +1,7 @@
 """Gradient descent by a token on a random walk over the complete graph [Bellet 2021, Algorithm 4.5].
 
-The holder adds its gradient, clipped to norm L and rounded to a grid with exact noise, and projects. One step is
-written once, over many walks side by side in a simulation and over one in a process.
+The holder subtracts its gradient, clipped to norm L and rounded to a grid, with exact noise, and projects. One
+step is written once, over many walks side by side in a simulation and over one in a process.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from smpc_dp import ball
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import Rows, Users
 from smpc_dp.learn.tokens import TokenPassing, Values
-from smpc_dp.learn.walk import Limits, check_paths, walk
+from smpc_dp.learn.walk import Limits, Visit, check_paths, walk
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.network.grid import Grid, check_plan, guarantee
 from smpc_dp.privacy.network.plan import NetworkPlan
 from smpc_dp.privacy.sampling import NoiseSource, uniform
 
 Integers = NDArray[np.int64]
-# Gradients of the users' own losses, shape (rows, p), at one point for each of the users, shapes (rows, p) and
-# (rows,).
+# The users' gradients, (rows, p), each at its own point: points (rows, p) and users (rows,).
 Gradient = Callable[[Rows, Users], Rows]
 
 _BLOCK = 1_000
@@ -229,12 +228,14 @@ class _Descent:
     gradient: Gradient
     source: NoiseSource
 
-    def hold(self, values: Values, user: int, step: int, visit: int, contributes: bool) -> Values:
+    def hold(self, values: Values, visit: Visit) -> Values:
         token = values.astype(np.float64)[None, :]
         noise = self.sgd.noise.draw(self.source, token.shape[1])[None, :]
-        gradients = self.gradient(token, np.array([user]))
-        allowed = np.array([contributes])
-        return self.sgd.move(token, gradients, noise, allowed, self.sgd.step_sizes[step])[0]
+        gradients = self.gradient(token, np.array([visit.user]))
+        moved = self.sgd.move(
+            token, gradients, noise, np.array([visit.contributes]), self.sgd.step_sizes[visit.step]
+        )
+        return np.asarray(moved[0], dtype=np.float64)
 
 
 def proposition_4_1(

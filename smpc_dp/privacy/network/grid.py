@@ -114,9 +114,7 @@ def guarantee(plan: NetworkPlan, closeness: float, mechanism: str) -> PrivacyGua
     )
 
 
-def check_plan(
-    plan: NetworkPlan, *, topology: str, task: str, users: int, rounds: int | None = None
-) -> None:
+def check_plan(plan: NetworkPlan, *, topology: str, task: str, users: int, rounds: int | None = None) -> None:
     """Raise ConfigError unless the plan is for this topology, task, number of users and of turns."""
     faults = []
     for name, own, wanted in (
