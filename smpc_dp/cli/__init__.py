@@ -20,6 +20,7 @@ from smpc_dp.cli import (
     party,
     plan,
     reproduce,
+    reproduce_network,
     roster,
     run,
     simulate,

@@ -125,7 +125,8 @@ class RingSum:
 class RingHistogram:
     """Counts of n users' K answers each in d categories, by randomised response with the plan's beta.
 
-    The first user puts ceil(beta n) uniform elements into the token at the start, the last as many at the end.
+    The first user puts ceil(beta n) uniform elements into the token at the start, the last one as many at
+    the end.
     """
 
     def __init__(self, plan: NetworkPlan, categories: int) -> None:

@@ -104,11 +104,11 @@ class Path:
 
 
 class Visit(NamedTuple):
-    """A step of the walk: `count` is how often the user held the token before."""
+    """A step of the walk: `before` is how often the user held the token."""
 
     user: int
     step: int
-    count: int
+    before: int
     contributes: bool
 
 
@@ -246,7 +246,7 @@ class _Adder:
         added = values.astype(np.int64) + self.grid.noise(self.source, 1)
         if not visit.contributes:
             return added
-        return added + self.of(np.array([visit.user]), np.array([visit.count]))
+        return added + self.of(np.array([visit.user]), np.array([visit.before]))
 
 
 class WalkHistogram:
@@ -296,11 +296,10 @@ class _Counter:
     beta: Fraction
     source: NoiseSource
 
-    def hold(self, values: Values, user: int, step: int, visit: int, contributes: bool) -> Values:
+    def hold(self, values: Values, visit: Visit) -> Values:
         counts, d = values.astype(np.int64), len(values)
-        row = int(np.searchsorted(self.here, user))
-        own = randomised(
-            self.values[row : row + 1], d, self.beta if contributes else Fraction(1), self.source
-        )
+        row = int(np.searchsorted(self.here, visit.user))
+        beta = self.beta if visit.contributes else Fraction(1)
+        own = randomised(self.values[row : row + 1], d, beta, self.source)
         counts[own] += 1
         return counts

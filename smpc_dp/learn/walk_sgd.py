@@ -1,7 +1,7 @@
 """Gradient descent by a token on a random walk over the complete graph [Bellet 2021, Algorithm 4.5].
 
-The holder subtracts its gradient, clipped to norm L and rounded to a grid, with exact noise, and projects. One
-step is written once, over many walks side by side in a simulation and over one in a process.
+The holder subtracts its gradient, clipped to norm L and rounded to a grid, with exact noise, and projects.
+One step is written once, over many walks side by side in a simulation and over one in a process.
 """
 
 from __future__ import annotations
@@ -113,10 +113,18 @@ class Walked:
 class WalkSgd:
     """Projected noisy gradient steps on a token."""
 
-    def __init__(self, noise: SgdNoise, step_sizes: ArrayLike, *, radius: float | None = None) -> None:
+    def __init__(
+        self,
+        noise: SgdNoise,
+        step_sizes: ArrayLike,
+        *,
+        radius: float | None = None,
+        shorten: float | None = None,
+    ) -> None:
         """Take gamma(t) as a number or of shape (T,), and the radius of the ball C around 0, None for R^p.
 
-        Raises ConfigError for steps that are not positive and finite, or not T of them.
+        `shorten`: noisy gradients are scaled to at most this norm, which is post-processing and makes steps
+        biased. Raises ConfigError for steps that are not positive and finite, or not T of them.
         """
         sizes = np.asarray(step_sizes, dtype=np.float64)
         faults = []
@@ -124,11 +132,12 @@ class WalkSgd:
             faults.append(Fault("step_sizes", f"must be one or {noise.steps}, are of shape {sizes.shape}"))
         elif not np.all(np.isfinite(sizes) & (sizes > 0)):
             faults.append(Fault("step_sizes", "must be finite and above 0"))
-        if radius is not None and not 0 < radius < math.inf:
-            faults.append(Fault("radius", f"must be above 0 and finite, is {radius}"))
+        for name, value in (("radius", radius), ("shorten", shorten)):
+            if value is not None and not 0 < value < math.inf:
+                faults.append(Fault(name, f"must be above 0 and finite, is {value}"))
         if faults:
             raise ConfigError(faults)
-        self.noise, self.radius = noise, radius
+        self.noise, self.radius, self.shorten = noise, radius, shorten
         self.step_sizes = np.broadcast_to(sizes, (noise.steps,))
 
     def move(
@@ -144,14 +153,14 @@ class WalkSgd:
         if self.noise.silent:
             noise = noise * contributes[:, None]
         noisy = np.ldexp((grid * contributes[:, None] + noise).astype(np.float64), -self.noise.grid.bits)
+        if self.shorten is not None:
+            noisy = _within(noisy, _norms(noisy), self.shorten)
         moved = tokens - np.asarray(size) * noisy
-        norms = np.sqrt((moved * moved).sum(axis=1))
+        norms = _norms(moved)
         if not float(norms.max()) < _FAR:
             what = f"the descent diverges: a token of norm {float(norms.max()):.3g}"
             raise ConfigError([Fault("step_sizes", what)])
-        if self.radius is not None:
-            moved *= np.minimum(1.0, self.radius / np.maximum(norms, 1e-300))[:, None]
-        return np.asarray(moved)
+        return moved if self.radius is None else _within(moved, norms, self.radius)
 
     def simulate(
         self,
@@ -236,6 +245,15 @@ class _Descent:
             token, gradients, noise, np.array([visit.contributes]), self.sgd.step_sizes[visit.step]
         )
         return np.asarray(moved[0], dtype=np.float64)
+
+
+def _norms(rows: Rows) -> NDArray[np.float64]:
+    """Row by row, so that one walk is the same alone and beside others, to the last bit."""
+    return np.asarray(np.sqrt((rows * rows).sum(axis=1)))
+
+
+def _within(rows: Rows, norms: NDArray[np.float64], radius: float) -> Rows:
+    return rows * np.minimum(1.0, radius / np.maximum(norms, 1e-300))[:, None]
 
 
 def proposition_4_1(
