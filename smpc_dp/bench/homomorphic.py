@@ -1,7 +1,7 @@
 """Diffusion without noise, with graph-homomorphic and with i.i.d. noise [Vlaski and Sayed 2020, Fig. 1].
 
-The paper prints M, K, mu, rho and the variances; its graph and class means it does not. Ours are stated in the
-result: a connected random graph with Metropolis weights, and means of +-1/2 in every coordinate.
+The paper prints M, K, mu, rho and the variances; its graph and class means it does not. Ours are stated in
+the result: a connected random graph with Metropolis weights, and means of +-1/2 in every coordinate.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import PlainExchange
 from smpc_dp.learn.diffusion import diffuse
 from smpc_dp.learn.topology import Topology, erdos_renyi, mixing_gap
-from smpc_dp.privacy.diffusion import DiffusionNoise
+from smpc_dp.privacy.diffusion import DiffusionNoise, Kind
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 
@@ -44,14 +44,13 @@ PAPER_ORDER = ("none", "homomorphic", "iid")
 class Curve(msgspec.Struct, frozen=True, kw_only=True):
     """Mean square deviation of the centroid from the optimum after each step, over the repetitions.
 
-    `final` is the mean over the last half; `epsilon` at steps 1, 10, 100, ... and the last, empty without noise.
+    `final` is the mean over the last half; `epsilon` at steps 1, 10, 100, ... and the last; empty: no noise.
     """
 
     noise: str
     deviation: list[float]
     final: float
     epsilon: dict[int, float]
-    epsilon_steps: int | None
 
 
 class Homomorphic(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +84,9 @@ def homomorphic_deviation(
     """Run the three recursions with the paper's parameters, `repetitions` of them side by side.
 
     Args:
-        steps: 10 to 100,000. repetitions: 2 to 10,000. seed: of graph, data and noise, which protects nothing.
+        steps: 10 to 100,000.
+        repetitions: 2 to 10,000.
+        seed: of graph, data and noise, which protects nothing.
 
     Raises:
         ConfigError: a number is out of range.
@@ -103,20 +104,25 @@ def homomorphic_deviation(
     best = optimum(np.random.default_rng([seed, 1]))
     exchange, start = PlainExchange(AGENTS), np.zeros((AGENTS, repetitions * DIMENSION))
     curves = []
-    for kind in PAPER_ORDER:
+    kinds: tuple[tuple[str, Kind | None], ...] = (
+        ("none", None),
+        ("homomorphic", "homomorphic"),
+        ("iid", "iid"),
+    )
+    for name, kind in kinds:
         # The same data for each kind.
         rng = np.random.default_rng([seed, 2])
         noise = source = None
-        if kind == "iid" or kind == "homomorphic":
+        if kind is not None:
             noise = DiffusionNoise.of_scale(kind, SCALE, STEP_SIZE, L1_BOUND, DIMENSION)
-            source = NoiseSource.keyed(SeededRandomnessForSimulation(seed, kind).bytes(32))
+            source = NoiseSource.keyed(SeededRandomnessForSimulation(seed, name).bytes(32))
         found: list[float] = []
 
         def gradient(models: Floats, _step: int, rng: np.random.Generator = rng) -> Floats:
             points = models.reshape(-1, DIMENSION)
             signed = draw(rng, len(points))
             slope = -signed * expit(-(signed * points).sum(axis=1, keepdims=True))
-            return slope.reshape(models.shape)
+            return np.asarray(slope.reshape(models.shape))
 
         def watch(_step: int, models: Floats, found: list[float] = found) -> None:
             centroid = models.mean(axis=0).reshape(-1, DIMENSION)
@@ -139,11 +145,10 @@ def homomorphic_deviation(
         marks = sorted({step for step in (1, 10, 100, 1_000, 10_000, steps) if step <= steps})
         curves.append(
             Curve(
-                noise=kind,
+                noise=name,
                 deviation=found,
                 final=float(np.mean(found[steps // 2 :])),
                 epsilon={} if noise is None else {step: noise.epsilon(step) for step in marks},
-                epsilon_steps=None if noise is None else steps,
             )
         )
     return Homomorphic(
@@ -225,7 +230,9 @@ def _draw(axes: Axes, found: Homomorphic) -> None:
                 fontsize=9,
                 ha="right",
             )
-    axes.set(yscale="log", xlabel="step i", ylabel="mean square deviation of the centroid", xlim=(0, found.steps))
+    axes.set(
+        yscale="log", xlabel="step i", ylabel="mean square deviation of the centroid", xlim=(0, found.steps)
+    )
     axes.set_title(
         f"Diffusion: M = {found.dimension}, K = {found.agents}, \u03bc = {found.step_size:g}, "
         f"\u03c1 = {found.ridge:g}, noise of variance {found.noise_variance:g}; "
