@@ -26,9 +26,9 @@ Gradient = Callable[[Rows, int], Rows]
 Watch = Callable[[int, Rows], None]
 
 # Models beyond so many grid steps, or units without noise, have diverged.
-_FAR = 1 << 42
+_FAR = 1 << 46
 # The regulariser's factor 1 - mu rho is a multiple of 2^-_FRACTION.
-_FRACTION = 20
+_FRACTION = 16
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from smpc_dp.privacy.guarantee import PrivacyGuarantee
 
 Kind = Literal["homomorphic", "iid"]
 
-# Steps of the grid in the noise's scale, at least.
-_FINE = 1 << 20
+# Steps of the grid in the noise's scale and in an update, at least, and in the scale at most.
+_FINE, _FINE_UPDATE, _MOST = 1 << 20, 1 << 12, 1 << 38
 
 
 class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +52,10 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
         if kind not in ("homomorphic", "iid"):
             found.fault("kind", f"{kind!r} is not one of homomorphic, iid")
         found.done()
-        bits = math.ceil(math.log2(_FINE / scale))
+        bits = math.ceil(math.log2(max(_FINE / scale, _FINE_UPDATE / (step_size * l1_bound))))
+        if scale * 2.0**bits > _MOST:
+            found.fault("scale", f"{scale:g} is too large beside updates of {step_size * l1_bound:g}")
+            found.done()
         unit = Fraction(2) ** bits
         return cls(
             kind=kind,
