@@ -68,7 +68,7 @@ def test_users_apart_keep_to_the_same_limits(limits: Limits) -> None:
     seen: list[Visit] = []
 
     class Recorder:
-        def hold(self, values: NDArray[np.int64], visit: Visit) -> NDArray[np.int64]:  # type: ignore[override]
+        def hold(self, values: NDArray[np.int64], visit: Visit) -> NDArray[np.int64]:
             seen.append(visit)
             return values + 1
 
@@ -239,4 +239,4 @@ def test_bad_requests_are_named(plan: NetworkPlan) -> None:
     ):
         request = {"parties": 30, "steps": 50, "categories": 3, "epsilon": 1.0, "delta": 1e-4} | change
         with pytest.raises(ConfigError, match=named):
-            plan_walk_histogram(**request)  # type: ignore[arg-type]
+            plan_walk_histogram(**request)
