@@ -37,7 +37,7 @@ MEAN = 0.5
 L1_BOUND = 8.0
 _CHANCE = 0.25
 # Points by which the optimum is found.
-_POINTS = 400_000
+_POINTS = 200_000
 PAPER_ORDER = ("none", "homomorphic", "iid")
 
 
@@ -180,7 +180,7 @@ def optimum(rng: np.random.Generator) -> Floats:
     """Return the minimiser of (32), by Newton's method on many points, shape (M,)."""
     signed = draw(rng, _POINTS)
     best = np.zeros(DIMENSION)
-    for _ in range(20):
+    for _ in range(8):
         chance = expit(-(signed @ best))
         slope = -(signed * chance[:, None]).mean(axis=0) + RIDGE * best
         curvature = (signed * (chance * (1 - chance))[:, None]).T @ signed / _POINTS
