@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from smpc_dp.cli.learn import run_learning
 from smpc_dp.cli.output import (
     check_can_write,
     console,
@@ -25,6 +26,7 @@ from smpc_dp.runtime.aggregator import serve
 from smpc_dp.runtime.events import Event, OnEvent
 from smpc_dp.runtime.inputs import find_input, read_vector
 from smpc_dp.runtime.launcher import print_event, run_child
+from smpc_dp.runtime.learning import is_learning
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.session import connect
 from smpc_dp.runtime.session_file import load_session
@@ -90,6 +92,27 @@ def party(
     if out is not None:
         check_can_write(out)
     watch: OnEvent = print_event if events else _show
+    if is_learning(session):
+        _refuse_given(
+            {"--operation": operation, "--weight": weight, "--clip": clip or None, "--requests": requests},
+            "is not for a session that learns",
+        )
+        raise typer.Exit(
+            run_learning(
+                session,
+                name,
+                vector,
+                key,
+                ledger,
+                board,
+                out,
+                serves=serves,
+                listen=listen,
+                as_json=as_json,
+                events=events,
+                watch=watch,
+            )
+        )
     results: list[Result | StatisticResult] = []
 
     async def act() -> int:

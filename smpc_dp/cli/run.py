@@ -9,10 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from smpc_dp.cli.learn import check_learning, report_learned
 from smpc_dp.cli.live import LiveBoard
 from smpc_dp.cli.output import console, print_json, report_error, report_line, result_text
 from smpc_dp.cli.party import Operation
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
+from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.runtime.inputs import find_input, read_vector, read_weights
@@ -54,12 +56,19 @@ def run(
     loaded = load_session(session)
     parties = [member.name for member in loaded.roster.parties]
     checked = loaded.checked_parameters
+    learning = isinstance(checked, LearnParameters)
+    if learning and (weights is not None or clip):
+        option = "--weights" if weights is not None else "--clip"
+        raise ConfigError([Fault(option, "is not for a session that learns")])
     if weights is not None and isinstance(checked, SumParameters) and not checked.encoding.max_weight:
         raise ConfigError([Fault("--weights", "this session has no weights: its max_weight is 0")])
     weight_of = {} if weights is None else read_weights(weights, parties)
     folder = inputs if inputs is not None else session.parent / "inputs"
     files = {name: find_input(folder, name) for name in parties}
-    aggregator = _check(loaded, session, keys, files, weight_of, clip)
+    if isinstance(checked, LearnParameters):
+        aggregator = check_learning(checked, loaded, session, keys, files)
+    else:
+        aggregator = _check(loaded, session, keys, files, weight_of, clip)
     if ledgers is not None:
         _check_ledgers(ledgers, parties)
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as scratch:
@@ -74,7 +83,9 @@ def run(
         elif board is not None:
             raise ConfigError([Fault("--board", "is for a session with an aggregator")])
         for name in parties:
-            arguments = ["--input", str(files[name]), "--operation", operation, "--out", str(outputs[name])]
+            arguments = ["--input", str(files[name]), "--out", str(outputs[name])]
+            if not learning:
+                arguments += ["--operation", operation]
             if name in weight_of:
                 arguments += ["--weight", str(weight_of[name])]
             if clip:
@@ -101,6 +112,9 @@ def run(
         results = {
             name: json.loads(path.read_text("utf-8")) for name, path in outputs.items() if path.exists()
         }
+    if learning:
+        report_learned(launcher.endings, aggregator, results, as_json=as_json)
+        return
     _report(launcher.endings, aggregator, results, as_json)
     if isinstance(checked, VerifiableParameters) and not as_json:
         kept = board if board is not None else session.parent / "board"

@@ -65,3 +65,5 @@ class Label(StrEnum):
     COINS = "smpc-dp/1/coins"
     COIN_BITS = "smpc-dp/1/coin-bits"
     EDGE_BLINDING = "smpc-dp/1/edge-blinding"
+    GROUP = "smpc-dp/1/group"
+    EXCHANGE_RUN_ID = "smpc-dp/1/exchange-run-id"

@@ -177,11 +177,7 @@ class PlainExchange:
 
     async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
         """Return the weighted sums; see `PeerExchange.mix`."""
-        vector = check_rows(self, vector)
-        if weights.shape != (self.users, self.users):
-            raise ConfigError(
-                [Fault("weights", f"shape must be (n, n) with n = {self.users}, is {weights.shape}")]
-            )
+        vector, weights = check_rows(self, vector), check_mixing(self.users, weights)
         return np.asarray(weights @ vector)
 
 
@@ -205,6 +201,15 @@ def check_partners(users: int, partner: Users) -> Users:
     if partner.min() < 0 or partner.max() >= users or np.any(partner[partner] != np.arange(users)):
         raise ConfigError([Fault("partner", "must pair the users: partner[partner[i]] = i")])
     return partner.astype(np.intp)
+
+
+def check_mixing(users: int, weights: sparse.csr_array) -> sparse.csr_array:
+    """Return `weights`; raise ConfigError unless they are finite and there is one for each two users."""
+    if weights.shape != (users, users):
+        raise ConfigError([Fault("weights", f"shape must be (n, n) with n = {users}, is {weights.shape}")])
+    if not np.isfinite(weights.data).all():
+        raise ConfigError([Fault("weights", "must be finite")])
+    return weights
 
 
 def check_average(

@@ -8,6 +8,8 @@ from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Lanes, shown
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.protocols.envelope import Context, Signer
+from smpc_dp.protocols.exchange.machines import ExchangeHub, ExchangeParty
+from smpc_dp.protocols.exchange.params import ExchangeParameters
 from smpc_dp.protocols.gopa.direct import DirectMachine
 from smpc_dp.protocols.gopa.direct_coordinator import CoordinatorMachine
 from smpc_dp.protocols.gopa.direct_evidence import coordinator_of
@@ -93,6 +95,19 @@ def party_machine(
     return PartyMachine(context, parameters, identity, lanes, randomness)
 
 
+def group_machine(
+    context: Context,
+    parameters: SumParameters,
+    identity: Signer,
+    lanes: Lanes,
+    randomness: Randomness | None = None,
+) -> PartyMachine | ExchangeParty:
+    """Return the machine of a member of a group, in an exchange too; arguments as of `PartyMachine`."""
+    if isinstance(parameters, ExchangeParameters):
+        return ExchangeParty(context, parameters, identity, lanes, randomness)
+    return party_machine(context, parameters, identity, lanes, randomness)
+
+
 def direct_machine(
     context: Context,
     parameters: DirectParameters,
@@ -128,3 +143,18 @@ def hub_machine(
     if isinstance(parameters, GopaParameters) and parameters.on_dropout == "keep":
         return GopaRelayMachine(context, parameters, identity, threads=threads, watch=watch)
     return AggregatorMachine(context, parameters, identity, threads=threads, watch=watch)
+
+
+def group_hub_machine(
+    context: Context,
+    parameters: SumParameters,
+    identity: Signer,
+    *,
+    threads: int = 1,
+    watch: Watch | None = None,
+    board: Board | None = None,
+) -> AggregatorMachine | ExchangeHub:
+    """Return the machine of the hub of a group, in an exchange too; arguments as of `hub_machine`."""
+    if isinstance(parameters, ExchangeParameters):
+        return ExchangeHub(context, parameters, identity)
+    return hub_machine(context, parameters, identity, threads=threads, watch=watch, board=board)

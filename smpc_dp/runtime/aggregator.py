@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.exchange.machines import ExchangeHub, Relayed
+from smpc_dp.protocols.exchange.messages import HELLO as EXCHANGE_HELLO
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.pairwise.statistic_hub import StatisticHub
 from smpc_dp.protocols.pairwise.statistic_messages import HELLO as STATISTIC_HELLO
 from smpc_dp.protocols.pairwise.statistic_messages import PAIR
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.pairwise.statistic_terms import statistic_context
-from smpc_dp.protocols.registry import hub_machine
+from smpc_dp.protocols.registry import group_hub_machine
 from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
 from smpc_dp.protocols.secagg.messages import HELLO
@@ -33,16 +36,22 @@ from smpc_dp.statistics.kernels import Kernel
 from smpc_dp.transport.endpoint import listen
 
 # The first step of a sum, and of a pairwise statistic.
-HELLOS = (HELLO, STATISTIC_HELLO)
+HELLOS = (HELLO, STATISTIC_HELLO, EXCHANGE_HELLO)
 
-Machine = AggregatorMachine | StatisticHub
+Machine = AggregatorMachine | StatisticHub | ExchangeHub
+# Messages of later requests that are kept of one party.
+EARLY_LIMIT = 16
+# Seconds between two looks at who is connected.
+CONNECT_PAUSE = 0.05
 
 
 def _is_hello(news: News) -> bool:
     return news.envelope is not None and news.envelope.step in HELLOS
 
 
-class _Server:
+class Server:
+    """Serves requests over open links; made by `open_server`."""
+
     def __init__(
         self,
         membership: Membership,
@@ -58,14 +67,43 @@ class _Server:
         self._board = board
         self._on_event = on_event
         self._watch = watch
-        self._early: dict[str, News] = {}
+        self._early: dict[str, list[News]] = {}
+        # What past requests were for: who is late is answered in its own terms.
+        self._asked: dict[int, Membership] = {}
         self._culprits: dict[str, PeerFault] = {}
 
-    async def request(self, number: int) -> Outcome | StatisticResult | SmpcError | None:
-        """Serve one request and return how it ended, or None when every party has left before it began."""
-        self._machine: Machine = hub_machine(
-            self._membership.context(number),
-            self._membership.parameters,
+    async def gather(self, enough: int | None = None) -> None:
+        """Wait until so many parties (None: all) have connected, or `connect` seconds have passed.
+
+        What they bring meanwhile is kept.
+        """
+        names = {member.name for member in self._membership.session.roster.parties}
+        until = now() + self._membership.session.timeouts.connect
+        while sum(map(self._hub.is_live, names)) < (len(names) if enough is None else enough):
+            # A connection is no news by itself.
+            news = await self._next(min(until, now() + CONNECT_PAUSE))
+            if news is not None and news.envelope is not None:
+                self._keep(news)
+            if now() >= until:
+                return
+
+    def _keep(self, news: News) -> None:
+        """Keep a message of a later request, if it is a small one."""
+        kept = self._early.setdefault(news.peer, [])
+        if news.envelope is not None and len(news.envelope.body) <= SMALL_MESSAGE and len(kept) < EARLY_LIMIT:
+            kept.append(news)
+
+    async def request(
+        self, number: int, group: Membership | None = None
+    ) -> Outcome | StatisticResult | Relayed | SmpcError | None:
+        """Serve one request and return how it ended, or None when every party has left before it began.
+
+        `group`: the membership of a request that is for some of the parties only.
+        """
+        asked = self._asked[number] = group or self._membership
+        self._machine: Machine = group_hub_machine(
+            asked.context(number),
+            asked.parameters,
             self._membership.identity,
             threads=min(2, os.cpu_count() or 1),
             watch=self._watch,
@@ -121,7 +159,8 @@ class _Server:
         self._hub.admit_all()
         for name, fault in self._culprits.items():
             self._hub.send(number, machine.ban(name, fault))
-        early, self._early = list(self._early.values()), {}
+        members = frozenset(self._asked[number].names)
+        early = self._take_early(number)
         begun = declared = False
         step = ""
         while not machine.finished:
@@ -130,10 +169,11 @@ class _Server:
                 if step not in HELLOS:
                     deadline.step()
                 self._tell("step", number, machine)
-            if not (begun or early or deadline.connecting or any(map(self._hub.is_live, self._hub.links))):
-                if number > 1:
+            if not (begun or early or deadline.connecting or any(map(self._hub.is_live, members))):
+                if number > 1 and not any(map(self._hub.is_live, self._hub.links)):
                     return False
                 self._hub.send(number, machine.expire())
+                continue
             news = early.pop(0) if early else await self._next(deadline.pause())
             if news is None:
                 if deadline.at <= now():
@@ -146,7 +186,7 @@ class _Server:
                 # Who leaves before a request begins is absent from it, and no reason for it to fail.
                 self._tell_lost(number, machine, news.peer)
                 continue
-            if not begun and news.request == number and _is_hello(news):
+            if not begun and news.request == number and _is_hello(news) and news.peer in members:
                 if self._asks_otherwise(news):
                     machine = self._machine = self._statistic(number)
                     step = machine.step
@@ -185,8 +225,7 @@ class _Server:
             self._tell_lost(number, machine, news.peer)
             return await asyncio.to_thread(machine.lost, news.peer)
         if news.request > number:
-            if news.request == number + 1 and len(news.envelope.body) <= SMALL_MESSAGE:
-                self._early.setdefault(news.peer, news)
+            self._keep(news)
             return ()
         if news.request < number:
             if _is_hello(news):
@@ -196,6 +235,13 @@ class _Server:
             self._hub.send(number, self._elsewhere(news))
             return await asyncio.to_thread(machine.lost, news.peer)
         return await asyncio.to_thread(machine.receive, news.envelope)
+
+    def _take_early(self, number: int) -> list[News]:
+        """Return what has come for this request before it began, and drop what was for earlier ones."""
+        kept = {peer: [item for item in news if item.request > number] for peer, news in self._early.items()}
+        due = [item for news in self._early.values() for item in news if item.request == number]
+        self._early = {peer: news for peer, news in kept.items() if news}
+        return due
 
     def _elsewhere(self, news: News) -> Sequence[Envelope]:
         """Tell a party that others ask for something else in this request."""
@@ -208,7 +254,7 @@ class _Server:
 
     def _too_late(self, news: News, number: int) -> Sequence[Envelope]:
         """Tell a party that asks for a past request where the others are; it can ask for the next one."""
-        context = self._membership.context(news.request)
+        context = self._asked.get(news.request, self._membership).context(news.request)
         if news.envelope is not None and news.envelope.step == STATISTIC_HELLO:
             context = statistic_context(context)
         reason = f"hello to request {news.request}, others are at {number}"
@@ -256,28 +302,46 @@ async def serve(
     """
     if requests is not None and requests < 1:
         raise ConfigError([Fault("requests", f"must be at least 1, is {requests}")])
-    membership = Membership.load(session, name or _aggregator_name(session), key, "aggregator")
-    address = listen_on or membership.session.roster.member(membership.name).address or ""
-    try:
-        host, port = split_address(address)
-    except ValueError as error:
-        raise ConfigError([Fault("listen_on", str(error))]) from None
+    membership = Membership.load(session, name or aggregator_name(session), key, "aggregator")
     logs = None
     if isinstance(membership.parameters, VerifiableParameters):
         text = membership.session.canonical_json().decode("ascii")
         logs = BoardFolder(board if board is not None else Path(session).parent / "board", text)
     elif board is not None:
         raise ConfigError([Fault("board", "is for a session with verifiable = true")])
-    hub = Links(membership, on_event)
-    listener = await listen(membership.endpoint(hub=True), host, port, hub.welcome, hub.refused)
-    server = _Server(membership, hub, on_event, watch, kernels, logs)
     results: list[Result | StatisticResult | SmpcError] = []
-    try:
+    async with open_server(
+        membership, listen_on, on_event=on_event, watch=watch, kernels=kernels, logs=logs
+    ) as server:
         while requests is None or len(results) < requests:
             ended = await server.request(len(results) + 1)
             if ended is None:
                 break
-            results.append(Result.of(ended, "sum") if isinstance(ended, Outcome) else ended)
+            if not isinstance(ended, Relayed):
+                results.append(Result.of(ended, "sum") if isinstance(ended, Outcome) else ended)
+    return results
+
+
+@asynccontextmanager
+async def open_server(
+    membership: Membership,
+    listen_on: str | None = None,
+    *,
+    on_event: OnEvent = ignore,
+    watch: Watch | None = None,
+    kernels: Sequence[Kernel] = (),
+    logs: BoardFolder | None = None,
+) -> AsyncIterator[Server]:
+    """Listen for the parties of a session, and say goodbye to them at the end; arguments as of `serve`."""
+    address = listen_on or membership.session.roster.member(membership.name).address or ""
+    try:
+        host, port = split_address(address)
+    except ValueError as error:
+        raise ConfigError([Fault("listen_on", str(error))]) from None
+    hub = Links(membership, on_event)
+    listener = await listen(membership.endpoint(hub=True), host, port, hub.welcome, hub.refused)
+    try:
+        yield Server(membership, hub, on_event, watch, kernels, logs)
         await hub.close()
     finally:
         hub.abort()
@@ -285,10 +349,10 @@ async def serve(
         if logs is not None:
             # What is there of a run that failed is evidence too.
             await asyncio.to_thread(logs.close)
-    return results
 
 
-def _aggregator_name(session: str | os.PathLike[str]) -> str:
+def aggregator_name(session: str | os.PathLike[str]) -> str:
+    """Return the name of a session file's aggregator; raise ConfigError if it has none."""
     aggregator = load_session(session).roster.aggregator
     if aggregator is None:
         raise ConfigError([Fault("roster", "has no aggregator")])

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import os
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import ConfigError, Fault, PeerFault
 from smpc_dp.identity import Identity
+from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode_envelope, encode_envelope
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
@@ -29,13 +32,15 @@ _REQUEST = struct.Struct(">I")
 class Membership:
     """A checked session file and the identity of the member that this process acts for.
 
-    `aggregator` is `EVERYONE` where there is none.
+    `aggregator` is `EVERYONE` where there is none. `group`: the parties of a request that is for some of them
+    only, in the roster's order; None: all parties.
     """
 
     session: SessionFile
     identity: Identity
     parameters: SumParameters
     aggregator: str
+    group: tuple[str, ...] | None = None
 
     @classmethod
     def load(
@@ -57,6 +62,8 @@ class Membership:
         """
         session = load_session(path)
         parameters = session.checked_parameters
+        if isinstance(parameters, LearnParameters):
+            parameters = parameters.largest
         aggregator = session.roster.aggregator
         direct = isinstance(parameters, DirectParameters)
         if not isinstance(parameters, SumParameters) or (aggregator is None) != direct:
@@ -81,17 +88,37 @@ class Membership:
         """The member's name."""
         return self.identity.name
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parties of a request, in the roster's order."""
+        if self.group is not None:
+            return self.group
+        return tuple(member.name for member in self.session.roster.parties)
+
+    def of_group(self, parameters: SumParameters, names: tuple[str, ...]) -> Membership:
+        """Return the membership for a request of some of the parties, with parameters planned for so many.
+
+        `names` are in the roster's order.
+        """
+        return replace(self, parameters=parameters, group=names)
+
     def context(self, request: int, question: str = "") -> Context:
         """Return what the machines of request number `request` agree on, with a party's question."""
-        roster = self.session.roster
+        roster, names = self.session.roster, self.names
+        protocol = self.session.protocol
+        if self.group is not None:
+            # Whoever takes this request for another group's asks something else, and is not added up.
+            group = digest(Label.GROUP, *(name.encode() for name in names)).hex()
+            question, protocol = f"{question} of group {group}", self.parameters.protocol
+        speakers = {*names, self.aggregator}
         return Context(
-            protocol=self.session.protocol,
+            protocol=protocol,
             version=self.session.version,
             session_digest=self.session.digest,
             request=request,
-            names=tuple(member.name for member in roster.parties),
+            names=names,
             aggregator=self.aggregator,
-            keys={member.name: member.public_key for member in roster},
+            keys={member.name: member.public_key for member in roster if member.name in speakers},
             question=question,
         )
 

@@ -356,7 +356,7 @@ async def connect(
             should be.
     """
     membership = Membership.load(session, party, key)
-    book = None if ledger is None else await asyncio.to_thread(_open_ledger, ledger, party)
+    book = None if ledger is None else await asyncio.to_thread(open_ledger, ledger, party)
     direct = membership.direct_parameters
     line: Line
     if direct is not None:
@@ -375,7 +375,8 @@ async def connect(
         await line.close()
 
 
-def _open_ledger(path: str | os.PathLike[str], party: str) -> Ledger:
+def open_ledger(path: str | os.PathLike[str], party: str) -> Ledger:
+    """Return the ledger of a party; raise what `Ledger.open` raises."""
     # Not at the top: most sessions have no ledger, and the accountant takes a while to load.
     from smpc_dp.privacy.accountant.ledger import Ledger
 

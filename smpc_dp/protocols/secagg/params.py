@@ -13,6 +13,7 @@ from smpc_dp.crypto.prg import add_masks
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes, encoding_faults, shown
 from smpc_dp.errors import ConfigError, Fault, LocalError
+from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
 from smpc_dp.protocols.result import Noise, Privacy
 from smpc_dp.protocols.secagg.claim import privacy_of
@@ -76,6 +77,10 @@ class SumParameters(msgspec.Struct, frozen=True):
 
         Of the parties that it drew `own` take part, and `drawn_by` drew it.
         """
+
+    def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:  # noqa: ARG002
+        """Return `count` draws, in grid steps, of the noise that one party leaves in one coordinate."""
+        return np.zeros(count, dtype=np.int64)
 
     def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:
         """Add to `lanes`, in place, the noise that stays in the sum; without differential privacy none."""

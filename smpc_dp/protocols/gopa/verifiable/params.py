@@ -5,15 +5,19 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
+import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes, shown
 from smpc_dp.errors import ConfigError, Fault, LocalError, VerificationError
 from smpc_dp.privacy.gaussian import gaussian_mu
+from smpc_dp.privacy.sampling import NoiseSource, binomial
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_and_plan
 from smpc_dp.protocols.gopa.plan import SessionNoise, complete_place, with_degree
 from smpc_dp.protocols.gopa.verifiable import messages as v
@@ -79,6 +83,10 @@ class VerifiableParameters(GopaParameters, frozen=True):
     def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:  # noqa: ARG002
         """Refuse: this noise comes from committed bits and public coins, and the machine adds it."""
         raise LocalError("the noise of verifiable GOPA is not drawn by one party")
+
+    def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
+        """Return so many draws of the law of one user's coin flips, centred, in grid steps."""
+        return binomial(source, count, self.bits, Fraction(1, 2)) - self.bits // 2
 
     def event(self) -> Event:
         """Return what one request is to a privacy ledger: the binomial of the honest total, and the rest."""
