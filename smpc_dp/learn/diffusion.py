@@ -158,7 +158,8 @@ def _finite(gradients: Rows, step: int) -> Rows:
 
 
 def _bounded(models: Rows, step: int) -> Rows:
-    largest = float(np.abs(models).max())
+    # Nobody lives at a hub.
+    largest = float(np.abs(models).max(initial=0.0))
     if not largest < _FAR:
         what = f"the descent diverges: a coordinate of {largest:.3g} at step {step}; take a smaller one"
         raise ConfigError([Fault("step_size", what)])

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import Fault
 from smpc_dp.learn.averager import Averager, PeerExchange, Rows
+from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 
 # A user's data: shape (points, columns).
@@ -64,11 +65,15 @@ class PrivateMessages:
 
 @dataclass(frozen=True)
 class Needs:
-    """All that a learner communicates; None for what it does not."""
+    """All that a learner communicates; None for what it does not.
+
+    `own`: what messages give away of a user in all steps together, where the learner adds the noise itself.
+    """
 
     average: PrivateAverages | None = None
     mix: PublicAverages | None = None
     exchange: PrivateMessages | None = None
+    own: Event | None = None
 
 
 @dataclass(frozen=True)

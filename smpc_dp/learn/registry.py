@@ -14,6 +14,7 @@ import msgspec
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.learn.block_gossip import BlockGossip
+from smpc_dp.learn.diffusion_learner import Diffusion
 from smpc_dp.learn.exchanges import Exchanging, plan_messages
 from smpc_dp.learn.methods import AveragerTable, Averaging, plan_private, plan_public
 from smpc_dp.learn.needs import Learned, Learner
@@ -22,7 +23,11 @@ from smpc_dp.protocols.secagg.params import SumParameters
 
 PROTOCOL = "learn"
 
-LEARNERS: Mapping[str, type[Any]] = {"sgd": FederatedSgd, "block-gossip": BlockGossip}
+LEARNERS: Mapping[str, type[Any]] = {
+    "sgd": FederatedSgd,
+    "block-gossip": BlockGossip,
+    "diffusion": Diffusion,
+}
 
 # Keys of `[parameters]` that are not the learner's own settings.
 _COMMON = ("learner", "averager")
@@ -41,8 +46,9 @@ class LearnParameters:
     def completed(self, learned: Learned) -> Learned:
         """Return what was learned with the guarantee of all its steps."""
         found = [part.guarantee for part in (self.average, self.exchange) if part is not None]
-        # A learner that both averages and sends gives the two guarantees itself.
-        return replace(learned, guarantee=found[0]) if len(found) == 1 else learned
+        # A learner that both averages and sends, or adds its own noise, gives the guarantee itself.
+        given = len(found) == 1 and self.learner.needs(self.users).own is None
+        return replace(learned, guarantee=found[0]) if given else learned
 
     @property
     def largest(self) -> SumParameters:
