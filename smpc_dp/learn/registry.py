@@ -18,6 +18,7 @@ from smpc_dp.learn.diffusion_learner import Diffusion
 from smpc_dp.learn.exchanges import Exchanging, plan_messages
 from smpc_dp.learn.methods import AveragerTable, Averaging, plan_private, plan_public
 from smpc_dp.learn.needs import Learned, Learner
+from smpc_dp.learn.ring_learner import RingSumLearner
 from smpc_dp.learn.sgd import FederatedSgd
 from smpc_dp.protocols.secagg.params import SumParameters
 
@@ -27,6 +28,7 @@ LEARNERS: Mapping[str, type[Any]] = {
     "sgd": FederatedSgd,
     "block-gossip": BlockGossip,
     "diffusion": Diffusion,
+    "ring-sum": RingSumLearner,
 }
 
 # Keys of `[parameters]` that are not the learner's own settings.
