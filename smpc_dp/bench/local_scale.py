@@ -7,8 +7,11 @@ larger groups mean fewer steps.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -16,10 +19,11 @@ import msgspec
 import numpy as np
 
 from smpc_dp.bench.tradeoff import check_plot, write_plot
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.learn.data import Dataset
 from smpc_dp.learn.models import Model
 from smpc_dp.learn.registry import LearnParameters, check_learn
+from smpc_dp.protocols.secagg.noisy import NoisySumParameters
 from smpc_dp.simulate.learning import Fidelity, learn
 
 if TYPE_CHECKING:
@@ -38,7 +42,8 @@ class Point(msgspec.Struct, frozen=True):
 
     Attributes:
         kind: "local": c = s - 1 or the smallest group; "curator": all users with c = 0; "none": no noise.
-        size: s. honest: the members whose noise is counted on, s - c.
+        size: s. honest: the members whose noise is counted on: s - c, or fewer where an aggregator of a
+            sparse graph could leave honest ones out.
         steps: T. noise: standard deviation of each coordinate of one average.
         accuracy: mean over users and repetitions; spread: standard deviation between repetitions, of the mean
             over users; low, high: the worst and the best repetition.
@@ -120,7 +125,7 @@ def local_scale(
     points = []
     for place, (kind, size, corrupt) in enumerate(settings):
         found, steps = [], participations * users // size
-        noise = 0.0
+        noise, honest = 0.0, size
         for repetition in range(repetitions):
             if progress is not None:
                 progress(f"s = {size}, {kind}", place * repetitions + repetition, len(settings) * repetitions)
@@ -136,17 +141,20 @@ def local_scale(
                     "rate": rate,
                     "seed": draw,
                     "averager": {"method": "local"}
-                    if kind == "local"
-                    else {"method": method if size > 2 else "local", "colluders": corrupt},
+                    if size <= corrupt + 1
+                    else {"method": "secagg" if kind == "curator" else method, "colluders": corrupt},
                 },
                 users,
             )
+            if kind == "curator":
+                parameters = _curated(parameters, users)
             tables, test = data.split(users, TEST, draw)
             fidelity: Fidelity = "plain" if kind == "none" else "ideal"
             learned = learn(parameters, tables, fidelity=fidelity, seed_for_simulation=draw)
             found.append(float(np.mean([model.accuracy(weights, test) for weights in learned.values])))
-            noise = 0.0 if kind == "none" else _noise(parameters, size)
-        honest = 1 if kind == "local" else size - corrupt
+            noise, honest = _noise(parameters, size)
+        if kind == "none":
+            noise, honest = 0.0, size
         points.append(
             Point(
                 kind,
@@ -182,12 +190,21 @@ def _planned(given: dict[str, object], users: int) -> LearnParameters:
     return checked
 
 
-def _noise(parameters: LearnParameters, size: int) -> float:
-    """Return the standard deviation of the noise in each coordinate of one average."""
-    if parameters.average is None:
-        return 0.0
-    noise = parameters.average.plan(size).noise(size, 0)
-    return 0.0 if noise is None else noise.total / size
+def _curated(parameters: LearnParameters, users: int) -> LearnParameters:
+    """Return the parameters with the noise that a trusted curator adds to the sum, in equal shares."""
+    averaging = parameters.average
+    planned = None if averaging is None else averaging.plan(users)
+    if averaging is None or not isinstance(planned, NoisySumParameters):
+        raise LocalError("a curator's noise is that of a secure sum")
+    variance = Fraction(math.ceil(planned.curator_deviation**2), users)
+    alone = msgspec.structs.replace(planned, variance=variance, honest=users)
+    return replace(parameters, average=replace(averaging, plans={users: alone}))
+
+
+def _noise(parameters: LearnParameters, size: int) -> tuple[float, int]:
+    """Return the standard deviation of the noise in each coordinate of one average, and the honest shares."""
+    noise = None if parameters.average is None else parameters.average.plan(size).noise(size, 0)
+    return (0.0, size) if noise is None else (noise.total / size, noise.honest)
 
 
 def plot(found: LocalScale, path: Path) -> None:

@@ -24,6 +24,7 @@ from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.protocols.exchange.params import plan_exchange
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import SumParameters
 
 P = TypeVar("P", bound=SumParameters)
@@ -31,6 +32,8 @@ Method = Literal["secagg", "gopa", "local", "pair", "mpyc"]
 # A step of the grid is this fraction of the bound of a vector.
 STEPS = 1 << 16
 PUBLIC_STEPS = 1 << 40
+# Groups up to this size have the complete graph: only there all s - c honest members' noise is counted on.
+MOST_COMPLETE = 512
 # How often the noise of one average is enlarged until that of all suffices, and by how much.
 _TRIALS, _SHRINK = 60, 0.999
 # Least delta of one average that the noise is planned for.
@@ -130,7 +133,10 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _checked(protocol: str, given: Mapping[str, object], size: int) -> SumParameters:
-    checked, faults = PARAMETER_CHECKERS[protocol, 1](given, size)
+    if protocol == "secagg" and "epsilon" in given and size <= MOST_COMPLETE:
+        checked, faults = check_noisy(given, size, complete=True)
+    else:
+        checked, faults = PARAMETER_CHECKERS[protocol, 1](given, size)
     if not isinstance(checked, SumParameters):
         raise ConfigError([Fault(f"averager ({where})", what) for where, what in faults])
     return checked

@@ -155,7 +155,9 @@ class Server:
     async def _run(self, number: int) -> bool:
         """Drive the machine to its end; return False when nobody is left to ask."""
         machine = self._machine
-        deadline = Deadline(self._membership.session.timeouts, first=number == 1)
+        deadline = Deadline(
+            self._membership.session.timeouts, first=number == 1 and self._asked[1].group is None
+        )
         self._hub.admit_all()
         for name, fault in self._culprits.items():
             self._hub.send(number, machine.ban(name, fault))

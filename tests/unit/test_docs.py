@@ -27,10 +27,13 @@ from typer.testing import CliRunner
 from smpc_dp import simulate
 from smpc_dp.cli import app
 from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.learn.methods import AveragerTable
+from smpc_dp.learn.registry import LEARNERS
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.runtime.local import create_local_session
 
 ROOT = Path(__file__).resolve().parents[2]
+WISCONSIN = ROOT / "examples" / "data" / "breast_cancer_wisconsin_original.csv"
 DOCUMENTS = sorted(
     path
     for pattern in ("*.md", "docs/**/*.md", "protocols/**/*.md", "benchmarks/**/*.md", "examples/**/*.md")
@@ -213,6 +216,12 @@ def test_every_parameter_is_documented(protocol: str) -> None:
     assert first_cells(f"Parameters of {protocol}") == set(known[1].split(", "))
 
 
+def test_every_parameter_of_a_learner_is_documented() -> None:
+    kinds = (*LEARNERS.values(), AveragerTable)
+    known = {field.encode_name for kind in kinds for field in msgspec.structs.fields(kind)}
+    assert first_cells("Parameters of learn") == known | {"learner", "averager"}
+
+
 def test_every_field_of_a_result_is_documented() -> None:
     result = simulate.average(np.zeros((3, 1)), lower=0, upper=1)
 
@@ -281,6 +290,13 @@ def test_errata_name_tests_that_exist() -> None:
                 "2",
                 "--epsilon",
                 "9",
+            ],
+        ),
+        (
+            "reproduce local-scale",
+            [
+                *("reproduce", "local-scale", "--users", "6", "--size", "3", "--participations", "1"),
+                *("--repetitions", "2", "--data", str(WISCONSIN)),
             ],
         ),
         ("simulate average", ["simulate", "average", "--parties", "3", "--length", "1"]),

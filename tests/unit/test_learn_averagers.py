@@ -109,6 +109,15 @@ def test_only_the_honest_shares_are_counted_on() -> None:
     assert (alone.total / together.total) ** 2 == pytest.approx(3, rel=0.02)
 
 
+def test_large_groups_count_on_all_honest_members_too() -> None:
+    need = PrivateAverages(2, 1.0, frozenset({120}), np.full(120, 3), 2.0, 1e-5)
+    plan = plan_private(AveragerTable(missing=2), need, 120).plan(120)
+    noise = plan.noise(120, 0)
+    assert noise is not None
+    assert noise.honest == 117
+    assert plan.plan.complete
+
+
 def test_rows_are_rounded_as_one_by_one() -> None:
     encoding = private(AveragerTable(), {3}, length=5).plan(3).encoding
     vector = vectors(5, 5) * np.linspace(0.1, 1, 9)[:, None]

@@ -156,14 +156,15 @@ def sensitivity_of(encoding: Encoding) -> Sensitivity:
 
 
 def check_noisy(
-    parameters: Mapping[str, object], parties: int
+    parameters: Mapping[str, object], parties: int, *, complete: bool = False
 ) -> tuple[NoisySumParameters | None, list[Fault]]:
     """Check a `[parameters]` table that asks for differential privacy; return every fault found.
 
     Keys: those of the secure sum but `max_weight`; `epsilon`, `delta` (needed); `l2_bound` in the place of
-    `lower` and `upper`; `mechanism` ("discrete-gaussian", the default, or "skellam").
+    `lower` and `upper`; `mechanism` ("discrete-gaussian", the default, or "skellam"). With the `complete`
+    graph the noise of all honest parties that stay is counted on, whatever the aggregator does.
     """
-    base, faults = check_sum(parameters, parties, own=PRIVACY_KEYS, weights=False)
+    base, faults = check_sum(parameters, parties, own=PRIVACY_KEYS, weights=False, complete=complete)
     good, more = privacy_faults(parameters)
     faults += more
     mechanism = parameters.get("mechanism", "discrete-gaussian")

@@ -153,11 +153,13 @@ def check_sum(
     own: Collection[str] = (),
     told: Collection[str] = (),
     weights: bool = True,
+    complete: bool = False,
 ) -> tuple[SumParameters | None, list[Fault]]:
     """Check what sums have in common, as `check_parameters` does; a protocol checks its `own` keys itself.
 
     `told` are keys that only an error mentions: with them it would be another kind of sum. `l2_bound`, where
-    it is one of its own, stands in the place of the bounds of coordinates.
+    it is one of its own, stands in the place of the bounds of coordinates. `complete`: everyone is everyone's
+    neighbour, however many there are.
     """
     faults: list[Fault] = []
     known = {field.encode_name: field for field in msgspec.structs.fields(_Declared)}
@@ -201,6 +203,7 @@ def check_sum(
                 dropout=float(good.get("dropout", 0.0)),
                 corrupt=float(good.get("corrupt", 0.0)),
                 security=float(good.get("security", 40)),
+                least_degree=parties - 1 if complete else 2,
             )
         except ConfigError as error:
             # The number of parties is not a parameter: it is the roster's.
