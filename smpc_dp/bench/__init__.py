@@ -2,6 +2,7 @@
 
 from smpc_dp.bench.figures import Report
 from smpc_dp.bench.gopa import run_gopa_bench
+from smpc_dp.bench.learn import run_learn_bench
 from smpc_dp.bench.pairwise import run_compare_bench, run_garbling_bench, run_ot_bench
 from smpc_dp.bench.proofs import run_proofs_bench
 from smpc_dp.bench.sampling import run_sampling_bench
@@ -13,6 +14,7 @@ __all__ = [
     "run_compare_bench",
     "run_garbling_bench",
     "run_gopa_bench",
+    "run_learn_bench",
     "run_ot_bench",
     "run_proofs_bench",
     "run_sampling_bench",

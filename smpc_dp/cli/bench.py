@@ -184,6 +184,37 @@ def pairwise(
         _print(report)
 
 
+@app.command()
+def learn(
+    runs: Runs = 5,
+    users: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="Users, 100 to 100,000; may be repeated. Left out: 1,000 and 10,000.", show_default=False
+        ),
+    ] = None,
+    peer: Annotated[
+        str | None, typer.Option(help="A folder with gossip_solver.py of the authors' gosta code.")
+    ] = None,
+    peer_python: Annotated[
+        str | None, typer.Option(help="An interpreter with numpy below 1.23, which that code needs.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure learners in simulation.
+
+    User-steps a second of GoSta, beside its authors' code, and of gossip dual averaging.
+    """
+    from smpc_dp.bench import run_learn_bench
+
+    with Bar("rounds", quiet=as_json) as bar:
+        report = run_learn_bench(runs, bar.show, users or (1_000, 10_000), peer, peer_python)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        _print(report)
+
+
 def _measure(
     bench: Callable[[int, Progressing, str | None], Report], runs: int, emp: str | None, as_json: bool
 ) -> None:

@@ -187,8 +187,9 @@ def check_rows(place: Averager | PeerExchange, vector: Rows) -> Rows:
     if vector.ndim != 2 or len(vector) != len(place.here):
         what = f"shape must be ({len(place.here)}, length), is {vector.shape}"
         raise ConfigError([Fault("vector", what)])
-    bad = np.flatnonzero(~np.isfinite(vector).all(axis=1))
-    if len(bad):
+    finite = np.isfinite(vector)
+    if not finite.all():
+        bad = np.flatnonzero(~finite.all(axis=1))
         raise ConfigError([Fault("vector", f"of user {place.here[bad[0]]} is not finite")])
     return vector
 

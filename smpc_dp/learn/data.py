@@ -135,10 +135,11 @@ class Dataset:
         return replace(self, table=np.concatenate([features, self.table[:, -1:]], axis=1))
 
 
-def wisconsin(path: str | os.PathLike[str]) -> Dataset:
+def wisconsin(path: str | os.PathLike[str], *, incomplete: bool = False) -> Dataset:
     """Return Breast Cancer Wisconsin (Original): 9 features from 1 to 10 scaled to [-1, 1], 1 for malignant.
 
-    The 16 of 699 rows with a missing value are left out. The range is public: it is that of the scale.
+    The 16 of 699 rows with a missing value are left out, or kept if `incomplete`, with NaN for what is
+    missing. The range is public: it is that of the scale.
 
     Raises LocalError, ConfigError: see `read_table`, or another table.
     """
@@ -153,11 +154,13 @@ def wisconsin(path: str | os.PathLike[str]) -> Dataset:
         label = kinds.get(cells[-1])
         if label is None:
             raise ConfigError([Fault(f"{path}:{line}", f"the class is {cells[-1][:80]!r}, not known")])
-        if any(cell in ("", "NA", "?") for cell in cells):
+        missing = [cell in ("", "NA", "?") for cell in cells[1:-1]]
+        if any(missing) and not incomplete:
             left_out += 1
             continue
-        values = numbers([(line, cells[1:-1])], str(path))[0]
-        if values.min() < 1 or values.max() > 10:
+        known = ["" if gone else cell for cell, gone in zip(cells[1:-1], missing, strict=True)]
+        values = numbers([(line, known)], str(path))[0]
+        if np.any(values < 1) or np.any(values > 10):
             raise ConfigError([Fault(f"{path}:{line}", "a feature is outside 1 to 10")])
         kept.append([*((values - 5.5) / 4.5), label])
     source = "Breast Cancer Wisconsin (Original), UCI, CC BY 4.0"

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.learn.averager import ALONE
 from smpc_dp.learn.topology import Topology
 
 Ints = NDArray[np.intp]
@@ -36,13 +37,9 @@ class PublicDraws:
         raw = np.asarray(self._bits.random_raw(count), dtype=np.uint64)
         return (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
-    def below(self, bound: int | Ints, count: int) -> Ints:
+    def below(self, bound: int, count: int) -> Ints:
         """Return `count` integers below `bound`; a chance is off by a factor 1 + bound 2^-53 at most."""
         return (self.uniform(count) * bound).astype(np.intp)
-
-    def exponential(self, count: int) -> Floats:
-        """Return `count` waiting times of mean 1."""
-        return -np.log1p(-self.uniform(count))
 
 
 class Clock(Protocol):
@@ -108,10 +105,12 @@ class PoissonClock:
     def draw_timed(self, ticks: int) -> tuple[Floats, Ints]:
         """Return the times of the next ticks, shape (ticks,), ascending, and the users as `draw` does."""
         graph = self.topology
-        times = self.now + np.cumsum(self._draws.exponential(ticks)) / graph.users
+        # Row by row, so that ticks do not depend on how many are drawn at once.
+        drawn = self._draws.uniform(3 * ticks).reshape(ticks, 3)
+        times = self.now + np.cumsum(-np.log1p(-drawn[:, 0])) / graph.users
         self.now = float(times[-1]) if ticks else self.now
-        awake = self._draws.below(graph.users, ticks)
-        choice = self._draws.below(graph.degrees[awake], ticks)
+        awake = (drawn[:, 1] * graph.users).astype(np.intp)
+        choice = (drawn[:, 2] * graph.degrees[awake]).astype(np.intp)
         called = graph.adjacency.indices[graph.adjacency.indptr[awake] + choice]
         return times, np.stack([awake, called.astype(np.intp)], axis=1)
 
@@ -164,20 +163,55 @@ def rounds(users: int, pairs: Ints) -> Iterator[Round]:
     Args:
         users: n. pairs: shape (meetings, 2), users 0 to n - 1, the two of a row different.
     """
-    count = len(pairs)
-    meeting_of = np.repeat(np.arange(count), 2)
     person = pairs.ravel()
-    order = np.argsort(person, kind="stable")
-    # All meetings of user 0, then those of user 1, ..., each user's closed by one that never comes.
-    ends = np.cumsum(np.bincount(person, minlength=users))
-    queue = np.insert(meeting_of[order], ends, -1)
-    other = np.insert(pairs[:, ::-1].ravel()[order], ends, 0)
-    place = np.concatenate([[0], ends[:-1]]) + np.arange(users)
+    # A radix sort, where numbers are small.
+    order = np.argsort(person.astype(np.uint16) if users <= 1 << 16 else person, kind="stable")
     own = np.arange(users)
-    left = count
+    # All meetings of user 0, then those of user 1, ..., each user's closed by one that never comes.
+    last = np.cumsum(np.bincount(person, minlength=users)) + own
+    slots = np.arange(len(person)) + person[order]
+    queue, other = np.empty(len(person) + users, dtype=np.intp), np.empty(len(person) + users, dtype=np.intp)
+    queue[slots], other[slots] = order >> 1, person[order ^ 1]
+    queue[last], other[last] = -1 - own, (own + 1) % users
+    place = np.concatenate([[0], last[:-1] + 1])
+    left = len(person)
     while left:
         head, opposite = queue[place], other[place]
-        ready = (head >= 0) & (head[opposite] == head)
-        yield Round(np.where(ready, opposite, own), np.where(ready, head, -1))
-        place = place + ready
-        left -= int(ready.sum()) // 2
+        ready = head[opposite] == head
+        yield Round(np.where(ready, opposite, own), np.where(ready, head, ALONE))
+        place += ready
+        left -= int(np.count_nonzero(ready))
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """The ticks start + 1 to end of a clock.
+
+    Attributes:
+        pairs: shape (meetings, 2): who meets whom, in order.
+        users: n. copies: meetings of one tick.
+    """
+
+    start: int
+    end: int
+    pairs: Ints
+    users: int
+    copies: int
+
+    @property
+    def rounds(self) -> Iterator[Round]:
+        """The meetings in rounds, everybody's in order."""
+        return rounds(self.users, self.pairs)
+
+    def tick(self, meeting: Ints) -> Ints:
+        """Return the ticks of meetings, given by their rows in `pairs`, in the shape of `meeting`."""
+        passed = meeting if self.copies == 1 else meeting // self.copies
+        return passed + (self.start + 1)
+
+
+def spans(clock: Clock, users: int, ticks: int, every: int, *, meetings: int = 1) -> Iterator[Span]:
+    """Draw `ticks` ticks in spans of `every` (the last may be shorter); a tick has `meetings` draws."""
+    for start in range(0, ticks, every):
+        end = min(ticks, start + every)
+        pairs = clock.draw((end - start) * meetings)
+        yield Span(start, end, pairs, users, len(pairs) // (end - start))

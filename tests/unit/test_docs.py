@@ -26,9 +26,9 @@ from typer.testing import CliRunner
 
 from smpc_dp import simulate
 from smpc_dp.cli import app
-from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.learn.methods import AveragerTable
 from smpc_dp.learn.registry import LEARNERS
+from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.runtime.local import create_local_session
 

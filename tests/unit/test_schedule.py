@@ -52,6 +52,14 @@ def test_poisson_clocks_tick_at_rate_one_and_call_neighbours() -> None:
     assert np.all(abs(touched - clock.chances) < spread * stats.norm.isf(1e-6 / 30))
 
 
+@pytest.mark.parametrize("kind", [EdgeClock, PoissonClock])
+def test_ticks_do_not_depend_on_how_many_are_drawn_at_once(kind: type[EdgeClock | PoissonClock]) -> None:
+    graph = topology.watts_strogatz(20, 4, 0.3, 1)
+    whole, parts = kind(graph, 3), kind(graph, 3)
+    drawn = np.concatenate([parts.draw(count) for count in (1, 0, 12, 7)])
+    np.testing.assert_array_equal(whole.draw(20), drawn)
+
+
 def test_rounds_keep_the_order_of_everybody() -> None:
     clock = EdgeClock(topology.watts_strogatz(30, 4, 0.3, 1), 5)
     pairs = clock.draw(500)

@@ -86,6 +86,25 @@ class KaryRandomisedResponse(Mechanism):
         other += other >= true
         return np.where(keep, true, other).reshape(count, -1)
 
+    @property
+    def kept(self) -> float:
+        """1 - beta, for the answer that is the truth with 1 - beta and uniform over all k otherwise."""
+        return float((self.ratio - 1) / (self.ratio - 1 + self.categories))
+
+    def unbiased_pairs(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what pairs of answers are to count so that the mean over the answers is that of the truths.
+
+        (1 - beta)^-2 (e_i - b)' A (e_j - b) with b = beta/k everywhere [Bellet 2021, (3.10)]; answers must be
+        of different users.
+
+        Args:
+            values: A, shape (k, k, ...): what pairs of true answers count.
+        """
+        b = (1 - self.kept) / self.categories
+        rows, columns = values.sum(axis=1, keepdims=True), values.sum(axis=0, keepdims=True)
+        found = values - b * rows - b * columns + b * b * rows.sum(axis=0, keepdims=True)
+        return np.asarray(found / self.kept**2)
+
     @classmethod
     def calibrate(cls, epsilon: float, delta: float, categories: int, changed: int = 1) -> Self:
         """Return the least random response that is (epsilon, delta)-DP, its ratio rounded down.
