@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.privacy import sampling
