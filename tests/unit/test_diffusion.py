@@ -13,7 +13,7 @@ from scipy import sparse
 
 from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.learn.averager import PlainExchange
-from smpc_dp.learn.diffusion import diffuse, own_perturbation
+from smpc_dp.learn.diffusion import diffuse, own_perturbation, update
 from smpc_dp.learn.topology import complete, erdos_renyi, mixing_gap, ring
 from smpc_dp.privacy.diffusion import DiffusionNoise, Kind, descent_bound, disagreement_bound, spread
 from smpc_dp.privacy.sampling import NoiseSource, discrete_laplace
@@ -156,6 +156,19 @@ def test_epsilon_is_reached_by_all_messages_together_and_never_exceeded(kind: Ki
     assert epsilon == pytest.approx(0.5 * math.sqrt(length) * l2 * growth / 40.0, rel=1e-5)
     # (27) with the l2 norm, as printed, is exceeded.
     assert max(ratios) > epsilon / math.sqrt(length)
+
+
+def test_updates_are_clipped_in_the_l1_norm_run_by_run() -> None:
+    noise = DiffusionNoise.of_scale("iid", 1.0, 0.5, 2.0, 3)
+    slopes = np.random.default_rng(6).normal(size=(50, 6)) * np.geomspace(1e-3, 1e6, 50)[:, None]
+    found = update(slopes, noise).reshape(100, 3)
+    norms, real = np.abs(found).sum(axis=1), slopes.reshape(100, 3)
+    assert norms.max() <= noise.update
+    short = np.abs(real).sum(axis=1) <= 2
+    np.testing.assert_allclose(found[short] * 2.0**-noise.bits, 0.5 * real[short], atol=2.0**-noise.bits)
+    assert norms[~short].min() >= noise.update * (1 - 1e-5)
+    unit = found[~short] / norms[~short, None]
+    np.testing.assert_allclose(unit, real[~short] / np.abs(real[~short]).sum(axis=1)[:, None], atol=1e-5)
 
 
 def test_several_links_give_the_sum_of_gradients_away_under_a_single_noise() -> None:
