@@ -7,14 +7,17 @@ process. Row r of its arrays belongs to user `here[r]`. It has no other way to r
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
+
+if TYPE_CHECKING:
+    # Loaded where it is used: the command line needs the settings of learners alone.
+    from scipy import sparse
 
 Rows = NDArray[np.float64]
 Users = NDArray[np.intp]
@@ -135,6 +138,8 @@ class PlainAverager:
         self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
     ) -> Averaged:
         """Return each group's exact average; see `Averager.average`."""
+        from scipy import sparse
+
         vector, weight, group = check_average(self, vector, weight, group)
         member = group >= 0
         labels, place = np.unique(group[member], return_inverse=True)

@@ -37,7 +37,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         steps: i. rate: mu. ridge: rho.
         clip: G, the l1 norm that a user's gradient is clipped to.
         epsilon: for each user, all of its steps together.
-        graph: "ring" or "complete", of all parties in the roster's order.
+        topology: "ring" or "complete", of all parties in the roster's order.
         model, classes: the loss and, for "softmax", the number of labels.
     """
 
@@ -47,7 +47,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     rate: Positive = 0.1
     clip: Positive = 1.0
     ridge: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
-    graph: Literal["ring", "complete"] = "ring"
+    topology: Literal["ring", "complete"] = "ring"
     model: ModelName = "logistic"
     classes: Annotated[int, Meta(ge=2, le=10_000)] = 2
 
@@ -64,7 +64,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def weights(self, users: int) -> sparse.csr_array:
         """Return Metropolis weights of the graph."""
-        drawn = topology.complete(users) if self.graph == "complete" else topology.ring(users)
+        drawn = topology.complete(users) if self.topology == "complete" else topology.ring(users)
         return drawn.metropolis()
 
     def check_data(self, table: Table, user: str) -> None:
@@ -77,7 +77,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         if self.rate * self.ridge > 1:
             found.append(Fault("rate", f"{self.rate:g} times ridge = {self.ridge:g} must be at most 1"))
         if users < 3:
-            found.append(Fault("graph", f"needs 3 users, has {users}"))
+            found.append(Fault("topology", f"needs 3 users, has {users}"))
         try:
             if float(self.planned.scale) > 2.0 ** (_ROOM - 6):
                 found.append(

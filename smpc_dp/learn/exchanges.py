@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
 
 from smpc_dp.learn.averager import Users
 from smpc_dp.learn.methods import STEPS, calibrate
 from smpc_dp.learn.needs import PrivateMessages
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.protocols.exchange.params import ExchangeParameters, plan_exchange
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 # Messages without noise are rounded to this fraction of the bound.
 EXACT_STEPS = 1 << 40

@@ -133,6 +133,7 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _checked(protocol: str, given: Mapping[str, object], size: int) -> SumParameters:
+    checked: object
     if protocol == "secagg" and "epsilon" in given and size <= MOST_COMPLETE:
         checked, faults = check_noisy(given, size, complete=True)
     else:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import Rows
@@ -40,6 +39,14 @@ class PairwiseLoss:
     gradient: PairGradient
 
 
+def sigmoid(score: Floats) -> Floats:
+    """1 / (1 + exp(-score)), without overflow."""
+    # Loaded here: the command line needs the settings of learners alone.
+    from scipy.special import expit
+
+    return np.asarray(expit(score))
+
+
 def logistic_auc() -> PairwiseLoss:
     """The logistic surrogate of the AUC, (3.5), for linear scores: 1[y > y'] log(1 + exp(theta'(x' - x))).
 
@@ -56,7 +63,7 @@ def logistic_auc() -> PairwiseLoss:
 
     def gradient(theta: Rows, own: Rows, other: Rows) -> Rows:
         difference, scores = margin(theta, own, other)
-        slope = np.where(own[..., -1] > other[..., -1], expit(scores), 0.0)
+        slope = np.where(own[..., -1] > other[..., -1], sigmoid(scores), 0.0)
         return np.asarray(slope[..., None] * difference)
 
     return PairwiseLoss("logistic AUC", lambda length: length - 1, value, gradient)
@@ -80,7 +87,7 @@ def logistic_metric(threshold: float = 1.0) -> PairwiseLoss:
 
     def gradient(theta: Rows, own: Rows, other: Rows) -> Rows:
         sign, flat, scores = margin(theta, own, other)
-        return np.asarray((sign * expit(scores))[..., None] * flat)
+        return np.asarray((sign * sigmoid(scores))[..., None] * flat)
 
     return PairwiseLoss("logistic metric", lambda length: (length - 1) ** 2, value, gradient)
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.arguments import Arguments
 
 if TYPE_CHECKING:
+    # Loaded where it is used: the command line needs the settings of learners alone.
     import networkx
+    from scipy import sparse
 
 Ints = NDArray[np.intp]
 Floats = NDArray[np.float64]
@@ -49,6 +49,8 @@ class Topology:
     @cached_property
     def adjacency(self) -> sparse.csr_array:
         """Symmetric, of ones, shape (n, n); `indptr` and `indices` list the neighbours of each user."""
+        from scipy import sparse
+
         ends = np.concatenate([self.edges, self.edges[:, ::-1]])
         ones = np.ones(len(ends))
         return sparse.csr_array((ones, (ends[:, 0], ends[:, 1])), shape=(self.users, self.users))
@@ -61,6 +63,8 @@ class Topology:
     @cached_property
     def components(self) -> Ints:
         """Shape (n,): the component of each user, numbered from 0."""
+        from scipy.sparse.csgraph import connected_components
+
         return np.asarray(connected_components(self.adjacency, directed=False)[1], dtype=np.intp)
 
     @property
@@ -71,6 +75,9 @@ class Topology:
     @cached_property
     def bipartite(self) -> bool:
         """Whether the users fall into two classes with edges between the classes only."""
+        from scipy import sparse
+        from scipy.sparse.csgraph import connected_components
+
         # Exactly the components without an odd cycle fall apart in the double cover.
         double = sparse.block_array([[None, self.adjacency], [self.adjacency, None]], format="csr")
         doubled = connected_components(double, directed=False)[0]
@@ -87,6 +94,8 @@ class Topology:
             return 0.0
         if 2 * len(self.edges) == self.users * (self.users - 1):
             return float(self.users)
+        from scipy import sparse
+
         laplacian = sparse.diags_array(self.degrees.astype(np.float64)) - self.adjacency
         if self.users <= _DENSE:
             return float(np.linalg.eigvalsh(laplacian.toarray())[1])
@@ -104,6 +113,8 @@ class Topology:
         return self._weights(np.full(len(self.edges), 1.0 / (1.0 + self.degrees.max())))
 
     def _weights(self, weight: Floats) -> sparse.csr_array:
+        from scipy import sparse
+
         first, second = self.edges.T
         out = np.bincount(first, weight, self.users) + np.bincount(second, weight, self.users)
         own = np.arange(self.users)
@@ -140,6 +151,8 @@ def mixing_gap(weights: sparse.csr_array) -> float:
         raise ConfigError([Fault("weights", f"shape must be (n, n), is {weights.shape}")])
     if abs(weights - weights.T).max() > 1e-12 or abs(weights.sum(axis=1) - 1).max() > 1e-9:
         raise ConfigError([Fault("weights", "must be symmetric with rows that add up to one")])
+    from scipy import sparse
+
     users = weights.shape[0]
     if users <= _DENSE:
         values = np.linalg.eigvalsh(weights.toarray())
@@ -284,6 +297,8 @@ def _drawn(name: str, graph: networkx.Graph, users: int) -> Topology:
 
 def _largest(matrix: sparse.csc_array, sigma: float) -> Floats:
     """Return the two eigenvalues of a symmetric matrix that are nearest to sigma, ascending."""
+    from scipy import sparse
+
     start = _start(matrix.shape[0])
     values = sparse.linalg.eigsh(matrix, k=2, sigma=sigma, which="LM", return_eigenvectors=False, v0=start)
     return np.sort(np.asarray(values, dtype=np.float64))

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
 
 from smpc_dp.errors import LocalError, SmpcError, TimeoutFault
 from smpc_dp.learn.averager import Rows, Users, check_mixing, check_partners, check_rows
 from smpc_dp.learn.exchanges import Exchanging, partner_edges, weight_edges
-from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.exchange.params import ExchangeParameters
 from smpc_dp.runtime.aggregator import Server
 from smpc_dp.runtime.line import HubLine
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import AggregatorLostError, Counter, EverybodyLeftError
+
+if TYPE_CHECKING:
+    from scipy import sparse
+
+    from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.privacy.accountant.receipt import Receipt
 
 
 class _Exchanges:

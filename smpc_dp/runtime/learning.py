@@ -11,6 +11,7 @@ import asyncio
 import os
 import secrets
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,6 @@ from smpc_dp.learn.data import read_table
 from smpc_dp.learn.methods import Averaging, check_weights
 from smpc_dp.learn.needs import Learned, Means
 from smpc_dp.learn.registry import LearnParameters
-from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
-from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.result import Result
 from smpc_dp.runtime.aggregator import Server, aggregator_name, open_server
@@ -35,6 +33,11 @@ from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import AggregatorLostError, Counter, EverybodyLeftError
 from smpc_dp.runtime.session import open_ledger
 from smpc_dp.runtime.session_file import load_session
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
+    from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.privacy.accountant.receipt import Receipt
 
 
 class _Requests:

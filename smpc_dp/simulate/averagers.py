@@ -7,9 +7,10 @@ works on all groups of one size at a time.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from smpc_dp import ball
 from smpc_dp.encoding import EXACT_FLOAT, Encoding
@@ -35,6 +36,9 @@ from smpc_dp.simulate.average import cast_sum
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.stage import AGGREGATOR, set_stage
 from smpc_dp.transport.memory import MemoryNetwork
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 # Squared norms closer than this to the bound are compared exactly.
 _NEAR = 1e-7
@@ -186,6 +190,8 @@ class IdealExchange:
 
     async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
         """Return the weighted sums, each of others' vectors with noise; see `PeerExchange.mix`."""
+        from scipy import sparse
+
         vector, weights = check_rows(self, vector), check_mixing(self.users, weights)
         own = weights.diagonal()
         others = sparse.csr_array(weights - sparse.diags_array(own))

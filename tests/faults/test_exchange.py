@@ -235,6 +235,7 @@ def test_a_partner_that_dies_is_named_to_its_receiver_alone() -> None:
     first = run.stage.context.names[0]
     errors = drive([run.hub, *run.parties], MemoryNetwork(Faults(kill={first: 2}), seed=1), AGGREGATOR)
     second, third = run.stage.context.names[1:]
-    assert isinstance(errors[second], TimeoutFault)
-    assert errors[second].missing == {first}
+    error = errors[second]
+    assert isinstance(error, TimeoutFault)
+    assert error.missing == {first}
     assert third not in errors

@@ -25,9 +25,10 @@ from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
 from smpc_dp.protocols.secagg.party import PartyMachine
-from smpc_dp.runtime.learning import AggregatorLostError, learn, serve_learning
+from smpc_dp.runtime.learning import learn, serve_learning
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.member import Membership
+from smpc_dp.runtime.requests import AggregatorLostError
 from smpc_dp.runtime.session_file import Timeouts, load_session
 
 NAMES = ("ann", "bob", "cas", "dan", "eve")
@@ -49,7 +50,7 @@ def table(user: int) -> np.ndarray:
 
 
 def session(folder: Path, change: Mapping[str, object], names: tuple[str, ...] = NAMES) -> Path:
-    path = create_local_session(folder, names, GIVEN | change, protocol="learn", timeouts=TIMEOUTS)
+    path = create_local_session(folder, names, GIVEN | dict(change), protocol="learn", timeouts=TIMEOUTS)
     (folder / "inputs").mkdir()
     for user, name in enumerate(names):
         np.save(folder / "inputs" / f"{name}.npy", table(user))

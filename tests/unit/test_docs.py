@@ -217,7 +217,7 @@ def test_every_parameter_is_documented(protocol: str) -> None:
 
 
 def test_every_parameter_of_a_learner_is_documented() -> None:
-    kinds = (*LEARNERS.values(), AveragerTable)
+    kinds: tuple[type[msgspec.Struct], ...] = (*LEARNERS.values(), AveragerTable)
     known = {field.encode_name for kind in kinds for field in msgspec.structs.fields(kind)}
     assert first_cells("Parameters of learn") == known | {"learner", "averager"}
 

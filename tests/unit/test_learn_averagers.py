@@ -26,7 +26,7 @@ def private(table: AveragerTable, sizes: set[int], count: int = 3, length: int =
 
 def vectors(seed: int, length: int = 2) -> np.ndarray:
     drawn = np.random.default_rng(seed).normal(size=(9, length))
-    return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+    return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
 
 
 @pytest.mark.parametrize("method", ["secagg", "local"])

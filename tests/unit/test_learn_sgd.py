@@ -72,7 +72,7 @@ def test_gradients_are_those_of_the_loss(kind: str) -> None:
         else:
             label = points.labels.astype(int)[..., None]
             each = np.log(np.exp(scores).sum(axis=-1)) - np.take_along_axis(scores, label, -1)[..., 0]
-        return (each * points.share).sum(axis=1)
+        return np.asarray((each * points.share).sum(axis=1))
 
     found = model.gradient(weights, points, np.arange(2))
     for place in range(model.length):
