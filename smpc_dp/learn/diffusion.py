@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import PeerExchange, Rows, check_rows
@@ -19,6 +19,9 @@ from smpc_dp.learn.topology import mixing_gap
 from smpc_dp.privacy.diffusion import DiffusionNoise
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.sampling import NoiseSource, discrete_laplace
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 Integers = NDArray[np.int64]
 # Gradients of the data of the users here at their models, shape (rows, length), at step 1, 2, ...

@@ -6,12 +6,11 @@ With i.i.d. noise only: what a learner ends with is public, and graph-homomorphi
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 import numpy as np
 from msgspec import Meta
-from scipy import sparse
 
 from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.learn import topology
@@ -19,9 +18,11 @@ from smpc_dp.learn.averager import Rows
 from smpc_dp.learn.diffusion import diffuse
 from smpc_dp.learn.models import Model, ModelName
 from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
-from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.diffusion import DiffusionNoise
 from smpc_dp.privacy.sampling import NoiseSource
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 Positive = Annotated[float, Meta(gt=0, le=1e6)]
 
@@ -89,6 +90,9 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def needs(self, users: int) -> Needs:
         """Return what it communicates: a message of each user to its neighbours in each step."""
+        # Not at the top: scipy.
+        from smpc_dp.privacy.accountant.events import Event, Pure
+
         bound = 2.0 ** (_ROOM - self.planned.bits)
         messages = PrivateMessages(self.loss.length, bound, np.full(users, self.steps), None, None)
         claim = self.planned.guarantee(self.steps)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import Fault
 from smpc_dp.learn.averager import Averager, PeerExchange, Rows
-from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
 
 # A user's data: shape (points, columns).
 Table = NDArray[np.float64]

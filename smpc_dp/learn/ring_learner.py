@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 import numpy as np
@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.learn.averager import PeerExchange, Users
 from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
-from smpc_dp.learn.ring import RingSum
 from smpc_dp.learn.tokens import Taken, Token
-from smpc_dp.privacy.accountant.events import Event, Pure
-from smpc_dp.privacy.network.grid import guarantee
 from smpc_dp.privacy.network.ring import plan_ring_sum
 from smpc_dp.privacy.sampling import NoiseSource
+
+if TYPE_CHECKING:
+    from smpc_dp.learn.ring import RingSum
 
 # Steps of the messages' encoding in its bound; `exchanges.EXACT_STEPS`.
 _ROOM = 40
@@ -119,6 +119,9 @@ class RingSumLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     def ring(self, users: int) -> RingSum:
         """Return the planned protocol; raises ConfigError."""
+        # Not at the top: scipy.
+        from smpc_dp.learn.ring import RingSum
+
         plan = plan_ring_sum(
             users,
             self.rounds,
@@ -152,6 +155,9 @@ class RingSumLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     def needs(self, users: int) -> Needs:
         """Return what it communicates: the token, once for each hop, and nothing from who only receives."""
+        from smpc_dp.privacy.accountant.events import Event, Pure
+        from smpc_dp.privacy.network.grid import guarantee
+
         ring = self.ring(users)
         bound = 2.0 ** (_ROOM - ring.grid.bits)
         messages = PrivateMessages(1, bound, np.full(users, 2 * self.rounds + users), None, None)

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import numpy as np
-from scipy import sparse
 
 from smpc_dp.errors import PrivacyError
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 Kind = Literal["homomorphic", "iid"]
 
