@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from smpc_dp.errors import Fault
 from smpc_dp.learn.averager import Averager, PeerExchange, Rows
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
 
 # A user's data: shape (points, columns).
 Table = NDArray[np.float64]
@@ -64,11 +67,15 @@ class PrivateMessages:
 
 @dataclass(frozen=True)
 class Needs:
-    """All that a learner communicates; None for what it does not."""
+    """All that a learner communicates; None for what it does not.
+
+    `own`: what messages give away of a user in all steps together, where the learner adds the noise itself.
+    """
 
     average: PrivateAverages | None = None
     mix: PublicAverages | None = None
     exchange: PrivateMessages | None = None
+    own: Event | None = None
 
 
 @dataclass(frozen=True)

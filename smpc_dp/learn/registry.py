@@ -14,10 +14,12 @@ import msgspec
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.learn.block_gossip import BlockGossip
+from smpc_dp.learn.diffusion_learner import Diffusion
 from smpc_dp.learn.exchanges import Exchanging, plan_messages
 from smpc_dp.learn.gossip_auc import GossipAuc
 from smpc_dp.learn.methods import AveragerTable, Averaging, plan_private, plan_public
 from smpc_dp.learn.needs import Learned, Learner
+from smpc_dp.learn.ring_learner import RingSumLearner
 from smpc_dp.learn.sgd import FederatedSgd
 from smpc_dp.protocols.secagg.params import SumParameters
 
@@ -26,6 +28,8 @@ PROTOCOL = "learn"
 LEARNERS: Mapping[str, type[Any]] = {
     "sgd": FederatedSgd,
     "block-gossip": BlockGossip,
+    "diffusion": Diffusion,
+    "ring-sum": RingSumLearner,
     "gossip-auc": GossipAuc,
 }
 
@@ -46,8 +50,9 @@ class LearnParameters:
     def completed(self, learned: Learned) -> Learned:
         """Return what was learned with the guarantee of all its steps."""
         found = [part.guarantee for part in (self.average, self.exchange) if part is not None]
-        # A learner that both averages and sends gives the two guarantees itself.
-        return replace(learned, guarantee=found[0]) if len(found) == 1 else learned
+        # A learner that both averages and sends, or adds its own noise, gives the guarantee itself.
+        given = len(found) == 1 and self.learner.needs(self.users).own is None
+        return replace(learned, guarantee=found[0]) if given else learned
 
     @property
     def planned(self) -> tuple[SumParameters, ...]:

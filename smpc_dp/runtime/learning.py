@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -209,6 +210,10 @@ async def learn(
     own = [member.name for member in membership.session.roster.parties].index(party)
     if book is not None:
         await asyncio.to_thread(check_budget, book, parameters, own)
+        noise = parameters.learner.needs(parameters.users).own
+        if noise is not None:
+            # All steps at once, before the first message: they are not private one by one.
+            await asyncio.to_thread(book.charge, secrets.token_bytes(32), noise)
     line = await HubLine.open(membership, membership.endpoint(), on_event)
     counter = Counter()
 
@@ -244,6 +249,8 @@ def check_budget(ledger: Ledger, parameters: LearnParameters, user: int) -> None
         planned += [event] * int(needs.average.participations[user])
     if needs.exchange is not None and parameters.exchange is not None and parameters.exchange.guarantee:
         planned += [parameters.exchange.parameters.event()] * int(needs.exchange.participations[user])
+    if needs.own is not None:
+        planned.append(needs.own)
     ledger.check(planned)
 
 

@@ -278,6 +278,25 @@ def test_errata_name_tests_that_exist() -> None:
             ["reproduce", "auc", "--negatives", "20", "--repetitions", "2", "--bins", "2", "--levels", "1"],
         ),
         (
+            "reproduce homomorphic",
+            ["reproduce", "homomorphic", "--steps", "10", "--repetitions", "2"],
+        ),
+        (
+            "reproduce network-sgd",
+            [
+                "reproduce",
+                "network-sgd",
+                "--parties",
+                "200",
+                "--steps",
+                "1000",
+                "--runs",
+                "2",
+                "--epsilon",
+                "9",
+            ],
+        ),
+        (
             "reproduce local-scale",
             [
                 *("reproduce", "local-scale", "--users", "6", "--size", "3", "--participations", "1"),

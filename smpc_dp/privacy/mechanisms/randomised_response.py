@@ -82,7 +82,7 @@ class KaryRandomisedResponse(Mechanism):
             raise PrivacyError(f"an answer is outside [0, {self.categories})")
         true = np.tile(array.astype(np.int64), count)
         keep = sampling.binomial(source, len(true), 1, self.ratio / (self.ratio + self.categories - 1)) == 1
-        other = _uniform(source, len(true), self.categories - 1)
+        other = sampling.uniform(source, len(true), self.categories - 1)
         other += other >= true
         return np.where(keep, true, other).reshape(count, -1)
 
@@ -125,15 +125,3 @@ class KaryRandomisedResponse(Mechanism):
         if rounded <= 1:
             raise PrivacyError(f"epsilon = {epsilon:g} leaves nothing of the answer")
         return cls(categories, rounded, changed)
-
-
-def _uniform(source: NoiseSource, count: int, below: int) -> NDArray[np.int64]:
-    """Draw uniform integers in [0, below) from fair bits, those that are too large anew."""
-    bits = (below - 1).bit_length()
-    drawn = np.zeros(count, dtype=np.int64)
-    waiting = np.arange(count)
-    while bits and len(waiting):
-        coins = sampling.binomial(source, bits * len(waiting), 1, Fraction(1, 2)).reshape(-1, bits)
-        drawn[waiting] = coins @ (1 << np.arange(bits, dtype=np.int64))
-        waiting = waiting[drawn[waiting] >= below]
-    return drawn
