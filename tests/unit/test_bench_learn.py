@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -124,6 +125,6 @@ def test_incomplete_records_are_kept_where_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"parties": 61}, {"parties": 4}, {"iterations": 10}, {"repetitions": 0}])
-def test_reproduction_refuses_sizes(changes: dict[str, int]) -> None:
+def test_reproduction_refuses_sizes(changes: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(changes))):
         gosta_errors(**changes)

@@ -42,7 +42,7 @@ def one(prox: Callable[..., Any]) -> gossip_twin.Point:
 @pytest.mark.parametrize("prox", PROXES)
 def test_against_the_loops_of_the_papers(loss: PairwiseLoss, prox: Callable[..., Any]) -> None:
     p = loss.dimension(3)
-    gamma = inverse_root(0.3)
+    gamma: Any = inverse_root(0.3)
 
     def gradient(theta: Any, own: Any, other: Any) -> Any:
         return loss.gradient(theta[None], own[None], other[None])[0]
@@ -255,7 +255,12 @@ def test_bad_input_is_refused(changes: dict[str, Any], named: str) -> None:
     def gradient(theta: Any, own: Any, other: Any) -> Any:
         return own[:, :2] - other[:, :2]
 
-    given = {"records": RECORDS, "clock": EdgeClock(GRAPH, 1), "ticks": 20, "dimension": 2} | changes
+    given: dict[str, Any] = {
+        "records": RECORDS,
+        "clock": EdgeClock(GRAPH, 1),
+        "ticks": 20,
+        "dimension": 2,
+    } | changes
     for learner in (dual_averaging, dual_averaging_asynchronous):
         with pytest.raises(ConfigError, match=named):
             asyncio.run(

@@ -21,7 +21,10 @@ from tests.reference import gossip_twin
 
 GRAPH = topology.watts_strogatz(24, 4, 0.3, 1)
 RECORDS = np.random.default_rng(1).normal(size=(24, 2)).round(1)
-GINI = lambda own, other: np.abs(own[..., 0] - other[..., 0])  # noqa: E731
+
+
+def GINI(own: Any, other: Any) -> Any:
+    return np.abs(own[..., 0] - other[..., 0])
 
 
 @pytest.mark.parametrize("ticks", [1, 6, 300])

@@ -7,6 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.learn import topology
@@ -25,11 +26,12 @@ REPORTS = LocalReports.plan(1.0, K)
 POINTS = np.array([[0.0, 1.0], [2.0, -1.0], [0.5, 0.5]])
 
 
-def law() -> np.ndarray:
+def law() -> NDArray[np.float64]:
     """P(answer | record), shape (k, k), from the definition."""
     ratio = float(REPORTS.response.ratio)
     chances = np.ones((K, K)) + (ratio - 1) * np.eye(K)
-    return chances / chances.sum(axis=1, keepdims=True)
+    rows: NDArray[np.float64] = chances / chances.sum(axis=1, keepdims=True)
+    return rows
 
 
 def test_kernel_is_unbiased_over_all_answers() -> None:
@@ -142,7 +144,7 @@ def test_dual_averaging_learns_from_reports() -> None:
     n = 120
     reports = LocalReports.plan(2.0, 2)
     points = np.array([[-1.0], [1.0]])
-    labels = (np.arange(n) % 2) * 1.0
+    labels = (np.arange(n) % 2).astype(np.float64)
     rng = np.random.default_rng(6)
     categories = np.where(rng.random(n) < 0.85, labels, 1 - labels).astype(int)
     rows = reports.randomise(

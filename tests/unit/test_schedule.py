@@ -68,7 +68,7 @@ def test_rounds_keep_the_order_of_everybody() -> None:
     for step in rounds(30, pairs):
         np.testing.assert_array_equal(step.partner[step.partner], np.arange(30))
         np.testing.assert_array_equal(step.partner == np.arange(30), step.meeting < 0)
-        for user in np.flatnonzero(step.meeting >= 0):
+        for user in np.flatnonzero(step.meeting >= 0).tolist():
             assert set(pairs[step.meeting[user]]) == {user, step.partner[user]}
             seen[user].append(int(step.meeting[user]))
         depth += 1
