@@ -105,7 +105,7 @@ def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
             asked: Any = json.loads(question)
             kernel = own.get(asked["kernel"]) or kernel_of(asked)
             arguments = {key: asked[key] for key in ("epsilon", "delta", "partners", "noise")}
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise ConfigError([Fault("question", f"not a statistic's ({error})")]) from None
         if not all(isinstance(arguments[key], int | float) for key in ("epsilon", "delta")):
             raise ConfigError([Fault("question", "its budget is no number")])

@@ -414,7 +414,11 @@ def test_a_question_is_checked() -> None:
     make = plan_maker([])
     good = question_of(KERNEL, plan_statistic(KERNEL, 2, 1.0), "laplace")
     assert make(good).digest == plan_statistic(KERNEL, 2, 1.0).digest
-    for bad in ("", "[]", "{}", "[" * 5000, good.replace("kendall_tau", "x"), good.replace("1.0", '"1"', 1)):
+    assert make(good.replace('"9.0"', "9", 1)).digest == make(good).digest
+    # No float holds it: whoever asks so must not end the aggregator.
+    huge = good.replace('"9.0"', "9" * 400, 1)
+    wrong = good.replace("kendall_tau", "x"), good.replace("1.0", '"1"', 1)
+    for bad in ("", "[]", "{}", "[" * 5000, huge, *wrong):
         with pytest.raises(ConfigError):
             make(bad)
 
