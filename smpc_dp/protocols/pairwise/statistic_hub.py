@@ -272,7 +272,8 @@ class StatisticHub(HubRole[StatisticResult]):
             for place, pair in enumerate(pairs)
             if (matching, pair) not in self._outputs
         ]
-        self._log.say(self._run_id, m.OUTCOME, m.Outcome(*_said(made), made.pairs, failed))
+        outcome = m.Outcome(*_said(made), made.pairs, failed, self._log.head)
+        self._log.say(self._run_id, m.OUTCOME, outcome)
         return self._log.head
 
     def _relay(self, envelope: Envelope) -> list[Envelope]:
