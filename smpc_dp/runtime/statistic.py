@@ -189,6 +189,9 @@ class PairRounds:
             self._wire.tell("step", self._machine, what)
             try:
                 await self._evaluate(matching, garbler, evaluator)
+            except asyncio.CancelledError:
+                self.faults.append(f"pair {garbler}, {evaluator}: the run ended before it")
+                raise
             except SmpcError as error:
                 failed.append(matching)
                 self.faults.append(f"pair {garbler}, {evaluator}: {error}")
