@@ -71,6 +71,7 @@ def run(
     if asked is None and labels is not None:
         raise ConfigError([Fault("--labels", "is for --statistic")])
     if asked is not None:
+        asked.check(len(parties))
         for option, value in (("--operation", operation), ("--weights", weights), ("--clip", clip or None)):
             if value is not None:
                 raise ConfigError([Fault(option, "is for sums, not for --statistic")])
@@ -129,7 +130,7 @@ def run(
             name: json.loads(path.read_text("utf-8")) for name, path in outputs.items() if path.exists()
         }
     _report(launcher.endings, aggregator, results, as_json)
-    if isinstance(checked, VerifiableParameters) and not as_json:
+    if (asked is not None or isinstance(checked, VerifiableParameters)) and not as_json:
         kept = board if board is not None else session.parent / "board"
         console().print(f"log: {kept}, which smpc-dp audit checks")
 

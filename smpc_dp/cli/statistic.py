@@ -63,11 +63,27 @@ class Statistic:
         if epsilon is None:
             raise ConfigError([Fault("--epsilon", "a statistic needs one")])
         # Not at the top: most calls are sums.
-        from smpc_dp.statistics.known import find_kernel
+        from smpc_dp.statistics.known import ALIASES, NEEDS_FIELDS, find_kernel
 
+        if not fields and ALIASES.get(name, name) in NEEDS_FIELDS:
+            raise ConfigError([Fault("--field", f"'{name}' needs the bounds of its values, LOW:HIGH")])
         kernel = find_kernel(name, *map(_field, fields or ()))
         options: dict[str, Any] = {"epsilon": epsilon, "delta": delta or 0.0, "P": partners}
         return cls(kernel, options | {"noise": noise or "laplace"})
+
+    def check(self, parties: int) -> None:
+        """Raise ConfigError for a budget, noise or number of partners that cannot be had."""
+        from smpc_dp.statistics.compiled import plan_statistic
+
+        options = self.options
+        plan_statistic(
+            self.kernel,
+            parties,
+            options["epsilon"],
+            options["delta"],
+            partners=options["P"],
+            noise=options["noise"],
+        )
 
     def marked(self, mark: int | None) -> Statistic:
         """Return it for a party with this public label; raise ConfigError where it has to have one."""
@@ -103,7 +119,8 @@ async def take_part(
     ledger: Path | None,
 ) -> StatisticResult:
     """Check everything of one party, then connect and estimate."""
-    Membership.load(session, name, key)
+    membership = Membership.load(session, name, key)
+    statistic.check(len(membership.session.roster.parties))
     record = statistic.read(file if file is not None else find_input(session.parent / "inputs", name))
     async with connect(session, name, key=key, ledger=ledger, on_event=on_event) as opened:
         return await opened.pairwise(statistic.kernel, record, mark=statistic.mark, **statistic.options)
