@@ -100,7 +100,7 @@ def _print(report: object) -> None:
             for matching, one, other in pairs:
                 out.print(f"{what}: {one} with {other}, matching {matching + 1}")
         out.print(f"the aggregator's estimate: {found.value:.6g}; nobody else can check it")
-        out.print(f"head: {report.head}; who was given a result has the same, as \"log\" in its evidence")
+        out.print(f'head: {report.head}; who was given a result has the same, as "log" in its evidence')
     for fault in report.faults:
         report_line(fault)
     out.print(report.conclusion)

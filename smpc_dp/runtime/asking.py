@@ -46,7 +46,7 @@ class Asking:
             return
         envelope = news.envelope
         if envelope is not None and len(envelope.body) > SMALL_MESSAGE:
-            # No hello is so large. What is left of it has a wrong signature, for which its sender is excluded.
+            # No hello is so large. What is left has a wrong signature, and excludes its sender.
             news = replace(news, envelope=msgspec.structs.replace(envelope, body=b""))
         self._held.append(news)
 

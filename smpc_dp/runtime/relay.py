@@ -207,7 +207,7 @@ class RelayedChannel:
     async def _frame(self, content: bytes) -> None:
         number, self._told = self._sent, self._taken
         self._sent += bool(content)
-        # Not cut off when this channel ends: half a message would end the party's connection, and the session.
+        # Not cut off when this channel ends: half a message would end the session.
         await asyncio.shield(self._give(Relay(self._matching, number, self._told, content)))
 
     def _fail(self, error: SmpcError) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from nacl.signing import SigningKey
 
 from smpc_dp.errors import ConfigError, PeerFault, SmpcError, TimeoutFault
@@ -492,7 +493,7 @@ def test_the_partner_of_who_was_lost_with_its_coin_in_is_told_at_once() -> None:
         table.signers["dot"], table.hub.run_id, "coin", [HUB], m.Coin(table.parties["dot"]._coins[0])
     )
     table.deliver([coin])
-    ((_, *pair),) = table.parties[ended[0]].evaluations or ()
+    ((_, *pair),) = table.parties[ended[0]].evaluations or [(0, "", "")]
     assert set(pair) == {"ada", *ended}
 
 
@@ -504,3 +505,22 @@ def test_nobody_pays_for_a_further_draw_that_has_no_pair() -> None:
     table.play()
     assert "all who take part have the same one" in str(table.errors[HUB])
     assert all(party.evaluations is None for party in table.parties.values())
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"value": float("nan")}, "no number"),
+        ({"pairs": 2}, "2 were drawn"),
+        ({"failed": -1}, "2 were drawn"),
+    ],
+)
+def test_a_party_checks_the_estimate(changes: dict[str, object], said: str) -> None:
+    table = Table(partners=1)
+    table.play()
+    right = m.Result(0.0, None, None, None, 0.95, 1.0, 1, 1, b"h" * 32)
+    (envelope,) = statistic_context(table.context).write(
+        table.signers[HUB], table.hub.run_id, m.RESULT, ["ada"], replace(right, **changes)
+    )
+    table.deliver([envelope])
+    assert said in str(table.errors["ada"])

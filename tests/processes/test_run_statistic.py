@@ -71,7 +71,10 @@ def test_public_labels_come_from_a_file(session: Path) -> None:
         (("--statistic", "gini", "--epsilon", "1", "--field", "0:9"), "has 1 values, here are 2"),
         (("--statistic", "gini", "--epsilon", "1"), "--field: 'gini' needs the bounds"),
         (("--statistic", "collision", "--epsilon", "40"), "smpc-dp: epsilon: 40.0 is not"),
-        (("--statistic", "collision", "--epsilon", "1", "--noise", "none"), "smpc-dp: noise: 'none' is none of"),
+        (
+            ("--statistic", "collision", "--epsilon", "1", "--noise", "none"),
+            "smpc-dp: noise: 'none' is none of",
+        ),
         (("--statistic", "collision", "--epsilon", "1", "--partners", "0"), "smpc-dp: partners: 0 is not"),
         (("--statistic", "auc", "--epsilon", "1"), "needs each party's public label"),
         (

@@ -260,7 +260,14 @@ class StatisticAuditor:
             raise VerificationError("the aggregator signed the outcome of another log: one above was changed")
         if self._draw is None:
             raise VerificationError("an outcome before the draw")
-        figures = (outcome.value, outcome.error, outcome.low, outcome.high, outcome.level, outcome.noise_error)
+        figures = (
+            outcome.value,
+            outcome.error,
+            outcome.low,
+            outcome.high,
+            outcome.level,
+            outcome.noise_error,
+        )
         if not all(figure is None or math.isfinite(figure) for figure in figures):
             raise VerificationError("the outcome is no number")
         drawn = [

@@ -118,11 +118,13 @@ class StatisticHub(HubRole[StatisticResult]):
             return self._exclude(party, fault)
 
     def expire(self) -> Sequence[Envelope]:
-        """Go on without who is late; who still waits for a silent partner is not to blame, and gets the result."""
+        """Go on without who is late; who waits for a silent partner gets the result too."""
         if self._over or self.step != m.DONE:
             return super().expire()
         late = sorted(self._alive - self._received.keys())
-        self._faults += [str(TimeoutFault({self._name_of(party)}, m.DONE, "deadline passed")) for party in late]
+        self._faults += [
+            str(TimeoutFault({self._name_of(party)}, m.DONE, "deadline passed")) for party in late
+        ]
         self._over = True
         return self._with_untold(self._estimate())
 
