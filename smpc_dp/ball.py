@@ -43,6 +43,21 @@ def on_grid(
     return _rounded(unit * (math.sqrt(limit) / norm(unit)), limit), False
 
 
+def rows_on_grid(values: NDArray[np.float64], bound: float, fractional_bits: int) -> NDArray[np.int64]:
+    """Return each row on the grid, shape (rows, length), its norm at most `bound`; longer ones are scaled.
+
+    Rows near the bound are rounded toward zero. Bounds above 2^50 steps are out of range.
+    """
+    radius = math.sqrt(squared_limit(bound, fractional_bits)) * (1 - TOLERANCE)
+    scaled = np.ldexp(values, fractional_bits)
+    # Row by row, as one row alone would be: simulations and processes agree to the last bit.
+    norms = np.sqrt((scaled * scaled).sum(axis=1))
+    scaled *= np.minimum(1.0, radius / np.maximum(norms, 1e-300))[:, None]
+    near = norms > radius - math.sqrt(values.shape[1])
+    grid: NDArray[np.int64] = np.where(near[:, None], np.trunc(scaled), np.rint(scaled)).astype(np.int64)
+    return grid
+
+
 def norm(values: NDArray[np.float64] | NDArray[np.int64]) -> float:
     """Return the L2 norm of a vector, in float64; no square overflows or vanishes."""
     largest = float(np.abs(values).max())

@@ -14,7 +14,7 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import ConfigError, Fault, VerificationError
 
-Role = Literal["party", "aggregator"]
+Role = Literal["party", "aggregator", "server"]
 ROLES: tuple[str, ...] = get_args(Role)
 PUBLIC_KEY_BYTES = 32
 
@@ -67,10 +67,11 @@ class Roster:
     number of aggregators is not right (`needs_aggregator`: exactly one, otherwise at most one).
     """
 
-    __slots__ = ("_by_name", "_index", "aggregator", "digest", "members", "parties")
+    __slots__ = ("_by_name", "_index", "aggregator", "digest", "members", "parties", "servers")
 
     members: tuple[Member, ...]
     parties: tuple[Member, ...]
+    servers: tuple[Member, ...]
     aggregator: Member | None
     digest: bytes
 
@@ -81,6 +82,7 @@ class Roster:
             raise ConfigError(faults)
         self.members = listed
         self.parties = tuple(member for member in listed if member.role == "party")
+        self.servers = tuple(member for member in listed if member.role == "server")
         self.aggregator = next((member for member in listed if member.role == "aggregator"), None)
         self._by_name = {member.name: member for member in listed}
         self._index = {member.name: number for number, member in enumerate(self.parties, start=1)}
@@ -112,7 +114,9 @@ class Roster:
         return hash(self.digest)
 
     def __repr__(self) -> str:
-        return f"Roster({len(self.parties)} parties, {len(self) - len(self.parties)} aggregator)"
+        aggregators = 0 if self.aggregator is None else 1
+        servers = f", {len(self.servers)} servers" if self.servers else ""
+        return f"Roster({len(self.parties)} parties, {aggregators} aggregator{servers})"
 
     @property
     def certificates(self) -> tuple[bytes, ...]:
@@ -143,11 +147,12 @@ class Roster:
 def check_members(members: Iterable[Member], *, needs_aggregator: bool = True) -> list[Fault]:
     """Return every fault of a list of members; `where` counts from 0, as in `roster[2].public_key`."""
     faults: list[Fault] = []
+    listed = tuple(members)
     names: dict[str, int] = {}
     keys: dict[bytes, int] = {}
     addresses: dict[str, int] = {}
     aggregators: list[str] = []
-    for position, member in enumerate(members):
+    for position, member in enumerate(listed):
         where = f"roster[{position}]"
         faults += _check_member(where, member)
         faults += _repeated(f"{where}.name", names, member.name, position)
@@ -162,7 +167,7 @@ def check_members(members: Iterable[Member], *, needs_aggregator: bool = True) -
         )
     if needs_aggregator and not aggregators:
         faults.append(Fault("roster", "no member has the role 'aggregator'"))
-    if len(names) == len(aggregators):
+    if not any(member.role == "party" for member in listed):
         faults.append(Fault("roster", "no member has the role 'party'"))
     return faults
 
@@ -172,14 +177,14 @@ def _check_member(where: str, member: Member) -> list[Fault]:
     if not is_name(member.name):
         faults.append(Fault(f"{where}.name", f"{member.name!r} is not 1 to 63 of a-z, 0-9, '_', '.' and '-'"))
     if member.role not in ROLES:
-        faults.append(Fault(f"{where}.role", f"{member.role!r} is neither 'party' nor 'aggregator'"))
+        faults.append(Fault(f"{where}.role", f"{member.role!r} is none of {', '.join(ROLES)}"))
     if member.address is not None:
         try:
             split_address(member.address)
         except ValueError as error:
             faults.append(Fault(f"{where}.address", str(error)))
-    elif member.role == "aggregator":
-        faults.append(Fault(f"{where}.address", "the aggregator needs an address, host:port"))
+    elif member.role in ("aggregator", "server"):
+        faults.append(Fault(f"{where}.address", f"the {member.role} needs an address, host:port"))
     if len(member.public_key) != PUBLIC_KEY_BYTES:
         length = len(member.public_key)
         faults.append(Fault(f"{where}.public_key", f"an Ed25519 key has 32 bytes, not {length}"))

@@ -1,7 +1,9 @@
 """Benchmarks: each measures its peers and its limit in the same run, alternating with ours."""
 
+from smpc_dp.bench.engines import run_engines_bench
 from smpc_dp.bench.figures import Report
 from smpc_dp.bench.gopa import run_gopa_bench
+from smpc_dp.bench.learn import run_learn_bench
 from smpc_dp.bench.pairwise import run_compare_bench, run_garbling_bench, run_ot_bench
 from smpc_dp.bench.proofs import run_proofs_bench
 from smpc_dp.bench.sampling import run_sampling_bench
@@ -11,8 +13,10 @@ from smpc_dp.bench.statistic import run_statistic_bench
 __all__ = [
     "Report",
     "run_compare_bench",
+    "run_engines_bench",
     "run_garbling_bench",
     "run_gopa_bench",
+    "run_learn_bench",
     "run_ot_bench",
     "run_proofs_bench",
     "run_sampling_bench",

@@ -22,18 +22,19 @@ class PeerProcess:
     name: ClassVar[str]
     worker: ClassVar[str]
     """The script beside this file that the peer's interpreter runs."""
+    # -P: the worker's folder is ours and must not be where Flower's imports are looked up.
+    flags: ClassVar[tuple[str, ...]] = ("-P",)
 
-    def __init__(self, python: str | None = None) -> None:
-        """Start the worker under `python`, or under the interpreter that runs us.
+    def __init__(self, python: str | None = None, *arguments: str) -> None:
+        """Start the worker, with arguments, under `python`, or under the interpreter that runs us.
 
         Raises:
             LocalError: `python` cannot be run or does not answer as a worker.
         """
         self._python = python or sys.executable
         try:
-            # -P: the worker's folder is ours and must not be where Flower's imports are looked up.
             self._process = subprocess.Popen(
-                [self._python, "-P", str(Path(__file__).with_name(self.worker))],
+                [self._python, *self.flags, str(Path(__file__).with_name(self.worker)), *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -102,3 +103,16 @@ class OpenDpPeer(PeerProcess):
 
     name = "opendp vector sampler"
     worker = "opendp_worker.py"
+
+
+class GostaPeer(PeerProcess):
+    """The authors' code of GoSta in a given folder, run by a Python with numpy below 1.23."""
+
+    name = "the authors' gosta"
+    worker = "gosta_worker.py"
+    # As -P, which Pythons with such a numpy do not know.
+    flags = ("-I",)
+
+    def __init__(self, folder: str | None, python: str | None = None) -> None:
+        """Start the worker on `folder`; None: the peer is absent. Raises LocalError as `PeerProcess` does."""
+        super().__init__(python if folder is not None else None, str(Path(folder or "").resolve()))

@@ -10,16 +10,22 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
 from statistics import median
 
+import numpy as np
+
 from smpc_dp.bench.drivers import DriverPeers
 from smpc_dp.bench.figures import Figure, Measure, Peer, Report, Target, alternate
+from smpc_dp.bench.logs import log_figures
 from smpc_dp.crypto import proofs
 from smpc_dp.crypto.commit import POINT_BYTES, SCALAR_BYTES, add_blindings, commit, fresh_blinding
+from smpc_dp.crypto.edges import Claim, EdgeFold
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.protocols.gopa.verifiable.params import MAX_PARTIES
 
 PEERS = ("bulletproofs_plus", "bulletproofs")
 PEER_BATCH, PEER_REPEATS = 100, 30
@@ -35,6 +41,9 @@ VALUE_BYTES = 8
 PART_OF_PEER = 1 / 1.2
 PROVE_SECONDS, USER_BYTES, AUDIT_SECONDS = 0.15, 5000, 5.0
 AUDIT_THREADS = 2
+
+# Whom each user calls its neighbours.
+_NEIGHBOURS = np.arange(1, DEGREE + 1, dtype="<u2").tobytes()
 
 Progress = Callable[[str, int, int], None]
 
@@ -56,18 +65,23 @@ class _User:
     seconds: float
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
         points = 3 + len(self.deltas)
         sizes = len(self.of_range) + len(self.of_noise) + SCALAR_BYTES + VALUE_BYTES * len(self.opened)
         return POINT_BYTES * points + sizes
 
-    def add_to(self, batch: proofs.Batch) -> None:
+    def claim(self, party: int) -> Claim:
+        """Its edges, as an auditor takes them."""
+        return Claim(party, _NEIGHBOURS, b"".join(self.deltas), self.value + self.secret)
+
+    def add_to(self, batch: proofs.Batch, edges: bytes) -> None:
+        """Add its statements; `edges` is the sum of its commitments to pairwise terms."""
         length = len(self.opened)
         batch.add_range("range", self.context, self.value, length, 0, STEPS, self.of_range)
         batch.add_noise(
             "noise", self.context, self.secret, self.noise, length, NOISE_BITS, self.coins, self.of_noise
         )
-        batch.add_opening("sum", [self.value, self.noise, *self.deltas], [], self.opened, self.total)
+        batch.add_opening("sum", [self.value, self.noise, edges], [], self.opened, self.total)
 
 
 def run_proofs_bench(
@@ -77,6 +91,7 @@ def run_proofs_bench(
     *,
     lengths: Sequence[int] = (1, 10, 100),
     batch: int = BATCH,
+    users: Sequence[int] = (),
 ) -> Report:
     """Measure commitments and proofs, by the clock.
 
@@ -86,6 +101,7 @@ def run_proofs_bench(
         drivers: a folder with the compiled programs of `benchmarks/bulletproofs`; without it, peers are None.
         lengths: coordinates of the users' vectors.
         batch: users that are verified together.
+        users: logs of whole runs of so many users, 3 or more, are made and audited.
 
     Raises:
         ConfigError: a number is out of range.
@@ -96,12 +112,18 @@ def run_proofs_bench(
         for name, value in (("runs", runs), ("batch", batch), ("lengths", min(lengths)))
         if value < 1
     ]
+    faults += [
+        Fault("users", f"must be from 3 to {MAX_PARTIES}, is {count}")
+        for count in users
+        if not 3 <= count <= MAX_PARTIES
+    ]
     if faults:
         raise ConfigError(faults)
     peers = DriverPeers(drivers, PEERS)
     figures = _ranges(runs, peers, progress)
     for length in lengths:
         figures += _users(length, runs, batch, progress)
+    figures += log_figures(users, runs, progress)
     versions = {"smpc-dp": version("smpc-dp"), "python": platform.python_version(), **peers.versions}
     parameters = {
         "runs": runs,
@@ -232,14 +254,20 @@ def _users(length: int, runs: int, batch: int, progress: Progress | None) -> lis
         return median(_user("user", length, coins).seconds for _ in range(3))
 
     def check(count: int, threads: int) -> float:
-        checked = proofs.Batch()
+        """Fold all edges, then verify all proofs, as an audit does; parts of both go to threads."""
+        fold = EdgeFold(np.ones(count + DEGREE, dtype=np.bool_))
+        part = -(-count // threads)
 
-        def verify() -> None:
-            for number in range(count):
-                users[number % MADE].add_to(checked)
-            checked.verify(threads)
+        def verify(start: int) -> None:
+            mine = [(number + 1, users[number % MADE]) for number in range(start, min(start + part, count))]
+            sums = fold.take([user.claim(number) for number, user in mine])
+            checked = proofs.Batch()
+            for (_, user), (edges, _) in zip(mine, sums, strict=True):
+                user.add_to(checked, edges)
+            checked.verify()
 
-        return _seconds(verify)
+        with ThreadPoolExecutor(threads) as pool:
+            return _seconds(lambda: list(pool.map(verify, range(0, count, part))))
 
     measures: dict[str, Measure] = {
         "prove": prove,
@@ -267,7 +295,7 @@ def _users(length: int, runs: int, batch: int, progress: Progress | None) -> lis
         Figure(
             f"{name}: bytes",
             "B",
-            [float(users[0].bytes)],
+            [float(users[0].size)],
             "lower",
             f"of which proofs {len(users[0].of_range) + len(users[0].of_noise)} B; {note}",
             target=Target("median", USER_BYTES) if small else None,

@@ -83,9 +83,9 @@ def run_statistic_bench(
         path.write_bytes(format_bristol(find(CIRCUIT).build()))
         one, many = drivers.turn(EMP, str(path), 1, FRESH), drivers.turn(EMP, str(path), BATCH, 1)
         turns: dict[str, Callable[[], None]] = {
-            "one": lambda: ones.append(_session(1)),
+            "one": lambda: ones.append(garbled_session(1)),
             "emp's one": one,
-            "batch": lambda: batches.append(_session(BATCH)),
+            "batch": lambda: batches.append(garbled_session(BATCH)),
             "emp's batch": many,
             "whole": lambda: wholes.append(_worker_of(["whole", str(parties)])),
             "mpyc": lambda: peers.append(_mpyc(peer_python or sys.executable)),
@@ -292,7 +292,7 @@ def _mpyc(python: str) -> Measured:
     return told
 
 
-def _session(instances: int) -> dict[str, Measured]:
+def garbled_session(instances: int) -> dict[str, Measured]:
     """Run garbler, evaluator and aggregator as processes; return what each measured."""
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as folder:
         parameters = {

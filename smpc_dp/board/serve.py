@@ -5,7 +5,9 @@ GET /board.jsonl is the log as JSON lines; GET / says what is served, as JSON. N
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -17,21 +19,35 @@ from smpc_dp.board.store import Store, is_store
 from smpc_dp.errors import LocalError
 
 LOG = "/board.jsonl"
-# Requests at a time; one more is turned away. Seconds that a client may keep silent.
+# Requests at a time; one more is turned away.
 MAX_REQUESTS = 16
-SILENCE_SECONDS = 30.0
+# Seconds for a whole request, however it drips in; for an answer, besides what the least rate needs.
+REQUEST_SECONDS = 10.0
+ANSWER_SECONDS = 30.0
+LEAST_RATE = 1 << 16
 CHUNK = 1 << 16
 
 
 class BoardServer(ThreadingHTTPServer):
     """Serves the board at `path`, a SQLite file or JSON lines, once `serve_forever` is called.
 
-    It listens from the beginning. Raises LocalError if there is no such file, or the address cannot be had.
+    A client that is slow is hung up on: it has `request_seconds` for its whole request, and to take the
+    answer `answer_seconds` and the time that `LEAST_RATE` bytes a second need. It listens from the beginning.
+    Raises LocalError if there is no such file, or the address cannot be had.
     """
 
     daemon_threads = True
 
-    def __init__(self, path: Path, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self,
+        path: Path,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        request_seconds: float = REQUEST_SECONDS,
+        answer_seconds: float = ANSWER_SECONDS,
+    ) -> None:
+        self.request_seconds, self.answer_seconds = request_seconds, answer_seconds
         if not path.is_file():
             raise LocalError(f"{path}: no such board")
         self.path = path
@@ -72,8 +88,27 @@ class BoardServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: BoardServer
-    timeout = SILENCE_SECONDS
     protocol_version = "HTTP/1.0"
+
+    def setup(self) -> None:
+        self._limit(self.server.request_seconds)
+        super().setup()
+
+    def finish(self) -> None:
+        try:
+            super().finish()
+        finally:
+            self._timer.cancel()
+
+    def _limit(self, seconds: float) -> None:
+        """Hang up after so many seconds from now, whatever is under way: each read or write then ends."""
+        self._timer = threading.Timer(seconds, self._hang_up)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _hang_up(self) -> None:
+        with contextlib.suppress(OSError):
+            self.request.shutdown(socket.SHUT_RDWR)
 
     def do_GET(self) -> None:
         self._answer(body=True)
@@ -103,6 +138,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR)
 
     def _head(self, kind: str, size: int) -> None:
+        self._timer.cancel()
+        self._limit(self.server.answer_seconds + size / LEAST_RATE)
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(size))

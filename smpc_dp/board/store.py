@@ -116,11 +116,14 @@ class Store:
             raise self._failed(error) from None
         return last or 0, size or 0
 
-    def lines(self, last: int = MAX_SEQUENCE) -> Iterator[bytes]:
-        """Yield the lines up to entry `last`, header first, without line feeds, one in memory at a time."""
-        query = "SELECT line FROM log WHERE sequence <= ? ORDER BY sequence"
+    def lines(self, last: int = MAX_SEQUENCE, first: int = 0) -> Iterator[bytes]:
+        """Yield the lines of entries `first` to `last`, without line feeds, one in memory at a time.
+
+        The header is number 0.
+        """
+        query = "SELECT line FROM log WHERE sequence BETWEEN ? AND ? ORDER BY sequence"
         try:
-            for (line,) in self._connection.execute(query, (last,)):
+            for (line,) in self._connection.execute(query, (first, last)):
                 if not isinstance(line, bytes):
                     raise LocalError(f"{self._path}: not a board")
                 yield line

@@ -20,6 +20,7 @@ from smpc_dp.cli import (
     party,
     plan,
     reproduce,
+    reproduce_network,
     roster,
     run,
     simulate,
@@ -42,6 +43,7 @@ app = typer.Typer(
 )
 for command in (demo, keygen, roster, run, party, audit):
     command.register(app)
+reproduce_network.register(reproduce.app)
 for group in (plan, ledger, simulate, circuits, bench, reproduce, vectors, board):
     app.add_typer(group.app)
 

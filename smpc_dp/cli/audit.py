@@ -86,6 +86,10 @@ def _print(report: object) -> None:
             shown = ", ".join(f"{value:.6g}" for value in verdict.average[:SHOWN])
             more = f", … ({len(verdict.average)} values)" if len(verdict.average) > SHOWN else ""
             out.print(f"average: [{shown}{more}], standard error {verdict.standard_error:.2g}")
+            moved = f"{verdict.bias or 0:.2g}"
+            out.print(
+                f"cheats who see their noise first can have moved it by {moved} at most, in expectation"
+            )
             claim = "no claim" if verdict.epsilon is None else f"epsilon {verdict.epsilon:.4g}"
             out.print(f"privacy of each honest user: {claim}, delta {verdict.delta:.3g}")
     if (found := report.statistic) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
@@ -97,15 +98,19 @@ def proofs(
     drivers: Annotated[
         str | None, typer.Option(help="A folder with the compiled drivers of other crates' range proofs.")
     ] = None,
+    users: Annotated[
+        list[int] | None,
+        typer.Option(help="Make and audit logs of so many users; may be repeated. 10,000 take minutes."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure commitments and proofs.
 
-    Range proofs beside other crates', and a user of a verifiable average at lengths 1, 10 and 100.
+    Range proofs beside other crates', a user of a verifiable average at lengths 1, 10 and 100, and audits.
     """
     from smpc_dp.bench import run_proofs_bench
 
-    _measure(run_proofs_bench, runs, drivers, as_json)
+    _measure(functools.partial(run_proofs_bench, users=users or ()), runs, drivers, as_json)
 
 
 @app.command()
@@ -178,6 +183,63 @@ def pairwise(
 
     with Bar("rounds", quiet=as_json) as bar:
         report = run_statistic_bench(runs, bar.show, parties, peer_python, emp)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        _print(report)
+
+
+@app.command()
+def engines(
+    runs: Annotated[int, typer.Option(help="Measurements of each figure.")] = 3,
+    servers: Annotated[
+        list[int] | None, typer.Option(help="A number of servers, odd; several times for several.")
+    ] = None,
+    parties: Annotated[
+        list[int] | None, typer.Option(help="Users n of an error's figure; several times for several.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure the same noisy kernel by both engines.
+
+    By a garbled circuit between two, and on shares among servers: time, bytes, rounds, and the error at equal
+    epsilon against n.
+    """
+    from smpc_dp.bench import run_engines_bench
+
+    with Bar("measurements", quiet=as_json) as bar:
+        report = run_engines_bench(runs, bar.show, servers or (3, 5, 7), parties or (30, 100, 1_000, 10_000))
+    if as_json:
+        print_json(report.to_json())
+    else:
+        _print(report)
+
+
+@app.command()
+def learn(
+    runs: Runs = 5,
+    users: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="Users, 100 to 100,000; may be repeated. Left out: 1,000 and 10,000.", show_default=False
+        ),
+    ] = None,
+    peer: Annotated[
+        str | None, typer.Option(help="A folder with gossip_solver.py of the authors' gosta code.")
+    ] = None,
+    peer_python: Annotated[
+        str | None, typer.Option(help="An interpreter with numpy below 1.23, which that code needs.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure learners in simulation.
+
+    User-steps a second of GoSta, beside its authors' code, and of gossip dual averaging.
+    """
+    from smpc_dp.bench import run_learn_bench
+
+    with Bar("rounds", quiet=as_json) as bar:
+        report = run_learn_bench(runs, bar.show, users or (1_000, 10_000), peer, peer_python)
     if as_json:
         print_json(report.to_json())
     else:

@@ -25,7 +25,7 @@ def keygen(
     out: Annotated[Path, typer.Option(help="Folder for NAME.key.")] = Path("keys"),
     role: Annotated[Role, typer.Option(help="Role in the printed entry.")] = "party",
     address: Annotated[
-        str | None, typer.Option(help="host:port in the printed entry; needed for an aggregator.")
+        str | None, typer.Option(help="host:port in the printed entry; needed unless it is a party.")
     ] = None,
     show: Annotated[
         bool, typer.Option("--show", help="Make nothing: print the entry of the key that is there.")
@@ -67,8 +67,8 @@ def keygen(
 
 def _check_address(role: Role, address: str | None) -> None:
     if address is None:
-        if role == "aggregator":
-            raise ConfigError([Fault("--address", "is needed for an aggregator: host:port")])
+        if role != "party":
+            raise ConfigError([Fault("--address", f"is needed for the role '{role}': host:port")])
         return
     try:
         split_address(address)

@@ -90,9 +90,15 @@ def _noise(result: Mapping[str, Any]) -> str:
     error, curator = result["standard_error"], result["curator_standard_error"]
     residual = result["residual_pairs"]
     left = f"; noise of {residual} pairs is left in it" if residual else ""
+    bias = result["bias"]
+    moved = (
+        ""
+        if bias is None
+        else f"; cheats who see their noise first can move it by {bias:.2g} at most, in expectation"
+    )
     return (
         f"standard error: {error:.2g} in each coordinate (a trusted curator over the honest parties: "
-        f"{curator:.2g}){left}"
+        f"{curator:.2g}){left}{moved}"
     )
 
 

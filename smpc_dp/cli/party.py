@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from smpc_dp.cli import statistic as statistics
+from smpc_dp.cli.learn import run_learning
 from smpc_dp.cli.output import (
     check_can_write,
     console,
@@ -20,13 +21,18 @@ from smpc_dp.cli.output import (
     write_json,
 )
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.mpyc.agreement import Opened
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.result import Result
 from smpc_dp.runtime.aggregator import serve
+from smpc_dp.runtime.audit import Report
 from smpc_dp.runtime.events import Event, OnEvent
 from smpc_dp.runtime.inputs import find_input, read_vector
 from smpc_dp.runtime.launcher import print_event, run_child
-from smpc_dp.runtime.member import Membership
+from smpc_dp.runtime.learning import is_learning
+from smpc_dp.runtime.servers.hub import serve_shares
+from smpc_dp.runtime.servers.member import encoding_of, load_member
 from smpc_dp.runtime.session import connect
 from smpc_dp.runtime.session_file import load_session
 
@@ -58,7 +64,9 @@ def party(
     ] = None,
     requests: Annotated[
         int | None,
-        typer.Option(min=0, help="Aggregator: requests to serve, 0 until every party has left; default 1."),
+        typer.Option(
+            min=0, help="Aggregator, server: requests to serve, 0 until every party has left; default 1."
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the result there as JSON.")] = None,
     ledger: Annotated[
@@ -76,53 +84,92 @@ def party(
     mark: Annotated[
         int | None, typer.Option(help="Party: its public label, 0 or 1, where the statistic has them.")
     ] = None,
+    audit: Annotated[
+        Path | None,
+        typer.Option(help="Party: fetch the log of a verifiable run, audit it, and keep it there."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     events: Annotated[bool, typer.Option("--events", hidden=True)] = False,
 ) -> None:
     """Run one member of a session on this host.
 
-    An aggregator serves requests, a party contributes its vector to one, or its record to a statistic.
+    An aggregator or server serves requests, a party contributes its vector to one, or its record to a
+    statistic.
     """
     member = load_session(session).roster
     names = [entry.name for entry in member]
     if name not in names:
         raise ConfigError([Fault("--as", f"{name!r} is not in the roster of {session}: {', '.join(names)}")])
-    serves = member.member(name).role == "aggregator"
+    role = member.member(name).role
+    serves = role != "party"
     given: dict[str, object]
     if serves:
         given = {"--input": vector, "--operation": operation, "--weight": weight, "--clip": clip or None}
-        given["--ledger"] = ledger
-        _refuse_given(given, f"is for parties, and '{name}' is the aggregator")
+        given |= {"--ledger": ledger, "--audit": audit}
+        given |= {"--board": board} if role == "server" else {}
+        _refuse_given(given, f"is not for '{name}', the {role}")
     else:
         given = {"--requests": requests, "--board": board}
-        given |= {} if member.aggregator is None else {"--listen": listen}
+        given |= {} if member.aggregator is None and not member.servers else {"--listen": listen}
         _refuse_given(given, f"is for the aggregator, and '{name}' is a party")
     asked = statistics.Statistic.asked(statistic, field, epsilon, delta, partners, noise)
     if asked is not None:
         _refuse_given({"--operation": operation, "--weight": weight, "--clip": clip or None}, "is for sums")
         if serves:
-            raise typer.BadParameter(f"--statistic is for parties, and '{name}' is the aggregator")
+            raise typer.BadParameter(f"--statistic is not for '{name}', the {role}")
         asked = asked.marked(mark)
     elif mark is not None:
         raise typer.BadParameter("--mark is for --statistic")
-    if out is not None:
-        check_can_write(out)
+    for place in (out, audit):
+        if place is not None:
+            check_can_write(place)
     watch: OnEvent = print_event if events else _show
-    results: list[Result | StatisticResult] = []
+    if is_learning(session):
+        sums: dict[str, object] = {
+            "--operation": operation,
+            "--weight": weight,
+            "--clip": clip or None,
+            "--requests": requests,
+        }
+        sums["--statistic"] = statistic
+        _refuse_given(sums, "is not for a session that learns")
+        raise typer.Exit(
+            run_learning(
+                session,
+                name,
+                vector,
+                key,
+                ledger,
+                board,
+                out,
+                serves=serves,
+                listen=listen,
+                as_json=as_json,
+                events=events,
+                watch=watch,
+            )
+        )
+    results: list[Result | StatisticResult | Opened] = []
 
     async def act() -> int:
         try:
             if serves:
                 wanted = 1 if requests is None else requests or None
-                served = await serve(
-                    session,
-                    name=name,
-                    key=key,
-                    requests=wanted,
-                    listen_on=listen,
-                    on_event=watch,
-                    board=board,
-                )
+                served: Sequence[Result | StatisticResult | Opened | SmpcError]
+                if role == "server":
+                    served = await serve_shares(
+                        session, name, key=key, requests=wanted, listen_on=listen, on_event=watch
+                    )
+                else:
+                    served = await serve(
+                        session,
+                        name=name,
+                        key=key,
+                        requests=wanted,
+                        listen_on=listen,
+                        on_event=watch,
+                        board=board,
+                    )
                 for ended in served:
                     if isinstance(ended, SmpcError):
                         raise ended
@@ -131,9 +178,12 @@ def party(
                 results.append(await statistics.take_part(asked, session, name, vector, key, watch, ledger))
             else:
                 kind = operation or "average"
-                results.append(
-                    await contribute(session, name, vector, key, kind, weight, clip, watch, ledger, listen)
+                report = await contribute(
+                    session, name, vector, key, kind, weight, clip, watch, ledger, listen, audit, results
                 )
+                if report is not None:
+                    progress_console().print(report.conclusion)
+                    return 0 if report.ok else 1
         except SmpcError as error:
             if events:
                 print_event(Event(name, "failed", detail=str(error)))
@@ -154,6 +204,9 @@ def party(
             if isinstance(result, StatisticResult):
                 console().print(statistics.statistic_text(told))
                 continue
+            if isinstance(result, Opened):
+                console().print(str(result))
+                continue
             console().print(result_text(told))
             if result.clipped:
                 console().print(f"clipped: {result.clipped} values of {name}")
@@ -169,19 +222,24 @@ async def contribute(
     weight: int | None,
     clip: bool,
     on_event: OnEvent,
-    ledger: Path | None = None,
-    listen_on: str | None = None,
-) -> Result:
-    """Check everything of one party, then connect and compute."""
-    membership = Membership.load(session, name, key)
+    ledger: Path | None,
+    listen_on: str | None,
+    audit: Path | None,
+    results: list[Result | StatisticResult | Opened],
+) -> Report | None:
+    """Check everything of one party, then connect and compute; add the result, and audit if that is asked."""
+    member = load_member(session, name, key)
+    if audit is not None and not isinstance(member.session.checked_parameters, VerifiableParameters):
+        raise ConfigError([Fault("--audit", "is for a session with verifiable = true")])
+    encoding = encoding_of(member)
     file = vector if vector is not None else find_input(session.parent / "inputs", name)
-    lanes, clipped = membership.parameters.encoding.encode(
-        read_vector(file), party=name, weight=weight, clip=clip
-    )
+    lanes, clipped = encoding.encode(read_vector(file), party=name, weight=weight, clip=clip)
     async with connect(
         session, name, key=key, ledger=ledger, listen_on=listen_on, on_event=on_event
     ) as opened:
-        return await opened.sum_encoded(operation, lanes, clipped)
+        # Added at once: it is there, whatever the audit says.
+        results.append(await opened.sum_encoded(operation, lanes, clipped))
+        return None if audit is None else await opened.log().audit(keep=audit)
 
 
 def _write(told: object, out: Path) -> bool:

@@ -41,15 +41,25 @@ def network(
 ) -> None:
     """Plan a computation by a token that walks among the users: the least noise for network DP.
 
-    A ring (sums, histograms) or a random walk on the complete graph (sums, gradient descent).
+    A ring (sums, histograms) or a random walk on the complete graph (sums, histograms, gradient descent).
     """
     from smpc_dp.privacy.network.complete import plan_walk
     from smpc_dp.privacy.network.histogram import plan_ring_histogram
     from smpc_dp.privacy.network.ring import plan_ring_sum
+    from smpc_dp.privacy.network.walk_histogram import plan_walk_histogram
 
-    if topology == "complete":
-        if steps is None:
-            raise ConfigError([Fault("steps", "the complete graph needs --steps")])
+    if topology == "complete" and steps is None:
+        raise ConfigError([Fault("steps", "the complete graph needs --steps")])
+    if topology == "complete" and steps is not None and task == "histogram":
+        for name, given in (("max_contributions", max_contributions), ("edge_cap", edge_cap)):
+            if given is not None:
+                raise ConfigError([Fault(name, "histograms are planned without such a limit")])
+        if method != "exact":
+            raise ConfigError([Fault("method", f"{method!r} is not exact, for a histogram on this graph")])
+        plan = plan_walk_histogram(
+            parties, steps, categories, epsilon, delta, colluding=colluding, paths=paths
+        )
+    elif topology == "complete" and steps is not None:
         plan = plan_walk(
             task,
             parties,

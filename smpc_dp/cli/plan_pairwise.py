@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -13,6 +13,9 @@ from rich.table import Table
 from smpc_dp.cli.output import console, print_json
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.files import read_bounded
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.central_pairwise import CentralPlan
 
 MAX_MODEL_BYTES = 1 << 26
 
@@ -38,12 +41,19 @@ def pairwise(
     ] = None,
     positives: Annotated[int | None, typer.Option(help="Local AUC: records of label 1.")] = None,
     levels: Annotated[int | None, typer.Option(help="Local AUC: log2 of the number of scores.")] = None,
+    engine: Annotated[
+        str, typer.Option(help="garbled: two parties for each pair; mpyc: servers, one noise for all pairs.")
+    ] = "garbled",
+    delta: Annotated[float, typer.Option(help="mpyc: above 0 for Gaussian noise.")] = 0.0,
+    steps: Annotated[int, typer.Option(help="mpyc: grid steps of the kernel's range.")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Plan a private pairwise statistic: how many partners, what error.
 
-    The two-party protocol, and the local-DP protocols that the options describe.
+    The two-party protocol, and the local-DP protocols that the options describe; or servers' computation on
+    shares.
     """
+    from smpc_dp.privacy.central_pairwise import plan_central
     from smpc_dp.privacy.local_rivals import local_rivals, read_model, zetas
     from smpc_dp.privacy.pairwise_plan import plan_pairwise
 
@@ -64,6 +74,25 @@ def pairwise(
     first, second = zetas(*read) if read else (None, width**2 / 4)
     second = second if zeta_2 is None else zeta_2
     first = second / 2 if first is None else first
+    if engine not in ("garbled", "mpyc"):
+        raise ConfigError([Fault("engine", f"{engine!r} is neither 'garbled' nor 'mpyc'")])
+    if engine == "mpyc":
+        of_servers = plan_central(
+            parties,
+            epsilon,
+            first if zeta_1 is None else zeta_1,
+            second,
+            delta=delta,
+            law="gaussian" if delta else "laplace",
+            width=width,
+            steps=steps,
+            partners=partners or 0,
+        )
+        if as_json:
+            print_json(msgspec.to_builtins(of_servers))
+        else:
+            _print_central(of_servers)
+        return
     plan = plan_pairwise(
         parties,
         epsilon,
@@ -91,6 +120,24 @@ def pairwise(
         rows.append((f"local: {rival.protocol}", f"{rival.bound:.4g}", f"bound{bins}{exact}{note}"))
     for what, value, meaning in rows:
         table.add_row(what, str(value), meaning)
+    console().print(table)
+    console().print(f"neighbours: {plan.relation}\nassumes: {plan.assumption}")
+
+
+def _print_central(plan: CentralPlan) -> None:
+    table = Table("what", "value", "meaning", title=f"pairwise statistic of {plan.parties} users by servers")
+    over = f"{plan.partners} of each user" if plan.partners else "all"
+    rival = "" if plan.two_party_error is None else f"{plan.two_party_error:.4g}"
+    gain = "" if plan.gain is None else f"mean squared, with its best partners: {plan.gain:.3g} times this"
+    for what, value, meaning in (
+        ("pairs", str(plan.pairs), over),
+        ("sensitivity", f"{plan.sensitivity:.4g}", "of the mean over pairs, for one record"),
+        ("sampling error", f"{plan.sampling_error:.4g}", "variance from the data"),
+        ("noise error", f"{plan.noise_error:.4g}", f"variance from one draw of {plan.law} noise"),
+        ("error", f"{plan.mean_squared_error:.4g}", f"mean squared; its root: {plan.standard_error:.4g}"),
+        ("two-party", rival, gain),
+    ):
+        table.add_row(what, value, meaning)
     console().print(table)
     console().print(f"neighbours: {plan.relation}\nassumes: {plan.assumption}")
 

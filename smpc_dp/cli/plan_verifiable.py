@@ -18,14 +18,22 @@ def verifiable(
     honest: Annotated[int | None, typer.Option(help="Of them honest and staying; default all.")] = None,
     length: Annotated[int, typer.Option(help="Coordinates of a vector.")] = 1,
     steps: Annotated[int | None, typer.Option(help="Grid steps of a value's range.")] = None,
+    bound_squared: Annotated[
+        int | None,
+        typer.Option(help="In its place: what a vector's squares sum to at most, in squared steps."),
+    ] = None,
     bits: Annotated[int | None, typer.Option(help="Secret bits of a user and coordinate, even.")] = None,
     sigma_delta: Annotated[float | None, typer.Option(help="Pairwise noise, in grid steps.")] = None,
     rounding: Annotated[
         Literal["stochastic", "nearest"], typer.Option(help="Of values to grid steps.")
     ] = "stochastic",
-    slack: Annotated[
-        float, typer.Option(help="Probability that the honest users' graph is not connected.")
-    ] = 0.0,
+    degree: Annotated[
+        int | None, typer.Option(help="Of the others each draws so many neighbours; default all.")
+    ] = None,
+    lost: Annotated[int, typer.Option(help="So many of its draws a user may lose.")] = 0,
+    corrupt: Annotated[
+        int | None, typer.Option(help="Users fixed before anybody draws; default all but honest.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Plan the noise of verifiable averaging (experimental), beside Gaussian noise.
@@ -45,21 +53,37 @@ def verifiable(
         bits=bits,
         sigma_delta=sigma_delta,
         rounding=rounding,
-        slack=slack,
+        degree=degree,
+        lost=lost,
+        corrupt=corrupt,
+        bound_squared=bound_squared,
     )
     if as_json:
         print_json(msgspec.to_builtins(plan))
         return
     rows = [
         ("delta", f"{plan.delta:.4g}", f"at epsilon = {epsilon:g}, asked for {plan.delta_asked:.4g}"),
-        ("steps", str(plan.steps), "grid steps of a value's range"),
+        (
+            "steps",
+            str(plan.steps),
+            "grid steps of a value's range"
+            if bound_squared is None
+            else f"across the ball of squared norms up to {bound_squared}",
+        ),
         ("bits", str(plan.bits), "secret bits of one user and coordinate"),
         ("sigma_delta", f"{plan.sigma_delta:.6g}", "steps of pairwise noise, cancels in the sum"),
         ("variance", f"{plan.variance_honest:.6g}", "of the honest users' noise, squared steps"),
         ("Gaussian", f"{plan.variance_gaussian:.6g}", "what theirs would need if it were Gaussian"),
         ("rounding", f"{plan.variance_rounding:.6g}", f"of all users' values, {plan.rounding}"),
         ("error", f"{plan.error_std:.4g}", "standard deviation in the average, as a part of the range"),
+        (
+            "bias",
+            f"{plan.bias:.4g}",
+            f"steps by which {parties - plan.honest} cheats move the sum, expected, at most",
+        ),
     ]
+    if degree is not None:
+        rows.append(("disconnected", f"{plan.disconnected:.4g}", "probability, at most; part of delta"))
     table = Table("what", "value", "meaning", title=f"verifiable average of {parties} users")
     for row in rows:
         table.add_row(*row)

@@ -9,6 +9,7 @@ import msgspec
 import typer
 from rich.table import Table
 
+from smpc_dp.cli import reproduce_gossip, reproduce_learn
 from smpc_dp.cli.live import Bar
 from smpc_dp.cli.output import console, print_json
 
@@ -28,6 +29,9 @@ Epsilons = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 NAMES = {"local": "local DP", "gopa": "GOPA", "curator": "trusted curator"}
+
+reproduce_learn.register(app)
+reproduce_gossip.register(app)
 
 
 @app.callback()

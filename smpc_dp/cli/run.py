@@ -10,15 +10,19 @@ from typing import Annotated, Any
 import typer
 
 from smpc_dp.cli import statistic as statistics
+from smpc_dp.cli.learn import check_data, report_learned
 from smpc_dp.cli.live import LiveBoard
 from smpc_dp.cli.output import console, print_json, report_error, report_line, result_text
 from smpc_dp.cli.party import Operation
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
+from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.mpyc.params import SharedParameters
 from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.runtime.inputs import find_input, read_vector, read_weights
 from smpc_dp.runtime.launcher import Ending, Launcher, member_command, run_child
-from smpc_dp.runtime.member import Membership, default_key
+from smpc_dp.runtime.member import default_key
+from smpc_dp.runtime.servers.member import load_member
 from smpc_dp.runtime.session_file import SessionFile, load_session
 
 
@@ -63,15 +67,23 @@ def run(
     """
     loaded = load_session(session)
     parties = [member.name for member in loaded.roster.parties]
+    servers = [member.name for member in loaded.roster.servers]
     checked = loaded.checked_parameters
-    if weights is not None and isinstance(checked, SumParameters) and not checked.encoding.max_weight:
+    summed = checked.encoding if isinstance(checked, SumParameters | SharedParameters) else None
+    if weights is not None and summed is not None and not summed.max_weight:
         raise ConfigError([Fault("--weights", "this session has no weights: its max_weight is 0")])
     weight_of = {} if weights is None else read_weights(weights, parties)
+    learning = isinstance(checked, LearnParameters)
+    if learning:
+        sums = {"--operation": operation, "--weights": weights, "--clip": clip or None}
+        for option, value in (sums | {"--statistic": statistic, "--labels": labels}).items():
+            if value is not None:
+                raise ConfigError([Fault(option, "is not for a session that learns")])
     asked = statistics.Statistic.asked(statistic, field, epsilon, delta, partners, noise)
     if asked is None and labels is not None:
         raise ConfigError([Fault("--labels", "is for --statistic")])
     if asked is not None:
-        asked.check(len(parties))
+        asked.check(loaded)
         for option, value in (("--operation", operation), ("--weights", weights), ("--clip", clip or None)):
             if value is not None:
                 raise ConfigError([Fault(option, "is for sums, not for --statistic")])
@@ -79,7 +91,9 @@ def run(
     folder = inputs if inputs is not None else session.parent / "inputs"
     files = {name: find_input(folder, name) for name in parties}
     aggregator = _load_all(loaded, session, keys)
-    if asked is not None:
+    if isinstance(checked, LearnParameters):
+        check_data(checked, files)
+    elif asked is not None:
         for name in parties:
             asked.marked(label_of.get(name)).read(files[name])
     else:
@@ -97,6 +111,8 @@ def run(
                 commands[aggregator] += ["--board", str(board)]
         elif board is not None:
             raise ConfigError([Fault("--board", "is for a session with an aggregator")])
+        for server in servers:
+            commands[server] = member_command("party", str(session), "--as", server, *_key(keys, server))
         for name in parties:
             arguments = ["--input", str(files[name]), "--out", str(outputs[name])]
             if asked is not None and statistic is not None:
@@ -129,8 +145,12 @@ def run(
         results = {
             name: json.loads(path.read_text("utf-8")) for name, path in outputs.items() if path.exists()
         }
+    if learning:
+        report_learned(launcher.endings, aggregator, results, as_json=as_json)
+        return
     _report(launcher.endings, aggregator, results, as_json)
-    if (asked is not None or isinstance(checked, VerifiableParameters)) and not as_json:
+    logged = asked is not None and not isinstance(checked, SharedParameters)
+    if (logged or isinstance(checked, VerifiableParameters)) and not as_json:
         kept = board if board is not None else session.parent / "board"
         console().print(f"log: {kept}, which smpc-dp audit checks")
 
@@ -139,7 +159,7 @@ def _load_all(loaded: SessionFile, session: Path, keys: Path | None) -> str | No
     """Check every key before any process starts; return the aggregator's name, if there is one."""
     for member in loaded.roster:
         path = keys / f"{member.name}.key" if keys is not None else default_key(session, member.name)
-        Membership.load(session, member.name, path, member.role)
+        load_member(session, member.name, path, member.role)
     aggregator = loaded.roster.aggregator
     return None if aggregator is None else aggregator.name
 
@@ -149,9 +169,10 @@ def _check_vectors(
 ) -> None:
     """Check every input of a sum before any process starts."""
     checked = loaded.checked_parameters
-    if isinstance(checked, SumParameters):
+    if isinstance(checked, SumParameters | SharedParameters):
+        encoding = checked.sums if isinstance(checked, SharedParameters) else checked.encoding
         for name, file in files.items():
-            checked.encoding.encode(read_vector(file), party=name, weight=weight_of.get(name), clip=clip)
+            encoding.encode(read_vector(file), party=name, weight=weight_of.get(name), clip=clip)
 
 
 def _check_ledgers(folder: Path, parties: list[str]) -> None:

@@ -83,6 +83,15 @@ def check_commitment(data: bytes) -> None:
         _core.check_point(data)
 
 
+def check_commitments(packed: bytes) -> None:
+    """Raise VerificationError unless `packed` is canonical encodings of group elements, one after the other.
+
+    Raises ValueError for a length that is no multiple of POINT_BYTES.
+    """
+    with _refusing():
+        _core.check_points(packed)
+
+
 def check_blinding(data: bytes) -> None:
     """Raise VerificationError unless `data` is the canonical encoding of a scalar."""
     with _refusing():

@@ -7,14 +7,17 @@ process. Row r of its arrays belongs to user `here[r]`. It has no other way to r
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
+
+if TYPE_CHECKING:
+    # Loaded where it is used: the command line needs the settings of learners alone.
+    from scipy import sparse
 
 Rows = NDArray[np.float64]
 Users = NDArray[np.intp]
@@ -135,6 +138,9 @@ class PlainAverager:
         self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
     ) -> Averaged:
         """Return each group's exact average; see `Averager.average`."""
+        # Not at the top: what only reads a session file needs no scipy.
+        from scipy import sparse
+
         vector, weight, group = check_average(self, vector, weight, group)
         member = group >= 0
         labels, place = np.unique(group[member], return_inverse=True)
@@ -177,11 +183,7 @@ class PlainExchange:
 
     async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
         """Return the weighted sums; see `PeerExchange.mix`."""
-        vector = check_rows(self, vector)
-        if weights.shape != (self.users, self.users):
-            raise ConfigError(
-                [Fault("weights", f"shape must be (n, n) with n = {self.users}, is {weights.shape}")]
-            )
+        vector, weights = check_rows(self, vector), check_mixing(self.users, weights)
         return np.asarray(weights @ vector)
 
 
@@ -191,8 +193,9 @@ def check_rows(place: Averager | PeerExchange, vector: Rows) -> Rows:
     if vector.ndim != 2 or len(vector) != len(place.here):
         what = f"shape must be ({len(place.here)}, length), is {vector.shape}"
         raise ConfigError([Fault("vector", what)])
-    bad = np.flatnonzero(~np.isfinite(vector).all(axis=1))
-    if len(bad):
+    finite = np.isfinite(vector)
+    if not finite.all():
+        bad = np.flatnonzero(~finite.all(axis=1))
         raise ConfigError([Fault("vector", f"of user {place.here[bad[0]]} is not finite")])
     return vector
 
@@ -205,6 +208,15 @@ def check_partners(users: int, partner: Users) -> Users:
     if partner.min() < 0 or partner.max() >= users or np.any(partner[partner] != np.arange(users)):
         raise ConfigError([Fault("partner", "must pair the users: partner[partner[i]] = i")])
     return partner.astype(np.intp)
+
+
+def check_mixing(users: int, weights: sparse.csr_array) -> sparse.csr_array:
+    """Return `weights`; raise ConfigError unless they are finite and there is one for each two users."""
+    if weights.shape != (users, users):
+        raise ConfigError([Fault("weights", f"shape must be (n, n) with n = {users}, is {weights.shape}")])
+    if not np.isfinite(weights.data).all():
+        raise ConfigError([Fault("weights", "must be finite")])
+    return weights
 
 
 def check_average(

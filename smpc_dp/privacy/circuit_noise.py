@@ -39,7 +39,7 @@ WRAP_LOG = 20
 SLACK = Decimal(2) ** -10
 # What of epsilon randomised response makes use of, at least.
 LEAST_USED = Decimal("0.9")
-_CONTEXT = Context(prec=80)
+CONTEXT = Context(prec=80)
 # Above the rounding of a few hundred operations at 80 digits.
 _ROUNDING = Decimal(10) ** -70
 
@@ -148,23 +148,8 @@ class CyclicLaplace:
             what = f"{epsilon:g} is too small for {steps} grid steps; {works}"
             raise ConfigError([Fault("epsilon", f"of one evaluation, {what}; or take a coarser grid")])
         bits = max(1, math.ceil(math.log2(WRAP_LOG * steps / epsilon + steps)))
-        with localcontext(_CONTEXT):
-            budget = Decimal(epsilon)
-            slope = budget * (1 - SLACK) / steps
-            powers = [*(1 << place for place in range(bits)), 1]
-            # A coin that is true needs odds q**power; ln of the odds against it is slope * power.
-            chances = [1 / (1 + (slope * power).exp()) for power in powers]
-            precision = 8
-            while True:
-                coins = tuple(Coin.near(chance, precision) for chance in chances)
-                # Between two outputs the bits that differ contribute their errors, each at most once.
-                proven = slope * steps + _ROUNDING
-                for coin, power in zip(coins, powers, strict=True):
-                    against = Decimal((1 << coin.bits) - coin.threshold) / coin.threshold
-                    proven += abs(against.ln() - slope * power) + _ROUNDING
-                if proven <= budget:
-                    return cls(steps, epsilon, coins, Fraction(proven))
-                precision += 1
+        coins, proven = laplace_coins(steps, epsilon, bits)
+        return cls(steps, epsilon, coins, proven)
 
     @property
     def joint_bits(self) -> int:
@@ -266,7 +251,7 @@ class RandomisedResponse:
             raise ConfigError([Fault("noise", what)])
         k = steps + 1
         even = k & (k - 1) == 0
-        with localcontext(_CONTEXT):
+        with localcontext(CONTEXT):
             budget = Decimal(epsilon)
             precision = 12
             while True:
@@ -337,6 +322,32 @@ class RandomisedResponse:
     def terms(self) -> dict[str, object]:
         """Return what two sides compare, as plain data."""
         return {"noise": "randomised_response", "exchange": list(self.exchange), "cuts": list(self.cuts)}
+
+
+def laplace_coins(steps: int, epsilon: float, bits: int) -> tuple[tuple[Coin, ...], Fraction]:
+    """Return coins of a two-sided geometric law, and a bound on what a shift by `steps` shows.
+
+    `bits` coins are those of G, the lowest bit first, the last one is the sign: odds q**(2**i), and q, for a
+    q a little above exp(-epsilon / steps). The bound, at most `epsilon`, is on the logarithm of the ratio of
+    two probabilities, not 0, of values `steps` apart; the coins' own rounding is in it.
+    """
+    with localcontext(CONTEXT):
+        budget = Decimal(epsilon)
+        slope = budget * (1 - SLACK) / steps
+        powers = [*(1 << place for place in range(bits)), 1]
+        # A coin that is true needs odds q**power; ln of the odds against it is slope * power.
+        chances = [1 / (1 + (slope * power).exp()) for power in powers]
+        precision = 8
+        while True:
+            coins = tuple(Coin.near(chance, precision) for chance in chances)
+            # Between two outputs the bits that differ contribute their errors, each at most once.
+            proven = slope * steps + _ROUNDING
+            for coin, power in zip(coins, powers, strict=True):
+                against = Decimal((1 << coin.bits) - coin.threshold) / coin.threshold
+                proven += abs(against.ln() - slope * power) + _ROUNDING
+            if proven <= budget:
+                return coins, Fraction(proven)
+            precision += 1
 
 
 def _response_ratio(exchange: Coin, cuts: Sequence[int], bits: int) -> Decimal:

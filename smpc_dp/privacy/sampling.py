@@ -30,6 +30,7 @@ __all__ = [
     "discrete_laplace",
     "geometric",
     "skellam",
+    "uniform",
 ]
 
 MAX_COUNT = 1 << 32
@@ -95,6 +96,20 @@ def binomial(
     if p > 1:
         raise ConfigError(f"p is {p}: it must be between 0 and 1")
     return _draw(source, "binomial", count, threads, Fraction(trials), p)
+
+
+def uniform(source: NoiseSource, count: int, below: int) -> NDArray[np.int64]:
+    """Uniform integers in [0, below), 1 <= below <= 2**62, from fair bits; those too large are drawn anew."""
+    if not isinstance(below, int) or isinstance(below, bool) or not 1 <= below <= MAX_TRIALS:
+        raise ConfigError(f"below is {below!r}: it must be an integer from 1 to 2**62")
+    bits = (below - 1).bit_length()
+    drawn = np.zeros(count, dtype=np.int64)
+    waiting = np.arange(count)
+    while bits and len(waiting):
+        coins = binomial(source, bits * len(waiting), 1, Fraction(1, 2)).reshape(-1, bits)
+        drawn[waiting] = coins @ (1 << np.arange(bits, dtype=np.int64))
+        waiting = waiting[drawn[waiting] >= below]
+    return drawn
 
 
 def _draw(

@@ -9,6 +9,8 @@ from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Lanes, shown
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.protocols.envelope import Context, Signer
+from smpc_dp.protocols.exchange.machines import ExchangeHub, ExchangeParty
+from smpc_dp.protocols.exchange.params import ExchangeParameters
 from smpc_dp.protocols.gopa.direct import DirectMachine
 from smpc_dp.protocols.gopa.direct_coordinator import CoordinatorMachine
 from smpc_dp.protocols.gopa.direct_evidence import coordinator_of
@@ -21,6 +23,9 @@ from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.params import check_parameters as check_verifiable
 from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
 from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
+from smpc_dp.protocols.mpyc.params import PROTOCOL as MPYC
+from smpc_dp.protocols.mpyc.params import check_parameters as check_mpyc
+from smpc_dp.protocols.mpyc.params import roster_faults as mpyc_roster_faults
 from smpc_dp.protocols.pairwise.params import check_parameters as check_pairwise
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
 from smpc_dp.protocols.secagg.noisy import check_noisy
@@ -56,6 +61,7 @@ PARAMETER_CHECKERS: dict[tuple[str, int], ParameterChecker] = {
     ("secagg", 1): _check_secagg,
     ("gopa", 1): check_gopa,
     ("pairwise", 1): check_pairwise,
+    (MPYC, 1): check_mpyc,
 }
 
 # The protocols in which exactly one member of the roster must be the aggregator, but for `is_direct`.
@@ -79,6 +85,17 @@ def direct_roster_faults(members: Iterable[Member]) -> list[Fault]:
     return faults
 
 
+def server_roster_faults(protocol: str, members: Iterable[Member]) -> list[Fault]:
+    """Return what is wrong with the servers of a session: too few, or any where the protocol has none."""
+    if protocol == MPYC:
+        return mpyc_roster_faults(members)
+    return [
+        Fault(f"roster[{place}].role", f"there are servers in '{MPYC}' alone, not in '{protocol}'")
+        for place, member in enumerate(members)
+        if member.role == "server"
+    ]
+
+
 def party_machine(
     context: Context,
     parameters: SumParameters,
@@ -92,6 +109,19 @@ def party_machine(
     if isinstance(parameters, GopaParameters) and parameters.on_dropout == "keep":
         return GopaPartyMachine(context, parameters, identity, lanes, randomness)
     return PartyMachine(context, parameters, identity, lanes, randomness)
+
+
+def group_machine(
+    context: Context,
+    parameters: SumParameters,
+    identity: Signer,
+    lanes: Lanes,
+    randomness: Randomness | None = None,
+) -> PartyMachine | ExchangeParty:
+    """Return the machine of a member of a group, in an exchange too; arguments as of `PartyMachine`."""
+    if isinstance(parameters, ExchangeParameters):
+        return ExchangeParty(context, parameters, identity, lanes, randomness)
+    return party_machine(context, parameters, identity, lanes, randomness)
 
 
 def direct_machine(
@@ -129,3 +159,18 @@ def hub_machine(
     if isinstance(parameters, GopaParameters) and parameters.on_dropout == "keep":
         return GopaRelayMachine(context, parameters, identity, threads=threads, watch=watch)
     return AggregatorMachine(context, parameters, identity, threads=threads, watch=watch)
+
+
+def group_hub_machine(
+    context: Context,
+    parameters: SumParameters,
+    identity: Signer,
+    *,
+    threads: int = 1,
+    watch: Watch | None = None,
+    board: Board | None = None,
+) -> AggregatorMachine | ExchangeHub:
+    """Return the machine of the hub of a group, in an exchange too; arguments as of `hub_machine`."""
+    if isinstance(parameters, ExchangeParameters):
+        return ExchangeHub(context, parameters, identity)
+    return hub_machine(context, parameters, identity, threads=threads, watch=watch, board=board)

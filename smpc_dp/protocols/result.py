@@ -72,12 +72,15 @@ class Noise:
         curator: of what a trusted curator would have added to the sum over the honest parties, at the same
             epsilon and delta.
         honest: the number of those.
+        bias: what corrupt parties can move each coordinate by, up or down, by picking which noise stays: at
+            most, in expectation. None where they may add what they like.
     """
 
     total: float
     curator: float
     honest: int
     residual_pairs: int
+    bias: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +210,13 @@ class Result:
             return 0.0
         return self.noise.curator / (self.noise.honest if self.kind == "average" else 1)
 
+    @property
+    def bias(self) -> float | None:
+        """What corrupt parties can move each coordinate of `value` by; see `Noise.bias`."""
+        if self.noise is None or self.noise.bias is None:
+            return None
+        return self.noise.bias / (self.weight if self.kind == "average" else 1)
+
     @classmethod
     def of(cls, outcome: Outcome, kind: str, clipped: int = 0, receipt: Receipt | None = None) -> Result:
         """Return the "sum" or the "average" of an outcome; an average needs a positive weight."""
@@ -245,6 +255,7 @@ class Result:
             "faults": list(self.faults),
             "standard_error": self.standard_error,
             "curator_standard_error": self.curator_standard_error,
+            "bias": self.bias,
             "residual_pairs": 0 if self.noise is None else self.noise.residual_pairs,
             "privacy": self.privacy.to_json(),
             "evidence": self.evidence.to_json(),

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.exchange.machines import ExchangeHub, Relayed
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.pairwise.statistic_hub import StatisticHub
 from smpc_dp.protocols.pairwise.statistic_messages import HELLO as STATISTIC_HELLO
 from smpc_dp.protocols.pairwise.statistic_messages import PAIR
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.pairwise.statistic_terms import statistic_context
-from smpc_dp.protocols.registry import hub_machine
+from smpc_dp.protocols.registry import group_hub_machine
 from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
 from smpc_dp.roster import split_address
@@ -27,15 +29,27 @@ from smpc_dp.runtime.deadline import Deadline, now
 from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
 from smpc_dp.runtime.links import SMALL_MESSAGE, Links, News
 from smpc_dp.runtime.member import Membership
+from smpc_dp.runtime.served_log import answer, asks_for_lines
 from smpc_dp.runtime.session_file import load_session
 from smpc_dp.runtime.statistic import plan_maker
 from smpc_dp.statistics.kernels import Kernel
 from smpc_dp.transport.endpoint import listen
 
-Machine = AggregatorMachine | StatisticHub
+# After the last request logs are shown for so many times a step, at most: nobody can keep a relay for ever.
+LINGER_STEPS = 10
+
+Machine = AggregatorMachine | StatisticHub | ExchangeHub
 
 
-class _Server:
+# Messages of later requests that are kept of one party.
+EARLY_LIMIT = 16
+# Seconds between two looks at who is connected.
+CONNECT_PAUSE = 0.05
+
+
+class Server:
+    """Serves requests over open links; made by `open_server`."""
+
     def __init__(
         self,
         membership: Membership,
@@ -51,14 +65,50 @@ class _Server:
         self._board = board
         self._on_event = on_event
         self._watch = watch
-        self._early: dict[str, News] = {}
+        self._early: dict[str, list[News]] = {}
+        # What past requests were for: who is late is answered in its own terms.
+        self._asked: dict[int, Membership] = {}
         self._culprits: dict[str, PeerFault] = {}
 
-    async def request(self, number: int) -> Outcome | StatisticResult | SmpcError | None:
-        """Serve one request and return how it ended, or None when every party has left before it began."""
-        self._machine: Machine = hub_machine(
-            self._membership.context(number),
-            self._membership.parameters,
+    async def gather(self, enough: int | None = None) -> None:
+        """Wait until so many parties (None: all) have connected, or `connect` seconds have passed.
+
+        What they bring meanwhile is kept.
+        """
+        names = {member.name for member in self._membership.session.roster.parties}
+        until = now() + self._membership.session.timeouts.connect
+        while sum(map(self._hub.is_live, names)) < (len(names) if enough is None else enough):
+            # A connection is no news by itself.
+            news = await self._next(min(until, now() + CONNECT_PAUSE))
+            if news is not None and news.envelope is not None:
+                self._keep(news)
+            if now() >= until:
+                return
+
+    def _keep(self, news: News) -> None:
+        """Keep a message of a later request, if it is a small one."""
+        kept = self._early.setdefault(news.peer, [])
+        if news.envelope is not None and len(news.envelope.body) <= SMALL_MESSAGE and len(kept) < EARLY_LIMIT:
+            kept.append(news)
+
+    def _take_early(self, number: int) -> list[News]:
+        """Return what has come for this request before it began, and drop what was for earlier ones."""
+        kept = {peer: [item for item in news if item.request > number] for peer, news in self._early.items()}
+        due = [item for news in self._early.values() for item in news if item.request == number]
+        self._early = {peer: news for peer, news in kept.items() if news}
+        return due
+
+    async def request(
+        self, number: int, group: Membership | None = None
+    ) -> Outcome | StatisticResult | Relayed | SmpcError | None:
+        """Serve one request and return how it ended, or None when every party has left before it began.
+
+        `group`: the membership of a request that is for some of the parties only.
+        """
+        asked = self._asked[number] = group or self._membership
+        self._machine: Machine = group_hub_machine(
+            asked.context(number),
+            asked.parameters,
             self._membership.identity,
             threads=min(2, os.cpu_count() or 1),
             watch=self._watch,
@@ -107,7 +157,8 @@ class _Server:
 
     async def _run(self, number: int) -> bool:
         """Drive the machine to its end; return False when nobody is left to ask."""
-        deadline = Deadline(self._membership.session.timeouts, first=number == 1)
+        whole = self._asked[number].group is None
+        deadline = Deadline(self._membership.session.timeouts, first=number == 1 and whole)
         self._hub.admit_all()
         for name, fault in self._culprits.items():
             self._hub.send(number, self._machine.ban(name, fault))
@@ -134,6 +185,9 @@ class _Server:
                     declared = True
                     self._declare_absent(number, machine)
                 continue
+            if asks_for_lines(news):
+                await self._show(news)
+                continue
             self._hub.send(number, await self._apply(number, machine, news))
             if news.envelope is not None and not machine.finished and machine.step == step:
                 if step in HELLOS and machine.has_enough:
@@ -151,16 +205,22 @@ class _Server:
 
         Return what has come for it.
         """
-        names = self._membership.context(number).names
+        asked = self._asked[number]
+        names = asked.names
         asking = Asking(len(names), self._culprits)
-        early, self._early = list(self._early.values()), {}
+        early = self._take_early(number)
         self._tell("step", number, self._machine)
         while not asking.began or deadline.at > now():
             if not (asking.began or early or deadline.connecting or any(map(self._hub.is_live, names))):
-                return None if number > 1 else []
+                left = asked.group is None or not any(map(self._hub.is_live, self._hub.links))
+                return None if number > 1 and left else []
             news = early.pop(0) if early else await self._next(deadline.pause())
             if news is None and not asking.began:
                 self._declare_absent(number, self._machine)
+            elif news is not None and asks_for_lines(news):
+                await self._show(news)
+            elif news is not None and news.peer not in names:
+                self._hub.send(number, await self._apply(number, self._machine, news))
             elif news is not None and news.request == number and is_hello(news):
                 if not asking.began:
                     deadline.begin()
@@ -177,9 +237,28 @@ class _Server:
             if asking.began and asking.is_clear(live):
                 break
         statistic, held = asking.settle()
-        if statistic:
+        if statistic and asked.group is None:
             self._machine = self._statistic(number)
-        return held
+        # What came before the request began, and was not looked at yet, is as good as the rest.
+        return [*held, *early]
+
+    async def _show(self, news: News) -> None:
+        """Send lines of a log; what is no question is refused."""
+        try:
+            self._hub.send(news.request, await asyncio.to_thread(answer, self._membership, self._board, news))
+        except SmpcError as error:
+            self._hub.refused(news.peer, error)
+
+    async def linger(self) -> None:
+        """Show logs to who is still there, until nobody has asked for a step's time, or ten are over."""
+        patience = self._membership.session.timeouts.step
+        last = now() + LINGER_STEPS * patience
+        while any(map(self._hub.is_live, self._hub.links)):
+            news = await self._next(min(now() + patience, last))
+            if news is None:
+                return
+            if asks_for_lines(news):
+                await self._show(news)
 
     async def _next(self, until: float) -> News | None:
         """Return the next news, or None when the time comes first."""
@@ -199,8 +278,7 @@ class _Server:
             self._tell_lost(number, machine, news.peer)
             return await asyncio.to_thread(machine.lost, news.peer)
         if news.request > number:
-            if news.request == number + 1 and len(news.envelope.body) <= SMALL_MESSAGE:
-                self._early.setdefault(news.peer, news)
+            self._keep(news)
             return ()
         if news.request < number:
             if is_hello(news):
@@ -222,7 +300,7 @@ class _Server:
 
     def _too_late(self, news: News, number: int) -> Sequence[Envelope]:
         """Tell a party that asks for a past request where the others are; it can ask for the next one."""
-        context = self._membership.context(news.request)
+        context = self._asked.get(news.request, self._membership).context(news.request)
         if news.envelope is not None and news.envelope.step == STATISTIC_HELLO:
             context = statistic_context(context)
         reason = f"hello to request {news.request}, others are at {number}"
@@ -271,37 +349,66 @@ async def serve(
     """
     if requests is not None and requests < 1:
         raise ConfigError([Fault("requests", f"must be at least 1, is {requests}")])
-    membership = Membership.load(session, name or _aggregator_name(session), key, "aggregator")
+    membership = Membership.load(session, name or aggregator_name(session), key, "aggregator")
+    membership.refuse_learning()
+    logs = open_logs(membership, session, board)
+    results: list[Result | StatisticResult | SmpcError] = []
+    async with open_server(
+        membership, listen_on, logs=logs, on_event=on_event, watch=watch, kernels=kernels
+    ) as server:
+        while requests is None or len(results) < requests:
+            ended = await server.request(len(results) + 1)
+            if ended is None:
+                break
+            if not isinstance(ended, Relayed):
+                results.append(Result.of(ended, "sum") if isinstance(ended, Outcome) else ended)
+        if isinstance(membership.parameters, VerifiableParameters):
+            await server.linger()
+    return results
+
+
+def open_logs(
+    membership: Membership, session: str | os.PathLike[str], board: str | os.PathLike[str] | None
+) -> BoardFolder:
+    """Return where the aggregator keeps logs, by default `board` beside the session file."""
+    text = membership.session.canonical_json().decode("ascii")
+    logs = BoardFolder(board if board is not None else Path(session).parent / "board", text)
+    if any(isinstance(planned, VerifiableParameters) for planned in membership.planned):
+        # Now, not in the first run: that it cannot be made is better known before.
+        logs.make()
+    return logs
+
+
+@asynccontextmanager
+async def open_server(
+    membership: Membership,
+    listen_on: str | None = None,
+    *,
+    logs: BoardFolder,
+    on_event: OnEvent = ignore,
+    watch: Watch | None = None,
+    kernels: Sequence[Kernel] = (),
+) -> AsyncIterator[Server]:
+    """Listen for the parties of a session, and say goodbye to them at the end; arguments as of `serve`."""
     address = listen_on or membership.session.roster.member(membership.name).address or ""
     try:
         host, port = split_address(address)
     except ValueError as error:
         raise ConfigError([Fault("listen_on", str(error))]) from None
-    text = membership.session.canonical_json().decode("ascii")
-    logs = BoardFolder(board if board is not None else Path(session).parent / "board", text)
-    if isinstance(membership.parameters, VerifiableParameters):
-        # Now, not in the first run: that it cannot be made is better known before.
-        logs.make()
     hub = Links(membership, on_event)
     listener = await listen(membership.endpoint(hub=True), host, port, hub.welcome, hub.refused)
-    server = _Server(membership, hub, on_event, watch, kernels, logs)
-    results: list[Result | StatisticResult | SmpcError] = []
     try:
-        while requests is None or len(results) < requests:
-            ended = await server.request(len(results) + 1)
-            if ended is None:
-                break
-            results.append(Result.of(ended, "sum") if isinstance(ended, Outcome) else ended)
+        yield Server(membership, hub, on_event, watch, kernels, logs)
         await hub.close()
     finally:
         hub.abort()
         await listener.close()
         # What is there of a run that failed is evidence too.
         await asyncio.to_thread(logs.close)
-    return results
 
 
-def _aggregator_name(session: str | os.PathLike[str]) -> str:
+def aggregator_name(session: str | os.PathLike[str]) -> str:
+    """Return the name of a session file's aggregator; raise ConfigError if it has none."""
     aggregator = load_session(session).roster.aggregator
     if aggregator is None:
         raise ConfigError([Fault("roster", "has no aggregator")])

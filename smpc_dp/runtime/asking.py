@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import msgspec
 
+from smpc_dp.protocols.exchange.messages import HELLO as EXCHANGE_HELLO
 from smpc_dp.protocols.pairwise.statistic_messages import HELLO as STATISTIC_HELLO
 from smpc_dp.protocols.secagg.messages import HELLO
 from smpc_dp.runtime.links import SMALL_MESSAGE, News
 
-# The first step of a sum, and of a pairwise statistic.
-HELLOS = (HELLO, STATISTIC_HELLO)
+# The first step of a sum, of a pairwise statistic, and of an exchange.
+HELLOS = (HELLO, STATISTIC_HELLO, EXCHANGE_HELLO)
 # A hello, a second one that differs, which is a fault, and losses between them.
 KEPT = 4
 

@@ -6,7 +6,9 @@ Of a verifiable run, or of a pairwise statistic.
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import contextlib
+import functools
 import http.client
 import io
 import json
@@ -15,31 +17,34 @@ import re
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 import msgspec
 
+from smpc_dp.board.log import Entry
 from smpc_dp.board.reader import BadLog, LogReader
 from smpc_dp.board.session import session_digest, session_json
-from smpc_dp.crypto import proofs
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError, VerificationError
 from smpc_dp.protocols.envelope import Context, printable
-from smpc_dp.protocols.gopa.verifiable.audit import Auditor, Excluded, Verdict, at_once
+from smpc_dp.protocols.gopa.verifiable.audit import Again, Auditor, Excluded, Verdict
+from smpc_dp.protocols.gopa.verifiable.deferred import EarlierFault, at_once
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.gopa.verifiable.statements import failures
 from smpc_dp.protocols.pairwise.statistic_audit import StatisticAuditor, StatisticVerdict
 from smpc_dp.protocols.pairwise.statistic_log import QUESTION
 from smpc_dp.runtime.session_file import SessionFile, check_document, load_session
 
-# Batches of proofs that wait or are being verified, at most, for each thread.
-AHEAD = 2
+# Batches of checks that wait or are under way, at most, for each thread.
+AHEAD = 4
 HTTP_SECONDS = 60.0
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
+T = TypeVar("T")
 Progress = Callable[[int, int, int | None], None]
+# Opens a log at its beginning.
+Reopen = Callable[[], contextlib.AbstractContextManager[BinaryIO]]
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +101,14 @@ def audit(
     """
     wanted = None if roster is None else roster_digest(roster)
     with _open(source) as (stream, size):
-        return audit_stream(stream, size=size, roster=wanted, threads=threads, progress=progress)
+        return audit_stream(
+            stream,
+            size=size,
+            roster=wanted,
+            threads=threads,
+            progress=progress,
+            again=lambda: _stream_of(source),
+        )
 
 
 def roster_digest(text: str | os.PathLike[str]) -> str:
@@ -116,8 +128,13 @@ def audit_stream(
     roster: str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
+    again: Reopen | None = None,
 ) -> Report:
-    """Audit the log that `stream` gives from its beginning to its end; as `audit`."""
+    """Audit the log that `stream` gives from its beginning to its end; as `audit`.
+
+    What is not as it should be may have to be read once more: then `again` opens the same log anew. Without
+    it the stream is sought back, and put where it was; one that cannot be is refused with LocalError.
+    """
     begun = time.perf_counter()
     known: dict[str, Any] = dict.fromkeys(("roster", "parameters", "run_id", "head", "verdict", "statistic"))
     known |= {"entries": 0, "bytes": 0}
@@ -126,7 +143,8 @@ def audit_stream(
         reader = LogReader(stream)
         known["run_id"] = reader.header.run_id
         with _Pool(threads or os.cpu_count() or 1) as pool:
-            _read(reader, pool, roster, known, size, progress)
+            once_more = functools.partial(_entries, again or functools.partial(_sought, stream))
+            _read(reader, once_more, pool, roster, known, size, progress)
     except BadLog as error:
         bad = error
     verdict: Verdict | None = known["verdict"]
@@ -161,6 +179,7 @@ def audit_stream(
 
 def _read(
     reader: LogReader,
+    again: Again,
     pool: _Pool,
     roster: str | None,
     known: dict[str, Any],
@@ -173,22 +192,57 @@ def _read(
         known["roster"], known["parameters"] = session.roster.digest.hex(), dict(session.parameters)
         if roster is not None and known["roster"] != roster:
             raise VerificationError(f"the roster is {known['roster']}, not {roster}")
-        auditor = _auditor(reader, session, pool)
+        auditor = _auditor(reader, session, again, pool)
     except SmpcError as error:
         raise reader.fault(error) from None
+    try:
+        _take_all(reader, auditor, known, size, progress)
+    except BadLog:
+        # What is checked on other threads may have found an earlier line wrong.
+        _settle(auditor)
+        raise
+
+
+def _settle(auditor: Auditor | StatisticAuditor) -> None:
+    if isinstance(auditor, StatisticAuditor):
+        return
+    try:
+        auditor.settle()
+    except EarlierFault as fault:
+        raise BadLog(*fault.place, str(fault)) from None
+
+
+def _take_all(
+    reader: LogReader,
+    auditor: Auditor | StatisticAuditor,
+    known: dict[str, Any],
+    size: int | None,
+    progress: Progress | None,
+) -> None:
+    def check(entry: Entry) -> None:
+        if isinstance(auditor, StatisticAuditor):
+            auditor.check_signature(entry)
+        else:
+            auditor.check_signature(entry, (reader.line, reader.byte))
+
     head = reader.chain.head
-    for entry in reader.entries(auditor.check_signature):
+    for entry in reader.entries(check):
         try:
             if isinstance(auditor, StatisticAuditor):
                 auditor.take(entry)
             else:
-                auditor.take(entry, head)
+                auditor.take(entry, head, (reader.line, reader.byte))
+        except LocalError:
+            raise
+        except EarlierFault as fault:
+            raise BadLog(*fault.place, str(fault)) from None
         except SmpcError as error:
             raise reader.fault(error) from None
         head = reader.chain.head
         known["entries"], known["bytes"] = reader.chain.length, reader.bytes_read
         if progress is not None:
             progress(reader.line, reader.bytes_read, size)
+    _settle(auditor)
     try:
         if isinstance(auditor, StatisticAuditor):
             known["statistic"] = auditor.verdict()
@@ -211,7 +265,9 @@ def session_of(text: str) -> SessionFile:
     return check_document(document)
 
 
-def _auditor(reader: LogReader, session: SessionFile, pool: _Pool) -> Auditor | StatisticAuditor:
+def _auditor(
+    reader: LogReader, session: SessionFile, again: Again, pool: _Pool
+) -> Auditor | StatisticAuditor:
     header, parameters = reader.header, session.checked_parameters
     statistic = header.question.startswith(QUESTION)
     verifiable = statistic or isinstance(parameters, VerifiableParameters)
@@ -230,16 +286,38 @@ def _auditor(reader: LogReader, session: SessionFile, pool: _Pool) -> Auditor | 
     if not isinstance(parameters, VerifiableParameters) or statistic:
         return StatisticAuditor(context, header)
     run_id = bytes.fromhex(header.run_id)
-    return Auditor(context, parameters, run_id, header.present, header.root, pool.verify)
+    return Auditor(context, parameters, run_id, header.present, header.root, again, pool)
+
+
+def _entries(reopen: Reopen) -> Generator[tuple[Entry, bytes], None, None]:
+    """Read the entries of a log from the first, each with the head before it."""
+    with reopen() as stream:
+        reader = LogReader(stream)
+        head = reader.chain.head
+        for entry in reader.entries():
+            yield entry, head
+            head = reader.chain.head
+
+
+@contextlib.contextmanager
+def _sought(stream: BinaryIO) -> Iterator[BinaryIO]:
+    if not stream.seekable():
+        raise LocalError("the log must be read twice, and cannot be: give its file or its URL")
+    place = stream.tell()
+    stream.seek(0)
+    try:
+        yield stream
+    finally:
+        stream.seek(place)
 
 
 class _Pool:
-    """Threads that verify batches of proofs; whoever hands one over waits when too many are under way."""
+    """Threads that do what takes long; whoever hands something over waits when too much is under way."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
         self._executor = ThreadPoolExecutor(threads)
-        self._waiting: collections.deque[Future[Sequence[tuple[Any, ...]]]] = collections.deque()
+        self._waiting: collections.deque[Future[Any]] = collections.deque()
 
     def __enter__(self) -> _Pool:
         return self
@@ -247,13 +325,13 @@ class _Pool:
     def __exit__(self, *_: object) -> None:
         self._executor.shutdown(cancel_futures=True)
 
-    def verify(self, batch: proofs.Batch) -> Callable[[], Sequence[tuple[Any, ...]]]:
-        """Begin to verify a batch; the result is waited for when it is asked for."""
+    def __call__(self, work: Callable[[], T]) -> Callable[[], T]:
+        """Begin some work; the result is waited for when it is asked for."""
         if self._threads == 1:
-            return at_once(batch)
+            return at_once(work)
         while len(self._waiting) >= AHEAD * self._threads:
-            self._waiting.popleft().result()
-        future = self._executor.submit(failures, batch)
+            concurrent.futures.wait([self._waiting.popleft()])
+        future = self._executor.submit(work)
         self._waiting.append(future)
         return future.result
 
@@ -280,6 +358,12 @@ def _draw_found(verdict: StatisticVerdict) -> str:
     if (given_up := len(verdict.attempts) - 1) > 0:
         who += f"; it is draw number {given_up + 1}, as coins were missing in those before"
     return who
+
+
+@contextlib.contextmanager
+def _stream_of(source: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    with _open(source) as (stream, _):
+        yield stream
 
 
 @contextlib.contextmanager

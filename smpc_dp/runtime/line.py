@@ -8,12 +8,15 @@ from typing import Protocol
 
 import numpy as np
 
+from smpc_dp.board.followed import Followed
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import SmpcError, TimeoutFault
+from smpc_dp.errors import LocalError, SmpcError, TimeoutFault
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.contract import Envelope, Machine
+from smpc_dp.protocols.exchange.machines import ExchangeParty
+from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
 from smpc_dp.protocols.pairwise.statistic_messages import START as STATISTIC_START
-from smpc_dp.protocols.registry import party_machine
+from smpc_dp.protocols.registry import group_machine
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.messages import START
 from smpc_dp.protocols.secagg.party import PartyMachine
@@ -24,6 +27,8 @@ from smpc_dp.transport.endpoint import Endpoint, dial
 
 # Who collects may wait a whole step for others before it answers, and then compute.
 PATIENCE = 4.0
+
+AnyParty = PartyMachine | ExchangeParty
 
 # Charges a run, given its id, and returns the receipt if there is a ledger; PrivacyError if it is refused.
 Charge = Callable[[bytes], Awaitable[Receipt | None]]
@@ -56,6 +61,13 @@ class HubLine:
         self._on_event = on_event
         # Threads of evaluations send beside the session's own task.
         self._sending = asyncio.Lock()
+        # The log of the last request, if it was a verifiable one that has ended well.
+        self.followed: Followed | None = None
+
+    @property
+    def membership(self) -> Membership:
+        """What this member has joined."""
+        return self._membership
 
     @classmethod
     async def open(cls, membership: Membership, endpoint: Endpoint, on_event: OnEvent) -> HubLine:
@@ -64,42 +76,106 @@ class HubLine:
         on_event(Event(membership.name, "connected", detail=membership.aggregator))
         return cls(membership, channel, on_event)
 
+    @property
+    def live(self) -> bool:
+        """Whether the aggregator is there."""
+        return self._channel.live
+
     async def run(
         self, request: int, question: str, lanes: Lanes, charge: Charge
     ) -> tuple[Outcome, Receipt | None]:
         """See `Line.run`."""
+        return await self.run_as(self._membership, request, question, lanes, charge)
+
+    async def run_as(
+        self,
+        membership: Membership,
+        request: int,
+        question: str,
+        lanes: Lanes,
+        charge: Charge,
+        before: int = 0,
+    ) -> tuple[Outcome, Receipt | None]:
+        """Take part in a request as a member of a group; `before`: requests that others may be at still."""
+        machine, receipt = await self._meet(membership, request, question, lanes, charge, before)
+        return machine.result, receipt
+
+    async def meet(
+        self,
+        membership: Membership,
+        request: int,
+        question: str,
+        lanes: Lanes,
+        charge: Charge,
+        before: int = 0,
+    ) -> ExchangeParty:
+        """Take part in an exchange, and return its machine with what was received; see `run_as`."""
+        machine, _ = await self._meet(membership, request, question, lanes, charge, before)
+        if not isinstance(machine, ExchangeParty):
+            raise LocalError(f"request {request} is no exchange")
+        return machine
+
+    async def _meet(
+        self,
+        membership: Membership,
+        request: int,
+        question: str,
+        lanes: Lanes,
+        charge: Charge,
+        before: int,
+    ) -> tuple[AnyParty, Receipt | None]:
         if not self._channel.live:
             raise TimeoutFault({self._membership.aggregator}, "hello", "the connection is lost")
-        machine = self._machine(request, question, lanes)
+        machine = self._machine(membership, request, question, lanes)
+        self.followed = None
         try:
-            receipt = await self._drive(request, machine, charge)
+            receipt = await self._drive(request, machine, charge, before)
         except SmpcError as error:
             await self.say_farewell(request, machine, error)
             tell(self._on_event, "failed", request, machine, str(error))
             raise
-        return machine.result, receipt
+        if isinstance(machine, VerifiablePartyMachine):
+            self.followed = machine.followed
+        return machine, receipt
+
+    async def ask(self, request: int, question: Envelope, step: str, seconds: float) -> bytes:
+        """Send a question beside all runs and return the body of the answer; raises TimeoutFault."""
+        await self.send(request, [question])
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    theirs, envelope = from_wire(await self._channel.receive(), self._channel.peer)
+                    if theirs == request and envelope.step == step:
+                        return envelope.body
+        except TimeoutError:
+            raise TimeoutFault({self._channel.peer}, step, "no answer") from None
+        except ChannelClosed as closed:
+            raise TimeoutFault({self._channel.peer}, step, str(closed)) from None
 
     async def decline(self, request: int, error: SmpcError) -> None:
         """See `Line.decline`."""
-        encoding = self._membership.parameters.encoding
-        machine = self._machine(request, "", np.zeros(encoding.lanes, dtype=encoding.dtype))
+        await self.decline_as(self._membership, request, error)
+
+    async def decline_as(self, membership: Membership, request: int, error: SmpcError) -> None:
+        """Leave a group's request before it begins."""
+        encoding = membership.parameters.encoding
+        machine = self._machine(membership, request, "", np.zeros(encoding.lanes, dtype=encoding.dtype))
         await self.say_farewell(request, machine, error)
 
     async def close(self) -> None:
         """Say goodbye to the aggregator."""
         await self._channel.close()
 
-    def _machine(self, request: int, question: str, lanes: Lanes) -> PartyMachine:
-        membership = self._membership
+    def _machine(self, membership: Membership, request: int, question: str, lanes: Lanes) -> AnyParty:
         context = membership.context(request, question)
-        return party_machine(context, membership.parameters, membership.identity, lanes)
+        return group_machine(context, membership.parameters, membership.identity, lanes)
 
-    async def _drive(self, request: int, machine: PartyMachine, charge: Charge) -> Receipt | None:
+    async def _drive(self, request: int, machine: AnyParty, charge: Charge, before: int) -> Receipt | None:
         """Run the machine to its end; return the ledger's receipt."""
         receipt: Receipt | None = None
         timeouts = self._membership.session.timeouts
         await self.send(request, machine.start())
-        patience = timeouts.connect + timeouts.gather + PATIENCE * timeouts.step
+        patience = timeouts.connect + (1 + before) * (timeouts.gather + PATIENCE * timeouts.step)
         while not machine.finished:
             tell(self._on_event, "step", request, machine)
             envelope = await self.next_envelope(request, machine, patience)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.abort import ABORT
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.runtime.events import Event, OnEvent
-from smpc_dp.runtime.member import Membership, from_wire, to_wire
+from smpc_dp.runtime.member import Linked, from_wire, to_wire
 from smpc_dp.transport.channel import Channel, ChannelClosed
 
 # What a party may send early, and what an excluded one may send at all, in bytes: a hello or a leave.
 SMALL_MESSAGE = 4096
 OUTBOX_LIMIT = 64
+
+
+# Takes a message that is no envelope, given its sender and content; False if it is one.
+Divert = Callable[[str, bytes], Awaitable[bool]]
 
 
 @dataclass(slots=True)
@@ -41,12 +45,19 @@ class Links:
     """Holds all links and turns what they bring into one stream of news.
 
     `outbox`: how many messages may wait for one party. `hub`: who is told that it is out of a request sends
-    nothing of size until the next one.
+    nothing of size until the next one. `divert` is shown every message first.
     """
 
     def __init__(
-        self, membership: Membership, on_event: OnEvent, *, outbox: int = OUTBOX_LIMIT, hub: bool = True
+        self,
+        membership: Linked,
+        on_event: OnEvent,
+        *,
+        outbox: int = OUTBOX_LIMIT,
+        hub: bool = True,
+        divert: Divert | None = None,
     ) -> None:
+        self._divert = divert
         self._outbox = outbox
         self._hub = hub
         self._membership = membership
@@ -80,7 +91,10 @@ class Links:
         # However a link ends, cleanly, cut or by a fault in its framing, its party is lost for this run.
         with contextlib.suppress(SmpcError):
             while True:
-                request, envelope = from_wire(await channel.receive(), channel.peer)
+                message = await channel.receive()
+                if self._divert is not None and await self._divert(channel.peer, message):
+                    continue
+                request, envelope = from_wire(message, channel.peer)
                 await self.news.put(News(channel.peer, request, envelope))
         channel.abort()
         await self.news.put(News(channel.peer))

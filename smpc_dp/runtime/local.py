@@ -9,8 +9,10 @@ from pathlib import Path
 
 from smpc_dp.errors import LocalError
 from smpc_dp.identity import Identity
+from smpc_dp.protocols.mpyc.params import PROTOCOL as MPYC
 from smpc_dp.protocols.registry import is_direct
 from smpc_dp.protocols.secagg.params import PROTOCOL, VERSION
+from smpc_dp.roster import Role
 from smpc_dp.runtime.member import default_key
 from smpc_dp.runtime.session_file import Timeouts, write_session
 
@@ -26,6 +28,7 @@ def create_local_session(
     aggregator: str = AGGREGATOR,
     addresses: bool = False,
     timeouts: Timeouts | None = None,
+    servers: int = 3,
 ) -> Path:
     """Write `session.toml` and `keys/NAME.key` for everyone into `folder`, and return the session file.
 
@@ -36,10 +39,12 @@ def create_local_session(
         folder: made if it is not there; existing keys are never overwritten.
         parties: names of the parties.
         parameters: the `[parameters]` of the protocol, for instance length, lower, upper, precision.
-        protocol: "secagg", the exact sum, or "gopa".
-        aggregator: its name; it gets a free port of 127.0.0.1. In the direct topology there is none.
+        protocol: "secagg", the exact sum, "gopa" or "mpyc".
+        aggregator: its name; it gets a free port of 127.0.0.1. In the direct topology there is none, and in
+            "mpyc" there are in its place server1, server2, ...
         addresses: give every party one too, for evaluations between two of them; in the direct topology all
             have one.
+        servers: how many, in "mpyc".
 
     Raises:
         ConfigError: a name or parameter is wrong; lists every fault.
@@ -52,11 +57,14 @@ def create_local_session(
     except OSError as error:
         raise LocalError(f"{folder}: cannot make the folder ({error.strerror})") from None
     direct = is_direct(protocol, parameters)
-    for name in parties if direct else (aggregator, *parties):
+    roles: dict[str, Role] = {} if direct or protocol == MPYC else {aggregator: "aggregator"}
+    if protocol == MPYC:
+        roles |= {f"server{number}": "server" for number in range(1, servers + 1)}
+    for name in (*roles, *parties):
         identity = Identity.generate(name)
-        is_hub = name == aggregator and not direct
-        address = f"127.0.0.1:{free_port()}" if is_hub or addresses or direct else None
-        members.append((identity, identity.entry("aggregator" if is_hub else "party", address)))
+        role = roles.get(name, "party")
+        address = f"127.0.0.1:{free_port()}" if role != "party" or addresses or direct else None
+        members.append((identity, identity.entry(role, address)))
     write_session(path, protocol, VERSION, parameters, [entry for _, entry in members], timeouts)
     for identity, _ in members:
         identity.save(default_key(path, identity.name))

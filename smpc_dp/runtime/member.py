@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 import os
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import ConfigError, Fault, PeerFault
 from smpc_dp.identity import Identity
+from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode_envelope, encode_envelope
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
@@ -19,23 +23,40 @@ from smpc_dp.runtime.session_file import SessionFile, load_session
 from smpc_dp.transport.endpoint import Endpoint
 from smpc_dp.transport.framing import InflightBudget
 
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
+
 # Bytes of large messages that a member holds at a time, or four messages if that is more.
 MIN_BUDGET = 64 << 20
 # The request that a message belongs to goes before its envelope, so that a hub can set aside what is early.
 _REQUEST = struct.Struct(">I")
 
 
+class Linked(Protocol):
+    """What channels need to know of the member that they belong to."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def session(self) -> SessionFile: ...
+
+    def largest_message(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Membership:
     """A checked session file and the identity of the member that this process acts for.
 
-    `aggregator` is `EVERYONE` where there is none.
+    `aggregator` is `EVERYONE` where there is none. `group`: the parties of a request that is for some of them
+    only, in the roster's order; None: all parties.
     """
 
     session: SessionFile
     identity: Identity
     parameters: SumParameters
     aggregator: str
+    group: tuple[str, ...] | None = None
 
     @classmethod
     def load(
@@ -44,6 +65,7 @@ class Membership:
         name: str,
         key: str | os.PathLike[str] | None = None,
         role: str = "party",
+        loaded: SessionFile | None = None,
     ) -> Membership:
         """Load session file and key; nothing is sent.
 
@@ -51,29 +73,23 @@ class Membership:
             path: the session file.
             name: the member; it must be in the roster, in this role.
             key: its identity file; by default `keys/NAME.key` beside the session file.
+            loaded: the session file, where it has been read before.
 
         Raises:
             ConfigError, LocalError: what is wrong with the file, the name or the key.
         """
-        session = load_session(path)
+        session = loaded or load_session(path)
         parameters = session.checked_parameters
+        if isinstance(parameters, LearnParameters):
+            # Every request has its own: `of_group`.
+            parameters = parameters.planned[0]
         aggregator = session.roster.aggregator
         direct = isinstance(parameters, DirectParameters)
         if not isinstance(parameters, SumParameters) or (aggregator is None) != direct:
             raise ConfigError([Fault("protocol", f"{session.protocol!r} cannot be run")])
         if aggregator is not None and aggregator.address is None:
             raise ConfigError([Fault("roster", f"the aggregator '{aggregator.name}' has no address")])
-        names = [member.name for member in session.roster]
-        if name not in names:
-            raise ConfigError(
-                [Fault("roster", f"{name!r} is not in {path} (members: {', '.join(names[:20])})")]
-            )
-        member = session.roster.member(name)
-        if member.role != role:
-            raise ConfigError([Fault("roster", f"'{name}' is {member.role}, not {role}, in {path}")])
-        identity = Identity.load(key if key is not None else default_key(path, name), name)
-        if identity.public_key != member.public_key:
-            raise ConfigError([Fault(f"roster[{name}].public_key", "is not the one of the key file")])
+        identity = load_identity(session, path, name, key, role)
         return cls(session, identity, parameters, EVERYONE if aggregator is None else aggregator.name)
 
     @property
@@ -81,19 +97,55 @@ class Membership:
         """The member's name."""
         return self.identity.name
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parties of a request, in the roster's order."""
+        if self.group is not None:
+            return self.group
+        return tuple(member.name for member in self.session.roster.parties)
+
+    @property
+    def planned(self) -> tuple[SumParameters, ...]:
+        """The parameters of every kind of request that the session may have."""
+        checked = self.session.checked_parameters
+        return checked.planned if isinstance(checked, LearnParameters) else (self.parameters,)
+
+    def refuse_learning(self) -> None:
+        """Raise ConfigError for a session that learns, whose requests are its learner's."""
+        if isinstance(self.session.checked_parameters, LearnParameters):
+            what = "'learn' has no sums: smpc_dp.runtime.learning has learn and serve_learning"
+            raise ConfigError([Fault("protocol", what)])
+
+    def of_group(self, parameters: SumParameters, names: tuple[str, ...]) -> Membership:
+        """Return the membership for a request of some of the parties, with parameters planned for so many.
+
+        `names` are in the roster's order.
+        """
+        return replace(self, parameters=parameters, group=names)
+
     def context(self, request: int, question: str = "") -> Context:
         """Return what the machines of request number `request` agree on, with a party's question."""
-        roster = self.session.roster
+        roster, names = self.session.roster, self.names
+        protocol = self.session.protocol
+        if self.group is not None:
+            # Whoever takes this request for another group's asks something else, and is not added up.
+            group = digest(Label.GROUP, *(name.encode() for name in names)).hex()
+            question, protocol = f"{question} of group {group}", self.parameters.protocol
+        speakers = {*names, self.aggregator}
         return Context(
-            protocol=self.session.protocol,
+            protocol=protocol,
             version=self.session.version,
             session_digest=self.session.digest,
             request=request,
-            names=tuple(member.name for member in roster.parties),
+            names=names,
             aggregator=self.aggregator,
-            keys={member.name: member.public_key for member in roster},
+            keys={member.name: member.public_key for member in roster if member.name in speakers},
             question=question,
         )
+
+    def event(self) -> Event:
+        """Return what one request is to a privacy ledger."""
+        return self.parameters.event()
 
     def endpoint(self, *, hub: bool = False) -> Endpoint:
         """Return the member's side of its channels, with limits that fit the session.
@@ -127,6 +179,8 @@ class Membership:
         binomial
         with mean k: twice k and 64 more are exceeded with negligible probability.
         """
+        if self.group is None and len(self.planned) > 1:
+            return max(self.of_group(planned, ()).largest_message() for planned in self.planned)
         plan, encoding = self.parameters.plan, self.parameters.encoding
         vector = encoding.lanes * encoding.element_bytes
         if self.direct_parameters is not None:
@@ -136,6 +190,26 @@ class Membership:
         drew = min(plan.parties, 2 * plan.degree + 64)
         neighbours = drew * (2 * plan.degree + 256) + (plan.degree + drew) * 256
         return (64 << 10) + vector + 256 * plan.parties + neighbours + self.parameters.extra_bytes
+
+
+def load_identity(
+    session: SessionFile,
+    path: str | os.PathLike[str],
+    name: str,
+    key: str | os.PathLike[str] | None,
+    role: str,
+) -> Identity:
+    """Return the identity of a member in its role; arguments and errors as of `Membership.load`."""
+    names = [member.name for member in session.roster]
+    if name not in names:
+        raise ConfigError([Fault("roster", f"{name!r} is not in {path} (members: {', '.join(names[:20])})")])
+    member = session.roster.member(name)
+    if member.role != role:
+        raise ConfigError([Fault("roster", f"'{name}' is {member.role}, not {role}, in {path}")])
+    identity = Identity.load(key if key is not None else default_key(path, name), name)
+    if identity.public_key != member.public_key:
+        raise ConfigError([Fault(f"roster[{name}].public_key", "is not the one of the key file")])
+    return identity
 
 
 def default_key(session: str | os.PathLike[str], name: str) -> Path:

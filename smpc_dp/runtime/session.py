@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from numpy.typing import ArrayLike
 
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import Encoding, Lanes
 from smpc_dp.errors import ConfigError, Fault, SmpcError
-from smpc_dp.protocols.contract import Envelope, Machine
+from smpc_dp.protocols.contract import Machine
+from smpc_dp.protocols.mpyc.params import SharedParameters
 from smpc_dp.protocols.pairwise.evaluation import AnyCircuit, Evaluation, Input, Question, Role
 from smpc_dp.protocols.pairwise.params import Mode, Output
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
@@ -24,7 +25,11 @@ from smpc_dp.runtime.events import Kind as EventKind
 from smpc_dp.runtime.line import HubLine, Line, tell
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.mesh import Mesh
-from smpc_dp.runtime.statistic import Asked, PairRounds
+from smpc_dp.runtime.served_log import ServedLog, served_log
+from smpc_dp.runtime.servers.line import ServersLine
+from smpc_dp.runtime.servers.member import SharedMembership, encoding_of, load_member
+from smpc_dp.runtime.servers.programs import question_of
+from smpc_dp.runtime.statistic import Asked, PairRounds, SessionWire
 from smpc_dp.statistics.compiled import NoiseKind
 from smpc_dp.statistics.kernels import Kernel
 from smpc_dp.statistics.known import find_kernel
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.receipt import Receipt
 
 Kind = Literal["sum", "average"]
+Engine = Literal["garbled", "mpyc"]
 LABEL_LIMIT = 200
 
 
@@ -43,7 +49,7 @@ class Session:
 
     def __init__(
         self,
-        membership: Membership,
+        membership: Membership | SharedMembership,
         line: Line,
         evaluations: Evaluations | None,
         on_event: OnEvent,
@@ -67,10 +73,20 @@ class Session:
     @property
     def length(self) -> int:
         """Coordinates of the session's vectors."""
-        return self._membership.parameters.encoding.length
+        return self._encoding.length
+
+    @property
+    def _encoding(self) -> Encoding:
+        return encoding_of(self._membership)
 
     async def sum(
-        self, vector: ArrayLike, *, weight: int | None = None, clip: bool = False, label: str = ""
+        self,
+        vector: ArrayLike,
+        *,
+        weight: int | None = None,
+        clip: bool = False,
+        label: str = "",
+        method: str | None = None,
     ) -> Result:
         """Return the exact sum of the survivors' vectors (times their weights, if the session has weights).
 
@@ -83,12 +99,16 @@ class Session:
             label: what this request is, in at most 200 characters that everybody may read ("round 7").
                 Parties that call with another label, or ask for an average where others ask for a sum, are
                 not added up with them.
+            method: the session's protocol, where given.
 
         Raises:
             ConfigError, PrivacyError: the vector or the weight is refused, and others learn only that.
             PeerFault: somebody broke the protocol; TimeoutFault: somebody is missing. The session can go on
                 with the next request, unless the aggregator itself is lost.
         """
+        protocol = self._membership.session.protocol
+        if method not in (None, protocol):
+            raise ConfigError([Fault("method", f"is {method!r}, the session file says {protocol!r}")])
         return await self._run("sum", vector, weight, clip, label)
 
     async def average(
@@ -124,6 +144,14 @@ class Session:
         if differing:
             raise ConfigError(differing)
         return await self._run("average", vector, weight, clip, label)
+
+    def log(self) -> ServedLog:
+        """Return the log of the last request, which must have been a verifiable one that ended well.
+
+        `await log.lines(first, last)` fetches a part of it from the relay, `await log.audit()` audits it all;
+        each line is held against the heads that this party has signed. Before the next request.
+        """
+        return served_log(self._line, self._request)
 
     async def evaluate(
         self,
@@ -200,6 +228,7 @@ class Session:
         noise: NoiseKind = "laplace",
         zetas: tuple[float, float] | None = None,
         mark: int | None = None,
+        engine: Engine | None = None,
     ) -> StatisticResult:
         """Estimate the mean of a kernel over pairs of parties, with differential privacy; all call this.
 
@@ -214,6 +243,9 @@ class Session:
             epsilon, delta: for the record, all P evaluations together; delta above 0 for "gaussian".
             P: evaluations of each party; None, noise, zetas: see `statistics.compiled.plan_statistic`.
             mark: a public label, 0 or 1, where the kernel has them.
+            engine: "garbled", as above; "mpyc" in a session with servers: they compute it on shares over all
+                pairs, or P of each user, and add one noise, "laplace" or "gaussian", to the whole
+                (docs/servers.md). By default what the session has.
 
         Raises:
             ConfigError: an argument is wrong. PrivacyError: the record is outside the kernel's domain, or the
@@ -221,6 +253,18 @@ class Session:
             PeerFault, TimeoutFault: as for `sum`. A pair that fails is spent, left out and counted.
         """
         line, evaluations = self._line, self._evaluations
+        due: Engine = "mpyc" if isinstance(line, ServersLine) else "garbled"
+        if engine not in (None, due):
+            raise ConfigError([Fault("engine", f"is {engine!r}, this session's members compute by {due!r}")])
+        if isinstance(line, ServersLine):
+            found = find_kernel(kernel)
+            question = question_of(found, epsilon, delta, noise, P)
+            self._request += 1
+            shared = await line.statistic(
+                self._request, found, data, mark, question, zetas, self.charge_event
+            )
+            self._tell_done(shared.survivors, shared.absent)
+            return shared
         if not isinstance(line, HubLine) or evaluations is None:
             what = "a session without an aggregator has no pairwise statistics: it learns them"
             raise ConfigError([Fault("topology", what)])
@@ -241,7 +285,7 @@ class Session:
         context, identity = self._membership.context(self._request), self._membership.identity
         machine = asked.machine(context, identity)
         timeouts = self._membership.session.timeouts
-        wire = _Wire(self, line, self._request)
+        wire = SessionWire(line, self._request, self.tell, self.charge_event)
         rounds = PairRounds(machine, identity, asked, evaluations, wire, timeouts)
         try:
             receipt = await rounds.drive()
@@ -257,9 +301,7 @@ class Session:
         _check_label(label)
         self._request += 1
         try:
-            lanes, clipped = self._membership.parameters.encoding.encode(
-                vector, party=self.party, weight=weight, clip=clip
-            )
+            lanes, clipped = self._encoding.encode(vector, party=self.party, weight=weight, clip=clip)
         except SmpcError as error:
             # The others must neither wait for this vector nor take the next one for it.
             await self._line.decline(self._request, error)
@@ -275,15 +317,15 @@ class Session:
         return await self._run_encoded(kind, lanes.copy(), clipped, label)
 
     async def _run_encoded(self, kind: Kind, lanes: Lanes, clipped: int, label: str) -> Result:
-        planned = self._membership.parameters.planned()
+        parameters = self._membership.parameters
+        planned = "" if isinstance(parameters, SharedParameters) else parameters.planned()
         question = " ".join(part for part in (kind, label, planned) if part)
         outcome, receipt = await self._line.run(self._request, question, lanes, self._charge)
         self._tell_done(outcome.survivors, outcome.absent)
         return Result.of(outcome, kind, clipped, receipt)
 
     async def _charge(self, run_id: bytes) -> Receipt | None:
-        event = self._membership.parameters.event
-        return await self.charge_event(run_id, event)
+        return await self.charge_event(run_id, self._membership.event)
 
     async def charge_event(self, run_id: bytes, event: Callable[[], ReleaseEvent]) -> Receipt | None:
         """Charge what a run is to the ledger, if there is one."""
@@ -299,25 +341,6 @@ class Session:
     def _tell_done(self, survivors: tuple[str, ...], absent: tuple[str, ...]) -> None:
         told = Event(self.party, "done", self._request, "done", survivors=survivors, absent=absent)
         self._on_event(told)
-
-
-class _Wire:
-    """What a pairwise statistic needs of a session, in one request."""
-
-    def __init__(self, session: Session, line: HubLine, request: int) -> None:
-        self._session = session
-        self._line = line
-        self._request = request
-        self.tell = session.tell
-
-    async def send(self, envelopes: Sequence[Envelope]) -> None:
-        await self._line.send(self._request, envelopes)
-
-    async def next_envelope(self, machine: Machine, patience: float) -> Envelope | None:
-        return await self._line.next_envelope(self._request, machine, patience)
-
-    async def charge_event(self, run_id: bytes, event: ReleaseEvent) -> Receipt | None:
-        return await self._session.charge_event(run_id, lambda: event)
 
 
 def _check_label(label: str) -> None:
@@ -356,14 +379,19 @@ async def connect(
         TimeoutFault, PeerFault: the aggregator, or enough of the others, cannot be reached, or is not who it
             should be.
     """
-    membership = Membership.load(session, party, key)
-    book = None if ledger is None else await asyncio.to_thread(_open_ledger, ledger, party)
-    direct = membership.direct_parameters
+    membership = load_member(session, party, key)
+    if isinstance(membership, Membership):
+        membership.refuse_learning()
+    book = None if ledger is None else await asyncio.to_thread(open_ledger, ledger, party)
+    direct = None if isinstance(membership, SharedMembership) else membership.direct_parameters
     line: Line
-    if direct is not None:
-        line, evaluations = await Mesh.open(membership, direct, on_event, listen_on), None
+    evaluations: Evaluations | None = None
+    if not isinstance(membership, SharedMembership) and direct is not None:
+        line = await Mesh.open(membership, direct, on_event, listen_on)
     elif listen_on is not None:
-        raise ConfigError([Fault("listen_on", "is for the direct topology: here the aggregator listens")])
+        raise ConfigError([Fault("listen_on", "is for the direct topology: here others listen")])
+    elif isinstance(membership, SharedMembership):
+        line = await ServersLine.open(membership, on_event)
     else:
         endpoint = membership.endpoint()
         line = await HubLine.open(membership, endpoint, on_event)
@@ -376,7 +404,8 @@ async def connect(
         await line.close()
 
 
-def _open_ledger(path: str | os.PathLike[str], party: str) -> Ledger:
+def open_ledger(path: str | os.PathLike[str], party: str) -> Ledger:
+    """Return the ledger of a party; raise what `Ledger.open` raises."""
     # Not at the top: most sessions have no ledger, and the accountant takes a while to load.
     from smpc_dp.privacy.accountant.ledger import Ledger
 

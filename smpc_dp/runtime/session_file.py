@@ -24,11 +24,15 @@ from smpc_dp.board.session import canonical_session, session_digest, session_jso
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.files import read_bounded
+from smpc_dp.learn.registry import PROTOCOL as LEARN
+from smpc_dp.learn.registry import check_learn
 from smpc_dp.protocols.registry import (
     NEEDS_AGGREGATOR,
     PARAMETER_CHECKERS,
+    ParameterChecker,
     direct_roster_faults,
     is_direct,
+    server_roster_faults,
 )
 from smpc_dp.roster import ROLES, Member, Role, Roster, entry_of
 from smpc_dp.transport.difference import difference
@@ -39,6 +43,7 @@ T = TypeVar("T")
 
 MAX_FILE_BYTES = 64 << 20
 MAX_TIMEOUT = 86_400.0
+_LEARN = (LEARN, 1)
 _TOP = ("protocol", "version", "parameters", "timeouts", "roster")
 _TIMEOUTS = ("connect", "step", "gather")
 _ENTRY = ("name", "role", "address", "public_key", "certificate")
@@ -132,9 +137,10 @@ def check_document(document: Mapping[str, object]) -> SessionFile:
     if members is not None:
         table = document.get("parameters")
         direct = is_direct(protocol, table if isinstance(table, dict) else {})
-        needs_aggregator = (protocol, version) in NEEDS_AGGREGATOR and not direct
+        needs_aggregator = (protocol, version) in {*NEEDS_AGGREGATOR, _LEARN} and not direct
         roster, found = Roster.checked(members, needs_aggregator=needs_aggregator)
         faults += found + (direct_roster_faults(members) if direct else [])
+        faults += server_roster_faults(protocol, members)
     parameters, checked = _parameters(document, (protocol, version), parties, faults)
     if faults or roster is None:
         raise ConfigError(faults)
@@ -191,12 +197,17 @@ def _syntax_fault(error: ValueError, text: str, source: str) -> Fault:
     return Fault(f"{source}:{line}", match[1])
 
 
+def _checkers() -> Mapping[tuple[str, int], ParameterChecker]:
+    return {**PARAMETER_CHECKERS, _LEARN: check_learn}
+
+
 def _protocol(document: Mapping[str, object], faults: list[Fault]) -> tuple[str, int]:
     protocol = _required(document, "protocol", str, "", faults) or ""
     version = _required(document, "version", int, "", faults) or 0
-    if protocol and version and (protocol, version) not in PARAMETER_CHECKERS:
-        known = ", ".join(f"{name} {number}" for name, number in sorted(PARAMETER_CHECKERS))
-        versions = any(name == protocol for name, _ in PARAMETER_CHECKERS)
+    checkers = _checkers()
+    if protocol and version and (protocol, version) not in checkers:
+        known = ", ".join(f"{name} {number}" for name, number in sorted(checkers))
+        versions = any(name == protocol for name, _ in checkers)
         where, what = ("version", shown(version)) if versions else ("protocol", repr(protocol))
         faults.append(Fault(where, f"{what} is unknown, the known ones are {known}"))
     return protocol, version
@@ -232,7 +243,7 @@ def _parameters(
     parameters = cast("dict[str, object]", table)
     unfit = [fault for name, value in parameters.items() for fault in _not_json(f"parameters.{name}", value)]
     faults += unfit
-    checker = PARAMETER_CHECKERS.get(key)
+    checker = _checkers().get(key)
     if checker is None or unfit or not parties:
         return parameters, None
     checked, found = checker(parameters, parties)
@@ -265,7 +276,7 @@ def _member(where: str, entry: object, faults: list[Fault]) -> Member | None:
     key_text = _required(entry, "public_key", str, where, faults)
     certificate_text = _required(entry, "certificate", str, where, faults)
     if role is not None and role not in ROLES:
-        faults.append(Fault(f"{where}.role", f"{role!r} is neither 'party' nor 'aggregator'"))
+        faults.append(Fault(f"{where}.role", f"{role!r} is none of {', '.join(ROLES)}"))
     public_key = certificate = None
     if key_text is not None:
         if re.fullmatch(r"[0-9a-f]{64}", key_text):

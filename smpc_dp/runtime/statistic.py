@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,7 +13,7 @@ import numpy as np
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import ConfigError, Fault, SmpcError
 from smpc_dp.identity import Identity
-from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.contract import Envelope, Machine
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
 from smpc_dp.protocols.pairwise.garbler import GarblerRole
@@ -31,7 +31,7 @@ from smpc_dp.protocols.pairwise.statistic_party import StatisticParty
 from smpc_dp.protocols.pairwise.statistic_result import event_of
 from smpc_dp.runtime.evaluation import Evaluations
 from smpc_dp.runtime.events import Kind
-from smpc_dp.runtime.line import PATIENCE
+from smpc_dp.runtime.line import PATIENCE, HubLine
 from smpc_dp.runtime.pairwise import drive
 from smpc_dp.runtime.relay import RelayedChannel, Tunnel
 from smpc_dp.runtime.session_file import Timeouts
@@ -55,6 +55,38 @@ class Wire(Protocol):
     async def charge_event(self, run_id: bytes, event: Event) -> Receipt | None: ...
 
     def tell(self, kind: Kind, machine: StatisticParty, detail: str = "") -> None: ...
+
+
+class SessionWire:
+    """The wire of one request of a session: its channel, its ledger, and who watches it."""
+
+    def __init__(
+        self,
+        line: HubLine,
+        request: int,
+        tell: Callable[[Kind, Machine, str], None],
+        charge: Callable[[bytes, Callable[[], Event]], Awaitable[Receipt | None]],
+    ) -> None:
+        self._line = line
+        self._request = request
+        self._tell = tell
+        self._charge = charge
+
+    async def send(self, envelopes: Sequence[Envelope]) -> None:
+        """Send to the aggregator."""
+        await self._line.send(self._request, envelopes)
+
+    async def next_envelope(self, machine: StatisticParty, patience: float) -> Envelope | None:
+        """Return the next message of the request, as `HubLine.next_envelope` does."""
+        return await self._line.next_envelope(self._request, machine, patience)
+
+    async def charge_event(self, run_id: bytes, event: Event) -> Receipt | None:
+        """Charge an event to the ledger, if there is one."""
+        return await self._charge(run_id, lambda: event)
+
+    def tell(self, kind: Kind, machine: StatisticParty, detail: str = "") -> None:
+        """Tell who watches."""
+        self._tell(kind, machine, detail)
 
 
 @dataclass(frozen=True)

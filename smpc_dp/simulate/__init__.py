@@ -1,8 +1,9 @@
 """All parties in one process: the same machines, no sockets."""
 
 from smpc_dp.simulate.average import average, check_size
+from smpc_dp.simulate.learning import learn
 from smpc_dp.simulate.local import local_auc, local_pairwise
 from smpc_dp.simulate.pairwise import evaluate
 from smpc_dp.simulate.statistic import pairwise
 
-__all__ = ["average", "check_size", "evaluate", "local_auc", "local_pairwise", "pairwise"]
+__all__ = ["average", "check_size", "evaluate", "learn", "local_auc", "local_pairwise", "pairwise"]

@@ -24,16 +24,23 @@ from smpc_dp.protocols.pairwise.statistic_result import StatisticResult, result_
 from smpc_dp.protocols.pairwise.transfers import Transfers
 from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.shared import run_alone, run_ideal
 from smpc_dp.simulate.stage import Signer
 from smpc_dp.statistics.compiled import NoiseKind, plan_statistic
 from smpc_dp.statistics.kernels import Codes, Kernel, checked_labels
 from smpc_dp.statistics.known import find_kernel
+from smpc_dp.statistics.shared.plan import read_answer, statistic_program
+from smpc_dp.statistics.shared.result import statistic_result
 
-Fidelity = Literal["gates", "ideal"]
+Engine = Literal["garbled", "mpyc"]
+Fidelity = Literal["gates", "program", "ideal"]
+_TRUE: dict[str, Fidelity] = {"garbled": "gates", "mpyc": "program"}
 
 GARBLER, EVALUATOR, AGGREGATOR = "garbler", "evaluator", "aggregator"
 # Pairs that are garbled together: bounds the memory.
 CHUNK = 1 << 13
+# Servers of which the claims of a simulation speak.
+SERVERS = 3
 OnPairs = Callable[[int], None]
 
 
@@ -47,7 +54,8 @@ def pairwise(
     delta: float = 0.0,
     noise: NoiseKind = "laplace",
     zetas: tuple[float, float] | None = None,
-    fidelity: Fidelity = "gates",
+    fidelity: Fidelity | None = None,
+    engine: Engine = "garbled",
     level: float = 0.95,
     seed_for_simulation: int | None = None,
     on_pairs: OnPairs = lambda _: None,
@@ -58,31 +66,55 @@ def pairwise(
         kernel, epsilon, P, delta, noise, zetas, level: as in `Session.pairwise`.
         data: one record for each party, shape (n, fields), or a tuple of one array (n,) for each field.
         labels: (n,) of 0 and 1, for a kernel with public labels.
-        fidelity: "gates" garbles and evaluates every pair, with one setup of oblivious transfers for all, so
-            that the cost of setups is left out; "ideal" computes the same noise from the same coins without
-            a circuit.
-        seed_for_simulation: makes the run reproducible and thereby insecure; None uses real randomness.
+        engine: "garbled", a circuit for each pair; "mpyc", servers that compute on shares with one noise for
+            all pairs: then P None is all of them, and `noise` is "laplace" or "gaussian".
+        fidelity: None for what the engine does: "gates" garbles and evaluates every pair, with one setup of
+            oblivious transfers for all, so that the cost of setups is left out; "program" runs mpyc as a
+            single party. "ideal" computes the same noise from the same coins without either.
+        seed_for_simulation: makes the run reproducible and thereby insecure; None uses real randomness, as
+            "program" does in any case.
         on_pairs: told how many pairs are done.
 
     Raises:
         ConfigError: an argument is wrong. PrivacyError: a value is outside its domain.
     """
+    if engine not in _TRUE:
+        raise ConfigError([Fault("engine", f"{engine!r} is neither 'garbled' nor 'mpyc'")])
+    if fidelity not in (None, "ideal", _TRUE[engine]):
+        what = f"{fidelity!r} is neither '{_TRUE[engine]}' nor 'ideal', for engine '{engine}'"
+        raise ConfigError([Fault("fidelity", what)])
+    how: Fidelity = fidelity or _TRUE[engine]
     known = find_kernel(kernel)
     codes = known.codes(data)
     marks = public_labels(known, labels, len(codes))
-    plan = plan_statistic(known, len(codes), epsilon, delta, partners=P, noise=noise, zetas=zetas)
-    if fidelity not in ("gates", "ideal"):
-        raise ConfigError([Fault("fidelity", f"{fidelity!r} is neither 'gates' nor 'ideal'")])
     source: Randomness = SystemRandomness()
     if seed_for_simulation is not None:
         source = SeededRandomnessForSimulation(seed_for_simulation, "pairwise")
+    if engine == "mpyc":
+        if noise == "randomised_response":
+            raise ConfigError([Fault("noise", "randomised response is of single pairs: engine 'garbled'")])
+        program = statistic_program(
+            known,
+            len(codes),
+            epsilon,
+            delta,
+            law=noise,
+            marks=marks or (),
+            partners=P or 0,
+            design=source.bytes(32) if P else b"",
+        )
+        ideal = how == "ideal"
+        opened = run_ideal(program, codes, source) if ideal else run_alone(program, codes.tolist())
+        answer = read_answer(program, opened)
+        return statistic_result(program, answer, servers=SERVERS, how=how, level=level, zetas=zetas)
+    plan = plan_statistic(known, len(codes), epsilon, delta, partners=P, noise=noise, zetas=zetas)
     pairs = draw(plan, source.bytes(32), len(codes), marks).reshape(-1, 2)
-    if fidelity == "ideal":
+    if how == "ideal":
         integers = known.integer(codes[pairs[:, 0]], codes[pairs[:, 1]])
         raw = plan.noise.draw(integers.astype(np.int64), source)
     else:
         raw = np.concatenate(list(through_gates(plan, codes, pairs, source, on_pairs)))
-    return result_of(plan, estimate(plan, pairs, raw, level=level), len(codes), fidelity)
+    return result_of(plan, estimate(plan, pairs, raw, level=level), len(codes), how)
 
 
 def public_labels(kernel: Kernel, labels: Any, parties: int) -> list[int] | None:

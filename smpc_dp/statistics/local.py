@@ -100,8 +100,7 @@ class LocalPairwise:
     @property
     def kept(self) -> float:
         """1 - beta of (3.8)."""
-        ratio, k = self.response.ratio, self.quantiser.categories
-        return float((ratio - 1) / (ratio - 1 + k))
+        return self.response.kept
 
     @property
     def event(self) -> Event:
@@ -243,10 +242,7 @@ class LocalPairwise:
 
     def unbiased(self, matrix: Floats) -> Floats:
         """Return the kernel of (3.10) between answers: (1-beta)^-2 (e_i - b)' A (e_j - b)."""
-        b = (1 - self.kept) / self.quantiser.categories
-        rows, columns = matrix.sum(axis=1), matrix.sum(axis=0)
-        values: Floats = matrix - b * rows[:, None] - b * columns[None, :] + b * b * matrix.sum()
-        return values / self.kept**2
+        return self.response.unbiased_pairs(matrix)
 
     def exact_error(self, distribution: Floats, parties: int) -> float:
         """Return the standard deviation of the estimate for independent records of a known law.

@@ -25,6 +25,7 @@ from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import pack_list, pack_set, unpack_list
 from smpc_dp.runtime.audit import audit_stream
 from smpc_dp.simulate.vectors.verifiable_runs import (
+    BALL_INPUTS,
     INPUTS,
     RELAY,
     USERS,
@@ -62,6 +63,17 @@ def test_the_total_is_that_of_values_and_noise() -> None:
     noise = np.sum([played.users[name].secret.given for name in USERS], axis=0)
     values = np.sum([INPUTS[name] for name in USERS], axis=0)
     np.testing.assert_array_equal(played.relay.result.total, values + noise)
+
+
+def test_with_a_bounded_norm_the_total_is_that_of_values_and_noise() -> None:
+    played = honest(ball=True)
+    noise = np.sum([played.users[name].secret.given for name in USERS], axis=0)
+    values = np.sum([BALL_INPUTS[name] for name in USERS], axis=0)
+    for machine in (played.relay, *played.users.values()):
+        np.testing.assert_array_equal(machine.result.total, values + noise)
+    report = audited(played)
+    assert report.ok
+    assert report.verdict.average == tuple((values + noise) / 5)
 
 
 def test_an_excluded_user_leaves_the_exact_total_of_the_rest() -> None:
@@ -295,7 +307,7 @@ def test_a_false_publication_of_nobody_is_refused(party: int) -> None:
         kept = [place for place, number in enumerate(published) if number != 4]
         digests = b"".join(message.digests[32 * place : 32 * place + 32] for place in kept)
         false = [m.Advertisement(party, b"", bytes(64))]
-        return v.Publications(pack_list([published[place] for place in kept]), digests, false)
+        return v.Publications(pack_list([published[place] for place in kept]), digests, false, b"", [])
 
     refused(told(v.PUBLICATIONS, lie), "false that there are not")
 
@@ -365,6 +377,41 @@ def test_parameters_are_checked(changes: dict[str, object], where: str | None) -
     if where is None:
         assert isinstance(checked, VerifiableParameters)
         assert checked.bounds == (0, 1)
+    else:
+        assert checked is None
+        assert where in {fault.where for fault in faults}
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({}, None),
+        ({"precision": 0.25}, None),
+        ({"precision": 1e-3}, "precision"),
+        ({"precision": 4.0}, "precision"),
+        ({"length": 5000}, "length"),
+        ({"lower": 0.0}, "lower"),
+        ({"l2_bound": -1.0}, "l2_bound"),
+        ({"l2_bound": 1e300}, None),
+        ({"epsilon": 1e-3, "precision": 0.1}, "precision"),
+    ],
+)
+def test_parameters_with_a_bound_on_the_norm_are_checked(
+    changes: dict[str, object], where: str | None
+) -> None:
+    given: dict[str, object] = {
+        "length": 20,
+        "l2_bound": 1.0,
+        "epsilon": 2.0,
+        "delta": 1e-5,
+        "verifiable": True,
+    }
+    checked, faults = check_gopa(given | changes, 10)
+    if where is None:
+        assert isinstance(checked, VerifiableParameters), faults
+        event = checked.event()
+        assert Composition([event]).epsilon(checked.session.delta) <= checked.session.epsilon
+        assert checked.epsilon_without(2) > checked.session.epsilon
     else:
         assert checked is None
         assert where in {fault.where for fault in faults}

@@ -1,6 +1,8 @@
 """An auditor of verifiable runs written from docs/verifiable.md alone: slow, without the library; for tests.
 
-It takes the users of the vectors: bounds 0 to 4 in two coordinates, 12 bits each, a quorum of 4 of 5.
+`Audit` takes the users of the vectors: two coordinates with bounds 0 to 4 and 12 bits each, or a norm of at
+most 5 and the bits that the session plans for it; a quorum of 4 of 5. Or those of another `Shape`, also on a
+sparse graph, where the proofs of some users may have to do.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import hashlib
 import json
 from base64 import b64decode
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
@@ -20,9 +22,22 @@ from tests.reference.merkle_twin import tuple_hash, uint
 from tests.reference.proofs_twin import Refused, committed, decode_point, decode_scalar, total
 from tests.reference.secagg_twin import party_set
 
-LENGTH, UPPER, BITS, QUORUM = 2, 4, 12, 4
+
+class Shape(NamedTuple):
+    """What a session decides; and whose proofs are verified, None: everybody's."""
+
+    length: int = 2
+    upper: int = 4
+    bits: int = 12
+    quorum: int = 4
+    proven: frozenset[str] | None = None
+
+
+# By the bound on the squares, if there is one.
+BITS = {None: 12, 25: 64}
 # The logs have most statements in common, and a proof takes a good part of a second here.
 verify_noise, verify_range = cache(proofs_twin.verify_noise), cache(proofs_twin.verify_range)
+verify_norm = cache(proofs_twin.verify_norm)
 ORDER = (
     ("commit", False),
     ("certify-commitments", True),
@@ -44,18 +59,24 @@ def need(truth: object, what: str) -> None:
         raise Refused(what)
 
 
-def integers(packed: bytes) -> list[int]:
-    need(len(packed) == 8 * LENGTH, "a vector has another length")
+def integers(packed: bytes, length: int) -> list[int]:
+    need(len(packed) == 8 * length, "a vector has another length")
     return [int.from_bytes(packed[i : i + 8], "little", signed=True) for i in range(0, len(packed), 8)]
 
 
 class Audit:
     """Reads the lines of a log; `excluded` and `total` are what it found."""
 
-    def __init__(self, lines: list[str]) -> None:
+    def __init__(self, lines: list[str], shape: Shape | None = None) -> None:
+        self.shape = shape or Shape()
         header = json.loads(lines[0])
         session = json.loads(header["session"])
         need(header["format"] == "smpc-dp board" and header["version"] == 1, "format")
+        bound = session["parameters"].get("l2_bound")
+        self.squared = None if bound is None else int(bound**2)
+        self.bits = BITS[self.squared] if shape is None else shape.bits
+        # What is committed to is the vector, x_hat counts from the lowest value on the grid.
+        self.centre = 0 if bound is None else int(bound)
         parties = [member for member in session["roster"] if member["role"] == "party"]
         [relay] = [member["name"] for member in session["roster"] if member["role"] == "aggregator"]
         self.names = [member["name"] for member in parties]
@@ -79,6 +100,7 @@ class Audit:
         self.head = hashed("board-header", lines[0].encode())
         self.excluded: dict[str, str] = {}
         self.total: list[int] = []
+        self.void: list[tuple[str, str]] = []
         self._entries: dict[str, dict[Any, Any]] = {kind: {} for kind, _ in ORDER}
         self._stage = 0
         for number, line in enumerate(lines[1:], start=1):
@@ -127,6 +149,9 @@ class Audit:
     def _context(self, name: str) -> bytes:
         return hashed("proof-context", self.run, name.encode())
 
+    def _proven(self, name: str) -> bool:
+        return self.shape.proven is None or name in self.shape.proven
+
     def _commit(self, name: str, fields: list[Any]) -> None:
         value, proof, secret, coin, neighbours, edges = fields
         peers = [int.from_bytes(neighbours[i : i + 2], "little") for i in range(0, len(neighbours), 2)]
@@ -134,9 +159,12 @@ class Audit:
         for point in (secret, *points.values()):
             decode_point(point)
         try:
-            verify_range(self._context(name), value, LENGTH, 0, UPPER, proof)
+            if self._proven(name) and self.squared is None:
+                verify_range(self._context(name), value, self.shape.length, 0, self.shape.upper, proof)
+            elif self._proven(name):
+                verify_norm(self._context(name), value, self.shape.length, self.squared, proof)
         except Refused:
-            self.excluded[name] = "range"
+            self.excluded[name] = "range" if self.squared is None else "norm"
         self._entries["commit"][name] = {"value": value, "secret": secret, "coin": coin, "edges": points}
 
     def _certify(self, step: str, fields: list[Any]) -> None:
@@ -149,7 +177,7 @@ class Audit:
         else:
             bits = int.from_bytes(signers[1:], "big") >> (-len(self.names) % 8)
             who = [name for i, name in enumerate(reversed(self.names)) if bits >> i & 1][::-1]
-        need(len(who) >= QUORUM and set(who) <= set(self.participants), "quorum")
+        need(len(who) >= self.shape.quorum and set(who) <= set(self.participants), "quorum")
         for i, name in enumerate(who):
             self._signed(step, name, msgspec.msgpack.encode([attested]), signatures[64 * i : 64 * i + 64])
 
@@ -168,6 +196,14 @@ class Audit:
                 and ristretto.encode(total([decode_point(edge), decode_point(commits[peer]["edges"][name])]))
                 == bytes(32)
             }
+        self.void = [
+            (name, peer)
+            for name in self.participants
+            for peer in self.participants
+            if name < peer
+            and (peer in commits[name]["edges"] or name in commits[peer]["edges"])
+            and peer not in self.edges[name]
+        ]
         self._certify("attest-commitments", fields)
 
     def _coin(self, name: str, fields: list[Any]) -> None:
@@ -186,18 +222,21 @@ class Audit:
         need(name in self.participants, "participant")
         commits = self._entries["commit"][name]
         seed = hashed("coin-bits", *self.bound, self.run, self.combined, name.encode())
-        # 24 bits: three whole bytes
-        coins = hashlib.shake_256(seed).digest(LENGTH * BITS // 8)
+        length, bits = self.shape.length, self.bits
+        stream = bytearray(hashlib.shake_256(seed).digest(-(-length * bits // 8)))
+        stream[-1] &= 0xFF >> (-length * bits % 8)
+        coins = bytes(stream)
         try:
-            verify_noise(self._context(name), commits["secret"], noise, LENGTH, BITS, coins, proof)
+            if self._proven(name):
+                verify_noise(self._context(name), commits["secret"], noise, length, bits, coins, proof)
         except Refused:
             self.excluded[name] = "noise"
         # (4.4)
         shown = total([decode_point(p) for p in (commits["value"], noise, *self.edges[name].values())])
-        due = committed(integers(x_hat), decode_scalar(blinding))
+        due = committed([value - self.centre for value in integers(x_hat, length)], decode_scalar(blinding))
         if name not in self.excluded and ristretto.encode(shown) != ristretto.encode(due):
             self.excluded[name] = "sum"
-        self._entries["publish"][name] = integers(x_hat)
+        self._entries["publish"][name] = integers(x_hat, length)
 
     def _open(self, name: str, fields: list[Any]) -> None:
         parties, deltas, blindings = fields
@@ -205,7 +244,8 @@ class Audit:
         for i in range(len(parties) // 2):
             peer = self.names[int.from_bytes(parties[2 * i : 2 * i + 2], "little") - 1]
             need(peer in self.excluded and peer in self._entries["publish"], "opens an honest edge")
-            delta = integers(deltas[8 * LENGTH * i : 8 * LENGTH * (i + 1)])
+            size = 8 * self.shape.length
+            delta = integers(deltas[size * i : size * (i + 1)], self.shape.length)
             point = committed(delta, decode_scalar(blindings[32 * i : 32 * i + 32]))
             need(ristretto.encode(point) == self.edges[name][peer], "opening")
             self._entries["open"][name, peer] = delta
@@ -216,8 +256,8 @@ class Audit:
         need(counted == party_set([self.names.index(n) + 1 for n in good], len(self.names)), "counted")
         values = [self._entries["publish"][name] for name in good]
         opened = list(self._entries["open"].values())
-        self.total = [sum(v[i] for v in values) - sum(d[i] for d in opened) for i in range(LENGTH)]
-        need(integers(published) == self.total, "total")
+        self.total = [sum(v[i] for v in values) - sum(d[i] for d in opened) for i in range(self.shape.length)]
+        need(integers(published, self.shape.length) == self.total, "total")
         left = sum(
             (name, peer) not in self._entries["open"]
             for name in good

@@ -11,24 +11,41 @@ from tests.reference.board_twin import Audit
 from tests.reference.proofs_twin import Refused
 
 FOLDER = Path(__file__).resolve().parents[2] / "protocols" / "gopa" / "vectors"
-BASE = json.loads((FOLDER / "verifiable-run-honest.json").read_text("utf-8"))
+BASES = {
+    name: json.loads((FOLDER / name).read_text("utf-8"))
+    for name in ("verifiable-run-honest.json", "verifiable-run-honest-ball.json")
+}
 
 
 def log_of(name: str) -> tuple[list[str], dict[str, object]]:
     vector = json.loads((FOLDER / f"verifiable-negative-{name}.json").read_text("utf-8"))
-    lines = [BASE["log"][line] if isinstance(line, int) else line for line in vector["log"]]
+    base = BASES[vector["base"]]
+    lines = [base["log"][line] if isinstance(line, int) else line for line in vector["log"]]
     return lines, vector
 
 
-def test_the_twin_finds_the_same_total() -> None:
-    audit = Audit(BASE["log"])
-    assert audit.total == BASE["total"]
+@pytest.mark.parametrize("name", BASES)
+def test_the_twin_finds_the_same_total(name: str) -> None:
+    base = BASES[name]
+    audit = Audit(base["log"])
+    # Lanes count from the lowest value.
+    assert [total - 5 * audit.centre for total in audit.total] == base["total"]
     assert audit.excluded == {}
 
 
 @pytest.mark.parametrize(
     "name",
-    ["range-off-by-one", "noise-chosen", "noise-from-other-coins", "sum-off-by-one", "edge-left-out"],
+    [
+        "range-off-by-one",
+        "noise-chosen",
+        "noise-from-other-coins",
+        "sum-off-by-one",
+        "edge-left-out",
+        "norm-one-step-too-large",
+        "norm-coordinates-swapped",
+        "norm-proof-of-another-run",
+        "ball-sum-off-by-one",
+    ],
 )
 def test_the_twin_excludes_the_same(name: str) -> None:
     lines, vector = log_of(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from smpc_dp.crypto import commit as commitments
 from smpc_dp.crypto import proofs
 from smpc_dp.errors import VerificationError
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.vectors import forged
 from tests.reference import proofs_prover as cheat
 from tests.reference import proofs_twin as twin
 from tests.reference import ristretto
@@ -240,3 +242,58 @@ def _square_root(a: int) -> int:
         root = root * pow(2, (order - 1) // 4, order) % order
     assert root * root % order == a
     return root
+
+
+# The forgeries that are published as vectors.
+
+PUBLISHED = proofs.context(bytes(range(32)), "alice")
+
+
+def _forgeries() -> dict[str, tuple[bytes, ...]]:
+    """The commitments and proofs of each, as `smpc_dp.simulate.vectors.forged` has them."""
+    held = ristretto.encode(
+        twin.total([twin.committed([4], R), twin.multiply(5, twin.generator(("left", 3)))])
+    )
+    padding = cheat.prove_range(PUBLISHED, held, R, 0, 6, [[1, 0, 1, 0]], [0, -1, 0, 0], [0, 0, 0, 5], 1)
+    seven = commitments.commit([7], BLINDING)
+    digit = cheat.prove_range(PUBLISHED, seven, R, 0, 6, [[2, 1, 1]])
+    three = commitments.commit([-3], BLINDING)
+    bits, noise = cheat.prove_noise(PUBLISHED, [1, 0], [3, 0], three, R, 1)
+    long = commitments.commit([2, -2, 0], BLINDING)
+    digits = [1, 1, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0]
+    norm = cheat.prove_norm(PUBLISHED, long, R, [2, -2, 0, 0], 3, 5, 2, 5, digits, [2, -2, 0, 0])
+    return {
+        "RANGE_FILL": (held, padding),
+        "RANGE_DIGIT": (seven, digit),
+        "NOISE_DIGIT": (bits, three, noise),
+        "NORM_UNDERSTATED": (long, norm),
+    }
+
+
+def test_published_forgeries_are_these() -> None:
+    for name, parts in _forgeries().items():
+        assert tuple(map(bytes.fromhex, getattr(forged, name))) == parts
+
+
+def test_the_forgery_in_what_fills_up_fools_a_verifier_that_leaves_it_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So that the vector stands for the fault in its name, and not for another one."""
+    held, proof = map(bytes.fromhex, forged.RANGE_FILL)
+
+    def lax(reader: Any, weights: Any, bits: Any, target: Any) -> None:
+        y, z, rho = (twin._challenge(reader.transcript, label) for label in (b"y", b"z", b"rho"))
+        size, shown = 1 << (len(weights) - 1).bit_length(), len(weights)
+        left = [twin.generator(("left", i)) for i in range(size)]
+        right = [twin.generator(("right", i)) for i in range(size)]
+        for i, (slot, weight) in enumerate(weights):
+            left[i] = ristretto.add(left[i], twin.multiply(rho * weight, twin.generator(slot)))
+        constant = (z - z * z) * sum(pow(y, i, ristretto.ORDER) for i in range(1, shown + 1))
+        terms = [bits, twin.multiply(rho, target), twin.multiply(-z, twin.total(left[:shown]))]
+        terms += [twin.multiply(z, twin.total(right[:shown]))]
+        terms += [twin.multiply(constant, twin.generator(twin.PRODUCT))]
+        twin.check_product(reader, twin.total(terms), left, right, twin.generator(twin.PRODUCT), y)
+
+    assert not _range(PUBLISHED, held, 1, 0, 6, proof)
+    monkeypatch.setattr(twin, "check_bits", lax)
+    twin.verify_range(PUBLISHED, held, 1, 0, 6, proof)

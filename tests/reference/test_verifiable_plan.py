@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.gaussian import gaussian_mu
-from smpc_dp.privacy.gopa.verifiable import plan_verifiable
+from smpc_dp.privacy.gopa.verifiable import greatest_bias, plan_verifiable
 
 Floats = NDArray[np.float64]
 USERS = 3
@@ -146,11 +146,12 @@ def test_what_is_planned(rounding: str, parties: int, honest: int, length: int) 
     assert plan.delta * 0.5 < both.delta(1.0) < 1.1e-6
 
 
-def test_slack_counts() -> None:
-    plan = plan_verifiable(parties=50, honest=40, epsilon=1.0, delta=1e-5, slack=5e-6)
-    assert 5e-6 < plan.delta <= 1e-5
-    with pytest.raises(ConfigError, match="nothing is left"):
-        plan_verifiable(parties=50, honest=40, epsilon=1.0, delta=1e-5, slack=1e-5)
+def test_bad_draws_count() -> None:
+    plan = plan_verifiable(parties=500, honest=400, epsilon=1.0, delta=1e-5, degree=15, lost=1)
+    assert 1e-9 < plan.disconnected < plan.delta <= 1e-5
+    assert plan.release().slack == pytest.approx(plan.disconnected + plan.delta_pairwise)
+    with pytest.raises(ConfigError, match="draw more"):
+        plan_verifiable(parties=500, honest=400, epsilon=1.0, delta=1e-5, degree=15, lost=8)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +166,10 @@ def test_slack_counts() -> None:
         ("steps", 0),
         ("bits", 3),
         ("sigma_delta", 10.0),
-        ("slack", 1.0),
+        ("degree", 0),
+        ("degree", 50),
+        ("lost", 49),
+        ("corrupt", 0),
     ],
 )
 def test_out_of_range(name: str, value: float) -> None:
@@ -177,3 +181,83 @@ def test_out_of_range(name: str, value: float) -> None:
 def test_out_of_reach() -> None:
     with pytest.raises(ConfigError, match="bits: more than"):
         plan_verifiable(parties=4, honest=2, epsilon=0.01, delta=1e-9, steps=1000)
+
+
+def _binomial(coins: int) -> Floats:
+    return np.array([math.comb(coins, k) / 2**coins for k in range(coins + 1)])
+
+
+@pytest.mark.parametrize(("bits", "squared"), [(60, 2), (200, 4)])
+def test_a_bound_on_the_norm_covers_every_move(bits: int, squared: int) -> None:
+    """The totals of three users in two coordinates, moved by every difference of two vectors in the ball."""
+    coins, most = 3 * bits, 2 * math.isqrt(squared)
+    there = np.outer(padded := np.pad(_binomial(coins), most), padded)
+    for epsilon in (0.5, 1.0, 2.0):
+        plan = plan_verifiable(
+            parties=3, honest=3, epsilon=epsilon, delta=1e-3, length=2, bound_squared=squared, bits=bits
+        )
+        worst = 0.0
+        for move in itertools.product(range(-most, most + 1), repeat=2):
+            if 0 < move[0] ** 2 + move[1] ** 2 <= 4 * squared:
+                moved = np.roll(there, move, axis=(0, 1))
+                worst = max(worst, _delta(there, moved, epsilon), _delta(moved, there, epsilon))
+        assert worst <= plan.delta
+        # Not vacuous, beside the tail and what pairwise noise has.
+        assert plan.delta < 50 * worst + 1e-4
+
+
+def test_a_norm_costs_what_a_gaussian_does_and_a_fifth_more() -> None:
+    plan = plan_verifiable(parties=100, honest=90, epsilon=1.0, delta=1e-5, length=10, bound_squared=36)
+    assert plan.variance_gaussian == pytest.approx((12 / gaussian_mu(1.0, 1e-5)) ** 2)
+    assert 1.0 < plan.variance_honest / plan.variance_gaussian < 1.25
+    assert plan.delta <= 1e-5
+    # A box that holds the ball takes ten times as much.
+    box = plan_verifiable(parties=100, honest=90, epsilon=1.0, delta=1e-5, length=10, steps=12)
+    assert box.bits > 8 * plan.bits
+
+
+def test_one_coordinate_of_bounded_norm_is_a_range() -> None:
+    numbers = {"parties": 20, "honest": 15, "epsilon": 1.0, "delta": 1e-5}
+    ball = plan_verifiable(**numbers, bound_squared=5)  # type: ignore[arg-type]
+    box = plan_verifiable(**numbers, steps=4)  # type: ignore[arg-type]
+    assert (ball.bits, ball.delta, ball.sigma_delta) == (box.bits, box.delta, box.sigma_delta)
+
+
+def test_a_ledger_is_charged_for_a_norm() -> None:
+    plan = plan_verifiable(parties=20, honest=15, epsilon=1.0, delta=1e-5, length=4, bound_squared=9)
+    assert Composition([plan.release()]).epsilon(1e-5) <= 1.0
+    assert 1.0 < Composition([plan.release()] * 10).epsilon(1e-4) < 6.0
+    assert Composition([plan.release()]).delta(1.0) >= Composition(plan.events()).delta(1.0) * 0.5
+
+
+def test_too_few_bits_for_a_norm() -> None:
+    with pytest.raises(ConfigError, match="too few"):
+        plan_verifiable(
+            parties=3, honest=3, epsilon=1.0, delta=1e-3, length=2, bound_squared=4, bits=4, sigma_delta=1e4
+        )
+    with pytest.raises(ConfigError, match="bound_squared"):
+        plan_verifiable(parties=3, honest=3, epsilon=1.0, delta=1e-3, steps=3, bound_squared=4)
+
+
+@pytest.mark.parametrize(
+    ("bits", "corrupt", "tries"), [(4, 1, 1), (4, 1, 5), (12, 2, 1), (12, 2, 50), (6, 4, 1000)]
+)
+def test_the_best_that_cheats_can_keep_is_below_the_bias(bits: int, corrupt: int, tries: int) -> None:
+    """Exactly: the greatest of so many sums of max(0, eta), which is the best strategy there is."""
+    eta = np.maximum(np.arange(bits + 1) - bits // 2, 0)
+    kept = np.bincount(eta, weights=_binomial(bits))
+    law = np.ones(1)
+    for _ in range(corrupt):
+        law = np.convolve(law, kept)
+    best = np.diff(np.cumsum(law) ** tries, prepend=0.0) @ np.arange(len(law))
+    bound = greatest_bias(bits, corrupt, tries)
+    assert best <= bound
+    # The square root of c and ln T is right: not more than twice and a half too much.
+    assert bound < 2.5 * best + 0.5
+
+
+def test_the_bias_of_a_plan() -> None:
+    plan = plan_verifiable(parties=10, honest=8, epsilon=1.0, delta=1e-5, steps=8)
+    s = math.sqrt(plan.bits) / 2
+    assert plan.bias == pytest.approx(s + s * math.sqrt(4 * math.log(1000)))
+    assert plan_verifiable(parties=10, honest=10, epsilon=1.0, delta=1e-5, steps=8).bias == 0

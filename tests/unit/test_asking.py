@@ -6,7 +6,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.runtime.asking import HELLOS, KEPT, Asking, is_hello
 from smpc_dp.runtime.links import SMALL_MESSAGE, News
 
-SUM, STATISTIC = HELLOS
+SUM, STATISTIC, _ = HELLOS
 
 
 def hello(peer: str, step: str) -> News:

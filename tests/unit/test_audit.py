@@ -54,6 +54,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     assert report.verdict is not None
     assert report.verdict.average == tuple(result.value)
     assert report.verdict.standard_error == pytest.approx(result.standard_error)
+    assert report.verdict.bias == pytest.approx(result.bias)
     return log
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import io
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,11 +20,14 @@ from typing import Any
 import pytest
 
 from smpc_dp.board import log as board
+from smpc_dp.board import serve
 from smpc_dp.board.log import Chain, Entry, Header, encode_line
 from smpc_dp.board.reader import BadLog, LogReader
-from smpc_dp.board.serve import BoardServer
+from smpc_dp.board.serve import MAX_REQUESTS, BoardServer
 from smpc_dp.board.store import Store, is_store
 from smpc_dp.errors import LocalError, PeerFault, VerificationError
+from smpc_dp.files import replace_file
+from smpc_dp.runtime.board import BoardFolder
 
 FIELDS: dict[str, Any] = {
     "session": "{}",
@@ -325,3 +331,89 @@ def test_the_server_gives_the_log_and_nothing_else(served: tuple[BoardServer, by
 def test_the_server_needs_a_board(tmp_path: Path) -> None:
     with pytest.raises(LocalError, match="no such board"):
         BoardServer(tmp_path / "none")
+
+
+def opened(server: BoardServer, sent: bytes = b"") -> socket.socket:
+    raw = socket.create_connection(("127.0.0.1", server.server_port), timeout=10)
+    raw.sendall(sent)
+    return raw
+
+
+@contextlib.contextmanager
+def serving(path: Path, request_seconds: float = 10.0, answer_seconds: float = 10.0) -> Iterator[BoardServer]:
+    seconds = {"request_seconds": request_seconds, "answer_seconds": answer_seconds}
+    with BoardServer(path, "127.0.0.1", 0, **seconds) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_clients_that_drip_are_hung_up_on(tmp_path: Path) -> None:
+    """All places are taken by clients that send a byte now and then; after the deadline others are served."""
+    header, entries = a_log()
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(text_of(header, entries))
+    with serving(path, request_seconds=0.5) as server:
+        begun = time.monotonic()
+        dripping = [opened(server, b"GET /board") for _ in range(MAX_REQUESTS)]
+        while time.monotonic() < begun + 0.3:
+            for raw in dripping:
+                raw.sendall(b"x")
+            time.sleep(0.05)
+        # One more than there are places for is turned away at once.
+        with opened(server) as raw:
+            assert raw.recv(1) == b""
+        for raw in dripping:
+            # Never answered: cut. A reset says the same as an end.
+            with contextlib.suppress(ConnectionResetError):
+                assert raw.recv(1) == b""
+            raw.close()
+        assert 0.4 < time.monotonic() - begun < 5
+        assert request(server, "/board.jsonl") == (200, path.read_bytes())
+
+
+def test_a_client_that_does_not_read_is_hung_up_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "LEAST_RATE", 1 << 40)
+    path = tmp_path / "run.jsonl"
+    with path.open("wb") as file:
+        file.truncate(64 << 20)
+    with serving(path, answer_seconds=0.3) as server:
+        waiting = [opened(server, b"GET /board.jsonl HTTP/1.0\r\n\r\n") for _ in range(MAX_REQUESTS)]
+        time.sleep(1.0)
+        assert request(server, "/")[0] == 200
+        for raw in waiting:
+            raw.close()
+
+
+def test_a_log_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    header, entries = a_log()
+    folder = BoardFolder(tmp_path / "board", "{}")
+    folder.begin(header)
+    folder.append(entries)
+    assert folder.current is not None
+    written = folder.current.with_suffix(".jsonl")
+    written.write_bytes(b"an older one")
+
+    def full(out: Any) -> None:
+        out.write(b"half of it")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        replace_file(written, full)
+    assert written.read_bytes() == b"an older one"
+    assert folder.lines(1, 2, 10) == [encode_line(entries[1])]
+    assert folder.lines(1, 4, 1 << 20) == [encode_line(entry) for entry in entries[3:]]
+    assert folder.lines(1, 6, 10) == folder.lines(2, 0, 10) == []
+    folder.close()
+    assert written.read_bytes() == text_of(header, entries)
+    # Nothing else is left behind but the store.
+    assert {path.suffix for path in written.parent.iterdir()} <= {
+        ".jsonl",
+        ".board",
+        ".board-shm",
+        ".board-wal",
+    }

@@ -26,11 +26,14 @@ from typer.testing import CliRunner
 
 from smpc_dp import simulate
 from smpc_dp.cli import app
+from smpc_dp.learn.methods import AveragerTable
+from smpc_dp.learn.registry import LEARNERS
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.runtime.local import create_local_session
 
 ROOT = Path(__file__).resolve().parents[2]
+WISCONSIN = ROOT / "examples" / "data" / "breast_cancer_wisconsin_original.csv"
 DOCUMENTS = sorted(
     path
     for pattern in ("*.md", "docs/**/*.md", "protocols/**/*.md", "benchmarks/**/*.md", "examples/**/*.md")
@@ -213,6 +216,12 @@ def test_every_parameter_is_documented(protocol: str) -> None:
     assert first_cells(f"Parameters of {protocol}") == set(known[1].split(", "))
 
 
+def test_every_parameter_of_a_learner_is_documented() -> None:
+    kinds: tuple[type[msgspec.Struct], ...] = (*LEARNERS.values(), AveragerTable)
+    known = {field.encode_name for kind in kinds for field in msgspec.structs.fields(kind)}
+    assert first_cells("Parameters of learn") == known | {"learner", "averager"}
+
+
 def test_every_field_of_a_result_is_documented() -> None:
     result = simulate.average(np.zeros((3, 1)), lower=0, upper=1)
 
@@ -252,6 +261,10 @@ def test_errata_name_tests_that_exist() -> None:
         ),
         ("plan gopa", ["plan", "gopa", "--parties", "5", "--epsilon", "1"]),
         ("plan pairwise", ["plan", "pairwise", "--parties", "10", "--epsilon", "1"]),
+        (
+            "plan pairwise --engine mpyc",
+            ["plan", "pairwise", "--parties", "10", "--epsilon", "1", "--engine", "mpyc"],
+        ),
         ("plan network", ["plan", "network", "--parties", "10", "--epsilon", "1", "--delta", "0.01"]),
         ("plan sgd", ["plan", "sgd", "--parties", "20", "--steps", "40", "--delta", "0.01"]),
         ("plan collaboration", ["plan", "collaboration", "--sizes", "10,20", "--epsilons", "1"]),
@@ -263,6 +276,32 @@ def test_errata_name_tests_that_exist() -> None:
         (
             "reproduce auc",
             ["reproduce", "auc", "--negatives", "20", "--repetitions", "2", "--bins", "2", "--levels", "1"],
+        ),
+        (
+            "reproduce homomorphic",
+            ["reproduce", "homomorphic", "--steps", "10", "--repetitions", "2"],
+        ),
+        (
+            "reproduce network-sgd",
+            [
+                "reproduce",
+                "network-sgd",
+                "--parties",
+                "200",
+                "--steps",
+                "1000",
+                "--runs",
+                "2",
+                "--epsilon",
+                "9",
+            ],
+        ),
+        (
+            "reproduce local-scale",
+            [
+                *("reproduce", "local-scale", "--users", "6", "--size", "3", "--participations", "1"),
+                *("--repetitions", "2", "--data", str(WISCONSIN)),
+            ],
         ),
         ("simulate average", ["simulate", "average", "--parties", "3", "--length", "1"]),
         ("vectors check", ["vectors", "check", "empty"]),

@@ -58,7 +58,14 @@ def test_a_model_gives_zetas_and_exact_rival(tmp_path: Path) -> None:
             "no: cannot read the model",
         ),
         ([*NETWORK, "--topology", "complete"], "--steps"),
-        ([*NETWORK, "--topology", "complete", "--steps", "9", "--task", "histogram"], "task"),
+        (
+            [*NETWORK, "--topology", "complete", "--steps", "9", "--task", "histogram", "--edge-cap", "1"],
+            "edge_cap",
+        ),
+        (
+            [*NETWORK, "--topology", "complete", "--steps", "9", "--task", "histogram", "--paths", "known"],
+            "paths",
+        ),
         ([*NETWORK, "--task", "histogram", "--colluding", "2"], "colluding"),
         ([*NETWORK, "--method", "clones"], "method"),
         ([*NETWORK, "--rounds", "0"], "rounds"),

@@ -163,7 +163,7 @@ def test_empty_file() -> None:
             'protocol = "dummy"',
             'protocol = "dumy"',
             "protocol",
-            "'dumy' is unknown, the known ones are dummy 1, gopa 1, pairwise 1, secagg 1",
+            "'dumy' is unknown, the known ones are dummy 1, gopa 1, learn 1, mpyc 1, pairwise 1, secagg 1",
         ),
         ("version = 1", "version = 2", "version", "2 is unknown"),
         ("version = 1", 'version = "1"', "version", "an integer is needed, not str"),
@@ -178,7 +178,7 @@ def test_empty_file() -> None:
         ('name = "bob"', "", "roster[2].name", "missing"),
         ('name = "bob"', 'name = "alice"', "roster[2].name", "the same as in roster[1]"),
         ('name = "bob"', "name = 3", "roster[2].name", "a string is needed, not int"),
-        ('role = "aggregator"', 'role = "server"', "roster[0].role", "'server' is neither"),
+        ('role = "aggregator"', 'role = "king"', "roster[0].role", "'king' is none of"),
         ("127.0.0.1:7000", "127.0.0.1", "roster[0].address", "not of the form host:port"),
         (IDENTITIES["bob"].public_key.hex(), "ab", "roster[2].public_key", "not 64 lower-case hex digits"),
         (

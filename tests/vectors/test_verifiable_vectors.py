@@ -13,12 +13,17 @@ from smpc_dp.runtime.audit import Report, audit_stream
 from smpc_dp.simulate.vectors import check, verifiable
 
 FOLDER = Path(__file__).resolve().parents[2] / "protocols" / "gopa" / "vectors"
-BASE = json.loads((FOLDER / "verifiable-run-honest.json").read_text("utf-8"))
+BASES = {
+    name: json.loads((FOLDER / name).read_text("utf-8"))
+    for name in ("verifiable-run-honest.json", "verifiable-run-honest-ball.json")
+}
+BASE = BASES["verifiable-run-honest.json"]
 NEGATIVE = sorted(FOLDER.glob("verifiable-negative-*.json"))
 
 
-def audited(lines: list[str | int], roster: str | None = None) -> Report:
-    log = "".join(f"{BASE['log'][line] if isinstance(line, int) else line}\n" for line in lines)
+def audited(lines: list[str | int], roster: str | None = None, base: str | None = None) -> Report:
+    known = BASES[base or "verifiable-run-honest.json"]["log"]
+    log = "".join(f"{known[line] if isinstance(line, int) else line}\n" for line in lines)
     return audit_stream(io.BytesIO(log.encode()), roster=roster, threads=1)
 
 
@@ -26,13 +31,15 @@ def test_vectors_are_what_the_code_produces() -> None:
     assert check(FOLDER, "gopa") == []
 
 
-def test_the_honest_run_holds() -> None:
-    report = audited(BASE["log"], BASE["roster"])
+@pytest.mark.parametrize("name", BASES)
+def test_the_honest_run_holds(name: str) -> None:
+    base = BASES[name]
+    report = audited(base["log"], base["roster"])
     assert report.ok, report.conclusion
     assert report.roster_checked
     assert report.verdict is not None
     assert report.verdict.counted == ("ann", "ben", "cyd", "dan", "eve")
-    assert report.verdict.average == tuple(value / 5 for value in BASE["total"])
+    assert report.verdict.average == tuple(value / 5 for value in base["total"])
     assert report.conclusion.startswith("Everything holds")
 
 
@@ -45,7 +52,7 @@ def test_there_are_enough() -> None:
 def test_the_cheat_is_caught(file: Path) -> None:
     vector = json.loads(file.read_text("utf-8"))
     expect, culprits = vector["expect"]["audit"], vector["expect"]["culprits"]
-    report = audited(vector["log"], BASE["roster"])
+    report = audited(vector["log"], BASE["roster"], vector["base"])
     if expect == "excluded":
         assert report.ok, report.conclusion
         assert [item.party for item in report.excluded] == culprits
@@ -63,7 +70,7 @@ def test_the_cheat_is_caught(file: Path) -> None:
         assert report.conclusion.startswith("This log does not hold")
         assert all(culprit in report.conclusion for culprit in culprits), report.conclusion
     if expect == "roster":
-        alone = audited(vector["log"])
+        alone = audited(vector["log"], base=vector["base"])
         assert alone.ok
         assert "identities not checked" in alone.conclusion
         assert "the roster is" in report.conclusion

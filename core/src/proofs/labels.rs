@@ -6,6 +6,8 @@
 pub const GENERATOR: &str = "smpc-dp/1/proofs-generator";
 /// TupleHash256 of a batch's seed and the number of an equation: the equation's weight.
 pub const WEIGHT: &str = "smpc-dp/1/proofs-weight";
+/// TupleHash256 of an auditor's seed and the two ends of an edge, the lesser first (2 bytes, big-endian each).
+pub const EDGE_WEIGHT: &str = "smpc-dp/1/proofs-edge-weight";
 
 /// Families of generators.
 pub const FAMILY_VALUE: &str = "value";

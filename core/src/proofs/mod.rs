@@ -7,10 +7,12 @@
 //! - `product`: the zero-knowledge weighted inner-product argument [Bulletproofs+, section 3].
 //! - `bits`: committed bits whose weighted sums are a committed vector. Ranges and noise are such sums.
 //! - `range`, `noise`, `norm`: the three statements; `batch`: many of them in one multiplication.
+//! - `edges`: whether commitments cancel in pairs, in memory that does not grow with them.
 
 mod batch;
 mod bits;
 mod commit;
+mod edges;
 mod encode;
 mod generators;
 mod labels;

@@ -10,6 +10,7 @@ use zeroize::{Zeroize, Zeroizing};
 use super::ProofError;
 use super::batch::{Item, find_false};
 use super::commit::{self, Opening, expect_values};
+use super::edges::{self, Claims, Edges};
 use super::encode::{self, ELEMENT, Element};
 use super::noise::{Noise, Secret};
 use super::norm::Norm;
@@ -148,6 +149,17 @@ fn combine_scalars<'py>(
 #[pyfunction]
 fn check_point(data: &[u8]) -> PyResult<()> {
     encode::point("commitment", &element("commitment", data)?)?;
+    Ok(())
+}
+
+#[pyfunction]
+fn check_points(py: Python<'_>, packed: &[u8]) -> PyResult<()> {
+    let points = edges::elements(packed)?;
+    py.detach(|| {
+        points
+            .iter()
+            .try_for_each(|point| encode::point("commitment", point).map(drop))
+    })?;
     Ok(())
 }
 
@@ -383,6 +395,58 @@ impl PyProofBatch {
     }
 }
 
+/// Party, neighbours, commitments, other points.
+type PackedClaims = (u16, Vec<u8>, Vec<u8>, Vec<u8>);
+
+#[pyclass(name = "EdgeFold", module = "smpc_dp._core", frozen)]
+struct PyEdgeFold(Edges);
+
+#[pymethods]
+impl PyEdgeFold {
+    #[new]
+    fn new(counted: &[u8], locate: bool) -> PyResult<Self> {
+        let counted = counted.iter().map(|&flag| flag != 0).collect();
+        Edges::new(counted, locate)
+            .map(Self)
+            .map_err(|error| PyOSError::new_err(error.to_string()))
+    }
+
+    /// For each party the sum of its edges, and what is malformed: one of the two is empty.
+    fn take<'py>(
+        &self,
+        py: Python<'py>,
+        claims: Vec<PackedClaims>,
+    ) -> PyResult<Vec<(Bound<'py, PyBytes>, String)>> {
+        let claims = claims
+            .into_iter()
+            .map(|(party, neighbours, edges, others)| {
+                Ok(Claims {
+                    party,
+                    neighbours: edges::parties(&neighbours)?,
+                    edges: edges::elements(&edges)?,
+                    others: edges::elements(&others)?,
+                })
+            })
+            .collect::<Result<Vec<_>, ProofError>>()?;
+        let sums = py.detach(|| self.0.take(&claims));
+        sums.into_iter()
+            .map(|sum| match sum {
+                Ok(sum) => Ok((bytes(py, &sum), String::new())),
+                Err(ProofError::Statement(reason)) => Ok((bytes(py, b""), reason)),
+                Err(error) => Err(error.into()),
+            })
+            .collect()
+    }
+
+    fn cancels(&self) -> bool {
+        self.0.cancels()
+    }
+
+    fn apart(&self) -> Vec<usize> {
+        self.0.apart()
+    }
+}
+
 fn exactly_coins(noise: &Noise, coins: &[u8]) -> PyResult<()> {
     if coins.len() == noise.coin_bytes() {
         return Ok(());
@@ -400,11 +464,13 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("MAX_PROOF_BITS", super::MAX_BITS)?;
     module.add_class::<PyNoiseSecret>()?;
     module.add_class::<PyProofBatch>()?;
+    module.add_class::<PyEdgeFold>()?;
     module.add_function(wrap_pyfunction!(commit_values, module)?)?;
     module.add_function(wrap_pyfunction!(combine_commitments, module)?)?;
     module.add_function(wrap_pyfunction!(scalar_from_wide, module)?)?;
     module.add_function(wrap_pyfunction!(combine_scalars, module)?)?;
     module.add_function(wrap_pyfunction!(check_point, module)?)?;
+    module.add_function(wrap_pyfunction!(check_points, module)?)?;
     module.add_function(wrap_pyfunction!(check_scalar, module)?)?;
     module.add_function(wrap_pyfunction!(range_proof_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(norm_proof_bytes, module)?)?;

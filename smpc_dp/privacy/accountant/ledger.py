@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, get_args, get_origin
 
@@ -176,6 +177,21 @@ class Ledger:
             entry = msgspec.structs.replace(entry, digest=_chain(previous, entry))
             write_durably(self.path, _encode(self.terms, (*entries, entry)))
         return self._receipt(entry, spending, repeated=False)
+
+    def check(self, events: Sequence[Event]) -> None:
+        """Raise PrivacyError unless the budget affords all these releases after what is charged already.
+
+        Nothing is charged; it is for a plan of many releases, before the first.
+        """
+        planned = [event.under(self.terms.relation) for event in events]
+        before = [entry.event for entry in self.entries()]
+        try:
+            for last in planned[-1:]:
+                self._permit([*before, *planned[:-1]], last)
+        except PrivacyError as error:
+            raise PrivacyError(
+                f"the budget is too small for {len(planned)} planned releases: {error}"
+            ) from None
 
     def _receipt(self, entry: Entry, spending: Spending, *, repeated: bool) -> Receipt:
         terms = self.terms

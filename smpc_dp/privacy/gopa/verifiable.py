@@ -1,29 +1,35 @@
 """Plan the noise of verifiable averaging: binomial independent noise, whose drawing can be proven.
 
-Proofs of what is used here are in docs/verifiable-plan.md. In one coordinate, values are whole grid steps in
-a range of R of them; each user adds `bits` fair coins less their mean; pairwise noise is discrete Gaussian of
-standard deviation sigma_delta steps. If the honest users' graph is connected, the whole view shows
+Proofs of what is used here are in docs/verifiable-plan.md. Values are whole grid steps, in each coordinate in
+a range of R of them, or all together of a squared norm of at most b; each user adds `bits` fair coins less
+their mean to each coordinate; pairwise noise is discrete Gaussian of standard deviation sigma_delta steps. If
+the honest users' graph is connected, the whole view shows
 
-- of the honest users' total, what a binomial of n_H bits coins shows of a shift by R, in every coordinate;
+- of the honest users' total, what a binomial of n_H bits coins shows of a shift by R, in every coordinate, or
+  of shifts whose squares sum to D^2 = 4 b;
 - of the rest, no more than a Gaussian shows of a shift of mu standard deviations,
-  mu^2 <= R^2 length r / sigma_delta^2, for r the greatest effective resistance between two honest users,
+  mu^2 <= D^2 r / sigma_delta^2, for r the greatest effective resistance between two honest users, and
+  D^2 = R^2 length where there is no bound on the norm,
 
 one after the other. r is at most n_H - 1, on a path. Pairwise noise cancels, so sigma_delta is free: it is
-made so large that the second part costs next to nothing on any connected graph.
+made so large that the second part costs next to nothing on any connected graph. A graph that is drawn is
+connected but for a probability that `connected` bounds, and delta includes.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.accountant.compose import Composition
-from smpc_dp.privacy.accountant.events import Event, Pure, Shift
+from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.gaussian import gaussian_mu
-from smpc_dp.privacy.laws import BinomialLaw
+from smpc_dp.privacy.gopa.connected import disconnected
+from smpc_dp.privacy.gopa.reach import Reach
 
 Rounding = Literal["stochastic", "nearest"]
 ROUNDING_VARIANCE: dict[Rounding, float] = {"stochastic": 1 / 4, "nearest": 1 / 12}
@@ -32,6 +38,10 @@ ROUNDING_PART = 0.05
 """What rounding may add to the variance that the honest users' noise needs, where steps are planned."""
 PAIRWISE_PART = 1e-3
 """What pairwise noise may take of epsilon and of delta, where sigma_delta is planned."""
+TAIL_PART = 1e-3
+"""What the bound for a norm may leave out, as a part of delta."""
+TRIES = 1000
+"""Requests that users go along with, at most, until one has a result; for the bias."""
 # Standard deviations of pairwise noise, in units of what smooths the lattice of the graph's cycles.
 _SMOOTHING = 6.0
 MAX_STEPS = 1 << 30
@@ -42,16 +52,20 @@ class VerifiablePlan(msgspec.Struct, frozen=True):
     """What the users add, and what that shows; variances are in squared grid steps, of the users' sum.
 
     Attributes:
-        steps: R, grid steps of a value's range.
+        steps: R, grid steps of a value's range; with a bound on the norm of its diameter, 2 sqrt(b).
+        bound_squared: b, what the squares of a vector sum to at most, in squared steps; None without.
         bits: secret bits of one user and coordinate.
         sigma_delta: standard deviation of pairwise noise, in grid steps.
-        delta: of the whole view at epsilon, proven; includes the two below and `slack`.
+        degree, lost: draws of a user, and those of them that it may lose; None: all users are neighbours.
+        delta: of the whole view at epsilon, proven; includes the two below and `disconnected`.
         epsilon_pairwise: what pairwise noise takes of epsilon, with probability 1 - delta_pairwise.
-        slack: the probability, at most, that the honest users' graph is not connected; given.
+        disconnected: the probability, at most, that the draws do not connect the honest users.
         variance: of the noise in the sum of all users, of which the honest ones' is `variance_honest`.
         variance_gaussian: what Gaussian noise of the honest users would need at the same epsilon and delta.
         variance_rounding: of the users' rounding, at most if stochastic; if nearest, for uniform fractions.
-        error_std: standard deviation of noise and rounding in the average, as a part of the range.
+        error_std: standard deviation of noise and rounding in the average, as a part of R.
+        bias: what the parties - honest others can move the sum by, up or down, by picking which of their
+            noise stays: at most, in expectation, in steps of each coordinate; see `greatest_bias`.
         relation: which inputs are neighbours.
         assumption: who must be honest.
     """
@@ -64,18 +78,27 @@ class VerifiablePlan(msgspec.Struct, frozen=True):
     steps: int
     bits: int
     sigma_delta: float
+    degree: int | None
+    lost: int
     delta: float
     epsilon_pairwise: float
     delta_pairwise: float
-    slack: float
+    disconnected: float
     rounding: Rounding
     variance: float
     variance_honest: float
     variance_gaussian: float
     variance_rounding: float
     error_std: float
+    bias: float
     relation: str
     assumption: str
+    bound_squared: int | None = None
+
+    @property
+    def reach(self) -> Reach:
+        """How far apart neighbours are."""
+        return Reach.of(self.length, self.steps, self.bound_squared, TAIL_PART * self.delta_asked)
 
     def release(self) -> Event:
         """Return the whole view as one release.
@@ -83,17 +106,17 @@ class VerifiablePlan(msgspec.Struct, frozen=True):
         Whatever the total is, the rest of the view moves the loss by epsilon_pairwise at most, but with
         probability delta_pairwise: what `closeness` and `slack` of a shift allow for.
         """
-        slack = self.slack + self.delta_pairwise
-        shift = _shift(self.honest, self.bits, self.steps, self.length, self.epsilon_pairwise)
+        total = self.reach.event("verifiable gopa", self.honest, self.bits, self.epsilon_pairwise)
+        slack = self.disconnected + self.delta_pairwise + total.slack
         planned = Pure(self.epsilon, max(self.delta, self.delta_asked) - slack)
-        return Event("verifiable gopa", "substitution", (shift, planned), slack)
+        return Event(total.mechanism, total.relation, (*total.descriptions, planned), slack)
 
     def events(self) -> tuple[Event, Event]:
         """Return what the privacy ledger enters: the total, and the rest of the view."""
         pairwise = Pure(self.epsilon_pairwise, self.delta_pairwise)
         return (
-            _total(self.honest, self.bits, self.steps, self.length),
-            Event("verifiable gopa, pairwise noise", "substitution", (pairwise,), self.slack),
+            self.reach.event("verifiable gopa, total", self.honest, self.bits),
+            Event("verifiable gopa, pairwise noise", "substitution", (pairwise,), self.disconnected),
         )
 
 
@@ -108,7 +131,10 @@ def plan_verifiable(
     bits: int | None = None,
     sigma_delta: float | None = None,
     rounding: Rounding = "stochastic",
-    slack: float = 0.0,
+    degree: int | None = None,
+    lost: int = 0,
+    corrupt: int | None = None,
+    bound_squared: int | None = None,
 ) -> VerifiablePlan:
     """Plan or check the noise; what is None is planned.
 
@@ -117,41 +143,53 @@ def plan_verifiable(
         honest: n_H, those of them who are honest and stay; only their noise counts.
         epsilon: above 1e-100 and below 100.
         delta: asked for; if `bits` and `sigma_delta` are given, the plan may have another.
-        length: coordinates, each in a range of `steps`. A bound on the norm is not planned for.
+        length: coordinates, each in a range of `steps`.
         steps: grid steps of the range; planned so that rounding adds at most 5 % to the variance.
         bits: even, of one user and coordinate; the least for delta.
         sigma_delta: in grid steps; a power of two that takes at most a thousandth of epsilon and delta.
         rounding: of values to grid steps.
-        slack: the probability, at most, that the honest users' graph is not connected.
+        degree: of the other users each user draws so many for neighbours; None: all are.
+        lost: so many of its draws a user may lose, by anybody's choice; else it leaves.
+        corrupt: users who are, fixed before anybody draws; by default all but `honest`, and 1 at least.
+        bound_squared: b, in the place of `steps`: the squares of a vector's values sum to at most this.
 
     Raises:
         ConfigError: naming what is out of range or cannot be reached.
     """
-    _check(parties, honest, epsilon, delta, length, slack, steps, bits, sigma_delta)
+    corrupt = max(parties - honest, 1) if corrupt is None else corrupt
+    _check(parties, honest, epsilon, delta, length, steps, bits, sigma_delta, bound_squared)
+    _check_draws(parties, honest, degree, lost, corrupt)
+    apart = 0.0 if degree is None else disconnected(parties, degree, corrupt=corrupt, lost=lost)
     mu = gaussian_mu(epsilon, delta)
-    if steps is None:
+    if bound_squared is not None:
+        steps = 2 * math.isqrt(bound_squared)
+    elif steps is None:
         # (steps / mu)^2, the variance that a Gaussian needs, times the part is what rounding has.
         rounded = parties * ROUNDING_VARIANCE[rounding] / ROUNDING_PART
         steps = max(1, math.ceil(mu * math.sqrt(rounded / length)))
         if steps > MAX_STEPS:
             raise ConfigError([Fault("steps", f"{steps} are needed, at most {MAX_STEPS}: lower epsilon")])
-    reach = steps * math.sqrt(length * (honest - 1))
+    reach = Reach.of(length, steps, bound_squared, TAIL_PART * delta)
+    farthest = math.sqrt(reach.squared * (honest - 1))
     if sigma_delta is None:
-        sigma_delta = _sigma_delta(reach, epsilon, PAIRWISE_PART * delta, honest)
+        sigma_delta = _sigma_delta(farthest, epsilon, PAIRWISE_PART * delta, honest)
     elif sigma_delta < _smoothing(honest):
         least = _smoothing(honest)
         raise ConfigError([Fault("sigma_delta", f"{sigma_delta:g} steps; at least {least:g} are needed")])
     delta_pairwise = PAIRWISE_PART * delta
-    epsilon_pairwise = _pairwise_epsilon(reach / sigma_delta, delta_pairwise, length)
-    left = delta - delta_pairwise - slack
+    epsilon_pairwise = _pairwise_epsilon(farthest / sigma_delta, delta_pairwise, length)
+    left = delta - delta_pairwise - apart
     if bits is None:
+        if left <= 0 and degree is not None:
+            what = f"{degree} draws leave the honest users unconnected with probability {apart:.2g}"
+            raise ConfigError([Fault("degree", f"{what}, delta is {delta:g}: draw more")])
         if left <= 0 or epsilon <= epsilon_pairwise:
             raise ConfigError([Fault("delta", "nothing is left for the noise: raise sigma_delta or delta")])
-        bits = _least_bits(honest, steps, length, epsilon - epsilon_pairwise, left, mu)
+        bits = _least_bits(reach, honest, epsilon - epsilon_pairwise, left, mu)
     total = 1.0
     if epsilon > epsilon_pairwise:
-        shown = Composition([_total(honest, bits, steps, length)]).delta(epsilon - epsilon_pairwise)
-        total = min(1.0, shown + delta_pairwise + slack)
+        shown = Composition([reach.event("total", honest, bits)]).delta(epsilon - epsilon_pairwise)
+        total = min(1.0, shown + delta_pairwise + apart)
     variance = parties * bits / 4
     variance_rounding = parties * ROUNDING_VARIANCE[rounding]
     return VerifiablePlan(
@@ -163,32 +201,38 @@ def plan_verifiable(
         steps=steps,
         bits=bits,
         sigma_delta=sigma_delta,
+        degree=degree,
+        lost=lost,
         delta=total,
         epsilon_pairwise=epsilon_pairwise,
         delta_pairwise=delta_pairwise,
-        slack=slack,
+        disconnected=apart,
         rounding=rounding,
         variance=variance,
         variance_honest=honest * bits / 4,
-        variance_gaussian=length * (steps / mu) ** 2,
+        variance_gaussian=reach.squared / mu**2,
         variance_rounding=variance_rounding,
         error_std=math.sqrt(variance + variance_rounding) / parties / steps,
+        bias=greatest_bias(bits, parties - honest),
         relation="substitution of one honest user's vector",
         assumption=(
-            f"{honest} users at least are honest, publish, keep their pairwise noise secret, and are "
-            f"connected by it, except with probability {slack:g}; the other {parties - honest} may collude"
+            f"{honest} users at least are honest, publish, and keep their pairwise noise secret; the other "
+            f"{parties - honest} may collude"
+            + ("" if degree is None else f", {corrupt} fixed before anybody draws {degree} neighbours")
         ),
+        bound_squared=bound_squared,
     )
 
 
-def _total(honest: int, bits: int, steps: int, length: int) -> Event:
-    """A binomial in every coordinate, each moved by the whole range at worst."""
-    shift = _shift(honest, bits, steps, length)
-    return Event("verifiable gopa, total", "substitution", (shift,))
+def greatest_bias(bits: int, corrupt: int, tries: int = TRIES) -> float:
+    """Return what users who see their noise first can move the sum by, in steps of one coordinate, expected.
 
-
-def _shift(honest: int, bits: int, steps: int, length: int, closeness: float = 0.0) -> Shift:
-    return Shift(BinomialLaw(bits), honest, steps, length, length, closeness)
+    They may have any of themselves excluded, and by withholding a coin have another try, until there is a
+    result, but no more than `tries`. What they leave is at most the greatest of `tries` sums of max(0, eta),
+    each of mean at most corrupt s/2 and sub-Gaussian with corrupt s^2, s^2 = bits/4 (docs/verifiable.md).
+    """
+    s = math.sqrt(bits) / 2
+    return corrupt * s / 2 + s * math.sqrt(2 * corrupt * math.log(tries))
 
 
 def _smoothing(honest: int) -> float:
@@ -223,15 +267,17 @@ def _sigma_delta(reach: float, epsilon: float, delta: float, honest: int) -> flo
     return 2.0 ** math.ceil(math.log2(max(reach / mu, _smoothing(honest))))
 
 
-def _least_bits(honest: int, steps: int, length: int, epsilon: float, delta: float, mu: float) -> int:
+def _least_bits(reach: Reach, honest: int, epsilon: float, delta: float, mu: float) -> int:
     """The least even number of bits for delta, found from the Gaussian's variance upwards."""
 
     def enough(half: int) -> bool:
-        return Composition([_total(honest, 2 * half, steps, length)]).delta(epsilon) <= delta
+        if reach.ball and reach.rho(honest * 2 * half) > 1e3 * (1 + epsilon):
+            return False
+        return Composition([reach.event("total", honest, 2 * half)]).delta(epsilon) <= delta
 
-    low, high = 0, max(1, math.ceil(2 * length * (steps / mu) ** 2 / honest))
+    low, high = 0, max(1, math.ceil(2 * reach.squared / mu**2 / honest))
     while True:
-        if 2 * high * length > MAX_BITS:
+        if 2 * high * reach.length > MAX_BITS:
             what = (
                 f"more than {MAX_BITS} in all coordinates are needed: take fewer steps, or a larger epsilon"
             )
@@ -251,10 +297,10 @@ def _check(
     epsilon: float,
     delta: float,
     length: int,
-    slack: float,
     steps: int | None,
     bits: int | None,
     sigma_delta: float | None,
+    bound_squared: int | None,
 ) -> None:
     checks = (
         ("parties", parties, 2 <= parties <= 1 << 24, "from 2 to 2**24"),
@@ -262,7 +308,6 @@ def _check(
         ("epsilon", epsilon, 1e-100 < epsilon < 100, "above 1e-100 and below 100"),
         ("delta", delta, 1e-100 < delta < 1, "above 1e-100 and below 1"),
         ("length", length, 1 <= length <= 4096, "from 1 to 4096"),
-        ("slack", slack, 0 <= slack < 1, "from 0 to below 1"),
         ("steps", steps, steps is None or 1 <= steps <= MAX_STEPS, f"from 1 to {MAX_STEPS}"),
         (
             "bits",
@@ -276,7 +321,28 @@ def _check(
             sigma_delta is None or 0 < sigma_delta < 2.0**100,
             "above 0, below 2**100",
         ),
+        (
+            "bound_squared",
+            bound_squared,
+            bound_squared is None or (steps is None and 1 <= bound_squared <= (MAX_STEPS // 2) ** 2),
+            "in the place of steps, from 1 to the square of half the most",
+        ),
     )
+    _refuse_bad(checks)
+
+
+def _check_draws(parties: int, honest: int, degree: int | None, lost: int, corrupt: int) -> None:
+    most = parties - 1 if degree is None else degree
+    _refuse_bad(
+        (
+            ("degree", degree, 1 <= most <= parties - 1, "from 1 to parties - 1"),
+            ("lost", lost, 0 <= lost < max(most, 1), "from 0 to below degree"),
+            ("corrupt", corrupt, 1 <= corrupt <= max(parties - honest, 1), "from 1 to parties - honest"),
+        )
+    )
+
+
+def _refuse_bad(checks: Iterable[tuple[str, object, bool, str]]) -> None:
     faults = [Fault(name, f"must be {what}, is {value}") for name, value, good, what in checks if not good]
     if faults:
         raise ConfigError(faults)

@@ -82,9 +82,28 @@ class KaryRandomisedResponse(Mechanism):
             raise PrivacyError(f"an answer is outside [0, {self.categories})")
         true = np.tile(array.astype(np.int64), count)
         keep = sampling.binomial(source, len(true), 1, self.ratio / (self.ratio + self.categories - 1)) == 1
-        other = _uniform(source, len(true), self.categories - 1)
+        other = sampling.uniform(source, len(true), self.categories - 1)
         other += other >= true
         return np.where(keep, true, other).reshape(count, -1)
+
+    @property
+    def kept(self) -> float:
+        """1 - beta, for the answer that is the truth with 1 - beta and uniform over all k otherwise."""
+        return float((self.ratio - 1) / (self.ratio - 1 + self.categories))
+
+    def unbiased_pairs(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what pairs of answers are to count so that the mean over the answers is that of the truths.
+
+        (1 - beta)^-2 (e_i - b)' A (e_j - b) with b = beta/k everywhere [Bellet 2021, (3.10)]; answers must be
+        of different users.
+
+        Args:
+            values: A, shape (k, k, ...): what pairs of true answers count.
+        """
+        b = (1 - self.kept) / self.categories
+        rows, columns = values.sum(axis=1, keepdims=True), values.sum(axis=0, keepdims=True)
+        found = values - b * rows - b * columns + b * b * rows.sum(axis=0, keepdims=True)
+        return np.asarray(found / self.kept**2)
 
     @classmethod
     def calibrate(cls, epsilon: float, delta: float, categories: int, changed: int = 1) -> Self:
@@ -106,15 +125,3 @@ class KaryRandomisedResponse(Mechanism):
         if rounded <= 1:
             raise PrivacyError(f"epsilon = {epsilon:g} leaves nothing of the answer")
         return cls(categories, rounded, changed)
-
-
-def _uniform(source: NoiseSource, count: int, below: int) -> NDArray[np.int64]:
-    """Draw uniform integers in [0, below) from fair bits, those that are too large anew."""
-    bits = (below - 1).bit_length()
-    drawn = np.zeros(count, dtype=np.int64)
-    waiting = np.arange(count)
-    while bits and len(waiting):
-        coins = sampling.binomial(source, bits * len(waiting), 1, Fraction(1, 2)).reshape(-1, bits)
-        drawn[waiting] = coins @ (1 << np.arange(bits, dtype=np.int64))
-        waiting = waiting[drawn[waiting] >= below]
-    return drawn

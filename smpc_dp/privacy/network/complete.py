@@ -81,7 +81,7 @@ def plan_walk(
         local=local,
         local_error_std=local * math.sqrt(steps) if task == "sum" else local,
         relation=SUBSTITUTE_USER,
-        assumption=_assumption(
+        assumption=walk_assumption(
             task, colluding, "theorem" if method == "theorem" else paths, max_contributions, edge_cap
         ),
         proven=method == "exact",
@@ -200,7 +200,7 @@ _SEEN = {
 }
 
 
-def _assumption(
+def walk_assumption(
     task: str, colluding: int, seen: str, max_contributions: int | None, edge_cap: int | None
 ) -> str:
     text = (

@@ -66,7 +66,11 @@ class GopaParameters(SumParameters, frozen=True):
     def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:
         """Add eta, this party's own noise. [Bellet 2021, Alg. 4.1, line 4]"""
         source = NoiseSource.keyed(randomness.bytes(32), b"gopa", b"own")
-        lanes += discrete_gaussian(source, len(lanes), self.session.own_variance).view(np.uint64)
+        lanes += self.own_noise(source, len(lanes)).view(np.uint64)
+
+    def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
+        """Return so many draws of eta, in grid steps."""
+        return discrete_gaussian(source, count, self.session.own_variance)
 
     def check_place(self, party: str, own: int, drawn_by: int) -> None:
         """Raise PrivacyError unless the plan's epsilon holds for a user in this place of the graph.

@@ -48,6 +48,8 @@ class StatisticResult:
         survivors, absent: who took part and who did not, where the aggregator says it; faults: what went
             wrong in pairs that failed.
         evidence: None in a simulation.
+        positives, auc: number of records of label 1, and the AUC, where servers computed them from private
+            labels; both noisy.
     """
 
     kernel: str
@@ -65,6 +67,8 @@ class StatisticResult:
     survivors: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
+    positives: float | None = None
+    auc: float | None = None
 
     def __str__(self) -> str:
         """Say the estimate and its error in one line."""
@@ -97,6 +101,8 @@ class StatisticResult:
             "interval": None if self.interval is None else list(self.interval),
             "privacy": self.privacy.to_json(),
             "evidence": None if self.evidence is None else self.evidence.to_json(),
+            "positives": self.positives,
+            "auc": self.auc,
         }
 
 

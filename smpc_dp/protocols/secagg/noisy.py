@@ -46,7 +46,11 @@ class NoisySumParameters(SumParameters, frozen=True):
     def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:
         """Add this party's share of the noise."""
         source = NoiseSource.keyed(randomness.bytes(32), b"secagg", b"noise")
-        lanes += SAMPLERS[self.mechanism](source, len(lanes), self.variance).view(np.uint64)
+        lanes += self.own_noise(source, len(lanes)).view(np.uint64)
+
+    def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
+        """Return so many draws of a share, in grid steps."""
+        return SAMPLERS[self.mechanism](source, count, self.variance)
 
     def planned(self) -> str:
         """Return the variance of a share in hexadecimal."""
@@ -133,14 +137,15 @@ def mechanism_of(parameters: NoisySumParameters) -> DistributedSum:
     from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian, Skellam
 
     kinds = {"discrete-gaussian": DiscreteGaussian, "skellam": Skellam}
-    share = kinds[parameters.mechanism](_sensitivity(parameters.encoding), parameters.variance)
+    share = kinds[parameters.mechanism](sensitivity_of(parameters.encoding), parameters.variance)
     plan = parameters.plan
     return distributed.DistributedSum(
         share, plan.parties, plan.parties - plan.max_corrupt - plan.min_honest_in_sum, plan.max_corrupt
     )
 
 
-def _sensitivity(encoding: Encoding) -> Sensitivity:
+def sensitivity_of(encoding: Encoding) -> Sensitivity:
+    """Return how far apart two vectors of an encoding can be, in grid steps: substitution of a vector."""
     from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 
     widths, length = encoding.widths, encoding.length
@@ -151,14 +156,15 @@ def _sensitivity(encoding: Encoding) -> Sensitivity:
 
 
 def check_noisy(
-    parameters: Mapping[str, object], parties: int
+    parameters: Mapping[str, object], parties: int, *, complete: bool = False
 ) -> tuple[NoisySumParameters | None, list[Fault]]:
     """Check a `[parameters]` table that asks for differential privacy; return every fault found.
 
     Keys: those of the secure sum but `max_weight`; `epsilon`, `delta` (needed); `l2_bound` in the place of
-    `lower` and `upper`; `mechanism` ("discrete-gaussian", the default, or "skellam").
+    `lower` and `upper`; `mechanism` ("discrete-gaussian", the default, or "skellam"). With the `complete`
+    graph the noise of all honest parties that stay is counted on, whatever the aggregator does.
     """
-    base, faults = check_sum(parameters, parties, own=PRIVACY_KEYS, weights=False)
+    base, faults = check_sum(parameters, parties, own=PRIVACY_KEYS, weights=False, complete=complete)
     good, more = privacy_faults(parameters)
     faults += more
     mechanism = parameters.get("mechanism", "discrete-gaussian")
@@ -200,7 +206,7 @@ def _planned(
 
     plan, encoding = base.plan, replace(base.encoding, element_bytes=8)
     kind = DiscreteGaussian if mechanism == "discrete-gaussian" else Skellam
-    sensitivity = _sensitivity(encoding)
+    sensitivity = sensitivity_of(encoding)
     found = DistributedSum.calibrate(
         kind,
         epsilon,

@@ -13,6 +13,7 @@ from smpc_dp.crypto.prg import add_masks
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes, encoding_faults, shown
 from smpc_dp.errors import ConfigError, Fault, LocalError
+from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
 from smpc_dp.protocols.result import Noise, Privacy
 from smpc_dp.protocols.secagg.claim import privacy_of
@@ -76,6 +77,10 @@ class SumParameters(msgspec.Struct, frozen=True):
 
         Of the parties that it drew `own` take part, and `drawn_by` drew it.
         """
+
+    def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:  # noqa: ARG002
+        """Return `count` draws, in grid steps, of the noise that one party leaves in one coordinate."""
+        return np.zeros(count, dtype=np.int64)
 
     def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:
         """Add to `lanes`, in place, the noise that stays in the sum; without differential privacy none."""
@@ -148,11 +153,13 @@ def check_sum(
     own: Collection[str] = (),
     told: Collection[str] = (),
     weights: bool = True,
+    complete: bool = False,
 ) -> tuple[SumParameters | None, list[Fault]]:
     """Check what sums have in common, as `check_parameters` does; a protocol checks its `own` keys itself.
 
     `told` are keys that only an error mentions: with them it would be another kind of sum. `l2_bound`, where
-    it is one of its own, stands in the place of the bounds of coordinates.
+    it is one of its own, stands in the place of the bounds of coordinates. `complete`: everyone is everyone's
+    neighbour, however many there are.
     """
     faults: list[Fault] = []
     known = {field.encode_name: field for field in msgspec.structs.fields(_Declared)}
@@ -196,6 +203,7 @@ def check_sum(
                 dropout=float(good.get("dropout", 0.0)),
                 corrupt=float(good.get("corrupt", 0.0)),
                 security=float(good.get("security", 40)),
+                least_degree=parties - 1 if complete else 2,
             )
         except ConfigError as error:
             # The number of parties is not a parameter: it is the roster's.

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from smpc_dp.crypto import proofs
 from smpc_dp.crypto.commit import VALUE_LIMIT, commit, fresh_blinding
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.vectors import forged
 
 RUN = bytes(range(32))
 AUTHOR = "alice"
@@ -101,8 +102,16 @@ def _ranges() -> JsonObject:
             "another commitment", _with(statement, commitment=commit([2, 1], fresh_blinding(source)).hex())
         ),
         *_faults_of(statement),
+        _forged_range("forged: holds a generator of what fills up to a power of two", forged.RANGE_FILL),
+        _forged_range("forged: a value above by one, by a digit of two", forged.RANGE_DIGIT),
     ]
     return {"statement": "range", "cases": cases}
+
+
+def _forged_range(fault: str, parts: tuple[str, str]) -> JsonObject:
+    commitment, proof = parts
+    statement: JsonObject = {"context": _context(), "commitment": commitment, "length": 1}
+    return _case(fault, {**statement, "lo": "0", "hi": "6", "proof": proof})
 
 
 def _range(values: Sequence[int], lo: int, hi: int, source: SeededRandomnessForSimulation) -> JsonObject:
@@ -134,8 +143,15 @@ def _noise() -> JsonObject:
         _case("commitments exchanged", _with(statement, secret_commitment=noise, noise_commitment=secret)),
         _case("coordinates cut otherwise", _with(statement, length=2, bits=2)),
         *_faults_of(statement),
+        _case("forged: noise beyond what bits give, by a digit of three", _forged_noise()),
     ]
     return {"statement": "noise", "cases": cases}
+
+
+def _forged_noise() -> JsonObject:
+    secret, noise, proof = forged.NOISE_DIGIT
+    statement: JsonObject = {"context": _context(), "secret_commitment": secret, "noise_commitment": noise}
+    return {**statement, "length": 1, "bits": 2, "coins": "01", "proof": proof}
 
 
 def _noise_statement(length: int, bits: int, source: SeededRandomnessForSimulation) -> JsonObject:
@@ -164,8 +180,15 @@ def _norms() -> JsonObject:
         _case("bound less by one", _with(statement, bound_squared="1")),
         _case("one coordinate fewer", _with(statement, length=1)),
         *_faults_of(statement),
+        _case("forged: norm understated", _forged_norm()),
     ]
     return {"statement": "norm", "cases": cases}
+
+
+def _forged_norm() -> JsonObject:
+    commitment, proof = forged.NORM_UNDERSTATED
+    statement: JsonObject = {"context": _context(), "commitment": commitment, "length": 3}
+    return {**statement, "bound_squared": "5", "proof": proof}
 
 
 def _norm(values: Sequence[int], bound: int, source: SeededRandomnessForSimulation) -> JsonObject:

@@ -17,6 +17,7 @@ REFUSED = "refused"
 ROSTER = "roster"
 
 BASE = "verifiable-run-honest"
+BALL_BASE = "verifiable-run-honest-ball"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Cheat:
         expect: what the audit finds.
         culprits: whom it names.
         make: returns the lines of the log.
+        base: the honest run that it is told against.
     """
 
     name: str
@@ -37,16 +39,17 @@ class Cheat:
     expect: str
     culprits: tuple[str, ...]
     make: Callable[[], list[bytes]]
+    base: str = BASE
 
     def to_json(self, base: Sequence[bytes]) -> dict[str, object]:
-        """Return the vector; a line of the log that is one of `base`, the honest run, is its place there."""
+        """Return the vector; a line that is one of `base`, those of the honest run, is its place there."""
         known: dict[bytes, object] = {line: place for place, line in enumerate(base)}
         return {
             "schema": SCHEMA,
             "kind": "verifiable-negative",
             "name": self.name,
             "about": self.about,
-            "base": f"{BASE}.json",
+            "base": f"{self.base}.json",
             "check": self.check,
             "expect": {"audit": self.expect, "culprits": list(self.culprits)},
             "log": [known.get(line, line.decode("ascii")) for line in self.make()],

@@ -48,6 +48,38 @@ PARAMETERS: dict[str, object] = {
     "verifiable": True,
 }
 INPUTS = {"ann": (0, 4), "ben": (1, 3), "cyd": (2, 2), "dan": (4, 1), "eve": (3, 0)}
+# The same with a bound on the norm: squares that sum to 25.
+BALL_PARAMETERS: dict[str, object] = {
+    key: value for key, value in PARAMETERS.items() if key not in ("lower", "upper")
+} | {"l2_bound": 5.0}
+BALL_INPUTS = {"ann": (-3, 4), "ben": (0, -5), "cyd": (2, 2), "dan": (4, 3), "eve": (-1, 0)}
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """The users of a run with their values, and the session's parameters as a file would have them."""
+
+    inputs: Mapping[str, Sequence[int]]
+    declared: Mapping[str, object]
+
+
+SETTING = Setting(INPUTS, PARAMETERS)
+BALL = Setting(BALL_INPUTS, BALL_PARAMETERS)
+# As few users as have a sparse graph, and as little noise.
+SPARSE = Setting(
+    {f"user-{number:02d}": (number % 3,) for number in range(1, 67)},
+    {
+        "kind": "integer",
+        "length": 1,
+        "lower": 0,
+        "upper": 2,
+        "epsilon": 4.0,
+        "delta": 1e-3,
+        "dropout": 0.05,
+        "corrupt": 0.05,
+        "verifiable": True,
+    },
+)
 
 # (the cheater, the step, what it would say) -> what it says instead
 Tamper = Callable[["Cheater", str, msgspec.Struct], msgspec.Struct]
@@ -98,7 +130,7 @@ class Cheater(VerifiablePartyMachine):
 
     def use_values(self, values: Sequence[int]) -> bytes:
         """Take other values from now on, and return their commitment with the blinding of the true ones."""
-        self._lanes = np.array(values, dtype=np.int64).view(np.uint64)
+        self._lanes = (np.array(values, dtype=np.int64) + self._verifiable.centre).view(np.uint64)
         return commit.commit(values, self._value_blinding)
 
     def draw_again(self) -> None:
@@ -177,27 +209,28 @@ class Played:
 
 
 @functools.cache
-def parameters() -> VerifiableParameters:
-    """Return the checked parameters of all these runs."""
-    checked, faults = check_gopa(PARAMETERS, len(USERS))
+def parameters(setting: Setting = SETTING, *, ball: bool = False) -> VerifiableParameters:
+    """Return the checked parameters of all these runs, or of those with a bound on the norm."""
+    setting = BALL if ball else setting
+    checked, faults = check_gopa(setting.declared, len(setting.inputs))
     if not isinstance(checked, VerifiableParameters):
         raise LocalError(f"the parameters of the vectors are wrong: {faults}")
     return checked
 
 
 @functools.cache
-def _identities(keys: int) -> dict[str, Identity]:
+def _identities(keys: int, setting: Setting) -> dict[str, Identity]:
     return {
         name: Identity.from_seed(name, SeededRandomnessForSimulation(keys, f"key {name}").bytes(32))
-        for name in (RELAY, *USERS)
+        for name in (RELAY, *setting.inputs)
     }
 
 
-def members(keys: int = 0) -> list[Member]:
+def members(keys: int = 0, setting: Setting = SETTING) -> list[Member]:
     """Return the roster's members, with this set of identities."""
     return [
         identity.entry("aggregator", "relay.example:4433") if name == RELAY else identity.entry()
-        for name, identity in _identities(keys).items()
+        for name, identity in _identities(keys, setting).items()
     ]
 
 
@@ -208,8 +241,12 @@ def play(
     kill: Mapping[str, int] | None = None,
     run: int = RUN,
     keys: int = 0,
+    setting: Setting = SETTING,
+    user: type[Cheater] = Cheater,
+    memo: bool = False,
+    ball: bool = False,
 ) -> Played:
-    """Run the protocol among `USERS`.
+    """Run the protocol among the users of a setting.
 
     Args:
         tampers: who says something else, and what.
@@ -217,36 +254,45 @@ def play(
         kill: users that fall silent, with the number of the message that they do not send any more.
         run: which run; another one has other randomness.
         keys: which set of identities.
+        setting: users, values and parameters.
+        user: the users' machine.
+        memo: whether the machines share what each would find by itself.
+        ball: whether the norm is bounded and not the coordinates, in place of a setting.
     """
-    identities = _identities(keys)
-    session = session_json(canonical_session("gopa", 1, PARAMETERS, members(keys)))
-    checked = parameters()
+    setting = BALL if ball else setting
+    identities = _identities(keys, setting)
+    session = session_json(canonical_session("gopa", 1, setting.declared, members(keys, setting)))
+    checked = parameters(setting)
+    names = tuple(setting.inputs)
     context = Context(
         protocol="gopa",
         version=1,
         session_digest=session_digest(session),
         request=run,
-        names=USERS,
+        names=names,
         aggregator=RELAY,
         keys={name: identity.public_key for name, identity in identities.items()},
         question=f"average {checked.planned()}",
+        memo={} if memo else None,
     )
     users: list[Cheater] = []
-    for name in USERS:
-        lanes, _ = checked.encoding.encode(np.array(INPUTS[name]), party=name)
-        user = Cheater(context, checked, identities[name], lanes, SeededRandomnessForSimulation(run, name))
-        user.tamper = (tampers or {}).get(name)
-        users.append(user)
+    for name in names:
+        lanes, _ = checked.encoding.encode(np.array(setting.inputs[name]), party=name)
+        machine = user(context, checked, identities[name], lanes, SeededRandomnessForSimulation(run, name))
+        machine.tamper = (tampers or {}).get(name)
+        users.append(machine)
     board = MemoryBoard(session.decode("ascii"))
     host = relay(context, checked, identities[RELAY], board=board)
     errors = drive([host, *users], MemoryNetwork(Faults(kill=dict(kill or {}))), RELAY)
-    return Played(board.lines, errors, context, identities, host, {user.name: user for user in users})
+    return Played(
+        board.lines, errors, context, identities, host, {machine.name: machine for machine in users}
+    )
 
 
 @functools.cache
-def honest(run: int = RUN, keys: int = 0) -> Played:
+def honest(run: int = RUN, keys: int = 0, *, ball: bool = False) -> Played:
     """Return a run in which nobody deviates."""
-    return play(run=run, keys=keys)
+    return play(run=run, keys=keys, ball=ball)
 
 
 def entry_of(played: Played, kind: str, party: str = RELAY) -> Entry:

@@ -32,7 +32,7 @@ def all_cheats() -> Iterator[Cheat]:
     yield from _coins()
 
 
-def _at(step: str, change: Callable[[Cheater, msgspec.Struct], msgspec.Struct]) -> Tamper:
+def at(step: str, change: Callable[[Cheater, msgspec.Struct], msgspec.Struct]) -> Tamper:
     """Return what changes the message of one step."""
 
     def tamper(user: Cheater, now: str, message: msgspec.Struct) -> msgspec.Struct:
@@ -45,7 +45,8 @@ def _excluded(name: str, about: str, check: str, tamper: Tamper) -> Cheat:
     return Cheat(name, about, check, EXCLUDED, (CHEAT,), lambda: play({CHEAT: tamper}).lines)
 
 
-def _commit_of(message: msgspec.Struct) -> v.Commit:
+def commit_of(message: msgspec.Struct) -> v.Commit:
+    """Return the message, which must be commitments."""
     if not isinstance(message, v.Commit):
         raise LocalError("not a commit")
     return message
@@ -64,13 +65,19 @@ def out_of_range(values: Sequence[int]) -> Tamper:
     """Commit to these values, with a proof for the nearest ones within the bounds."""
 
     def change(user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
-        return replace(_commit_of(message), value=user.use_values(values))
+        return replace(commit_of(message), value=user.use_values(values))
 
-    return _at(v.COMMIT, change)
+    return at(v.COMMIT, change)
 
 
 def _ranges() -> Iterator[Cheat]:
     yield _excluded("range-off-by-one", "A value is one above the upper bound.", RANGE, out_of_range((4, 5)))
+    yield _excluded(
+        "range-coordinates-swapped",
+        "The vector that is committed to has the coordinates of the proven one, exchanged.",
+        RANGE,
+        out_of_range((1, 4)),
+    )
     yield _excluded("range-negative", "A value is below the lower bound.", RANGE, out_of_range((-1, 1)))
     yield _excluded(
         "range-by-the-group-order",
@@ -81,24 +88,24 @@ def _ranges() -> Iterator[Cheat]:
 
     def replayed(_user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
         earlier = decode(entry_of(honest(run=2), v.COMMIT, CHEAT).payload, v.Commit, "")
-        return replace(_commit_of(message), value=earlier.value, range_proof=earlier.range_proof)
+        return replace(commit_of(message), value=earlier.value, range_proof=earlier.range_proof)
 
     about = "Value and range proof are the user's own, from another run."
-    yield _excluded("range-proof-of-another-run", about, RANGE, _at(v.COMMIT, replayed))
+    yield _excluded("range-proof-of-another-run", about, RANGE, at(v.COMMIT, replayed))
 
     def copied(_user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
         others = decode(entry_of(honest(), v.COMMIT, OTHER).payload, v.Commit, "")
-        return replace(_commit_of(message), value=others.value, range_proof=others.range_proof)
+        return replace(commit_of(message), value=others.value, range_proof=others.range_proof)
 
     about = "The commitment to the value and its proof are those of another user of the run."
-    yield _excluded("value-commitment-reused", about, RANGE, _at(v.COMMIT, copied))
+    yield _excluded("value-commitment-reused", about, RANGE, at(v.COMMIT, copied))
 
     def garbled(_user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
-        proof = _commit_of(message).range_proof
-        return replace(_commit_of(message), range_proof=proof[:-1] + bytes([proof[-1] ^ 1]))
+        proof = commit_of(message).range_proof
+        return replace(commit_of(message), range_proof=proof[:-1] + bytes([proof[-1] ^ 1]))
 
     yield _excluded(
-        "range-proof-flipped", "One bit of the range proof is flipped.", RANGE, _at(v.COMMIT, garbled)
+        "range-proof-flipped", "One bit of the range proof is flipped.", RANGE, at(v.COMMIT, garbled)
     )
 
 
@@ -111,7 +118,7 @@ def with_noise(noise: Callable[[Cheater], Sequence[int]]) -> Tamper:
     def change(user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
         return user.with_noise(_published(message), noise(user), committed=True)
 
-    return _at(v.PUBLISH, change)
+    return at(v.PUBLISH, change)
 
 
 def _noises() -> Iterator[Cheat]:
@@ -138,7 +145,7 @@ def _noises() -> Iterator[Cheat]:
         "noise-from-another-seed",
         "The noise and its proof are of other secret bits than those committed to.",
         NOISE,
-        _at(v.COMMIT, other_secret),
+        at(v.COMMIT, other_secret),
     )
 
     def other_coins(user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
@@ -150,28 +157,35 @@ def _noises() -> Iterator[Cheat]:
         "noise-from-other-coins",
         "The noise and its proof are for coins of the user's own.",
         NOISE,
-        _at(v.COMMIT, other_coins),
+        at(v.COMMIT, other_coins),
     )
 
     def copied(_user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
         others = decode(entry_of(honest(), v.COMMIT, OTHER).payload, v.Commit, "")
-        return replace(_commit_of(message), noise_secret=others.noise_secret)
+        return replace(commit_of(message), noise_secret=others.noise_secret)
 
     about = "The commitment to the secret bits is another user's."
-    yield _excluded("noise-commitment-reused", about, NOISE, _at(v.COMMIT, copied))
+    yield _excluded("noise-commitment-reused", about, NOISE, at(v.COMMIT, copied))
 
     def replayed(_user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
         earlier = decode(entry_of(honest(run=2), v.PUBLISH, CHEAT).payload, v.Publish, "")
         return replace(_published(message), noise=earlier.noise, noise_proof=earlier.noise_proof)
 
     about = "Noise and noise proof are the user's own, from another run."
-    yield _excluded("noise-proof-of-another-run", about, NOISE, _at(v.PUBLISH, replayed))
+    yield _excluded("noise-proof-of-another-run", about, NOISE, at(v.PUBLISH, replayed))
+
+    def of_other(_user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
+        others = decode(entry_of(honest(), v.PUBLISH, OTHER).payload, v.Publish, "")
+        return replace(_published(message), noise=others.noise, noise_proof=others.noise_proof)
+
+    about = "Noise and noise proof are those of another user of the run."
+    yield _excluded("noise-proof-of-another-user", about, NOISE, at(v.PUBLISH, of_other))
 
 
 # the sum
 
 
-def _shifted(change: Callable[[np.ndarray[tuple[int], np.dtype[np.int64]]], object]) -> Tamper:
+def shifted(change: Callable[[np.ndarray[tuple[int], np.dtype[np.int64]]], object]) -> Tamper:
     """Publish another x_hat."""
 
     def tampered(_user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
@@ -179,7 +193,7 @@ def _shifted(change: Callable[[np.ndarray[tuple[int], np.dtype[np.int64]]], obje
         change(x_hat)
         return replace(_published(message), x_hat=x_hat.tobytes())
 
-    return _at(v.PUBLISH, tampered)
+    return at(v.PUBLISH, tampered)
 
 
 def _add(place: int, value: int) -> Callable[[np.ndarray[tuple[int], np.dtype[np.int64]]], object]:
@@ -189,41 +203,40 @@ def _add(place: int, value: int) -> Callable[[np.ndarray[tuple[int], np.dtype[np
     return change
 
 
-def _swap(x_hat: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+def swap(x_hat: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+    """Exchange the coordinates."""
     x_hat[:] = x_hat[::-1].copy()
 
 
-off_by_one = _shifted(_add(0, 1))
+off_by_one = shifted(_add(0, 1))
 
 
 def _sums() -> Iterator[Cheat]:
     yield _excluded("sum-off-by-one", "x_hat is one more than the sum.", SUM, off_by_one)
-    yield _excluded("sum-coordinates-swapped", "The coordinates of x_hat are swapped.", SUM, _shifted(_swap))
+    yield _excluded("sum-coordinates-swapped", "The coordinates of x_hat are swapped.", SUM, shifted(swap))
     yield _excluded(
         "input-chosen-after-the-coins",
         "x_hat is with another value, within the bounds, chosen once the noise was known.",
         SUM,
-        _shifted(_add(1, 3)),
+        shifted(_add(1, 3)),
     )
 
     def without_noise(user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
         return user.with_noise(_published(message), (0, 0), committed=False)
 
     about = "The noise is proven, and left out of x_hat."
-    yield _excluded("noise-left-out", about, SUM, _at(v.PUBLISH, without_noise))
+    yield _excluded("noise-left-out", about, SUM, at(v.PUBLISH, without_noise))
 
     def other_blinding(user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
         return replace(_published(message), blinding=user.fresh_blinding())
 
-    yield _excluded(
-        "blinding-wrong", "The blinding of x_hat is another.", SUM, _at(v.PUBLISH, other_blinding)
-    )
+    yield _excluded("blinding-wrong", "The blinding of x_hat is another.", SUM, at(v.PUBLISH, other_blinding))
 
     def without_edge(user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
         return user.without_edge(_published(message))
 
     about = "One pairwise term that was committed to is left out of x_hat, with its blinding."
-    yield _excluded("edge-left-out", about, SUM, _at(v.PUBLISH, without_edge))
+    yield _excluded("edge-left-out", about, SUM, at(v.PUBLISH, without_edge))
 
 
 # edges
@@ -231,12 +244,12 @@ def _sums() -> Iterator[Cheat]:
 
 def _edges() -> Iterator[Cheat]:
     def one_sided(user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
-        given = _commit_of(message)
+        given = commit_of(message)
         user.drop_first_edge()
         return replace(given, neighbours=given.neighbours[2:], edges=given.edges[32:])
 
     def other_noise(user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
-        given = _commit_of(message)
+        given = commit_of(message)
         return replace(given, edges=user.shift_first_edge(1000) + given.edges[32:])
 
     for name, about, change in (
@@ -247,7 +260,7 @@ def _edges() -> Iterator[Cheat]:
             other_noise,
         ),
     ):
-        tamper = _at(v.COMMIT, change)
+        tamper = at(v.COMMIT, change)
         make = _play({CHEAT: tamper})
         yield Cheat(name, about, "the two commitments of an edge cancel", VOID, ("ann", CHEAT), make)
 
@@ -262,7 +275,7 @@ def _edges() -> Iterator[Cheat]:
         OPENING,
         REFUSED,
         (OTHER,),
-        _play({CHEAT: off_by_one, OTHER: _at(v.OPEN, false_opening)}, relay=_TakesOpenings),
+        _play({CHEAT: off_by_one, OTHER: at(v.OPEN, false_opening)}, relay=_TakesOpenings),
     )
 
 
@@ -290,7 +303,7 @@ def _coins() -> Iterator[Cheat]:
     def another(user: Cheater, _message: msgspec.Struct) -> msgspec.Struct:
         return v.Coin(user.fresh_coin())
 
-    tampers = {CHEAT: _at(v.COIN, another)}
+    tampers = {CHEAT: at(v.COIN, another)}
     check = "the coin is what was committed to"
     yield Cheat(
         "coin-other-than-committed",
@@ -303,7 +316,7 @@ def _coins() -> Iterator[Cheat]:
 
     def copied(_user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
         others = decode(entry_of(honest(), v.COMMIT, OTHER).payload, v.Commit, "")
-        return replace(_commit_of(message), coin=others.coin)
+        return replace(commit_of(message), coin=others.coin)
 
     def copy(user: Cheater, step: str, message: msgspec.Struct) -> msgspec.Struct:
         if step == v.COMMIT:

@@ -6,8 +6,9 @@ signed statement that is false, of a user that is excluded for it, is none. Spec
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -18,15 +19,18 @@ from smpc_dp.crypto import proofs
 from smpc_dp.errors import PeerFault, SmpcError, VerificationError
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.deferred import Place, Workers, at_once, raise_first
+from smpc_dp.protocols.gopa.verifiable.edges import EdgeAudit, Edges
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.gopa.verifiable.statements import FALSE, Rules, agreements, failures
+from smpc_dp.protocols.gopa.verifiable.signatures import SignatureAudit
+from smpc_dp.protocols.gopa.verifiable.statements import FALSE, Rules, failures
 from smpc_dp.protocols.secagg import keys
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.certify import check_certificate
 from smpc_dp.protocols.secagg.graph import PartySet
 
-# (a batch of proofs) -> what returns the tags of those that are false, when they are needed.
-Verify = Callable[[proofs.Batch], Callable[[], Sequence[tuple[Any, ...]]]]
+# Reads the log from its first entry once more, each with the head before it.
+Again = Callable[[], Generator[tuple[Entry, bytes], None, None]]
 # Proofs that are verified together, at most.
 BATCH = 512
 
@@ -63,6 +67,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         residual_pairs: pairs whose noise does not cancel in the total.
         average: in the unit of the session, shape (length,); None if there is none.
         standard_error: of the noise in it.
+        bias: what corrupt users can move it by, at most, in expectation; see `greatest_bias`.
         epsilon, delta: of each honest user, after the exclusions; None: nothing is claimed any more.
         attested: what the quorum signed in the end, in hex; in a user's result it is
             `evidence.survivors.set_digest`, so that the user knows the log for its own run's.
@@ -76,16 +81,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     residual_pairs: int
     average: tuple[float, ...] | None
     standard_error: float
+    bias: float | None
     epsilon: float | None
     delta: float
     attested: str
     faults: tuple[str, ...]
-
-
-def at_once(batch: proofs.Batch) -> Callable[[], Sequence[tuple[Any, ...]]]:
-    """Verify a batch now."""
-    found = failures(batch)
-    return lambda: found
 
 
 class Auditor:
@@ -95,7 +95,10 @@ class Auditor:
         context: of the run; its `names`, `aggregator` and `keys` are the roster's.
         parameters: checked, of the session.
         run_id, present, root: as in the header.
-        verify: how batches of proofs are verified.
+        again: reads the log once more, which must not have changed; needed if not all is as it should be.
+        workers: do what takes long.
+
+    What is found later of an earlier entry, its signature or a malformed point, `settle` raises.
 
     Raises:
         VerificationError, PeerFault: the header is wrong, or from `take` an entry that ends the audit.
@@ -108,7 +111,8 @@ class Auditor:
         run_id: bytes,
         present: bytes,
         root: bytes,
-        verify: Verify = at_once,
+        again: Again,
+        workers: Workers = at_once,
     ) -> None:
         self._context, self._parameters, self._run_id = context, parameters, run_id
         self._relay, self._parties = context.aggregator, len(context.names)
@@ -121,7 +125,9 @@ class Auditor:
             )
         self._rules = Rules(context, parameters, run_id)
         self._number = {name: place for place, name in enumerate(context.names, 1)}
-        self._verify = verify
+        self._workers, self._again = workers, again
+        self._signatures = SignatureAudit(context, run_id, workers)
+        self._edges = EdgeAudit(context.names, workers, self._commits_again)
         self._batch, self._batched = proofs.Batch(), 0
         self._results: list[Callable[[], Sequence[tuple[Any, ...]]]] = []
         self._stage = 0
@@ -130,28 +136,26 @@ class Auditor:
         self._excluded: dict[int, Excluded] = {}
         self._sequences: dict[tuple[int, str], int] = {}
         self._commits: dict[int, v.Commit] = {}
-        self._edges: dict[int, dict[int, bytes]] = {}
         self._coins: dict[int, bytes] = {}
         self._published: list[int] = []
         self._opened: set[tuple[int, int]] = set()
+        self._to_the_false: Edges | None = None
         self._total = np.zeros(parameters.encoding.lanes, dtype=np.uint64)
         self._x_hat: dict[int, bytes] = {}
         self._closed = False
         self._tally: v.Tally | None = None
 
-    def check_signature(self, entry: Entry) -> None:
-        """Raise VerificationError unless an entry is signed by the party that it names, for this run."""
-        signature = bytes.fromhex(entry.signature)
-        try:
-            self._context.check_detached(
-                self._run_id, entry.kind, entry.party, self._relay, entry.payload, signature
-            )
-        except PeerFault as fault:
-            # It says nothing of the party: anybody may have written it.
-            raise VerificationError(f"an entry '{entry.kind}' in the name of {fault}") from None
+    def check_signature(self, entry: Entry, place: Place) -> None:
+        """See to it that an entry is signed by the party that it names, for this run."""
+        self._signatures.add(place, entry)
 
-    def take(self, entry: Entry, head: bytes) -> None:
-        """Take the next entry, rightly signed and in its place; `head` is the one before it."""
+    def settle(self) -> None:
+        """Wait for what is checked of single entries; raise the EarlierFault of the first that is wrong."""
+        raise_first(self._signatures.checks, self._edges.checks)
+
+    def take(self, entry: Entry, head: bytes, place: Place) -> None:
+        """Take the next entry, in its place; `head` is the one before it."""
+        self._place = place
         if self._closed:
             raise VerificationError("an entry after the last one: the board was closed above")
         if entry.kind not in ORDER:
@@ -184,7 +188,7 @@ class Auditor:
             return
         certified = decode(entry.payload, v.Certified, entry.party)
         if entry.kind == v.CERTIFY_COMMITMENTS:
-            self._begin(certified)
+            self._begin(certified, head)
         elif entry.kind == v.CERTIFY_COINS:
             self._combine()
         step = {
@@ -211,8 +215,9 @@ class Auditor:
     def _commit(self, party: int, entry: Entry) -> None:
         if party not in self._present:
             raise PeerFault(entry.party, "commits, and was not present")
-        message, self._edges[party] = self._rules.check_commit(party, entry.payload, entry.party)
-        # The proof is not kept: of a user there are a few points, and one for each edge.
+        message = self._rules.read_commit(party, entry.payload, entry.party)
+        self._edges.add(self._place, party, message)
+        # Neither proof nor edges are kept: of a user there are a few points.
         self._commits[party] = msgspec.structs.replace(message, range_proof=b"", neighbours=b"", edges=b"")
         self._rules.add_commit(self._batch, party, entry.party, message)
         self._count(1)
@@ -230,26 +235,27 @@ class Auditor:
             raise PeerFault(entry.party, "publishes, and does not take part")
         message = self._rules.check_publish(entry.payload, entry.party)
         self._rules.add_publish(
-            self._batch, party, entry.party, message, self._commits[party], self._agreed[party].values()
+            self._batch, party, entry.party, message, self._commits[party], [self._edges.sum_of(party)]
         )
         self._count(2)
         self._published.append(party)
         self._x_hat[party] = message.x_hat
 
     def _open(self, party: int, entry: Entry) -> None:
-        self._settle(v.PUBLISH)
+        edges = self._edges_left()
         opened = self._rules.check_open(entry.payload, entry.party)
         false = {peer for peer in self._published if peer in self._excluded}
         if party not in self._published or party in false:
             raise PeerFault(self._relay, f"has an opening of {entry.party}, whose value is not counted")
-        if not opened or not set(opened) <= false & set(self._agreed[party]):
+        own = edges.get(party, {})
+        if not opened or not opened.keys() <= own.keys():
             # No honest relay takes it. Its author may have been shown another publication, rightly signed.
             raise PeerFault(
                 self._relay, f"has an opening of {entry.party} to a user that published nothing false here"
             )
         batch = proofs.Batch()
         for peer, (delta, blinding) in opened.items():
-            self._rules.add_opening(batch, party, peer, self._agreed[party][peer], delta, blinding)
+            self._rules.add_opening(batch, party, peer, own[peer], delta, blinding)
         if failures(batch):
             raise PeerFault(entry.party, FALSE["opening"])
         for peer, (delta, _) in opened.items():
@@ -263,7 +269,8 @@ class Auditor:
 
     def _hand_over(self) -> None:
         if self._batched:
-            self._results.append(self._verify(self._batch))
+            batch = self._batch
+            self._results.append(self._workers(lambda: failures(batch)))
             self._batch, self._batched = proofs.Batch(), 0
 
     def _settle(self, kind: str) -> None:
@@ -279,7 +286,7 @@ class Auditor:
 
     # stages
 
-    def _begin(self, certified: v.Certified) -> None:
+    def _begin(self, certified: v.Certified, head: bytes) -> None:
         self._settle(v.COMMIT)
         self._packed = certified.members
         self._participants = PartySet.unpack(certified.members, self._parties, self._relay)
@@ -287,17 +294,32 @@ class Auditor:
         self._same(set(self._participants), good, "takes part", "has committed to what is proven")
         if len(self._participants) < self._parameters.plan.min_survivors:
             raise PeerFault(self._relay, "lets too few users take part")
-        for party in set(self._commits) - set(self._participants):
-            del self._edges[party]
-        self._agreed = agreements(self._edges)
-        pairs = {
-            (min(party, peer), max(party, peer))
-            for party, claimed in self._edges.items()
-            for peer in claimed
-            if peer in self._edges and peer not in self._agreed[party]
-        }
-        self._void = sorted(pairs)
-        del self._edges
+        self.settle()
+        self._commits_head = head
+        self._void = self._edges.begin(self._participants)
+
+    def _commits_again(self) -> Iterator[tuple[int, v.Commit]]:
+        """Read all commitments once more; raise VerificationError if they are not those of the first time."""
+        with contextlib.closing(self._again()) as entries:
+            for entry, head in entries:
+                if entry.kind != v.COMMIT:
+                    if head != self._commits_head:
+                        break
+                    return
+                yield self._number[entry.party], decode(entry.payload, v.Commit, entry.party)
+        raise VerificationError("the log is not the one that was read before: it changed meanwhile")
+
+    def _edges_left(self) -> Edges:
+        """Return the edges of good users to those who published something false, after all publications."""
+        self._settle(v.PUBLISH)
+        if self._to_the_false is None:
+            published = set(self._published)
+            good = published - self._excluded.keys()
+            if len(good) < self._parameters.plan.min_survivors:
+                raise PeerFault(self._relay, "counts too few users")
+            silent = [party for party in self._participants if party not in published]
+            self._to_the_false, self._silenced = self._edges.around(good, published - good, silent)
+        return self._to_the_false
 
     def _combine(self) -> None:
         self._same(set(self._coins), set(self._participants), "opens a coin", "takes part")
@@ -315,21 +337,16 @@ class Auditor:
         counted = PartySet.unpack(tally.counted, self._parties, self._relay)
         good = [party for party in self._published if party not in self._excluded]
         self._same(set(counted), good, "is counted", "has published what is proven")
-        if len(good) < self._parameters.plan.min_survivors:
-            raise PeerFault(self._relay, "counts too few users")
+        edges = self._edges_left()
         for party in good:
             self._total += self._rules.lanes(self._x_hat.pop(party), "")
         if tally.total != self._parameters.encoding.pack(self._total):
             raise PeerFault(self._relay, "the total is not the sum of what was published")
-        inside = set(good)
-        left = [
-            (party, peer)
-            for party in good
-            for peer in self._agreed[party]
-            if peer not in inside and (party, peer) not in self._opened
+        unopened = [
+            party for party, own in edges.items() for peer in own if (party, peer) not in self._opened
         ]
-        self._residual = len(left)
-        self._unopened = sorted({party for party, peer in left if peer in self._excluded})
+        self._residual = len(unopened) + self._silenced
+        self._unopened = sorted(set(unopened))
         if tally.residual_pairs != self._residual:
             raise PeerFault(
                 self._relay, f"counts {tally.residual_pairs} residual pairs, not {self._residual}"
@@ -368,6 +385,7 @@ class Auditor:
             residual_pairs=self._residual,
             average=average,
             standard_error=noise.total / count,
+            bias=None if noise.bias is None else noise.bias / count,
             epsilon=epsilon if math.isfinite(epsilon) else None,
             delta=parameters.session.delta,
             attested=self._attested.hex(),

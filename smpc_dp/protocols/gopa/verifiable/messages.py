@@ -38,6 +38,10 @@ CERTIFY_COINS = "certify-coins"
 TALLY = "tally"
 CERTIFY_TALLY = "certify-tally"
 
+# Beside a run: a party asks for lines of a log, and the relay answers.
+FETCH = "fetch"
+LINES = "lines"
+
 PARTY_STEPS = (
     m.HELLO,
     m.ADVERTISE,
@@ -61,8 +65,8 @@ class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 class Commit(_Body, frozen=True):
     """Party, entry: commitments to x, to every Delta and to the secret noise bits, and to a coin.
 
-    `range_proof` shows that x is within the bounds; `neighbours` is a list of parties, `edges` has 32 bytes
-    for each: the commitment to Delta as this party adds it.
+    `range_proof` shows that x is within the bounds, of each coordinate or of the norm; `neighbours` is a list
+    of parties, `edges` has 32 bytes for each: the commitment to Delta as this party adds it.
     """
 
     value: Bytes32
@@ -128,11 +132,18 @@ class Publish(_Body, frozen=True):
 
 
 class Publications(_Body, frozen=True):
-    """Relay: who has published (a list), 32 bytes for each entry, and the false ones as they were signed."""
+    """Relay: who has published (a list), 32 bytes for each entry, and the false ones as they were signed.
+
+    Where a neighbour of the receiver published something false, `commits` are those of its neighbours that
+    take part and are not the receiver's as well, as they were signed, and if there are any `committed` has
+    again the digests of all commitments.
+    """
 
     published: bytes
     digests: bytes
     false: list[m.Advertisement]
+    committed: bytes
+    commits: list[m.Advertisement]
 
 
 class Open(_Body, frozen=True):
@@ -165,3 +176,16 @@ class Tallied(_Body, frozen=True):
     digests: bytes
     tally: bytes
     signature: Annotated[bytes, Meta(min_length=m.SIGNATURE_BYTES, max_length=m.SIGNATURE_BYTES)]
+
+
+class Fetch(_Body, frozen=True):
+    """Party, beside a run: asks for the lines from entry `first` on; 0 is the header."""
+
+    first: Annotated[int, Meta(ge=0, lt=1 << 32)]
+
+
+class Lines(_Body, frozen=True):
+    """Relay, in answer: some lines from `first` on, without line feeds; none if there are none."""
+
+    first: int
+    lines: list[bytes]

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
+import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
+from smpc_dp import ball
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes, shown
-from smpc_dp.errors import ConfigError, Fault, LocalError, VerificationError
+from smpc_dp.errors import ConfigError, Fault, LocalError, PrivacyError, VerificationError
 from smpc_dp.privacy.gaussian import gaussian_mu
+from smpc_dp.privacy.sampling import NoiseSource, binomial
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_and_plan
-from smpc_dp.protocols.gopa.plan import SessionNoise, complete_place, with_degree
+from smpc_dp.protocols.gopa.plan import Place, SessionNoise, complete_place, with_degree
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.result import Privacy
+from smpc_dp.protocols.result import Noise, Privacy
 from smpc_dp.protocols.secagg.noisy import TAIL, check_room
 from smpc_dp.protocols.secagg.params import SumParameters
 
@@ -25,8 +31,8 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.privacy.gopa.verifiable import VerifiablePlan
 
-# Commitments to every pair go over the relay: above, it is too much, and nothing is proven of sparse graphs.
-MAX_PARTIES = 1000
+# Every user follows the board: a hash of each entry, and the coin of everybody.
+MAX_PARTIES = 10_000
 # Bits of each coordinate that the grid is made for, unless the session says otherwise.
 DEFAULT_BITS = 256
 # A quarter of the bits is the variance, which is a whole number.
@@ -47,6 +53,27 @@ class VerifiableParameters(GopaParameters, frozen=True):
     def bounds(self) -> tuple[int, int]:
         """What a coordinate on the grid must be within, both included."""
         return 0, self.encoding.highest - self.encoding.lowest
+
+    @property
+    def bound_squared(self) -> int | None:
+        """What the squares of a vector's grid values sum to at most; None without a bound on the norm."""
+        return _bound_squared(self.encoding)
+
+    @property
+    def centre(self) -> int:
+        """What a coordinate of x_hat is above what is committed to, in steps.
+
+        A bound on the norm is about the values themselves; lanes count from the lowest one.
+        """
+        return 0 if self.encoding.l2_bound is None else -self.encoding.lowest
+
+    @property
+    def value_proof_bytes(self) -> int:
+        """Of the proof that a vector is within the bounds."""
+        length, bound = self.encoding.length, self.bound_squared
+        if bound is not None:
+            return proofs.norm_proof_bytes(length, bound)
+        return proofs.range_proof_bytes(length, *self.bounds)
 
     @property
     def greatest_delta(self) -> int:
@@ -70,15 +97,42 @@ class VerifiableParameters(GopaParameters, frozen=True):
             )
 
     @property
+    def most_neighbours(self) -> int:
+        """Nobody has more: whoever would does not accept its place."""
+        return min(self.plan.degree + self.session.place.most_drawn_by, self.plan.parties - 1)
+
+    @property
+    def lost_draws(self) -> int:
+        """Of the users that it drew a user may lose so many."""
+        return self.plan.degree - self.session.place.least_own
+
+    @property
     def extra_bytes(self) -> int:
-        """Of the relay's messages: all commitments, each to every neighbour, or all publications."""
-        length = self.encoding.length
-        proven = proofs.range_proof_bytes(length, *self.bounds) + proofs.noise_proof_bytes(length, self.bits)
-        return self.plan.parties * (512 + proven + 8 * length + 34 * self.plan.parties)
+        """Of the relay's messages: hashes of all entries, all coins, all publications, commitments."""
+        length, neighbours = self.encoding.length, self.most_neighbours
+        proven = self.value_proof_bytes + proofs.noise_proof_bytes(length, self.bits)
+        return self.plan.parties * (512 + proven + 8 * length + 34 * neighbours)
+
+    def check_edges(self, party: str, own: int) -> None:
+        """Raise PrivacyError unless so many of the users that it drew share an edge with a user that counts.
+
+        On the complete graph an edge that does not count has an end that deviates, and nothing hangs on it.
+        """
+        least = self.session.place.least_own
+        if not self.plan.complete and own < least:
+            raise PrivacyError(
+                f"{party}: edges to {own} of the {self.plan.degree} users that it drew count, its epsilon "
+                f"counts on {least}: somebody voids them, or too many users are lost",
+                told="too few of its edges count for its privacy",
+            )
 
     def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:  # noqa: ARG002
         """Refuse: this noise comes from committed bits and public coins, and the machine adds it."""
         raise LocalError("the noise of verifiable GOPA is not drawn by one party")
+
+    def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
+        """Return so many draws of the law of one user's coin flips, centred, in grid steps."""
+        return binomial(source, count, self.bits, Fraction(1, 2)) - self.bits // 2
 
     def event(self) -> Event:
         """Return what one request is to a privacy ledger: the binomial of the honest total, and the rest."""
@@ -94,11 +148,22 @@ class VerifiableParameters(GopaParameters, frozen=True):
             epsilon=self.session.epsilon,
             delta=self.session.delta,
             length=self.encoding.length,
-            steps=self.bounds[1],
+            steps=self.bounds[1] if self.bound_squared is None else None,
+            bound_squared=self.bound_squared,
             bits=self.bits,
             sigma_delta=math.sqrt(self.session.pair_variance),
             rounding="nearest",
+            degree=None if self.plan.complete else self.plan.degree,
+            lost=0 if self.plan.complete else self.lost_draws,
+            corrupt=self.plan.parties - self.plan.max_dropouts - honest,
         )
+
+    def noise(self, survivors: int, residual_pairs: int) -> Noise:
+        """Return the noise in the sum, and what corrupt users can move it by: they see theirs first."""
+        from smpc_dp.privacy.gopa.verifiable import greatest_bias
+
+        steps = greatest_bias(self.bits, max(self.plan.max_corrupt, 1))
+        return dataclasses.replace(super().noise(survivors, residual_pairs), bias=steps * self.encoding.step)
 
     def epsilon_without(self, excluded: int) -> float:
         """Return epsilon, at the planned delta, when so many users were shown to be corrupt; or infinity.
@@ -112,11 +177,13 @@ class VerifiableParameters(GopaParameters, frozen=True):
             return math.inf
         from smpc_dp.privacy.accountant.compose import Composition
 
-        noise = self._noise_of(self.session.honest - more)
         try:
+            noise = self._noise_of(self.session.honest - more)
+            if noise.disconnected >= self.session.delta:
+                return math.inf
             return max(self.session.epsilon, Composition(noise.events()).epsilon(self.session.delta))
         except ConfigError:
-            # A delta that the accountant does not resolve.
+            # A delta that the accountant does not resolve, or too few coins for any bound.
             return math.inf
 
     def privacy(self, survivors: int, excluded: int = 0) -> Privacy:
@@ -172,25 +239,27 @@ def check_parameters(
 
 def _with_precision(parameters: Mapping[str, object], parties: int) -> dict[str, object]:
     given = dict(parameters)
+    within = "l2_bound" in given
+    due = ("epsilon", "delta", "length", *(("l2_bound",) if within else ("lower", "upper")))
     numbers = {
         key: value
-        for key in ("lower", "upper", "epsilon", "delta", "length")
+        for key in due
         # Whole numbers may be beyond every float.
         if isinstance(value := parameters.get(key), int | float)
         and not isinstance(value, bool)
         and abs(value) < 1 << 1000
     }
-    if "precision" in given or given.get("kind", "real") != "real" or len(numbers) < 5:
+    if "precision" in given or given.get("kind", "real") != "real" or len(numbers) < len(due):
         return given
-    width = abs(numbers["upper"] - numbers["lower"])
+    width = 2 * numbers["l2_bound"] if within else abs(numbers["upper"] - numbers["lower"])
     if not (0 < width < math.inf and 0 < numbers["epsilon"] < 1000 and 0 < numbers["delta"] < 1):
         return given
     # What is too long is refused later; until then it has a precision like all others.
     length = min(max(numbers["length"], 1), commit.MAX_LENGTH)
-    # bits = 4 (R / mu)^2 d / n_H, solved for R
+    # bits = 4 (R / mu)^2 d / n_H, solved for R; with a bound on the norm R is its diameter and d is 1
     bits = min(DEFAULT_BITS, proofs.MAX_BITS / length)
     mu = gaussian_mu(numbers["epsilon"], max(numbers["delta"], 1e-290))
-    steps = mu * math.sqrt(bits * parties / (4 * length)) / 2
+    steps = mu * math.sqrt(bits * parties / (4 * (1 if within else length))) / 2
     given["precision"] = max(width / max(steps, 1.0), 2.0**-900)
     return given
 
@@ -198,7 +267,7 @@ def _with_precision(parameters: Mapping[str, object], parties: int) -> dict[str,
 def plan_session_noise(
     base: SumParameters, epsilon: float, delta: float, on_dropout: OnDropout
 ) -> VerifiableParameters:
-    """Return the parameters with the least noise of a session; the graph is complete.
+    """Return the parameters with the least noise of a session, and with the fewest neighbours.
 
     Raises:
         ConfigError: naming the parameter that asks for too much, or leaves too few honest users.
@@ -208,8 +277,6 @@ def plan_session_noise(
     faults = []
     if on_dropout != "keep":
         faults.append(Fault("on_dropout", "a verifiable run has 'keep' alone"))
-    if encoding.l2_bound is not None:
-        faults.append(Fault("l2_bound", "is not for a verifiable run"))
     if encoding.box is not None:
         faults.append(Fault("lower", "a verifiable run has the same bounds for each coordinate"))
     if plan.parties > MAX_PARTIES:
@@ -222,13 +289,37 @@ def plan_session_noise(
     if honest < 2:
         gone = f"{plan.max_dropouts} may drop out and {max(plan.max_corrupt, 1)} be curious"
         faults.append(Fault("roster", f"of {plan.parties} users {gone}: {honest} bring noise that counts"))
-    if encoding.length * width.bit_length() > proofs.MAX_BITS:
+    squared = _bound_squared(encoding)
+    most = width if squared is None else 2 * math.isqrt(squared)
+    # The proof of a norm also has the bits of what the squares leave of the bound.
+    if encoding.length * most.bit_length() + (squared or 0).bit_length() > proofs.MAX_BITS:
         faults.append(Fault("precision", f"{encoding.length} values of {width} steps take too long a proof"))
     if faults:
         raise ConfigError(faults)
-    planned = _planned_noise(plan.parties, honest, epsilon, delta, encoding.length, width)
-    plan = with_degree(plan, plan.parties - 1, roll_back=False)
-    corrupt = (
+    place, degree = complete_place(plan), plan.parties - 1
+    lost, corrupt = 0, max(plan.max_corrupt, 1)
+    if not plan.complete:
+        # Not at the top: every session imports this module, few need scipy.
+        from smpc_dp.privacy.gopa.connected import plan_draws
+
+        draws = plan_draws(plan.parties, corrupt=corrupt, dropouts=plan.max_dropouts, delta=delta)
+        if draws is not None:
+            degree, lost = draws.degree, draws.lost
+            place = Place(degree - lost, draws.drawn_by)
+    plan = with_degree(plan, degree, roll_back=False)
+    planned = _planned_noise(
+        plan.parties,
+        honest,
+        epsilon,
+        delta,
+        encoding.length,
+        width,
+        squared,
+        None if plan.complete else degree,
+        lost,
+        corrupt,
+    )
+    whose = (
         f"at most {plan.max_corrupt} of {plan.parties} users are corrupt"
         if plan.max_corrupt
         else f"no two of {plan.parties} users collude"
@@ -238,15 +329,17 @@ def plan_session_noise(
         delta=delta,
         mu=gaussian_mu(epsilon, delta),
         closeness=0.0,
-        slack=0.0,
+        slack=planned.disconnected,
         own_variance=planned.bits // BITS_STEP,
         pair_variance=math.ceil(planned.sigma_delta**2),
         honest=honest,
         curator_deviation=math.sqrt(planned.variance_gaussian),
-        place=complete_place(plan),
+        place=place,
         assumption=(
-            f"{corrupt}, whichever they are; the relay may make any {plan.max_dropouts} others vanish: "
-            f"{honest} honest users bring noise that counts"
+            f"{whose}, {'whichever they are' if plan.complete else 'fixed before anybody draws neighbours'}; "
+            f"the relay may make any {plan.max_dropouts} others vanish: {honest} honest users bring noise "
+            "that counts"
+            + ("" if plan.complete else f"; delta includes {planned.disconnected:.1g} for bad draws")
         ),
     )
     parameters = VerifiableParameters(
@@ -258,7 +351,16 @@ def plan_session_noise(
 
 @functools.lru_cache(maxsize=64)
 def _planned_noise(
-    parties: int, honest: int, epsilon: float, delta: float, length: int, steps: int
+    parties: int,
+    honest: int,
+    epsilon: float,
+    delta: float,
+    length: int,
+    steps: int,
+    bound_squared: int | None,
+    degree: int | None,
+    lost: int,
+    corrupt: int,
 ) -> VerifiablePlan:
     """Return the plan with the fewest bits of which a quarter is a whole number."""
     from smpc_dp.privacy.gopa.verifiable import plan_verifiable
@@ -270,13 +372,23 @@ def _planned_noise(
         epsilon=epsilon,
         delta=delta,
         length=length,
-        steps=steps,
+        steps=steps if bound_squared is None else None,
+        bound_squared=bound_squared,
         rounding="nearest",
+        degree=degree,
+        lost=lost,
+        corrupt=corrupt,
     )
     try:
         least = plan().bits
         return plan(bits=-(-least // BITS_STEP) * BITS_STEP)
     except ConfigError as error:
         # The planner's own names for what a session calls precision.
-        names = {"steps": "precision", "bits": "precision"}
+        names = dict.fromkeys(("steps", "bits", "bound_squared"), "precision")
         raise ConfigError([Fault(names.get(where, where), what) for where, what in error.faults]) from None
+
+
+def _bound_squared(encoding: Encoding) -> int | None:
+    if encoding.l2_bound is None:
+        return None
+    return ball.squared_limit(encoding.l2_bound, encoding.fractional_bits)

@@ -98,7 +98,7 @@ class VerifiableRelayMachine(GopaRelayMachine):
             self._rules.add_commit(batch, party, name, self._commits[party])
         self._begin_log()
         head, authors = self._chain.head, sorted(self._alive)
-        digests = self._log(authors, self._received)
+        self._committed = digests = self._log(authors, self._received)
         self._exclude_false(batch)
         if len(self._alive) < self._needed():
             raise self._too_few(self._needed())
@@ -107,12 +107,14 @@ class VerifiableRelayMachine(GopaRelayMachine):
         self._participants = tuple(sorted(self._alive))
         self._packed = pack_set(self._participants, self._parties)
         self._set_digest = self._rules.attestation(v.ATTEST_COMMITMENTS, self._chain.head, self._packed)
+        self._advertised_commits = {
+            peer: m.Advertisement(peer, self._received[peer].body, self._received[peer].signature)
+            for peer in self._participants
+        }
         sent: list[Envelope] = []
         for party in self._participants:
             forwarded = [
-                m.Advertisement(peer, self._received[peer].body, self._received[peer].signature)
-                for peer in self._neighbours[party]
-                if peer in self._edges
+                self._advertised_commits[peer] for peer in self._neighbours[party] if peer in self._edges
             ]
             message = v.Committed(head, pack_list(authors), digests, self._packed, forwarded)
             sent += self._write(v.COMMITTED, [self._name_of(party)], message)
@@ -227,7 +229,21 @@ class VerifiableRelayMachine(GopaRelayMachine):
             m.Advertisement(party, self._publications[party].body, self._publications[party].signature)
             for party in self._false
         ]
-        return self._broadcast(v.PUBLICATIONS, v.Publications(pack_list(authors), digests, false))
+        published = pack_list(authors)
+
+        def publications(party: int) -> v.Publications:
+            commits = self._commits_about(party)
+            return v.Publications(published, digests, false, self._committed if commits else b"", commits)
+
+        return self._to_each(v.PUBLICATIONS, publications)
+
+    def _commits_about(self, party: int) -> list[m.Advertisement]:
+        """Return what a party lacks to check that its neighbours published something false."""
+        around = {
+            peer for false in self._false if false in self._agreed[party] for peer in self._edges[false]
+        }
+        lacking = around & self._edges.keys() - {party, *self._neighbours[party]}
+        return [self._advertised_commits[peer] for peer in sorted(lacking)]
 
     def _accept_open(self, party: int, envelope: Envelope) -> None:
         opened = self._rules.check_open(envelope.body, envelope.sender)

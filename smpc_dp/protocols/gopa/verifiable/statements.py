@@ -13,6 +13,7 @@ import numpy as np
 
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import PeerFault, VerificationError
@@ -22,9 +23,10 @@ from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.secagg.graph import unpack_list
 
 # Which statement of a user a proof belongs to, and the reason that is given if it is false.
-RANGE, NOISE, SUM, OPENING = "range", "noise", "sum", "opening"
+RANGE, NORM, NOISE, SUM, OPENING = "range", "norm", "noise", "sum", "opening"
 FALSE = {
     RANGE: "its value is not within the bounds: the range proof is wrong",
+    NORM: "its vector is longer than the bound: the norm proof is wrong",
     NOISE: "its noise is not what its secret bits and the coins give: the noise proof is wrong",
     SUM: "x_hat is not the sum of what it has committed to",
     OPENING: "opened an edge to something else than it has committed to",
@@ -74,27 +76,39 @@ class Rules:
 
     def edges_of(self, party: int, message: v.Commit, sender: str) -> dict[int, bytes]:
         """Return a user's commitments to Delta by neighbour; raise PeerFault if they are malformed."""
-        neighbours = unpack_list(message.neighbours, len(self._context.names), sender)
+        neighbours = self.neighbours_of(party, message, sender)
         size = commit.POINT_BYTES
+        return {peer: message.edges[size * i : size * (i + 1)] for i, peer in enumerate(neighbours)}
+
+    def neighbours_of(self, party: int, message: v.Commit, sender: str) -> tuple[int, ...]:
+        """Return whom a user calls its neighbours; raise PeerFault if that is malformed."""
+        neighbours = unpack_list(message.neighbours, len(self._context.names), sender)
         if party in neighbours:
             raise PeerFault(sender, "is its own neighbour")
-        if len(message.edges) != size * len(neighbours):
+        if len(message.edges) != commit.POINT_BYTES * len(neighbours):
             raise PeerFault(sender, "does not have one commitment for each neighbour")
-        return {peer: message.edges[size * i : size * (i + 1)] for i, peer in enumerate(neighbours)}
+        if len(neighbours) > self._parameters.most_neighbours:
+            raise PeerFault(sender, f"has {len(neighbours)} neighbours, more than any user accepts")
+        return neighbours
 
     def check_commit(self, party: int, body: bytes, sender: str) -> tuple[v.Commit, dict[int, bytes]]:
         """Decode a commit and its edges; raise PeerFault if anything in it is malformed."""
-        message = decode(body, v.Commit, sender)
-        edges = self.edges_of(party, message, sender)
-        lowest, highest = self._parameters.bounds
-        if len(message.range_proof) != proofs.range_proof_bytes(self._length, lowest, highest):
-            raise PeerFault(sender, f"a range proof has {len(message.range_proof)} bytes")
+        message = self.read_commit(party, body, sender)
         try:
-            for point in (message.value, message.noise_secret, *edges.values()):
-                commit.check_commitment(point)
+            commit.check_commitments(message.value + message.noise_secret + message.edges)
         except VerificationError as error:
             raise PeerFault(sender, f"malformed Commit: {error}") from None
-        return message, edges
+        return message, self.edges_of(party, message, sender)
+
+    def read_commit(self, party: int, body: bytes, sender: str) -> v.Commit:
+        """Decode a commit; raise PeerFault if it is malformed. Its points are not looked at."""
+        message = decode(body, v.Commit, sender)
+        self.neighbours_of(party, message, sender)
+        due = self._parameters.value_proof_bytes
+        if len(message.range_proof) != due:
+            what = "range" if self._parameters.bound_squared is None else "norm"
+            raise PeerFault(sender, f"a {what} proof has {len(message.range_proof)} bytes, {due} are due")
+        return message
 
     def check_publish(self, body: bytes, sender: str) -> v.Publish:
         """Decode a publication; raise PeerFault if it is malformed or x_hat is out of all bounds."""
@@ -144,18 +158,27 @@ class Rules:
         """Return packed lanes as signed integers; raise PeerFault on a wrong length."""
         return signed(self.lanes(packed, sender))
 
+    def values_of(self, lanes: Lanes) -> list[int]:
+        """Return what is committed to, of a vector as it travels."""
+        centre = self._parameters.centre
+        return [value - centre for value in signed(lanes)]
+
+    def prove_values(self, name: str, lanes: Lanes, blinding: bytes, randomness: Randomness) -> bytes:
+        """Prove that a vector is within the bounds: each coordinate, or its norm."""
+        context, values = self.proof_context(name), self.values_of(lanes)
+        bound = self._parameters.bound_squared
+        if bound is None:
+            return proofs.prove_range(context, values, blinding, *self._parameters.bounds, randomness)
+        return proofs.prove_norm(context, values, blinding, bound, randomness)
+
     def add_commit(self, batch: proofs.Batch, party: int, name: str, message: v.Commit) -> None:
         """Put the proof that x is within the bounds in a batch. [Bellet 2021, (4.7)]"""
-        lowest, highest = self._parameters.bounds
-        batch.add_range(
-            (party, RANGE),
-            self.proof_context(name),
-            message.value,
-            self._length,
-            lowest,
-            highest,
-            message.range_proof,
-        )
+        context, bound = self.proof_context(name), self._parameters.bound_squared
+        value, proof = message.value, message.range_proof
+        if bound is None:
+            batch.add_range((party, RANGE), context, value, self._length, *self._parameters.bounds, proof)
+        else:
+            batch.add_norm((party, NORM), context, value, self._length, bound, proof)
 
     def add_publish(
         self,
@@ -181,7 +204,7 @@ class Rules:
             message.noise_proof,
         )
         plus = [committed.value, message.noise, *edges]
-        values = self.integers(message.x_hat, name)
+        values = self.values_of(self.lanes(message.x_hat, name))
         batch.add_opening((party, SUM), plus, (), values, message.blinding)
 
     def add_opening(

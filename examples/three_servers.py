@@ -1,0 +1,110 @@
+"""Thirty borrowers learn how loan rate and income go together from three servers that see neither.
+
+Each borrower is a process with one record, which it shares among three server processes; they compute
+Kendall's tau over all pairs on the shares with mpyc, add noise inside, and open the noisy value only. Data:
+Lending Club, first quarter of 2016, MIT, as shipped with the demo. docs/servers.md has the claims.
+Run: python examples/three_servers.py
+"""
+
+import argparse
+import asyncio
+import csv
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import smpc_dp
+from smpc_dp.demo.lenders import DATA
+from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.privacy.pairwise_plan import complete_error
+from smpc_dp.runtime.local import create_local_session
+from smpc_dp.runtime.session_file import Timeouts
+from smpc_dp.statistics import exact
+from smpc_dp.statistics.kernels import Field, kendall_tau
+
+BORROWERS = tuple(f"borrower-{number:02d}" for number in range(1, 31))
+SERVERS = 3
+# Public, and not taken from anyone's data.
+KERNEL = kendall_tau(Field(0, 40, 0.01, "rate"), Field(0, 10_000_000, 1, "income"))
+EPSILON = 2.0
+# Zetas of a typical weak dependence: var(h) near 1, of which a ninth is one record's part.
+ZETAS = (1 / 9, 1.0)
+TIMEOUTS = Timeouts(connect=120.0, gather=120.0, step=60.0)
+
+
+def records(count: int) -> tuple[list[float], list[float]]:
+    """Return rate (percent) and income (dollars, rounded) of every n-th loan of the file."""
+    with DATA.open(encoding="utf-8") as file:
+        loans = list(csv.DictReader(file))
+    chosen = loans[:: len(loans) // count][:count]
+    return [float(loan["int_rate"]) for loan in chosen], [round(float(loan["annual_inc"])) for loan in chosen]
+
+
+async def take_part(path: str, name: str, count: int) -> None:
+    """Be one borrower."""
+    rates, incomes = records(count)
+    place = BORROWERS.index(name)
+    file = Path(path).parent / f"{name}.ledger"
+    Ledger.create(file, party=name, dataset="loan", relation="substitution", epsilon=EPSILON, delta=1e-6)
+    async with smpc_dp.connect(path, party=name, ledger=file) as session:
+        record = (rates[place], incomes[place])
+        result = await session.pairwise(KERNEL, record, EPSILON, engine="mpyc", zetas=ZETAS)
+    print(json.dumps(result.to_json()))
+
+
+async def main(count: int = len(BORROWERS)) -> dict[str, Any]:
+    """Start servers and borrowers as processes; print the estimate beside the truth."""
+    names = BORROWERS[:count]
+    with tempfile.TemporaryDirectory() as folder:
+        session = create_local_session(folder, names, {}, protocol="mpyc", servers=SERVERS, timeouts=TIMEOUTS)
+        path = str(session)
+        servers = [
+            await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "smpc_dp", "party", path, "--as", f"server{number}"),
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.DEVNULL,
+            )
+            for number in range(1, SERVERS + 1)
+        ]
+        users = [
+            await asyncio.create_subprocess_exec(
+                *(sys.executable, __file__, "--as", name, "--session", path, "--count", str(count)),
+                stdout=asyncio.subprocess.PIPE,
+            )
+            for name in names
+        ]
+        outputs = [(await user.communicate())[0] for user in users]
+        codes = [await server.wait() for server in servers]
+    if any(codes) or not all(outputs):
+        raise SystemExit("a server or a borrower has failed")
+    results = [json.loads(output) for output in outputs]
+    result: dict[str, Any] = results[0]
+    truth = exact.u_statistic(KERNEL, records(count))
+    planned = (complete_error(count, *ZETAS) + result["noise_error"] ** 2) ** 0.5
+    low, high = result["interval"]
+    spent = result["privacy"]["receipt"]["spent"]
+    told = len({other["value"] for other in results})
+    print(
+        f"estimate:       {result['value']:.3f} from all {result['pairs']} pairs; {told} value for everybody"
+    )
+    print(f"noise:          {result['noise_error']:.3f}, one draw for the whole statistic")
+    print(f"planned error:  {planned:.3f}, interval {low:.3f} to {high:.3f}")
+    print(f"all pairs:      {truth:.3f} without noise (nobody sees this)")
+    print(f"privacy:        epsilon {result['privacy']['epsilon']} for each record")
+    print(f"ledger:         {spent['epsilon']:.3f} spent of {EPSILON}")
+    print(f"claim:          {result['privacy']['claim']}")
+    return result | {"truth": truth}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--as", dest="name", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--session", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--count", type=int, default=len(BORROWERS), help="borrowers, 4 to 30")
+    arguments = parser.parse_args()
+    if arguments.name:
+        asyncio.run(take_part(arguments.session, arguments.name, arguments.count))
+    else:
+        asyncio.run(main(arguments.count))

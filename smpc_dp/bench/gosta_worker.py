@@ -1,0 +1,64 @@
+"""The peer's side of the benchmark of learners: the authors' `gosta` code, called in turn by `bench.peer`.
+
+Run as a script, with the folder that holds `gossip_solver.py`, by a Python with numpy below 1.23, which that
+code needs; it must not import anything of ours. Reads one JSON object a line, `{"task": ..., "users": ...,
+"ticks": ...}`, and answers each with one: `{"seconds": CPU time}`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+
+
+def solver(module: Any, task: str, users: int, ticks: int) -> Any:
+    """Return a solver that has all but the steps behind it."""
+    draws = np.random.RandomState(1)
+    labels, scores = np.arange(users) % 4 == 0, draws.permutation(users)
+    # 1 where the record with the label has the greater score, as int8: it need not touch more memory.
+    matrix = (labels[:, None] & ~labels[None] & (scores[:, None] > scores[None])).astype(np.int8)
+    matrix |= matrix.T
+    first = draws.randint(users, size=ticks)
+    second = (first + 1 + draws.randint(5, size=ticks)) % users
+    made = module.GoStaSolver(
+        scores[:, None].astype(float),
+        None,
+        edges_seq=np.column_stack([first, second]),
+        is_asynchronous=task == "asynchronous",
+        saving_step=ticks,
+        target=1.0,
+        h_gram=matrix,
+        asynchronous_weights=np.full(users, users / 2.0),
+    )
+    # Its matrix is of int8, where the code expects a copy of its own.
+    made.h_gram = matrix
+    return made
+
+
+def main() -> None:
+    """Say whether the code is there and works, then do one task a line until the input ends."""
+    # Its way to index was given up after numpy 1.22.
+    warnings.simplefilter("ignore")
+    sys.path.insert(0, sys.argv[1])
+    try:
+        module = __import__("gossip_solver")
+        solver(module, "synchronous", 20, 5).update_from_sequence()
+    except (ImportError, ValueError, IndexError) as error:
+        print(json.dumps({"absent": str(error)}), flush=True)
+        return
+    print(json.dumps({"version": f"numpy {np.__version__}"}), flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        made = solver(module, request["task"], request["users"], request["ticks"])
+        begun = time.process_time()
+        made.update_from_sequence()
+        print(json.dumps({"seconds": time.process_time() - begun}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""What `smpc-dp party` and `smpc-dp run` do in a session with protocol "learn"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+
+from smpc_dp.cli.output import console, print_json, report_error, report_line, write_json
+from smpc_dp.errors import ConfigError, Fault, SmpcError
+from smpc_dp.learn.data import read_table
+from smpc_dp.learn.needs import Learned
+from smpc_dp.learn.registry import LearnParameters
+from smpc_dp.runtime.events import Event, OnEvent
+from smpc_dp.runtime.inputs import find_input
+from smpc_dp.runtime.launcher import Ending, print_event, run_child
+from smpc_dp.runtime.learning import learn, serve_learning
+
+# Coordinates of a model that are printed.
+SHOWN = 12
+
+
+def run_learning(
+    session: Path,
+    name: str,
+    data: Path | None,
+    key: Path | None,
+    ledger: Path | None,
+    board: Path | None,
+    out: Path | None,
+    *,
+    serves: bool,
+    listen: str | None,
+    as_json: bool,
+    events: bool,
+    watch: OnEvent,
+) -> int:
+    """Be one member of a session that learns, print what comes out, and return the exit code."""
+    learned: list[Learned] = []
+    failures: dict[int, str] = {}
+
+    async def act() -> int:
+        try:
+            if serves:
+                failures.update(
+                    await serve_learning(
+                        session, name=name, key=key, listen_on=listen, on_event=watch, board=board
+                    )
+                )
+            else:
+                file = data if data is not None else find_input(session.parent / "inputs", name)
+                learned.append(await learn(session, name, file, key=key, ledger=ledger, on_event=watch))
+        except SmpcError as error:
+            if events:
+                print_event(Event(name, "failed", detail=str(error)))
+            report_error(error)
+            return 1
+        return 0
+
+    code = run_child(act, supervised=events)
+    for request, what in failures.items():
+        report_line(f"request {request}: {what}")
+    for result in learned:
+        told = result.to_json()
+        if out is not None:
+            write_json(told, out)
+        if as_json:
+            print_json(told)
+        elif not events:
+            console().print(learned_text({name: told}))
+    return code
+
+
+def check_data(checked: LearnParameters, files: Mapping[str, Path]) -> None:
+    """Check everybody's data before any process starts; raise ConfigError with every fault."""
+    faults: list[Fault] = []
+    for name, file in files.items():
+        try:
+            checked.learner.check_data(read_table(file), name)
+        except ConfigError as error:
+            faults += error.faults
+    if faults:
+        raise ConfigError(faults)
+
+
+def report_learned(
+    endings: Mapping[str, Ending],
+    aggregator: str | None,
+    results: Mapping[str, dict[str, Any]],
+    *,
+    as_json: bool,
+) -> None:
+    """Print what everybody has learned, and who failed; exit with 1 if the aggregator did, or all."""
+    for name, ending in endings.items():
+        if not ending.ok:
+            report_line(f"{name}: {ending.reason}")
+    if not results or (aggregator is not None and not endings[aggregator].ok):
+        raise typer.Exit(1)
+    if as_json:
+        print_json(results)
+    else:
+        console().print(learned_text(results))
+
+
+def learned_text(results: Mapping[str, dict[str, Any]]) -> str:
+    """Return the lines that tell what was learned, from the JSON data of each party."""
+    values = np.array([result["values"][0] for result in results.values()])
+    some = next(iter(results.values()))
+    lines = [f"{some['learner']}: {len(results)} parties"]
+    mean, spread = values.mean(axis=0), values.std(axis=0)
+    for place, coordinate in enumerate(some["names"][:SHOWN]):
+        lines.append(f"  {coordinate:>12} {mean[place]: .6f}  (between parties {spread[place]:.6f})")
+    if len(some["names"]) > SHOWN:
+        lines.append(f"  and {len(some['names']) - SHOWN} more, with --json")
+    for name, result in results.items():
+        done, steps = result["done"][0], result["steps"][0]
+        if done < steps:
+            lines.append(f"{name}: {steps - done} of {steps} steps missed")
+    guarantee = some["guarantee"]
+    if guarantee is not None:
+        lines.append(
+            f"privacy: ({guarantee['epsilon']:g}, {guarantee['delta']:g})-differentially private for each "
+            f"party's data, all steps together; {guarantee['assumption']}"
+        )
+    else:
+        lines.append("privacy: none")
+    return "\n".join(lines)

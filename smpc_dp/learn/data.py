@@ -1,0 +1,291 @@
+"""Data sets for learning, checked as they are read. The label is the last column of every table."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import math
+import os
+import zlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from smpc_dp.errors import ConfigError, Fault, LocalError
+from smpc_dp.files import read_bounded
+from smpc_dp.learn.needs import Table
+
+MAX_BYTES = 1 << 28
+# The stream of `PublicDraws` that splits are drawn from.
+_SPLIT = 10
+_BUNDLED = ("breast_cancer", "iris", "wine", "digits", "diabetes")
+
+
+def read_table(path: str | os.PathLike[str]) -> Table:
+    """Return the table in a file, shape (points, columns): numbers, one point a line, the label last.
+
+    `.npy` holds a two-dimensional array; `.csv` and `.txt` numbers separated by commas. A first line that is
+    no number at all is a header. An empty cell is a missing value, NaN.
+
+    Raises:
+        LocalError: the file cannot be read, or is longer than 2^28 bytes.
+        ConfigError: it holds no such table; names the line.
+    """
+    file = Path(path)
+    content = read_bounded(file, "the data", MAX_BYTES)
+    if file.suffix == ".npy":
+        return _from_npy(file)
+    if file.suffix not in (".csv", ".txt"):
+        raise ConfigError([Fault(str(file), "unknown kind of file, the known ones are .npy, .csv, .txt")])
+    try:
+        lines = list(csv.reader(content.decode("utf-8").splitlines()))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError([Fault(str(file), f"no table ({error})")]) from None
+    rows = [(number, cells) for number, cells in enumerate(lines, 1) if cells]
+    if rows and not any(_is_number(cell) for cell in rows[0][1]):
+        rows = rows[1:]
+    return numbers(rows, str(file))
+
+
+def numbers(rows: list[tuple[int, list[str]]], source: str) -> Table:
+    """Return cells, with the number of their lines, as a table; raise ConfigError naming the line."""
+    if not rows:
+        raise ConfigError([Fault(source, "holds no points")])
+    width = len(rows[0][1])
+    table = np.empty((len(rows), width))
+    for place, (line, cells) in enumerate(rows):
+        if len(cells) != width:
+            what = f"{len(cells)} columns, the first point has {width}"
+            raise ConfigError([Fault(f"{source}:{line}", what)])
+        for column, cell in enumerate(cells):
+            if cell.strip() and not _is_number(cell):
+                raise ConfigError([Fault(f"{source}:{line}", f"{cell[:80]!r} is not a number")])
+            table[place, column] = float(cell) if cell.strip() else math.nan
+    return table
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _from_npy(file: Path) -> Table:
+    try:
+        with file.open("rb") as opened:
+            array = np.lib.format.read_array(opened, allow_pickle=False)
+    except OSError as error:
+        raise LocalError(f"{file}: cannot read the data ({error.strerror})") from None
+    except (ValueError, EOFError, MemoryError) as error:
+        raise ConfigError([Fault(str(file), f"no table ({error})")]) from None
+    if array.ndim != 2 or array.dtype.kind not in "fiu":
+        what = f"must hold a table of numbers, has shape {array.shape} and dtype {array.dtype}"
+        raise ConfigError([Fault(str(file), what)])
+    return np.asarray(array, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A checked table, the label last.
+
+    Attributes:
+        table: shape (points, features + 1).
+        names: of the columns.
+        source: what it is and where it comes from.
+        left_out: points that were left out because a value is missing.
+    """
+
+    table: Table
+    names: tuple[str, ...]
+    source: str
+    left_out: int = 0
+
+    @property
+    def features(self) -> int:
+        """Columns without the label."""
+        return int(self.table.shape[1]) - 1
+
+    def split(self, users: int, test: float, seed: int) -> tuple[list[Table], Table]:
+        """Return a table for each user, as equal as can be, and the test points, after a public shuffle.
+
+        Raises ConfigError if there are not as many points as users.
+        """
+        from smpc_dp.learn.schedule import PublicDraws
+
+        order = np.argsort(PublicDraws(seed, _SPLIT).uniform(len(self.table)), kind="stable")
+        held = round(test * len(order))
+        if not 0 <= test < 1 or len(order) - held < users or users < 1:
+            what = f"{len(order) - held} points cannot be given to {users} users"
+            raise ConfigError([Fault("users", what)])
+        train = self.table[order[held:]]
+        return [train[user::users] for user in range(users)], self.table[order[:held]]
+
+    def scaled(self) -> Dataset:
+        """Return it with every feature shifted and scaled to [-1, 1] by its own range.
+
+        The ranges are taken from the data: where they are not public, that is not private.
+        """
+        low, high = self.table[:, :-1].min(axis=0), self.table[:, :-1].max(axis=0)
+        width = np.where(high > low, high - low, 1.0)
+        features = 2 * (self.table[:, :-1] - low) / width - 1
+        return replace(self, table=np.concatenate([features, self.table[:, -1:]], axis=1))
+
+
+def wisconsin(path: str | os.PathLike[str], *, incomplete: bool = False) -> Dataset:
+    """Return Breast Cancer Wisconsin (Original): 9 features from 1 to 10 scaled to [-1, 1], 1 for malignant.
+
+    The 16 of 699 rows with a missing value are left out, or kept if `incomplete`, with NaN for what is
+    missing. The range is public: it is that of the scale.
+
+    Raises LocalError, ConfigError: see `read_table`, or another table.
+    """
+    header, rows = _named(path, "Breast Cancer Wisconsin (Original), a file with a header")
+    kinds = {"benign": 0.0, "malignant": 1.0}
+    names = tuple(header[1:-1])
+    if len(header) != 11 or header[-1] != "Class":
+        raise ConfigError([Fault(str(path), "needs 11 columns, Id, nine features and Class")])
+    kept: list[list[float]] = []
+    left_out = 0
+    for line, cells in rows:
+        label = kinds.get(cells[-1])
+        if label is None:
+            raise ConfigError([Fault(f"{path}:{line}", f"the class is {cells[-1][:80]!r}, not known")])
+        missing = [cell in ("", "NA", "?") for cell in cells[1:-1]]
+        if any(missing) and not incomplete:
+            left_out += 1
+            continue
+        known = ["" if gone else cell for cell, gone in zip(cells[1:-1], missing, strict=True)]
+        values = numbers([(line, known)], str(path))[0]
+        if np.any(values < 1) or np.any(values > 10):
+            raise ConfigError([Fault(f"{path}:{line}", "a feature is outside 1 to 10")])
+        kept.append([*((values - 5.5) / 4.5), label])
+    source = "Breast Cancer Wisconsin (Original), UCI, CC BY 4.0"
+    return Dataset(np.array(kept), (*names, "malignant"), source, left_out)
+
+
+def lending_club(path: str | os.PathLike[str]) -> Dataset:
+    """Return the numeric columns of the Lending Club table, the interest rate (`int_rate`) as the label."""
+    header, rows = _named(path, "Lending Club, a file with a header")
+    if "int_rate" not in header:
+        raise ConfigError([Fault(str(path), "has no column 'int_rate'")])
+    label = header.index("int_rate")
+    numeric = [
+        place
+        for place in range(len(header))
+        if place != label and all(_is_number(cells[place]) for _, cells in rows)
+    ]
+    columns = [*numeric, label]
+    table = numbers([(line, [cells[place] for place in columns]) for line, cells in rows], str(path))
+    names = tuple(header[place] for place in columns)
+    return Dataset(table, names, "Lending Club, R package modeldata, MIT")
+
+
+def california_houses(path: str | os.PathLike[str] | None = None) -> Dataset:
+    """Return California houses, the median house value in units of 100,000 as the label.
+
+    Args:
+        path: the nine columns without header, .csv or .csv.gz; None: scikit-learn's fetcher, which needs the
+            network and the extra `learn`. Its terms are unclear, so it is not shipped.
+
+    Raises LocalError where neither is to be had.
+    """
+    names = ("longitude", "latitude", "age", "rooms", "bedrooms", "population", "households", "income")
+    source = "California houses, StatLib"
+    if path is None:
+        fetched = _sklearn("fetch_california_housing")
+        table = np.column_stack([fetched.data, fetched.target]).astype(np.float64)
+        return Dataset(table, (*fetched.feature_names, "value"), source)
+    table = _plain(path, "California houses", 9)
+    table[:, -1] /= 100_000
+    return Dataset(table, (*names, "value"), source)
+
+
+def movielens(path: str | os.PathLike[str]) -> Dataset:
+    """Return MovieLens ratings: user, movie and time, the rating as the label.
+
+    `path`: a file with the header userId, movieId, rating, timestamp, .csv or .csv.gz. It is for research
+    that is not commercial, so it is not shipped.
+    """
+    header, rows = _named(path, "MovieLens ratings (grouplens.org), a file with a header")
+    due = ["userId", "movieId", "rating", "timestamp"]
+    if header != due:
+        raise ConfigError([Fault(str(path), f"needs the columns {', '.join(due)}")])
+    table = numbers(rows, str(path))[:, [0, 1, 3, 2]]
+    if table[:, -1].min() < 0 or table[:, -1].max() > 5:
+        raise ConfigError([Fault(str(path), "a rating is outside 0 to 5")])
+    return Dataset(table, ("user", "movie", "time", "rating"), "MovieLens latest small, GroupLens")
+
+
+def bundled(name: str) -> Dataset:
+    """Return a set that scikit-learn brings along: "breast_cancer", "iris", "wine", "digits", "diabetes".
+
+    Raises LocalError without the extra `learn`, ConfigError for another name.
+    """
+    if name not in _BUNDLED:
+        raise ConfigError([Fault("name", f"unknown: {name!r} (known: {', '.join(_BUNDLED)})")])
+    loaded = _sklearn(f"load_{name}")
+    table = np.column_stack([loaded.data, loaded.target]).astype(np.float64)
+    return Dataset(table, (*map(str, loaded.feature_names), "label"), f"scikit-learn, {name}")
+
+
+def _sklearn(name: str) -> Any:
+    try:
+        from sklearn import datasets
+    except ImportError:
+        raise LocalError("scikit-learn is missing: pip install 'smpc-dp[learn]'") from None
+    try:
+        return getattr(datasets, name)()
+    except OSError as error:
+        raise LocalError(f"{name}: cannot be fetched ({error}); give a path") from None
+
+
+def _text(path: str | os.PathLike[str], what: str) -> str:
+    file = Path(path)
+    if not file.exists():
+        raise LocalError(f"{file}: there is no such file; needed is {what}")
+    content = read_bounded(file, "the data", MAX_BYTES)
+    try:
+        if file.suffix == ".gz":
+            with gzip.open(io.BytesIO(content)) as opened:
+                content = opened.read(MAX_BYTES + 1)
+            if len(content) > MAX_BYTES:
+                raise LocalError(f"{file}: holds more than {MAX_BYTES} bytes")
+        return content.decode("utf-8")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise ConfigError([Fault(str(file), f"cannot be read as text ({error})")]) from None
+
+
+def _cells(path: str | os.PathLike[str], what: str) -> list[tuple[int, list[str]]]:
+    try:
+        rows = list(csv.reader(_text(path, what).splitlines()))
+    except csv.Error as error:
+        raise ConfigError([Fault(str(path), f"no table ({error})")]) from None
+    return [(number, cells) for number, cells in enumerate(rows, 1) if cells]
+
+
+def _named(path: str | os.PathLike[str], what: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Return the header and the other rows, all of one length."""
+    rows = _cells(path, what)
+    if len(rows) < 2:
+        raise ConfigError([Fault(str(path), f"holds no points; needed is {what}")])
+    header = rows[0][1]
+    for line, cells in rows[1:]:
+        if len(cells) != len(header):
+            what = f"{len(cells)} columns, the header has {len(header)}"
+            raise ConfigError([Fault(f"{path}:{line}", what)])
+    return header, rows[1:]
+
+
+def _plain(path: str | os.PathLike[str], what: str, columns: int) -> Table:
+    """Return a table of so many columns without header and missing values."""
+    table = numbers(_cells(path, f"{what}, {columns} columns without header"), str(path))
+    if table.shape[1] != columns:
+        raise ConfigError([Fault(str(path), f"has {table.shape[1]} columns, needs {columns}")])
+    if len(bad := np.flatnonzero(~np.isfinite(table).all(axis=1))):
+        raise ConfigError([Fault(f"{path}:{bad[0] + 1}", "a value is missing")])
+    return table

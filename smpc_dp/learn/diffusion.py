@@ -1,0 +1,169 @@
+"""Adapt-then-combine diffusion, plain, with i.i.d. and with graph-homomorphic noise [Vlaski and Sayed 2020].
+
+Models and noise live on a grid of integers, so that the claim of `DiffusionNoise` holds for what is
+really sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.learn.averager import PeerExchange, Rows, check_rows
+from smpc_dp.learn.topology import mixing_gap
+from smpc_dp.privacy.diffusion import DiffusionNoise
+from smpc_dp.privacy.guarantee import PrivacyGuarantee
+from smpc_dp.privacy.sampling import NoiseSource, discrete_laplace
+
+if TYPE_CHECKING:
+    from scipy import sparse
+
+Integers = NDArray[np.int64]
+# Gradients of the data of the users here at their models, shape (rows, length), at step 1, 2, ...
+Gradient = Callable[[Rows, int], Rows]
+Watch = Callable[[int, Rows], None]
+
+# Models beyond so many grid steps, or units without noise, have diverged.
+_FAR = 1 << 46
+# The regulariser's factor 1 - mu rho is a multiple of 2^-_FRACTION.
+_FRACTION = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Diffused:
+    """`models`: shape (rows, length), of the users here; `guarantee` None without noise.
+
+    With homomorphic noise the models are secret: see the guarantee's assumption.
+    """
+
+    models: Rows
+    guarantee: PrivacyGuarantee | None
+
+
+async def diffuse(
+    exchange: PeerExchange,
+    weights: sparse.csr_array,
+    gradient: Gradient,
+    start: Rows,
+    steps: int,
+    step_size: float,
+    *,
+    ridge: float = 0.0,
+    noise: DiffusionNoise | None = None,
+    source: NoiseSource | None = None,
+    budget: float | None = None,
+    watch: Watch | None = None,
+) -> Diffused:
+    """Run (3)-(4), (7)-(9) or (14)-(16) with (20), by `noise`, and return the models of the users here.
+
+    Args:
+        exchange: how messages travel; each agent sends one message to all its neighbours.
+        weights: A, shape (n, n), symmetric and stochastic, of a connected graph.
+        gradient: of the loss without its regulariser; clipped to `noise.l1_bound` in the l1 norm.
+        start: shape (rows, length), the same for all; length is a multiple of M: so many independent runs go
+            side by side.
+        step_size: mu.
+        ridge: rho, of the regulariser rho/2 |w|^2; 0 <= mu rho <= 1.
+        source: `NoiseSource.system()` in a real run; needed with noise.
+        budget: epsilon that the steps may cost; refused before the first if they cost more.
+        watch: called with step and models after each step, of those here; in a simulation, for studies.
+
+    Raises:
+        ConfigError: an argument is refused, or the descent diverges. PrivacyError: the budget is too small.
+    """
+    start = check_rows(exchange, start)
+    _check(exchange, weights, steps, step_size, ridge, noise, source)
+    claim = None if noise is None else noise.guarantee(steps, budget)
+    if noise is None or source is None:
+        models = start
+        for step in range(1, steps + 1):
+            adapted = models - step_size * (_finite(gradient(models, step), step) + ridge * models)
+            models = await exchange.mix(_bounded(adapted, step), weights)
+            if watch is not None:
+                watch(step, models)
+        return Diffused(models, claim)
+    if start.shape[1] % noise.dimension:
+        what = f"length {start.shape[1]} is no multiple of M = {noise.dimension}"
+        raise ConfigError([Fault("start", what)])
+    retained = round((1 - step_size * ridge) * (1 << _FRACTION))
+    own: Integers = np.rint(np.ldexp(start, noise.bits)).astype(np.int64)
+    for step in range(1, steps + 1):
+        models = np.ldexp(own.astype(np.float64), -noise.bits)
+        drawn = discrete_laplace(source, own.size, noise.scale).reshape(own.shape)
+        moved = ((own * retained) >> _FRACTION) - update(_finite(gradient(models, step), step), noise)
+        sent = np.ldexp((moved + drawn).astype(np.float64), -noise.bits)
+        mixed = np.ldexp(await exchange.mix(sent, weights), noise.bits)
+        own = np.rint(_bounded(mixed, step)).astype(np.int64)
+        if noise.kind == "homomorphic":
+            # Own weight a_kk times own perturbation -(1 - a_kk)/a_kk v in place of v: v less in the sum.
+            own -= drawn
+        if watch is not None:
+            watch(step, np.ldexp(own.astype(np.float64), -noise.bits))
+    return Diffused(np.ldexp(own.astype(np.float64), -noise.bits), claim)
+
+
+def update(gradients: Rows, noise: DiffusionNoise) -> Integers:
+    """Return mu times each gradient on the grid, scaled to an l1 norm of `noise.update` at most."""
+    parts = np.ldexp(gradients * noise.step_size, noise.bits).reshape(-1, noise.dimension)
+    norms = np.abs(parts).sum(axis=1)
+    factor = np.minimum(1.0, noise.update * (1 - 1e-9) / np.maximum(norms, 1e-300))
+    # Toward zero: rounding adds nothing to the norm.
+    grid: Integers = np.trunc(parts * factor[:, None]).astype(np.int64)
+    return grid.reshape(gradients.shape)
+
+
+def own_perturbation(drawn: Rows, weights: sparse.csr_array) -> Rows:
+    """Return q_kk = -(1 - a_kk)/a_kk v_k of (20), shape (n, length); neighbours of k get v_k."""
+    own = weights.diagonal()[:, None]
+    return np.asarray(-(1 - own) / own * drawn, dtype=np.float64)
+
+
+def _check(
+    exchange: PeerExchange,
+    weights: sparse.csr_array,
+    steps: int,
+    step_size: float,
+    ridge: float,
+    noise: DiffusionNoise | None,
+    source: NoiseSource | None,
+) -> None:
+    faults = []
+    if weights.shape != (exchange.users, exchange.users):
+        faults.append(Fault("weights", f"shape must be (n, n), n = {exchange.users}, is {weights.shape}"))
+    elif mixing_gap(weights) < 1e-12:
+        faults.append(
+            Fault("weights", "do not mix: the graph is disconnected, or bipartite without own weights")
+        )
+    elif weights.data.min() < 0 or (noise is not None and weights.diagonal().min() <= 0):
+        faults.append(Fault("weights", "must not be negative, and own weights above 0 where there is noise"))
+    if not steps >= 1:
+        faults.append(Fault("steps", f"must be at least 1, is {steps}"))
+    if not (step_size > 0 and 0 <= step_size * ridge <= 1):
+        faults.append(Fault("step_size", f"must be above 0 and at most 1/rho, is {step_size}"))
+    if noise is not None and noise.step_size != step_size:
+        faults.append(Fault("noise", f"is for steps of {noise.step_size:g}, not {step_size:g}"))
+    if (noise is None) != (source is None):
+        faults.append(Fault("source", "is needed with noise, and without there is nothing to draw"))
+    if faults:
+        raise ConfigError(faults)
+
+
+def _finite(gradients: Rows, step: int) -> Rows:
+    gradients = np.asarray(gradients, dtype=np.float64)
+    if not np.isfinite(gradients).all():
+        raise ConfigError([Fault("step_size", f"the descent diverges: step {step} has no finite gradient")])
+    return gradients
+
+
+def _bounded(models: Rows, step: int) -> Rows:
+    # Nobody lives at a hub.
+    largest = float(np.abs(models).max(initial=0.0))
+    if not largest < _FAR:
+        what = f"the descent diverges: a coordinate of {largest:.3g} at step {step}; take a smaller one"
+        raise ConfigError([Fault("step_size", what)])
+    return models

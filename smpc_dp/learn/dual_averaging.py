@@ -1,0 +1,226 @@
+"""Gossip dual averaging: minimise a pairwise objective over a network [Bellet 2021, section 3.2].
+
+A user has its own record, an auxiliary one that wanders by swaps, and a sum of gradients that it averages
+with whom it meets. Who receives a record sees it: see `learn.local_reports` for private ones.
+
+theta minimises +z'theta + ||theta||^2 / (2 gamma) + t psi(theta): the papers print -z'theta, which ascends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.learn.averager import PeerExchange, Rows
+from smpc_dp.learn.gosta import check_clocked
+from smpc_dp.learn.pairwise_losses import PairGradient, Prox, no_regulariser
+from smpc_dp.learn.schedule import Clock, spans
+from smpc_dp.privacy.arguments import Arguments
+
+Floats = NDArray[np.float64]
+StepSize = Callable[[Floats], Floats]
+"""gamma: takes times t >= 1, (m,), and returns positive step sizes, (m,), that do not increase."""
+
+# Beyond this norm of theta a run is stopped.
+DIVERGED = 1e8
+
+
+def inverse_root(scale: float = 1.0) -> StepSize:
+    """gamma(t) = scale / sqrt(t)."""
+    return lambda time: scale / np.sqrt(time)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Models:
+    """What the users here have learnt as time goes by.
+
+    Attributes:
+        ticks: shape (times,), the last is that of the end.
+        average: shape (times, rows, p): each user's average of its thetas, which the theory is about.
+        current: shape (times, rows, p): each user's last theta.
+        dual: shape (times, rows, p): z, each user's sum of gradients.
+        auxiliary: shape (times, rows, length): the record that each user holds beside its own.
+        claim: what the messages give away.
+    """
+
+    ticks: NDArray[np.intp]
+    average: Floats
+    current: Floats
+    dual: Floats
+    auxiliary: Floats
+    claim: str
+
+    @property
+    def final(self) -> Floats:
+        """Each user's average at the end, shape (rows, p)."""
+        last: Floats = self.average[-1]
+        return last
+
+
+class _State:
+    """Everybody's variables, and what the two algorithms do alike with them."""
+
+    def __init__(
+        self,
+        exchange: PeerExchange,
+        records: Rows,
+        gradient: PairGradient,
+        dimension: int,
+        step_size: StepSize,
+        prox: Prox,
+    ) -> None:
+        self.exchange, self.records, self.gradient = exchange, records, gradient
+        self.step_size, self.prox = step_size, prox
+        self.auxiliary = records.copy()
+        self.dual, self.theta, self.average = (np.zeros((len(records), dimension)) for _ in range(3))
+        self.ticks: list[int] = []
+        self.kept: tuple[list[Floats], ...] = ([], [], [], [])
+
+    async def meet(self, met: NDArray[np.intp], partner: NDArray[np.intp]) -> None:
+        """Those who meet average their sums and swap their auxiliary records."""
+        p = self.dual.shape[1]
+        received = await self.exchange.exchange(np.hstack([self.dual, self.auxiliary]), partner)
+        self.dual[met] = (self.dual[met] + received[met, :p]) / 2
+        self.auxiliary[met] = received[met, p:]
+
+    def advance(self, who: NDArray[np.intp] | slice, weight: Floats | float, time: Floats, tick: int) -> None:
+        """Gradient, weighted, and proximal step, for rows `who` that take their clocks to show `time`."""
+        slope = np.asarray(self.gradient(self.theta[who], self.records[who], self.auxiliary[who]))
+        if slope.shape != self.theta[who].shape:
+            raise ConfigError(
+                [Fault("gradient", f"gives shape {slope.shape}, not {self.theta[who].shape}: (users, p)")]
+            )
+        self.dual[who] += weight * slope
+        step = self.step_size(time)
+        theta = self.prox(-step[:, None] * self.dual[who], time * step)
+        # Written so that NaN is caught.
+        wrong = np.flatnonzero(~(np.linalg.norm(theta, axis=1) <= DIVERGED))
+        if len(wrong):
+            user = self.exchange.here[who][wrong[0]]
+            what = (
+                f"the run diverges: theta of user {user} exceeds {DIVERGED:g} by tick {tick}; "
+                "take smaller steps, a regulariser or scaled records"
+            )
+            raise ConfigError([Fault("step_size", what)])
+        self.theta[who] = theta
+
+    def keep(self, tick: int) -> None:
+        self.ticks.append(tick)
+        for kept, value in zip(self.kept, (self.average, self.theta, self.dual, self.auxiliary), strict=True):
+            kept.append(value.copy())
+
+    def models(self) -> Models:
+        average, current, dual, auxiliary = (np.array(kept) for kept in self.kept)
+        ticks = np.array(self.ticks, dtype=np.intp)
+        return Models(ticks, average, current, dual, auxiliary, self.exchange.claim)
+
+
+async def dual_averaging(
+    exchange: PeerExchange,
+    records: Rows,
+    gradient: PairGradient,
+    clock: Clock,
+    ticks: int,
+    *,
+    dimension: int,
+    step_size: StepSize | None = None,
+    prox: Prox = no_regulariser,
+    every: int | None = None,
+) -> Models:
+    """Minimise with a global clock: Algorithm 3.2.
+
+    At each tick two users average their sums of gradients and swap their auxiliary records; then every user
+    adds its gradient at (x_u, a_u) and takes a proximal step. `gossip_bounds.dual_averaging_terms` bounds the
+    error.
+
+    Args:
+        records: shape (rows, length), the record of each user here.
+        gradient: of the loss in theta.
+        clock: the same at every user: who meets.
+        ticks: T, 1 to 1e9.
+        dimension: p, 1 to 1e6.
+        step_size: gamma(t), the same at every user; None: 1/sqrt(t).
+        prox: of the regulariser psi.
+        every: models are kept each so many ticks, and at the end; None: at the end only.
+
+    Raises:
+        ConfigError: an argument is refused, or the run diverges. PeerFault, TimeoutFault: an exchange failed.
+    """
+    state, every = _start(exchange, records, gradient, clock, ticks, dimension, step_size, prox, every)
+    rows = len(exchange.here)
+    for span in spans(clock, exchange.users, ticks, every):
+        if span.copies * 2 > exchange.users:
+            raise ConfigError([Fault("clock", "has more meetings in a tick than there are pairs")])
+        pairs = span.pairs
+        for tick in range(span.start + 1, span.end + 1):
+            held = pairs[(tick - span.start - 1) * span.copies :][: span.copies]
+            partner = np.arange(exchange.users)
+            partner[held] = held[:, ::-1]
+            met = np.flatnonzero(partner[exchange.here] != exchange.here)
+            await state.meet(met, partner)
+            state.advance(slice(None), 1.0, np.full(rows, float(tick)), tick)
+            state.average += (state.theta - state.average) / tick
+        state.keep(span.end)
+    return state.models()
+
+
+async def dual_averaging_asynchronous(
+    exchange: PeerExchange,
+    records: Rows,
+    gradient: PairGradient,
+    clock: Clock,
+    ticks: int,
+    *,
+    dimension: int,
+    step_size: StepSize | None = None,
+    prox: Prox = no_regulariser,
+    every: int | None = None,
+) -> Models:
+    """Minimise without a global clock: Remark 3.4 [Colin, Bellet, Salmon, Clemencon 2016].
+
+    Only those who meet take a step. User u meets somebody with chance p_u in each tick: its gradient has the
+    weight 1/p_u, and its number of meetings over p_u is its unbiased estimate of t.
+
+    Arguments, result and errors as of `dual_averaging`.
+    """
+    state, every = _start(exchange, records, gradient, clock, ticks, dimension, step_size, prox, every)
+    here = exchange.here
+    weight = 1.0 / clock.chances[here]
+    meetings = np.zeros(len(here))
+    for span in spans(clock, exchange.users, ticks, every):
+        for step in span.rounds:
+            met = np.flatnonzero(step.meeting[here] >= 0)
+            await state.meet(met, step.partner)
+            meetings[met] += 1
+            state.advance(met, weight[met, None], meetings[met] * weight[met], span.end)
+            state.average[met] += (state.theta[met] - state.average[met]) / meetings[met, None]
+        state.keep(span.end)
+    return state.models()
+
+
+def _start(
+    exchange: PeerExchange,
+    records: Rows,
+    gradient: PairGradient,
+    clock: Clock,
+    ticks: int,
+    dimension: int,
+    step_size: StepSize | None,
+    prox: Prox,
+    every: int | None,
+) -> tuple[_State, int]:
+    """Return the first state and how often models are kept; raise ConfigError on a bad argument."""
+    records = check_clocked(exchange, records, clock, ticks, every)
+    found = Arguments()
+    found.integer("dimension", dimension, 1, 1_000_000)
+    found.done()
+    step_size = step_size or inverse_root()
+    sampled = np.asarray(step_size(np.unique(np.geomspace(1, max(ticks, 2), 50).round())))
+    if not (np.all(np.isfinite(sampled)) and np.all(sampled > 0) and np.all(np.diff(sampled) <= 0)):
+        raise ConfigError([Fault("step_size", "must be positive and must not increase")])
+    every = ticks if every is None else every
+    return _State(exchange, records, gradient, dimension, step_size, prox), every

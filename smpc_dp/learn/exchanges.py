@@ -1,0 +1,87 @@
+"""How messages between single users are had: the grid, the noise on each vector, and who sends to whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smpc_dp.learn.averager import Users
+from smpc_dp.learn.methods import STEPS, calibrate
+from smpc_dp.learn.needs import PrivateMessages
+from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
+from smpc_dp.protocols.exchange.params import ExchangeParameters, plan_exchange
+
+if TYPE_CHECKING:
+    from scipy import sparse
+
+# Messages without noise are rounded to this fraction of the bound.
+EXACT_STEPS = 1 << 40
+
+
+@dataclass(frozen=True)
+class Exchanging:
+    """Planned messages; `guarantee` is of all messages of one user together, None without noise."""
+
+    parameters: ExchangeParameters
+    guarantee: PrivacyGuarantee | None = None
+
+    @property
+    def claim(self) -> str:
+        """What one message gives away, and against whom that holds."""
+        return self.parameters.privacy(self.parameters.plan.parties).claim
+
+
+def plan_messages(need: PrivateMessages, users: int) -> Exchanging:
+    """Return messages with local differential privacy: all vectors of a user are (epsilon, delta)-DP.
+
+    Raises ConfigError if no noise can do that.
+    """
+    if need.epsilon is None or need.delta is None:
+        precision = need.l2_bound / EXACT_STEPS
+        return Exchanging(
+            plan_exchange(users, length=need.length, l2_bound=need.l2_bound, precision=precision)
+        )
+    count = max(1, int(need.participations.max(initial=0)))
+
+    def one(epsilon: float, delta: float) -> ExchangeParameters:
+        return plan_exchange(
+            users,
+            length=need.length,
+            l2_bound=need.l2_bound,
+            precision=need.l2_bound / STEPS,
+            epsilon=epsilon,
+            delta=delta,
+        )
+
+    parameters = calibrate(one, need.epsilon, need.delta, count)
+    guarantee = PrivacyGuarantee(
+        epsilon=need.epsilon,
+        delta=need.delta,
+        relation="substitution",
+        sensitivity={"l2": parameters.encoding.diameter},
+        unit="grid step",
+        mechanism=(
+            f"{count} vectors at most, each with discrete Gaussian noise of variance {parameters.variance}"
+        ),
+        assumption="none about others: local differential privacy; who sends to whom is public",
+        proof="composition over a user's vectors (privacy.accountant)",
+        warnings=delta_warnings(need.delta, users),
+    )
+    return Exchanging(parameters, guarantee)
+
+
+def partner_edges(partner: Users) -> dict[int, list[int]]:
+    """Return for each user that has a partner to whom it sends."""
+    return {int(user): [int(partner[user])] for user in np.flatnonzero(partner != np.arange(len(partner)))}
+
+
+def weight_edges(weights: sparse.csr_array) -> dict[int, list[int]]:
+    """Return for each user that sends to others to whom: l sends to k where weights[k, l] is not zero."""
+    entries = weights.tocoo()
+    edges: dict[int, list[int]] = {}
+    for receiver, sender, weight in zip(entries.row, entries.col, entries.data, strict=True):
+        if receiver != sender and weight != 0:
+            edges.setdefault(int(sender), []).append(int(receiver))
+    return edges

@@ -1,0 +1,106 @@
+"""What theory says of gossip with pairwise objectives: Theorems 3.1 and 3.2 of [Bellet 2021], put right."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.learn.averager import Rows
+from smpc_dp.learn.dual_averaging import StepSize
+from smpc_dp.learn.pairwise_losses import PairGradient
+from smpc_dp.learn.topology import Topology
+
+Floats = NDArray[np.float64]
+
+
+def gosta_bound(topology: Topology, matrix: Floats, ticks: NDArray[np.integer]) -> Floats:
+    """Return a bound on ||E z(t) - U 1||_2 after t ticks of Algorithm 3.1, (3.3), shape of `ticks`.
+
+    As printed, but for ||H - h 1'||: it must be the Frobenius norm; for the spectral norm the bound is false
+    (docs/errata.md). A graph may be bipartite if it has more than two users.
+
+    Args:
+        matrix: H, shape (n, n): h(x_u, x_v). ticks: t >= 1.
+
+    Raises:
+        ConfigError: the graph is disconnected, or the matrix does not go with it.
+    """
+    topology.require_connected()
+    if matrix.shape != (topology.users, topology.users):
+        raise ConfigError([Fault("matrix", f"shape must be (n, n) with n = {topology.users}")])
+    rate = topology.spectral_gap / len(topology.edges)
+    means = matrix.mean(axis=1)
+    across = float(np.linalg.norm(means - means.mean()))
+    within = float(np.linalg.norm(matrix - means[:, None]))
+    time = rate * np.asarray(ticks, dtype=np.float64)
+    return np.asarray(across / time + (2 / time + np.exp(-time)) * within)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorTerms:
+    """The bound of Theorem 3.2 on the objective's excess after T ticks of Algorithm 3.2.
+
+    Attributes:
+        centralised: C1. network: C2, proven for the mean over the users. printed_network: C2 as printed.
+        bias: C3, the mean over t of (theta* - pi_t(bar z))' bar epsilon, measured; None if it was not. The
+            paper prints the opposite sign.
+    """
+
+    centralised: float
+    network: float
+    printed_network: float
+    bias: float | None
+
+
+def dual_averaging_terms(
+    topology: Topology,
+    optimum: Floats,
+    lipschitz: float,
+    step_size: StepSize,
+    ticks: int,
+    bias: float | None = None,
+) -> ErrorTerms:
+    """Return the terms of Theorem 3.2.
+
+    Averaging over a random edge contracts mean squares by 1 - beta_G/(2|E|); the printed C2 has
+    1 - beta_G/|E|, and is for each user, whose distance from the mean may be greater (docs/errata.md).
+
+    Args:
+        optimum: theta*, shape (p,). lipschitz: L_h. ticks: T, above 1.
+        bias: C3, from `mean_bias`.
+
+    Raises:
+        ConfigError: the graph is disconnected, or T is below 2.
+    """
+    topology.require_connected()
+    if ticks < 2:
+        raise ConfigError([Fault("ticks", f"must be at least 2, is {ticks}")])
+    steps = step_size(np.arange(1, ticks + 1, dtype=np.float64))
+    summed, last = float(steps[:-1].sum()), float(steps[-1])
+    rate = topology.spectral_gap / len(topology.edges)
+
+    def network(contraction: float) -> float:
+        return 3 * lipschitz**2 * summed / (ticks * (1 - math.sqrt(contraction)))
+
+    centralised = float(optimum @ optimum) / (2 * ticks * last) + lipschitz**2 * summed / (2 * ticks)
+    return ErrorTerms(centralised, network(1 - rate / 2), network(max(0.0, 1 - rate)), bias)
+
+
+def mean_bias(gradient: PairGradient, theta: Rows, records: Rows, auxiliary: Rows) -> Floats:
+    """Return the average bias of the users' gradients, the bar epsilon of Theorem 3.2, shape (p,).
+
+    The mean over u of the gradient at (x_u, a_u) less that over all (x_u, x_v); O(n^2).
+
+    Args:
+        theta: shape (n, p). records, auxiliary: shape (n, length), of all users.
+    """
+    users = len(records)
+    taken = gradient(theta, records, auxiliary).mean(axis=0)
+    full = np.zeros(theta.shape[1])
+    for user in range(users):
+        full += gradient(theta[user], records[user], records).mean(axis=0)
+    return np.asarray(taken - full / users)

@@ -1,0 +1,210 @@
+"""Gossip estimation of U-statistics: GoSta [Bellet 2021, section 3.1] and the baseline U2-gossip.
+
+A user has its own record and an auxiliary one, which wanders through the network by swaps. Who receives a
+record sees it: see `learn.local_reports` for records that are reports under local differential privacy.
+
+Where a round of the papers has all users add h(x_u, a_u) although two of them meet, here they add what has
+accumulated when they meet the next time: the same numbers, from a step that costs 2 and not n evaluations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.learn.averager import PeerExchange, Rows, check_rows
+from smpc_dp.learn.schedule import Clock, spans
+from smpc_dp.privacy.arguments import Arguments
+
+Floats = NDArray[np.float64]
+PairKernel = Callable[[Rows, Rows], Floats]
+"""h on rows: takes (m, length) and (m, length), own and auxiliary records, and returns (m,)."""
+
+MAX_TICKS = 1_000_000_000
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Estimates:
+    """What the users here estimate as time goes by.
+
+    Attributes:
+        ticks: shape (times,), the last is that of the end.
+        values: shape (times, rows): each user's estimate of (1/n^2) sum over all u, v of h(x_u, x_v).
+        claim: what the messages give away.
+    """
+
+    ticks: NDArray[np.intp]
+    values: Floats
+    claim: str
+
+    @property
+    def final(self) -> Floats:
+        """The estimates at the end, shape (rows,)."""
+        last: Floats = self.values[-1]
+        return last
+
+
+async def gosta(
+    exchange: PeerExchange,
+    records: Rows,
+    kernel: PairKernel,
+    clock: Clock,
+    ticks: int,
+    *,
+    every: int | None = None,
+) -> Estimates:
+    """Estimate with a global clock: Algorithm 3.1.
+
+    At tick t every user takes h(x_u, a_u) into its running average; then two users average their estimates
+    and swap their auxiliary records. The expectation of each estimate tends to the statistic as 1/t
+    (`gossip_bounds.gosta_bound`).
+
+    Args:
+        records: shape (rows, length), the record of each user here.
+        kernel: 0 for a record with itself. Between processes what travels is rounded to a fine grid: a kernel
+            that jumps there should round back.
+        clock: the same at every user: who meets. It has at least two users on each connected graph.
+        ticks: T, 1 to 1e9.
+        every: estimates are kept each so many ticks, and at the end; None: at the end only.
+
+    Raises:
+        ConfigError: an argument is refused. PeerFault, TimeoutFault: an exchange failed.
+    """
+    records, every = _checked(exchange, records, kernel, clock, ticks, every)
+    here = exchange.here
+    # What is sent: t times the estimate, brought up to date by who meets, and the auxiliary record.
+    state = np.column_stack([np.zeros(len(here)), records])
+    value = np.zeros(len(here))
+    since = np.zeros(len(here), dtype=np.intp)
+    kept: list[Floats] = []
+    times: list[int] = []
+    for span in spans(clock, exchange.users, ticks, every):
+        for step in span.rounds:
+            met = np.flatnonzero(step.meeting[here] >= 0)
+            at = span.tick(step.meeting[here[met]])
+            own = state[met, 0] + (at - since[met]) * value[met]
+            state[met, 0] = own
+            since[met] = at
+            state = await exchange.exchange(state, step.partner)
+            received = state[met]
+            state[met, 0] = (own + received[:, 0]) / 2
+            value[met] = _evaluated(kernel, records[met], received[:, 1:])
+        kept.append((state[:, 0] + (span.end - since) * value) / span.end)
+        times.append(span.end)
+    return Estimates(np.array(times, dtype=np.intp), np.array(kept), exchange.claim)
+
+
+async def gosta_asynchronous(
+    exchange: PeerExchange,
+    records: Rows,
+    kernel: PairKernel,
+    clock: Clock,
+    ticks: int,
+    *,
+    every: int | None = None,
+) -> Estimates:
+    """Estimate without a global clock: Remark 3.2 [Colin, Bellet, Salmon, Clemencon 2015].
+
+    Users who meet average their estimates, take h(x_u, a_u) into them and swap. A user's weight is one over
+    the number of its meetings: that number over the chance p_u of a meeting is its unbiased estimate of t,
+    and p_u cancels. The expectation tends to the statistic as log(t)/t.
+
+    Arguments, result and errors as of `gosta`.
+    """
+    records, every = _checked(exchange, records, kernel, clock, ticks, every)
+    here = exchange.here
+    # What is sent: the estimate and the auxiliary record.
+    state = np.column_stack([np.zeros(len(here)), records])
+    meetings = np.zeros(len(here))
+    kept: list[Floats] = []
+    times: list[int] = []
+    for span in spans(clock, exchange.users, ticks, every):
+        for step in span.rounds:
+            met = np.flatnonzero(step.meeting[here] >= 0)
+            own = state[met]
+            state = await exchange.exchange(state, step.partner)
+            count = meetings[met] + 1
+            meetings[met] = count
+            mean = (own[:, 0] + state[met, 0]) / 2
+            state[met, 0] = mean + (_evaluated(kernel, records[met], own[:, 1:]) - mean) / count
+        kept.append(state[:, 0].copy())
+        times.append(span.end)
+    return Estimates(np.array(times, dtype=np.intp), np.array(kept), exchange.claim)
+
+
+async def u2_gossip(
+    exchange: PeerExchange,
+    records: Rows,
+    kernel: PairKernel,
+    clock: Clock,
+    ticks: int,
+    *,
+    every: int | None = None,
+) -> Estimates:
+    """Estimate by two wandering records a user, without averaging [Pelckmans, Suykens 2009].
+
+    At each tick, two users swap their first records and two users swap their second ones; then every user
+    takes h of its two records into its running average.
+
+    Arguments, result and errors as of `gosta`.
+    """
+    records, every = _checked(exchange, records, kernel, clock, ticks, every)
+    here = exchange.here
+    # Axis 1: which of the two records.
+    pair = np.repeat(records[:, None, :], 2, axis=1)
+    total, value = np.zeros(len(here)), np.zeros(len(here))
+    since = np.zeros(len(here), dtype=np.intp)
+    kept: list[Floats] = []
+    times: list[int] = []
+    own = np.arange(len(here))
+    for span in spans(clock, exchange.users, ticks, every, meetings=2):
+        single = span.copies // 2
+        for step in span.rounds:
+            met = np.flatnonzero(step.meeting[here] >= 0)
+            # Draws go alternately to the first and to the second records.
+            draw = np.where(step.meeting >= 0, step.meeting, 0)[here] // single
+            which, before = draw % 2, span.start + draw[met] // 2
+            total[met] += (before - since[met]) * value[met]
+            since[met] = before
+            received = await exchange.exchange(pair[own, which], step.partner)
+            pair[met, which[met]] = received[met]
+            value[met] = _evaluated(kernel, pair[met, 0], pair[met, 1])
+        kept.append((total + (span.end - since) * value) / span.end)
+        times.append(span.end)
+    return Estimates(np.array(times, dtype=np.intp), np.array(kept), exchange.claim)
+
+
+def _evaluated(kernel: PairKernel, own: Rows, auxiliary: Rows) -> Floats:
+    values = np.asarray(kernel(own, auxiliary), dtype=np.float64)
+    if values.shape != (len(own),):
+        raise ConfigError([Fault("kernel", f"gives shape {values.shape} for {len(own)} pairs")])
+    if not np.isfinite(values).all():
+        raise ConfigError([Fault("kernel", "gives a value that is not finite")])
+    return values
+
+
+def _checked(
+    exchange: PeerExchange, records: Rows, kernel: PairKernel, clock: Clock, ticks: int, every: int | None
+) -> tuple[Rows, int]:
+    """Return the records and how often estimates are kept; raise ConfigError on a bad argument."""
+    records = check_clocked(exchange, records, clock, ticks, every)
+    if np.any(_evaluated(kernel, records, records) != 0):
+        what = "must be 0 for a record with itself: all users start with h(x_u, x_u)"
+        raise ConfigError([Fault("kernel", what)])
+    return records, ticks if every is None else every
+
+
+def check_clocked(exchange: PeerExchange, records: Rows, clock: Clock, ticks: int, every: int | None) -> Rows:
+    """Return the records as float64; raise ConfigError unless they go with exchange, clock and ticks."""
+    found = Arguments()
+    found.integer("ticks", ticks, 1, MAX_TICKS)
+    if every is not None:
+        found.integer("every", every, 1, MAX_TICKS)
+    if len(clock.chances) != exchange.users:
+        found.fault("clock", f"is for {len(clock.chances)} users, the network has {exchange.users}")
+    found.done()
+    return check_rows(exchange, records)

@@ -1,0 +1,251 @@
+"""How averages are had: the protocol for each group, planned for its size, and the noise for all steps.
+
+Accounting of groups: each group's average is public, and so is who is in it; nothing is gained from the draw
+of the groups. The noise of the s - c honest members of a group suffices, c the colluders that are assumed;
+each user is charged for each average that it takes part in, and its noise is planned for all of them
+together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeVar
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.learn.needs import PrivateAverages, PublicAverages
+from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu
+from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
+from smpc_dp.protocols.exchange.params import plan_exchange
+from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.secagg.noisy import check_noisy
+from smpc_dp.protocols.secagg.params import SumParameters
+
+P = TypeVar("P", bound=SumParameters)
+Method = Literal["secagg", "gopa", "local", "pair", "mpyc"]
+# A step of the grid is this fraction of the bound of a vector.
+STEPS = 1 << 16
+PUBLIC_STEPS = 1 << 40
+# Groups up to this size have the complete graph: only there all s - c honest members' noise is counted on.
+MOST_COMPLETE = 512
+# How often the noise of one average is enlarged until that of all suffices, and by how much.
+_TRIALS, _SHRINK = 60, 0.999
+# Least delta of one average that the noise is planned for.
+_LEAST_DELTA = 1e-10
+
+
+class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The `averager` table of a session file.
+
+    Attributes:
+        method: the protocol that averages within a group. "local": sealed exchange of vectors, each with all
+            of its noise, s - c = 1; "pair": the same between two, who share the noise if colluders = 0.
+        colluders: c, members of a group that may collude with all others and the aggregator.
+        missing: members of a group that may be absent; their noise is not counted on.
+        mechanism: of secagg; verifiable, on_dropout: of gopa. As in a session of that protocol.
+    """
+
+    method: Method = "secagg"
+    colluders: Annotated[int, Meta(ge=0, le=65_535)] = 1
+    missing: Annotated[int, Meta(ge=0, le=65_535)] = 0
+    mechanism: Literal["discrete-gaussian", "skellam"] | None = None
+    verifiable: bool = False
+    on_dropout: Literal["keep", "roll-back"] | None = None
+
+    def plan(self, size: int, length: int, l2_bound: float, epsilon: float, delta: float) -> SumParameters:
+        """Return the parameters of one private average over a group.
+
+        Raises ConfigError, with faults in the names of this table's keys where they are at fault.
+        """
+        if self.method in ("local", "pair"):
+            return plan_exchange(
+                size,
+                length=length,
+                l2_bound=l2_bound,
+                precision=l2_bound / STEPS,
+                epsilon=epsilon,
+                delta=delta,
+                honest=size - self.colluders if self.method == "pair" else 1,
+                missing=self.missing,
+            )
+        given: dict[str, object] = self._group(size, length) | {"epsilon": epsilon, "delta": delta}
+        if self.method == "gopa":
+            given |= {} if self.on_dropout is None else {"on_dropout": self.on_dropout}
+        elif self.mechanism is not None:
+            given["mechanism"] = self.mechanism
+        if self.verifiable:
+            # Its proofs are of the range of each coordinate, on a grid of its own.
+            given |= {"verifiable": True, "lower": -l2_bound, "upper": l2_bound}
+        else:
+            given |= {"l2_bound": l2_bound, "precision": l2_bound / STEPS}
+        return _checked(self.method, given, size)
+
+    def plan_public(self, size: int, length: int, bound: float) -> SumParameters:
+        """Return the parameters of an exact average of public vectors over a group."""
+        if self.method in ("local", "pair"):
+            return plan_exchange(
+                size,
+                length=length,
+                l2_bound=bound * math.sqrt(length),
+                precision=bound / PUBLIC_STEPS,
+                missing=self.missing,
+            )
+        given = self._group(size, length)
+        given |= {"lower": -bound, "upper": bound, "precision": bound / PUBLIC_STEPS}
+        return _checked("secagg", given, size)
+
+    def _group(self, size: int, length: int) -> dict[str, object]:
+        return {"length": length, "corrupt": self.colluders / size, "dropout": self.missing / size}
+
+    def faults(self, size: int) -> list[Fault]:
+        """Return what is wrong with the table for groups of this size."""
+        faults: list[Fault] = []
+        honest = size - self.colluders - self.missing
+        if self.method == "mpyc":
+            return [
+                Fault("averager.method", "'mpyc' averages no groups yet (known: secagg, gopa, local, pair)")
+            ]
+        if self.method == "pair" and (size != 2 or self.colluders > 1 or self.missing):
+            faults.append(Fault("averager.method", "'pair' is for groups of 2, with at most 1 colluder"))
+        elif self.method in ("local", "pair"):
+            if self.missing >= size:
+                faults.append(Fault("averager.missing", f"must be below {size}, is {self.missing}"))
+        elif honest < 1:
+            what = f"{self.colluders} colluders and {self.missing} missing leave no honest member of {size}"
+            faults.append(Fault("averager.colluders", what))
+        elif honest == 1 or size < 3:
+            what = (
+                f"{self.method} needs groups of 3 with 2 honest members, here are {size} with {honest}: "
+                "that is local differential privacy, method 'local'"
+            )
+            faults.append(Fault("averager.method", what))
+        if self.mechanism is not None and self.method != "secagg":
+            faults.append(Fault("averager.mechanism", "is for secagg"))
+        if (self.verifiable or self.on_dropout is not None) and self.method != "gopa":
+            faults.append(Fault("averager.method", "verifiable and on_dropout are for gopa"))
+        return faults
+
+
+def _checked(protocol: str, given: Mapping[str, object], size: int) -> SumParameters:
+    checked: object
+    if protocol == "secagg" and "epsilon" in given and size <= MOST_COMPLETE:
+        checked, faults = check_noisy(given, size, complete=True)
+    else:
+        checked, faults = PARAMETER_CHECKERS[protocol, 1](given, size)
+    if not isinstance(checked, SumParameters):
+        raise ConfigError([Fault(f"averager ({where})", what) for where, what in faults])
+    return checked
+
+
+@dataclass(frozen=True)
+class Averaging:
+    """Planned averages: for each size of a group the parameters of its protocol.
+
+    `guarantee` is of all averages of one user together, None for exact ones.
+    """
+
+    plans: Mapping[int, SumParameters]
+    guarantee: PrivacyGuarantee | None = None
+    participations: int = 0
+
+    def plan(self, size: int) -> SumParameters:
+        """Return the parameters for a group of this size; raise ConfigError if none is planned."""
+        if size not in self.plans:
+            known = ", ".join(map(str, sorted(self.plans)))
+            raise ConfigError([Fault("group", f"has {size} members, planned are groups of {known}")])
+        return self.plans[size]
+
+    @property
+    def single(self) -> PrivacyGuarantee | None:
+        """The guarantee of one average in the largest group, None for exact ones."""
+        return self._largest.privacy(self._largest.plan.parties).guarantee
+
+    @property
+    def claim(self) -> str:
+        """What an average in the largest group gives away, and against whom that holds."""
+        return self._largest.privacy(self._largest.plan.parties).claim
+
+    @property
+    def _largest(self) -> SumParameters:
+        return self.plans[max(self.plans)]
+
+    @property
+    def length(self) -> int:
+        """Coordinates of a vector."""
+        return next(iter(self.plans.values())).encoding.length
+
+
+def check_weights(weight: NDArray[np.float64]) -> None:
+    """Raise ConfigError unless all weights are one: a group's protocol has none."""
+    if np.any(weight != 1):
+        raise ConfigError([Fault("weight", "must be 1: averages of groups have no weights")])
+
+
+def plan_private(table: AveragerTable, need: PrivateAverages, users: int) -> Averaging:
+    """Return private averages whose composition over a user's participations is (epsilon, delta)-DP.
+
+    Raises:
+        ConfigError: no noise can do that, or the protocol cannot serve such a group.
+    """
+    count = max(1, int(need.participations.max(initial=0)))
+
+    def planned(size: int) -> SumParameters:
+        def one(epsilon: float, delta: float) -> SumParameters:
+            return table.plan(size, need.length, need.l2_bound, epsilon, delta)
+
+        return calibrate(one, need.epsilon, need.delta, count)
+
+    plans = {size: planned(size) for size in need.sizes}
+    some = next(iter(plans.values()))
+    one = some.privacy(some.plan.parties).guarantee
+    guarantee = PrivacyGuarantee(
+        epsilon=need.epsilon,
+        delta=need.delta,
+        relation="substitution",
+        sensitivity={"l2": some.encoding.diameter},
+        unit="grid step",
+        mechanism=f"{count} averages at most, each: {'' if one is None else one.mechanism}",
+        assumption=f"{_assumption(table)}; every group's average is public, and who is in it",
+        proof="composition over a user's participations (privacy.accountant)",
+        warnings=delta_warnings(need.delta, users),
+    )
+    return Averaging(plans, guarantee, count)
+
+
+def _assumption(table: AveragerTable) -> str:
+    if table.method == "local" or (table.method == "pair" and table.colluders):
+        return "none about others: local differential privacy"
+    if table.method == "pair":
+        return "the two of a pair do not look at each other's vectors, and collude with nobody"
+    return f"of a group at most {table.colluders} members collude with the aggregator and all others"
+
+
+def plan_public(table: AveragerTable, need: PublicAverages) -> Averaging:
+    """Return exact averages of public vectors, by secure aggregation whatever the method."""
+    return Averaging({size: table.plan_public(size, need.length, need.bound) for size in need.sizes})
+
+
+def calibrate(plan: Callable[[float, float], P], epsilon: float, delta: float, count: int) -> P:
+    """Return what `plan` gives for one release such that `count` of them are (epsilon, delta)-DP together.
+
+    `plan` takes the epsilon and delta of one release. Raises ConfigError if nothing suffices.
+    """
+    # Not at the top: a session without privacy needs no accountant.
+    from smpc_dp.privacy.accountant.compose import Composition
+
+    single = max(delta / (2 * count), _LEAST_DELTA)
+    # Noise that is exactly Gaussian would do with this; what is nearly so needs a little more.
+    each = gaussian_epsilon(single, gaussian_mu(epsilon, delta) / count**0.5)
+    for _ in range(_TRIALS):
+        planned = plan(each, single)
+        if Composition([planned.event()] * count).epsilon(delta) <= epsilon:
+            return planned
+        each *= _SHRINK
+    what = f"no noise makes {count} averages ({epsilon:g}, {delta:g})-differentially private together"
+    raise ConfigError([Fault("epsilon", what)])

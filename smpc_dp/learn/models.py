@@ -1,0 +1,136 @@
+"""Models with a loss on points of a user, and the clipped gradient of each user's mean loss.
+
+A user's table has its features in the first columns and the label in the last. The model is linear with an
+intercept: length features + 1, times the classes for "softmax".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.learn.averager import Rows
+from smpc_dp.learn.needs import Table
+
+ModelName = Literal["logistic", "softmax", "linear"]
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """The points of the users here, padded to one number each.
+
+    Attributes:
+        features: shape (rows, most points, features + 1), the last column ones.
+        labels: shape (rows, most points).
+        share: shape (rows, most points): 1 / points of its user, 0 for padding.
+    """
+
+    features: NDArray[np.float64]
+    labels: NDArray[np.float64]
+    share: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A linear model of one of three losses.
+
+    "logistic": labels 0 and 1; "softmax": labels 0 to classes - 1; "linear": any number, half the squared
+    error.
+    """
+
+    kind: ModelName
+    features: int
+    classes: int = 2
+
+    @property
+    def length(self) -> int:
+        """Coordinates of the model."""
+        return (self.features + 1) * (self.classes if self.kind == "softmax" else 1)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the coordinates."""
+        one = (*(f"w{place}" for place in range(self.features)), "intercept")
+        if self.kind != "softmax":
+            return one
+        return tuple(f"{name} of {label}" for label in range(self.classes) for name in one)
+
+    def check(self, table: Table, user: str) -> None:
+        """Raise ConfigError, naming the user, unless the table has features and labels that fit."""
+        faults: list[Fault] = []
+        if table.ndim != 2 or table.shape[1] != self.features + 1:
+            columns = table.shape[1] if table.ndim == 2 else 0
+            what = f"has {columns} columns, needs {self.features} features and a label"
+            raise ConfigError([Fault(user, what)])
+        if not len(table):
+            faults.append(Fault(user, "has no points"))
+        labels = table[:, -1]
+        if len(bad := np.flatnonzero(~np.isfinite(table[:, :-1]).all(axis=1))):
+            faults.append(Fault(user, f"a feature of point {bad[0]} is not finite"))
+        if len(bad := np.flatnonzero(~np.isfinite(labels))):
+            faults.append(Fault(user, f"the label of point {bad[0]} is missing"))
+        elif self.kind != "linear":
+            most = 1 if self.kind == "logistic" else self.classes - 1
+            bad = np.flatnonzero((labels != np.rint(labels)) | (labels < 0) | (labels > most))
+            if len(bad):
+                what = (
+                    f"the label of point {bad[0]} is {labels[bad[0]]:g}, must be an integer from 0 to {most}"
+                )
+                faults.append(Fault(user, what))
+        if faults:
+            raise ConfigError(faults)
+
+    def points(self, data: list[Table]) -> Points:
+        """Return checked tables, one for each user here, as arrays."""
+        most = max((len(table) for table in data), default=0)
+        features = np.zeros((len(data), most, self.features + 1))
+        labels, share = np.zeros((len(data), most)), np.zeros((len(data), most))
+        for row, table in enumerate(data):
+            count = len(table)
+            features[row, :count, :-1], features[row, :count, -1] = table[:, :-1], 1.0
+            labels[row, :count], share[row, :count] = table[:, -1], 1 / count
+        return Points(features, labels, share)
+
+    def scores(self, weights: Rows, features: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the linear scores, shape (rows, points) or for softmax (rows, points, classes)."""
+        if self.kind == "softmax":
+            shaped = weights.reshape(len(weights), self.classes, self.features + 1)
+            return np.asarray(np.einsum("rpf,rcf->rpc", features, shaped))
+        return np.asarray(np.einsum("rpf,rf->rp", features, weights))
+
+    def gradient(self, weights: Rows, points: Points, rows: NDArray[np.intp]) -> Rows:
+        """Return the gradient of the mean loss of each user in `rows` at its weights, unclipped."""
+        features, share = points.features[rows], points.share[rows]
+        scores, labels = self.scores(weights, features), points.labels[rows]
+        if self.kind == "softmax":
+            scores -= scores.max(axis=-1, keepdims=True)
+            error = np.exp(scores)
+            error /= error.sum(axis=-1, keepdims=True)
+            error -= labels[..., None] == np.arange(self.classes)
+            graded = np.einsum("rpc,rpf->rcf", error * share[..., None], features)
+            return np.asarray(graded.reshape(len(weights), self.length))
+        predicted = scores if self.kind == "linear" else 0.5 * (1 + np.tanh(scores / 2))
+        return np.asarray(np.einsum("rp,rpf->rf", (predicted - labels) * share, features))
+
+    def accuracy(self, weights: NDArray[np.float64], table: Table) -> float:
+        """Return the fraction of labels that a model, shape (length,), gets right.
+
+        For "linear" the fraction of the labels' variance that it explains.
+        """
+        features = np.concatenate([table[:, :-1], np.ones((len(table), 1))], axis=1)[None]
+        scores, labels = self.scores(weights[None], features)[0], table[:, -1]
+        if self.kind == "linear":
+            return 1.0 - float(np.mean((scores - labels) ** 2) / np.var(labels))
+        found = scores.argmax(axis=-1) if self.kind == "softmax" else scores > 0
+        return float(np.mean(found == labels))
+
+
+def clip_rows(vectors: Rows, bound: float) -> Rows:
+    """Return the vectors, each scaled down to an L2 norm of at most `bound`."""
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    # A little below, so that rounding cannot lift a norm over the bound.
+    return np.asarray(vectors * np.minimum(1.0, bound * (1 - 1e-12) / np.maximum(norms, 1e-300)))

@@ -1,0 +1,148 @@
+"""What a learner needs to communicate, said before it runs, and what it is given for that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import Fault
+from smpc_dp.learn.averager import Averager, PeerExchange, Rows
+from smpc_dp.privacy.guarantee import PrivacyGuarantee
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
+
+# A user's data: shape (points, columns).
+Table = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PrivateAverages:
+    """Averages of vectors that depend on the users' data.
+
+    Attributes:
+        length: coordinates of a vector.
+        l2_bound: of the norm of a vector.
+        sizes: of the groups that are averaged.
+        participations: shape (n,): in how many averages each user is.
+        epsilon, delta: for each user, all of its participations together.
+    """
+
+    length: int
+    l2_bound: float
+    sizes: frozenset[int]
+    participations: NDArray[np.intp]
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True)
+class PublicAverages:
+    """Exact averages of vectors that are functions of what is published already."""
+
+    length: int
+    bound: float
+    sizes: frozenset[int]
+
+
+@dataclass(frozen=True)
+class PrivateMessages:
+    """Messages between single users that depend on their data, each with local differential privacy.
+
+    Attributes:
+        length, l2_bound: of a vector.
+        participations: shape (n,): how many vectors each user sends; one that goes to several users is one.
+        epsilon, delta: for each user, all of its vectors together; None where nothing is protected.
+    """
+
+    length: int
+    l2_bound: float
+    participations: NDArray[np.intp]
+    epsilon: float | None
+    delta: float | None
+
+
+@dataclass(frozen=True)
+class Needs:
+    """All that a learner communicates; None for what it does not.
+
+    `own`: what messages give away of a user in all steps together, where the learner adds the noise itself.
+    """
+
+    average: PrivateAverages | None = None
+    mix: PublicAverages | None = None
+    exchange: PrivateMessages | None = None
+    own: Event | None = None
+
+
+@dataclass(frozen=True)
+class Means:
+    """What a learner communicates through, as its `Needs` say."""
+
+    average: Averager | None = None
+    mix: Averager | None = None
+    exchange: PeerExchange | None = None
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a learner ends with, for the users that live where it ran. All of it is public.
+
+    Attributes:
+        learner: its name.
+        values: shape (rows, length): what each of them has learned.
+        names: of the coordinates.
+        steps: how many steps each of them was to take part in, shape (rows,); done: in how many it did.
+        failures: why the others failed, each text once.
+        guarantee: of all steps together, for each user; None where nothing is protected.
+        claim: what the steps give away, and against whom that holds.
+    """
+
+    learner: str
+    values: Rows
+    names: tuple[str, ...]
+    steps: NDArray[np.intp]
+    done: NDArray[np.intp]
+    failures: tuple[str, ...] = ()
+    guarantee: PrivacyGuarantee | None = None
+    claim: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON data."""
+        return {
+            "learner": self.learner,
+            "values": self.values.tolist(),
+            "names": list(self.names),
+            "steps": self.steps.tolist(),
+            "done": self.done.tolist(),
+            "failures": list(self.failures),
+            "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
+            "claim": self.claim,
+        }
+
+
+class Learner(Protocol):
+    """A learner with its settings: a frozen struct, as `[parameters]` of a session file give them."""
+
+    def faults(self, users: int) -> list[Fault]:
+        """Return what is wrong with the settings for so many users; every fault by its key."""
+        ...
+
+    def needs(self, users: int) -> Needs:
+        """Return what it will communicate; it must not do anything else."""
+        ...
+
+    def check_data(self, table: Table, user: str) -> None:
+        """Raise ConfigError, naming the user, unless its data fit."""
+        ...
+
+    async def run(self, means: Means, data: list[Table]) -> Learned:
+        """Learn from the data of the users that live here, one table for each, in their order.
+
+        It is called at the hub too, where nobody lives. Everywhere it makes the same calls with the same
+        groups and partners, also after one that raised PeerFault or TimeoutFault: requests are counted so.
+        """
+        ...

@@ -1,0 +1,118 @@
+"""Which learners a session can run, and what its `[parameters]` mean for each.
+
+A new learner is a frozen struct of its settings that is a `needs.Learner`, and a line in `LEARNERS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from smpc_dp.encoding import shown
+from smpc_dp.errors import ConfigError, Fault, PrivacyError
+from smpc_dp.learn.block_gossip import BlockGossip
+from smpc_dp.learn.diffusion_learner import Diffusion
+from smpc_dp.learn.exchanges import Exchanging, plan_messages
+from smpc_dp.learn.gossip_auc import GossipAuc
+from smpc_dp.learn.methods import AveragerTable, Averaging, plan_private, plan_public
+from smpc_dp.learn.needs import Learned, Learner
+from smpc_dp.learn.ring_learner import RingSumLearner
+from smpc_dp.learn.sgd import FederatedSgd
+from smpc_dp.protocols.secagg.params import SumParameters
+
+PROTOCOL = "learn"
+
+LEARNERS: Mapping[str, type[Any]] = {
+    "sgd": FederatedSgd,
+    "block-gossip": BlockGossip,
+    "diffusion": Diffusion,
+    "ring-sum": RingSumLearner,
+    "gossip-auc": GossipAuc,
+}
+
+# Keys of `[parameters]` that are not the learner's own settings.
+_COMMON = ("learner", "averager")
+
+
+@dataclass(frozen=True)
+class LearnParameters:
+    """Checked parameters of a session that learns: the learner, and how its averages are had."""
+
+    users: int
+    learner: Learner
+    average: Averaging | None
+    mix: Averaging | None
+    exchange: Exchanging | None = None
+
+    def completed(self, learned: Learned) -> Learned:
+        """Return what was learned with the guarantee of all its steps."""
+        found = [part.guarantee for part in (self.average, self.exchange) if part is not None]
+        # A learner that both averages and sends, or adds its own noise, gives the guarantee itself.
+        given = len(found) == 1 and self.learner.needs(self.users).own is None
+        return replace(learned, guarantee=found[0]) if given else learned
+
+    @property
+    def planned(self) -> tuple[SumParameters, ...]:
+        """The parameters of every kind of request."""
+        found = [
+            parameters
+            for averaging in (self.average, self.mix)
+            if averaging is not None
+            for parameters in averaging.plans.values()
+        ]
+        return (*found, *(() if self.exchange is None else (self.exchange.parameters,)))
+
+
+def check_learn(parameters: Mapping[str, object], users: int) -> tuple[LearnParameters | None, list[Fault]]:
+    """Check a `[parameters]` table for a session of so many users; return every fault found."""
+    name = parameters.get("learner")
+    if not isinstance(name, str) or name not in LEARNERS:
+        known = ", ".join(LEARNERS)
+        what = "is missing" if name is None else f"unknown: {shown(name)}"
+        return None, [Fault("learner", f"{what} (known: {known})")]
+    given = {key: value for key, value in parameters.items() if key not in _COMMON}
+    learner, faults = _convert(LEARNERS[name], given, "")
+    table, more = _convert(AveragerTable, parameters.get("averager", {}), "averager.")
+    faults += more
+    if learner is None or table is None:
+        return None, faults
+    faults += learner.faults(users)
+    if faults:
+        return None, faults
+    needs = learner.needs(users)
+    sizes = set() if needs.average is None else needs.average.sizes
+    faults += [fault for size in sizes for fault in table.faults(size)]
+    if faults:
+        return None, faults
+    try:
+        average = None if needs.average is None else plan_private(table, needs.average, users)
+        mix = None if needs.mix is None else plan_public(table, needs.mix)
+        exchange = None if needs.exchange is None else plan_messages(needs.exchange, users)
+    except ConfigError as error:
+        return None, list(error.faults)
+    except PrivacyError as error:
+        return None, [Fault("epsilon", str(error))]
+    return LearnParameters(users, learner, average, mix, exchange), []
+
+
+def _convert(kind: type[Any], given: object, where: str) -> tuple[Any, list[Fault]]:
+    """Return a struct of a table, and every fault of it by its key."""
+    if not isinstance(given, Mapping):
+        return None, [Fault(where.rstrip("."), f"must be a table, is {shown(given)}")]
+    fields = {known.encode_name: known for known in msgspec.structs.fields(kind)}
+    names = ", ".join(sorted(fields))
+    faults = [Fault(f"{where}{key}", f"unknown key (known: {names})") for key in given if key not in fields]
+    good: dict[str, object] = {}
+    for key, known in fields.items():
+        if key not in given:
+            if known.required:
+                faults.append(Fault(f"{where}{key}", "is missing"))
+            continue
+        try:
+            good[key] = msgspec.convert(given[key], known.type, strict=True)
+        except msgspec.ValidationError as error:
+            faults.append(Fault(f"{where}{key}", str(error)))
+    return (None, faults) if faults else (kind(**good), [])

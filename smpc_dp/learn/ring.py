@@ -1,0 +1,215 @@
+"""Sums and histograms by a token that turns on a ring [Bellet 2021, Algorithms 4.2 and 4.3].
+
+Written over the users that live here: all of them in a simulation, where everything is arrays, one in a
+process, where the token comes by. Both end with noise that covers the users after the last noisy one, which
+the algorithms as printed leave bare (docs/errata.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError, Fault, PrivacyError
+from smpc_dp.learn.averager import Users
+from smpc_dp.learn.tokens import Token, TokenPassing, check_token, publish
+from smpc_dp.privacy.guarantee import PrivacyGuarantee
+from smpc_dp.privacy.network.grid import Grid, check_plan, guarantee
+from smpc_dp.privacy.network.plan import NetworkPlan
+from smpc_dp.privacy.sampling import NoiseSource, binomial, uniform
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSum:
+    """A noisy sum that a token gathered.
+
+    Attributes:
+        value: the sum of the contributions plus noise, unbiased, in the caller's unit.
+        contributions: how many were summed, or None where a limit hides it.
+        deviation: standard deviation of the noise in it, from the plan.
+        guarantee: towards any user (or so many colluders as the plan says), of all data of another one.
+    """
+
+    value: float
+    contributions: int | None
+    deviation: float
+    guarantee: PrivacyGuarantee
+
+
+@dataclass(frozen=True, slots=True)
+class TokenHistogram:
+    """Unbiased counts that a token gathered, shape (d,), which may be negative; see `TokenSum`."""
+
+    counts: NDArray[np.float64]
+    contributions: int
+    deviation: float
+    guarantee: PrivacyGuarantee
+
+
+class RingSum:
+    """The real sum of n users' K contributions each, with the noise of `plan_ring_sum`.
+
+    With `single` noise every n - 1 hops and at the last one, with `distributed` noise at every hop (Remark
+    4.2, mended). Noise is a discrete Gaussian on a grid of at most sigma / 8,192.
+    """
+
+    def __init__(self, plan: NetworkPlan, lower: float, upper: float) -> None:
+        """Contributions lie in [lower, upper]; raise ConfigError if the plan is for something else."""
+        check_plan(plan, topology="ring", task="sum", users=plan.parties, rounds=plan.rounds)
+        n, rounds = plan.parties, plan.rounds or 0
+        self.plan, self.lower, self.upper = plan, lower, upper
+        spread = plan.noise == "distributed"
+        shares = n - 1 if spread and plan.colluding == 1 else 1
+        noises = n * rounds if spread else 2 + n * rounds // (n - 1)
+        self.grid = Grid.of(plan, upper - lower, noises=noises, shares=shares)
+        self.grid.room(n * rounds, max(abs(lower), abs(upper)))
+
+    def noises(self, hops: Integers) -> tuple[Integers, Integers]:
+        """Return how many full noises and how many shares of one are added at these hops, 0 to nK - 1."""
+        n, rounds = self.plan.parties, self.plan.rounds or 0
+        last = n * rounds - 1
+        if self.plan.noise == "distributed":
+            ends = (hops == 0) | (hops == last) | (self.plan.colluding > 1)
+            return ends.astype(np.int64), (~ends).astype(np.int64)
+        # Every n - 1 hops, and the last one has noise too: what follows the last noise would be bare.
+        return ((hops % (n - 1) == 0) | (hops == last)).astype(np.int64), np.zeros_like(hops)
+
+    def increments(self, contributions: NDArray[np.float64], here: Users, source: NoiseSource) -> Integers:
+        """Return what the users here add to the token at each visit, shape (rows, K), in grid steps.
+
+        Raises PrivacyError for a contribution out of bounds.
+        """
+        rounds = self.plan.rounds or 0
+        contributions = np.asarray(contributions, dtype=np.float64)
+        if contributions.shape != (len(here), rounds):
+            what = f"shape must be ({len(here)}, {rounds}), is {contributions.shape}"
+            raise ConfigError([Fault("contributions", what)])
+        added = self.grid.to_grid(contributions, self.lower, self.upper)
+        hops = here[:, None] + self.plan.parties * np.arange(rounds)[None, :]
+        full, shares = self.noises(hops)
+        added[full > 0] += self.grid.noise(source, int(full.sum()))
+        added[shares > 0] += self.grid.noise(source, int(shares.sum()), share=True)
+        return added
+
+    async def run(
+        self, tokens: TokenPassing, contributions: NDArray[np.float64], source: NoiseSource
+    ) -> TokenSum:
+        """Add the contributions of the users here, shape (rows, K), and return the published sum.
+
+        `source` is `NoiseSource.system()` in a real run. Raises as `increments`, and ConfigError before the
+        first step if the plan is for other users.
+        """
+        n, rounds = self.plan.parties, self.plan.rounds or 0
+        check_plan(self.plan, topology="ring", task="sum", users=tokens.users, rounds=rounds)
+        added = self.increments(contributions, tokens.here, source)
+        if len(tokens.here) == n:
+            total = int(added.sum())
+        else:
+            values = await _turn(
+                tokens, rounds, np.zeros(1, np.int64), lambda value, row, k: value + added[row, k]
+            )
+            total = int(values[0])
+        claim = guarantee(
+            self.plan, self.grid.closeness, f"{self.plan.noise} discrete Gaussian noise on a ring"
+        )
+        return TokenSum(math.ldexp(total, -self.grid.bits), n * rounds, self.plan.error_std, claim)
+
+
+class RingHistogram:
+    """Counts of n users' K answers each in d categories, by randomised response with the plan's beta.
+
+    The first user puts ceil(beta n) uniform elements into the token at the start, the last one as many at
+    the end.
+    """
+
+    def __init__(self, plan: NetworkPlan, categories: int) -> None:
+        """`categories`: d, that of the plan; raise ConfigError if the plan is for something else."""
+        check_plan(plan, topology="ring", task="histogram", users=plan.parties, rounds=plan.rounds)
+        if plan.beta is None:
+            raise ConfigError([Fault("plan", "has no beta")])
+        self.plan, self.categories = plan, categories
+        self.beta = Fraction(plan.beta)
+        self.random = math.ceil(self.beta * plan.parties)
+
+    async def run(self, tokens: TokenPassing, values: Integers, source: NoiseSource) -> TokenHistogram:
+        """Add randomised answers for `values`, shape (rows, K) in 0..d-1, and return the published counts.
+
+        Raises PrivacyError for a value that is no category; ConfigError as `RingSum.run`.
+        """
+        n, rounds, d = self.plan.parties, self.plan.rounds or 0, self.categories
+        check_plan(self.plan, topology="ring", task="histogram", users=tokens.users, rounds=rounds)
+        here = tokens.here
+        if np.shape(values) != (len(here), rounds):
+            what = f"shape must be ({len(here)}, {rounds}), is {np.shape(values)}"
+            raise ConfigError([Fault("values", what)])
+        answers = randomised(values, d, self.beta, source)
+        ends = {
+            user: np.bincount(uniform(source, self.random, d), minlength=d)
+            for user in (0, n - 1)
+            if user in here
+        }
+        if len(here) == n:
+            total = np.bincount(answers.ravel(), minlength=d) + ends[0] + ends[n - 1]
+        else:
+
+            def add(token: Integers, row: int, k: int) -> Integers:
+                token = token.copy()
+                token[answers[row, k]] += 1
+                first, last = (int(here[row]), k) == (0, 0), (int(here[row]), k) == (n - 1, rounds - 1)
+                return token + (ends[0] if first else 0) + (ends[n - 1] if last else 0)
+
+            total = await _turn(tokens, rounds, np.zeros(d, np.int64), add)
+        counts = unbiased(total, n * rounds, 2 * self.random, self.beta)
+        claim = guarantee(self.plan, 0.0, f"randomised response, beta = {self.plan.beta:.6g}, on a ring")
+        return TokenHistogram(counts, n * rounds, self.plan.error_std, claim)
+
+
+def randomised(values: Integers, categories: int, beta: Fraction, source: NoiseSource) -> Integers:
+    """Return each value with chance 1 - beta, and a uniform category otherwise, exactly; int64.
+
+    Raises PrivacyError for a value outside 0..categories-1, ConfigError for values that are no integers.
+    """
+    values = np.asarray(values)
+    if values.dtype.kind not in "iu":
+        raise ConfigError([Fault("values", f"must be integers, are {values.dtype}")])
+    if values.size and not (values.min() >= 0 and values.max() < categories):
+        raise PrivacyError(f"a value is outside [0, {categories})")
+    lies = binomial(source, values.size, 1, beta).reshape(values.shape) == 1
+    answers = values.astype(np.int64)
+    answers[lies] = uniform(source, int(lies.sum()), categories)
+    return answers
+
+
+def unbiased(total: Integers, answers: int, random: int, beta: Fraction) -> NDArray[np.float64]:
+    """Return (token - random/d - answers beta/d) / (1 - beta) [Algorithm 4.3, corrected]."""
+    share = float((random + answers * beta) / len(total))
+    return np.asarray((total - share) / float(1 - beta))
+
+
+async def _turn(
+    tokens: TokenPassing, rounds: int, start: Integers, add: Callable[[Integers, int, int], Integers]
+) -> Integers:
+    """Take the token K times for the user here, add and pass it on; return the published one."""
+    if len(tokens.here) != 1:
+        raise ConfigError([Fault("here", "a token on a ring runs with all users here, or with one")])
+    user, n = int(tokens.here[0]), tokens.users
+    value = start
+    for k in range(rounds):
+        hop = k * n + user
+        if hop:
+            taken = await tokens.take()
+            value = check_token(taken, hop, hop, start.shape, np.int64).astype(np.int64)
+        value = add(value, 0, k)
+        if hop == n * rounds - 1:
+            await publish(tokens, user, Token(n * rounds, value))
+            return value
+        await tokens.pass_on(user, (user + 1) % n, Token(hop + 1, value))
+    taken = await tokens.take()
+    return check_token(taken, n * rounds, n * rounds, start.shape, np.int64).astype(np.int64)

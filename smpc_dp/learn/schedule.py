@@ -1,0 +1,217 @@
+"""Public randomness: which edge is used when. Nothing secret may come from here.
+
+Draws are calculated from the raw words of numpy's PCG64, whose stream is stable over its versions: processes
+with one seed have one schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.learn.averager import ALONE
+from smpc_dp.learn.topology import Topology
+
+Ints = NDArray[np.intp]
+Floats = NDArray[np.float64]
+
+MAX_SEED = 2**63 - 1
+
+
+class PublicDraws:
+    """A reproducible stream of public random numbers."""
+
+    def __init__(self, seed: int, stream: int = 0) -> None:
+        """`stream` separates draws of one seed that are to be independent. Raises ConfigError."""
+        if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed <= MAX_SEED:
+            raise ConfigError([Fault("seed", f"must be 0 to {MAX_SEED}, is {seed!r}")])
+        self._bits = np.random.PCG64(np.random.SeedSequence([seed, stream]))
+
+    def uniform(self, count: int) -> Floats:
+        """Return `count` numbers from [0, 1), multiples of 2^-53."""
+        raw = np.asarray(self._bits.random_raw(count), dtype=np.uint64)
+        return (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def below(self, bound: int, count: int) -> Ints:
+        """Return `count` integers below `bound`; a chance is off by a factor 1 + bound 2^-53 at most."""
+        return (self.uniform(count) * bound).astype(np.intp)
+
+
+class Clock(Protocol):
+    """Says which two users meet at each tick."""
+
+    @property
+    def topology(self) -> Topology:
+        """Who may meet."""
+        ...
+
+    @property
+    def chances(self) -> Floats:
+        """Shape (n,): p_u, the chance that a tick concerns user u; they add up to 2."""
+        ...
+
+    def draw(self, ticks: int) -> Ints:
+        """Return the two users of each of the next ticks, shape (ticks, 2)."""
+        ...
+
+
+class EdgeClock:
+    """A global clock: at each tick, one edge drawn uniformly [Bellet 2021, Algorithms 3.1 and 3.2]."""
+
+    def __init__(self, topology: Topology, seed: int, stream: int = 0) -> None:
+        """Raises ConfigError if the graph is disconnected."""
+        topology.require_connected()
+        self.topology = topology
+        self._draws = PublicDraws(seed, stream)
+
+    @property
+    def chances(self) -> Floats:
+        """Shape (n,): p_u = d_u / |E|."""
+        return self.topology.degrees / len(self.topology.edges)
+
+    def draw(self, ticks: int) -> Ints:
+        """Return the edge of each of the next ticks, shape (ticks, 2)."""
+        return self.topology.edges[self._draws.below(len(self.topology.edges), ticks)]
+
+
+class PoissonClock:
+    """Each user has a Poisson clock of rate 1; who wakes up turns to a random neighbour [Remark 3.2].
+
+    `now` is the time of the last tick that was drawn.
+    """
+
+    def __init__(self, topology: Topology, seed: int, stream: int = 0) -> None:
+        """Raises ConfigError if the graph is disconnected."""
+        topology.require_connected()
+        self.topology = topology
+        self.now = 0.0
+        self._draws = PublicDraws(seed, stream)
+
+    @property
+    def chances(self) -> Floats:
+        """Shape (n,): p_u = (1 + the sum over neighbours v of 1/d_v) / n."""
+        inverse = 1.0 / self.topology.degrees
+        return np.asarray(1.0 + self.topology.adjacency @ inverse) / self.topology.users
+
+    def draw(self, ticks: int) -> Ints:
+        """Return who wakes up and whom it turns to at the next ticks, shape (ticks, 2)."""
+        return self.draw_timed(ticks)[1]
+
+    def draw_timed(self, ticks: int) -> tuple[Floats, Ints]:
+        """Return the times of the next ticks, shape (ticks,), ascending, and the users as `draw` does."""
+        graph = self.topology
+        # Row by row, so that ticks do not depend on how many are drawn at once.
+        drawn = self._draws.uniform(3 * ticks).reshape(ticks, 3)
+        times = self.now + np.cumsum(-np.log1p(-drawn[:, 0])) / graph.users
+        self.now = float(times[-1]) if ticks else self.now
+        awake = (drawn[:, 1] * graph.users).astype(np.intp)
+        choice = (drawn[:, 2] * graph.degrees[awake]).astype(np.intp)
+        called = graph.adjacency.indices[graph.adjacency.indptr[awake] + choice]
+        return times, np.stack([awake, called.astype(np.intp)], axis=1)
+
+
+class ManyClocks:
+    """Independent clocks on as many copies of one graph; user u of copy r has the number r n + u.
+
+    A learner that is given this runs all copies at once: repetitions of an experiment. A tick is one of every
+    copy.
+    """
+
+    def __init__(self, clocks: list[Clock]) -> None:
+        """Raises ConfigError if the clocks have differing numbers of users."""
+        if not clocks or len({clock.topology.users for clock in clocks}) != 1:
+            raise ConfigError([Fault("clocks", "must be on graphs of one size")])
+        self._clocks = clocks
+        self.topology = clocks[0].topology
+
+    @property
+    def chances(self) -> Floats:
+        """Shape (copies n,): of a tick of the own copy."""
+        return np.concatenate([clock.chances for clock in self._clocks])
+
+    def draw(self, ticks: int) -> Ints:
+        """Return the users of the next ticks, shape (ticks copies, 2), copies next to each other."""
+        size = self.topology.users
+        drawn = [clock.draw(ticks) + copy * size for copy, clock in enumerate(self._clocks)]
+        return np.stack(drawn, axis=1).reshape(-1, 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """Meetings that concern each user once at most, so they can be held at the same time.
+
+    Attributes:
+        partner: shape (n,): whom each user meets, itself if nobody.
+        meeting: shape (n,): the row of that meeting in what was grouped; -1 for who meets nobody.
+    """
+
+    partner: Ints
+    meeting: Ints
+
+
+def rounds(users: int, pairs: Ints) -> Iterator[Round]:
+    """Group meetings into rounds such that every user has its meetings in the order of `pairs`.
+
+    As meetings of different users do not touch each other, the outcome is that of one after the other. A
+    meeting is held in the first round in which it is next for both users.
+
+    Args:
+        users: n. pairs: shape (meetings, 2), users 0 to n - 1, the two of a row different.
+    """
+    person = pairs.ravel()
+    # A radix sort, where numbers are small.
+    order = np.argsort(person.astype(np.uint16) if users <= 1 << 16 else person, kind="stable")
+    own = np.arange(users)
+    # All meetings of user 0, then those of user 1, ..., each user's closed by one that never comes.
+    last = np.cumsum(np.bincount(person, minlength=users)) + own
+    slots = np.arange(len(person)) + person[order]
+    queue, other = np.empty(len(person) + users, dtype=np.intp), np.empty(len(person) + users, dtype=np.intp)
+    queue[slots], other[slots] = order >> 1, person[order ^ 1]
+    queue[last], other[last] = -1 - own, (own + 1) % users
+    place = np.concatenate([[0], last[:-1] + 1])
+    left = len(person)
+    while left:
+        head, opposite = queue[place], other[place]
+        ready = head[opposite] == head
+        yield Round(np.where(ready, opposite, own), np.where(ready, head, ALONE))
+        place += ready
+        left -= int(np.count_nonzero(ready))
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """The ticks start + 1 to end of a clock.
+
+    Attributes:
+        pairs: shape (meetings, 2): who meets whom, in order.
+        users: n. copies: meetings of one tick.
+    """
+
+    start: int
+    end: int
+    pairs: Ints
+    users: int
+    copies: int
+
+    @property
+    def rounds(self) -> Iterator[Round]:
+        """The meetings in rounds, everybody's in order."""
+        return rounds(self.users, self.pairs)
+
+    def tick(self, meeting: Ints) -> Ints:
+        """Return the ticks of meetings, given by their rows in `pairs`, in the shape of `meeting`."""
+        passed = meeting if self.copies == 1 else meeting // self.copies
+        return passed + (self.start + 1)
+
+
+def spans(clock: Clock, users: int, ticks: int, every: int, *, meetings: int = 1) -> Iterator[Span]:
+    """Draw `ticks` ticks in spans of `every` (the last may be shorter); a tick has `meetings` draws."""
+    for start in range(0, ticks, every):
+        end = min(ticks, start + every)
+        pairs = clock.draw((end - start) * meetings)
+        yield Span(start, end, pairs, users, len(pairs) // (end - start))

@@ -1,0 +1,138 @@
+"""How a token goes from user to user: one user at a time holds it, and only its receiver sees it.
+
+A learner takes a `TokenPassing` and has no other way to the others, as with `Averager` and `PeerExchange`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError, Fault, PeerFault
+from smpc_dp.learn.averager import Users
+
+Values = NDArray[np.int64] | NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What walks: `step` counts the contributions so far, `values` is what they made."""
+
+    step: int
+    values: Values
+
+
+class Taken(NamedTuple):
+    """A token that has arrived at `receiver`, who lives here."""
+
+    sender: int
+    receiver: int
+    token: Token
+
+
+class TokenPassing(Protocol):
+    """Hands tokens from one user to another over private channels."""
+
+    @property
+    def users(self) -> int:
+        """n, the users of the network, who are 0 to n - 1."""
+        ...
+
+    @property
+    def here(self) -> Users:
+        """Shape (rows,): the users that live here, ascending."""
+        ...
+
+    @property
+    def anonymous(self) -> bool:
+        """Whether a receiver does not learn who sent, nor a sender whom it sent to (Remark 4.5)."""
+        ...
+
+    @property
+    def claim(self) -> str:
+        """What passing a token gives away, and against whom that holds."""
+        ...
+
+    async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
+        """Hand `token` from `sender`, who lives here, to `receiver`."""
+        ...
+
+    async def take(self) -> Taken:
+        """Wait for the next token of a user here; raise TimeoutFault or PeerFault if none can come."""
+        ...
+
+
+class PlainTokens:
+    """Tokens in the memory of one process, for simulations and tests: nothing hides who passes to whom."""
+
+    def __init__(self, users: int) -> None:
+        self._here = np.arange(users)
+        self._users = users
+        self._lanes = [asyncio.Queue[Taken]()] * users
+
+    @classmethod
+    def apart(cls, users: int) -> list[PlainTokens]:
+        """Return one for each user, connected: each has its user `here` alone, as processes would."""
+        lanes = [asyncio.Queue[Taken]() for _ in range(users)]
+        found = []
+        for user in range(users):
+            one = cls(users)
+            one._here, one._lanes = np.array([user]), lanes
+            found.append(one)
+        return found
+
+    @property
+    def users(self) -> int:
+        """n."""
+        return self._users
+
+    @property
+    def here(self) -> Users:
+        """All users, or the one of `apart`."""
+        return self._here
+
+    @property
+    def anonymous(self) -> bool:
+        """Senders and receivers are known."""
+        return False
+
+    @property
+    def claim(self) -> str:
+        """No protection at all."""
+        return "NO PRIVACY: tokens are in the memory of one process; for simulations and tests only"
+
+    async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
+        """Put the token into the receiver's lane; see `TokenPassing.pass_on`."""
+        if not (sender in self._here and 0 <= receiver < self._users):
+            what = f"from {sender} to {receiver}: the sender must live here, the receiver be one of the users"
+            raise ConfigError([Fault("token", what)])
+        await self._lanes[receiver].put(Taken(sender, receiver, token))
+
+    async def take(self) -> Taken:
+        """Return the next token; see `TokenPassing.take`."""
+        return await self._lanes[int(self._here[0])].get()
+
+
+def check_token(taken: Taken, after: int, steps: int, shape: tuple[int, ...], dtype: type) -> Values:
+    """Return the values of a token; raise PeerFault unless it is one of a step in after..steps, finite."""
+    values = taken.token.values
+    sender = f"user {taken.sender}"
+    if not after <= taken.token.step <= steps:
+        raise PeerFault(sender, f"token of step {taken.token.step}, expected {after} to {steps}")
+    if values.shape != shape or values.dtype != dtype:
+        raise PeerFault(sender, f"token of {values.dtype} {values.shape}, expected {dtype.__name__} {shape}")
+    if not np.isfinite(values).all():
+        raise PeerFault(sender, "token is not finite")
+    return values
+
+
+async def publish(tokens: TokenPassing, sender: int, token: Token) -> None:
+    """Hand the final token to everybody who does not live here."""
+    here = set(tokens.here.tolist())
+    for user in range(tokens.users):
+        if user not in here:
+            await tokens.pass_on(sender, user, token)

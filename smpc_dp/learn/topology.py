@@ -1,0 +1,310 @@
+"""Network topologies: who may talk to whom, with weights to mix by and how fast that mixes.
+
+Random graphs come from the networkx that is installed: whoever must agree on one passes its edges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.arguments import Arguments
+
+if TYPE_CHECKING:
+    # Loaded where it is used: the command line needs the settings of learners alone.
+    import networkx
+    from scipy import sparse
+
+Ints = NDArray[np.intp]
+Floats = NDArray[np.float64]
+
+MAX_USERS = 1_000_000
+MAX_EDGES = 20_000_000
+# Up to here all eigenvalues are computed, beyond an iterative method finds the two that count.
+_DENSE = 1_500
+# Members of a component that an error lists.
+_SHOWN = 8
+_TRIES = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Topology:
+    """An undirected graph without loops.
+
+    Attributes:
+        name: for results and plots.
+        users: n; they are 0 to n - 1.
+        edges: shape (E, 2), each edge once, smaller end first, sorted.
+    """
+
+    name: str
+    users: int
+    edges: Ints
+
+    @cached_property
+    def adjacency(self) -> sparse.csr_array:
+        """Symmetric, of ones, shape (n, n); `indptr` and `indices` list the neighbours of each user."""
+        from scipy import sparse
+
+        ends = np.concatenate([self.edges, self.edges[:, ::-1]])
+        ones = np.ones(len(ends))
+        return sparse.csr_array((ones, (ends[:, 0], ends[:, 1])), shape=(self.users, self.users))
+
+    @cached_property
+    def degrees(self) -> Ints:
+        """Shape (n,): how many neighbours each user has."""
+        return np.bincount(self.edges.ravel(), minlength=self.users).astype(np.intp)
+
+    @cached_property
+    def components(self) -> Ints:
+        """Shape (n,): the component of each user, numbered from 0."""
+        from scipy.sparse.csgraph import connected_components
+
+        return np.asarray(connected_components(self.adjacency, directed=False)[1], dtype=np.intp)
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a path between any two users."""
+        return int(self.components.max()) == 0
+
+    @cached_property
+    def bipartite(self) -> bool:
+        """Whether the users fall into two classes with edges between the classes only."""
+        from scipy import sparse
+        from scipy.sparse.csgraph import connected_components
+
+        # Exactly the components without an odd cycle fall apart in the double cover.
+        double = sparse.block_array([[None, self.adjacency], [self.adjacency, None]], format="csr")
+        doubled = connected_components(double, directed=False)[0]
+        return bool(doubled == 2 * (int(self.components.max()) + 1))
+
+    @cached_property
+    def spectral_gap(self) -> float:
+        """beta_G, the second smallest eigenvalue of the Laplacian D - A; 0 if the graph is disconnected.
+
+        [Bellet 2021, Theorems 3.1 and 3.2]; 1 - beta_G/|E| is the second eigenvalue of a swap over a random
+        edge.
+        """
+        if not self.connected:
+            return 0.0
+        if 2 * len(self.edges) == self.users * (self.users - 1):
+            return float(self.users)
+        from scipy import sparse
+
+        laplacian = sparse.diags_array(self.degrees.astype(np.float64)) - self.adjacency
+        if self.users <= _DENSE:
+            return float(np.linalg.eigvalsh(laplacian.toarray())[1])
+        # Just off 0, where the Laplacian cannot be inverted.
+        values = _largest(sparse.csc_array(laplacian), sigma=-1e-6)
+        return float(values[1])
+
+    def metropolis(self) -> sparse.csr_array:
+        """Weights 1/(1 + max(d_u, d_v)) on edges and the rest on the diagonal: doubly stochastic, (n, n)."""
+        larger = self.degrees[self.edges].max(axis=1)
+        return self._weights(1.0 / (1.0 + larger))
+
+    def max_degree(self) -> sparse.csr_array:
+        """Weights 1/(1 + greatest degree) on edges, the rest on the diagonal: doubly stochastic, (n, n)."""
+        return self._weights(np.full(len(self.edges), 1.0 / (1.0 + self.degrees.max())))
+
+    def _weights(self, weight: Floats) -> sparse.csr_array:
+        from scipy import sparse
+
+        first, second = self.edges.T
+        out = np.bincount(first, weight, self.users) + np.bincount(second, weight, self.users)
+        own = np.arange(self.users)
+        rows = np.concatenate([first, second, own])
+        columns = np.concatenate([second, first, own])
+        values = np.concatenate([weight, weight, 1.0 - out])
+        return sparse.csr_array((values, (rows, columns)), shape=(self.users, self.users))
+
+    def require_connected(self) -> None:
+        """Raise ConfigError, naming the smallest component, unless the graph is connected."""
+        if self.connected:
+            return
+        sizes = np.bincount(self.components)
+        small = int(sizes.argmin())
+        members = np.flatnonzero(self.components == small)
+        shown = ", ".join(map(str, members[:_SHOWN])) + (", ..." if len(members) > _SHOWN else "")
+        what = f"is disconnected: {len(sizes)} components, the smallest has {len(members)} users: {shown}"
+        raise ConfigError([Fault("topology", f"{self.name} {what}")])
+
+    def require_odd(self) -> None:
+        """Raise ConfigError if the graph is bipartite (or disconnected)."""
+        self.require_connected()
+        if self.bipartite:
+            what = "is bipartite: every walk alternates between two classes; add an edge inside one of them"
+            raise ConfigError([Fault("topology", f"{self.name} {what}")])
+
+
+def mixing_gap(weights: sparse.csr_array) -> float:
+    """Return 1 - max(|second|, |last| eigenvalue) of symmetric stochastic weights, shape (n, n).
+
+    The distance from the average shrinks by one minus this number with each mixing. Raises ConfigError.
+    """
+    if weights.ndim != 2 or weights.shape[0] != weights.shape[1] or weights.shape[0] < 2:
+        raise ConfigError([Fault("weights", f"shape must be (n, n), is {weights.shape}")])
+    if abs(weights - weights.T).max() > 1e-12 or abs(weights.sum(axis=1) - 1).max() > 1e-9:
+        raise ConfigError([Fault("weights", "must be symmetric with rows that add up to one")])
+    from scipy import sparse
+
+    users = weights.shape[0]
+    if users <= _DENSE:
+        values = np.linalg.eigvalsh(weights.toarray())
+        return float(1 - max(abs(values[0]), abs(values[-2])))
+    last = sparse.linalg.eigsh(weights, k=1, which="SA", return_eigenvectors=False, v0=_start(users))
+    # Just above 1, the greatest eigenvalue.
+    second = _largest(sparse.csc_array(weights), sigma=1 + 1e-6)[0]
+    return float(1 - max(abs(float(last[0])), abs(float(second))))
+
+
+def from_edges(users: int, edges: NDArray[np.integer], name: str = "graph") -> Topology:
+    """Return the graph with the given edges.
+
+    Args:
+        users: n, 2 to 1,000,000.
+        edges: shape (E, 2), 1 to 20,000,000 of them, in either direction and possibly more than once.
+
+    Raises:
+        ConfigError: an edge is a loop or leads to nobody.
+    """
+    found = Arguments()
+    found.integer("users", users, 2, MAX_USERS)
+    found.done()
+    edges = np.asarray(edges)
+    if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
+        raise ConfigError([Fault("edges", f"must be integers of shape (E, 2), shape is {edges.shape}")])
+    if not 1 <= len(edges) <= MAX_EDGES:
+        raise ConfigError([Fault("edges", f"must be 1 to {MAX_EDGES:,}, are {len(edges):,}")])
+    wrong = np.flatnonzero(
+        (edges < 0).any(axis=1) | (edges >= users).any(axis=1) | (edges[:, 0] == edges[:, 1])
+    )
+    if len(wrong):
+        first, second = map(int, edges[wrong[0]])
+        what = "is a loop" if first == second else f"leads out of 0..{users - 1}"
+        raise ConfigError([Fault(f"edges[{wrong[0]}]", f"{first}, {second} {what}")])
+    ends = np.sort(edges.astype(np.int64), axis=1)
+    keys = np.unique(ends[:, 0] * users + ends[:, 1])
+    return Topology(name, users, np.stack([keys // users, keys % users], axis=1).astype(np.intp))
+
+
+def ring(users: int) -> Topology:
+    """Return the cycle 0, 1, ..., n - 1, n at least 3; bipartite for even n."""
+    import networkx
+
+    _sizes(users, least=3)
+    return _drawn("ring", networkx.cycle_graph(users), users)
+
+
+def grid(rows: int, columns: int, *, odd: bool = False) -> Topology:
+    """Return the two-dimensional grid; user r * columns + c stands in row r, column c.
+
+    Grids are bipartite; `odd` adds the diagonal of one corner's square, which ends that.
+    """
+    import networkx
+
+    found = Arguments()
+    found.integer("rows", rows, 1, MAX_USERS)
+    found.integer("columns", columns, 1, MAX_USERS)
+    found.done()
+    _sizes(rows * columns)
+    if odd and min(rows, columns) < 2:
+        raise ConfigError([Fault("odd", "needs at least two rows and two columns")])
+    drawn = networkx.grid_2d_graph(rows, columns)
+    edges = np.array(list(drawn.edges), dtype=np.int64) @ np.array([columns, 1])
+    if odd:
+        edges = np.concatenate([edges, [[0, columns + 1]]])
+    return from_edges(rows * columns, edges, "odd grid" if odd else "grid")
+
+
+def watts_strogatz(users: int, neighbours: int, rewired: float, seed: int) -> Topology:
+    """Return a ring of `neighbours` nearest neighbours each, a part `rewired` of the edges moved at random.
+
+    Drawn until connected, 100 times at most. [Watts, Strogatz 1998]
+
+    Args:
+        neighbours: even, 2 to n - 1. rewired: 0 to 1.
+
+    Raises:
+        ConfigError: an argument is out of range, or no draw was connected.
+    """
+    import networkx
+
+    found = Arguments()
+    found.integer("neighbours", neighbours, 2, max(2, users - 1))
+    found.within("rewired", rewired, 0, 1)
+    found.done()
+    if neighbours % 2:
+        raise ConfigError([Fault("neighbours", f"must be even, is {neighbours}")])
+    _sizes(users, users * neighbours // 2, least=3)
+    try:
+        drawn = networkx.connected_watts_strogatz_graph(users, neighbours, rewired, _TRIES, seed)
+    except networkx.NetworkXError:
+        what = f"no connected graph in {_TRIES} draws: more neighbours or fewer rewired"
+        raise ConfigError([Fault("neighbours", what)]) from None
+    return _drawn("Watts-Strogatz", drawn, users)
+
+
+def random_k_out(users: int, chosen: int, seed: int) -> Topology:
+    """Return the graph of users who each choose `chosen` others, 1 to n - 1; it may be disconnected."""
+    from networkx.generators.directed import random_uniform_k_out_graph
+
+    found = Arguments()
+    found.integer("chosen", chosen, 1, max(1, users - 1))
+    found.done()
+    _sizes(users, users * chosen)
+    drawn = random_uniform_k_out_graph(users, chosen, self_loops=False, with_replacement=False, seed=seed)
+    return _drawn(f"random {chosen}-out", drawn, users)
+
+
+def erdos_renyi(users: int, chance: float, seed: int) -> Topology:
+    """Return the graph in which each pair is an edge with `chance`, above 0; it may be disconnected."""
+    import networkx
+
+    found = Arguments()
+    found.positive("chance", chance, 1)
+    found.done()
+    _sizes(users, round(chance * users * (users - 1) / 2))
+    return _drawn("Erd\u0151s-R\u00e9nyi", networkx.fast_gnp_random_graph(users, chance, seed), users)
+
+
+def complete(users: int) -> Topology:
+    """Return the graph of all pairs, at most 20,000,000 of them: n up to 6,325."""
+    _sizes(users, users * (users - 1) // 2)
+    # An object of networkx would take a kilobyte for each edge.
+    return Topology("complete", users, np.stack(np.triu_indices(users, 1), axis=1).astype(np.intp))
+
+
+def _sizes(users: int, edges: int = 0, *, least: int = 2) -> None:
+    found = Arguments()
+    found.integer("users", users, least, MAX_USERS)
+    if edges > MAX_EDGES:
+        found.fault("users", f"{edges:,} edges, more than {MAX_EDGES:,}")
+    found.done()
+
+
+def _drawn(name: str, graph: networkx.Graph, users: int) -> Topology:
+    edges = np.array([edge[:2] for edge in graph.edges], dtype=np.int64).reshape(-1, 2)
+    if not len(edges):
+        raise ConfigError([Fault("topology", f"{name} has no edge")])
+    return from_edges(users, edges, name)
+
+
+def _largest(matrix: sparse.csc_array, sigma: float) -> Floats:
+    """Return the two eigenvalues of a symmetric matrix that are nearest to sigma, ascending."""
+    from scipy import sparse
+
+    start = _start(matrix.shape[0])
+    values = sparse.linalg.eigsh(matrix, k=2, sigma=sigma, which="LM", return_eigenvectors=False, v0=start)
+    return np.sort(np.asarray(values, dtype=np.float64))
+
+
+def _start(users: int) -> Floats:
+    """A start that is the same every time, and orthogonal to no eigenvector that counts."""
+    start: Floats = np.cos(np.arange(users) * 1.618) + 1.0
+    return start

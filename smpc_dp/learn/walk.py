@@ -1,0 +1,305 @@
+"""Sums and histograms by a token on a random walk over the complete graph [Bellet 2021, Algorithm 4.4].
+
+In a simulation the whole path is drawn at once and everything is arrays; in a process the token comes by, and
+its holder draws the next one from its own noise source. The first step adds noise alone: whoever starts the
+walk knows who takes it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.learn.averager import Users
+from smpc_dp.learn.ring import TokenHistogram, TokenSum, randomised, unbiased
+from smpc_dp.learn.tokens import Token, TokenPassing, Values, check_token, publish
+from smpc_dp.privacy.network.grid import Grid, check_plan, guarantee
+from smpc_dp.privacy.network.plan import NetworkPlan
+from smpc_dp.privacy.sampling import NoiseSource, uniform
+
+Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a holder adds noise alone: after so many contributions, or uses of the edge it will take next."""
+
+    contributions: int | None = None
+    edge: int | None = None
+
+    def allows(self, step: Any, visit: Any, used: Any, steps: int) -> Any:
+        """Whether a contribution is made; arrays or single numbers.
+
+        `step` is 0 to T - 1, `visit` how often its user has held the token before, `used` how often the edge
+        to the next user was taken. A visit spends a contribution even if the edge forbids it. At the last
+        step everybody is next, and a limit on edges forbids it.
+        """
+        allowed = step > 0
+        if self.contributions is not None:
+            allowed = allowed & (visit < self.contributions)
+        if self.edge is not None:
+            allowed = allowed & (used < self.edge) & (step < steps - 1)
+        return allowed
+
+
+def check_paths(plan: NetworkPlan, tokens: TokenPassing) -> None:
+    """Raise ConfigError for a plan that hides the path, run where neighbours on it see one another.
+
+    A simulation, where all users live here, has no observers.
+    """
+    if plan.paths == "hidden" and not tokens.anonymous and len(tokens.here) < tokens.users:
+        what = (
+            "is for a hidden path, and here a receiver knows the sender and a sender the receiver; "
+            "plan with --paths neighbours"
+        )
+        raise ConfigError([Fault("plan", what)])
+
+
+def earlier(keys: Integers) -> Integers:
+    """Return how often each entry of `keys`, shape (T,), has come before."""
+    order = np.argsort(keys, kind="stable")
+    ranked = keys[order]
+    starts = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
+    counts = np.arange(len(keys)) - np.repeat(starts, np.diff(np.append(starts, len(keys))))
+    found = np.empty_like(counts)
+    found[order] = counts
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A drawn walk: `users`, shape (T,), who holds the token; `visits` how often it did before.
+
+    `contributes`: whose step is not noise alone.
+    """
+
+    users: Users
+    visits: Integers
+    contributes: Flags
+
+    @classmethod
+    def draw(cls, users: int, steps: int, limits: Limits, source: NoiseSource) -> Path:
+        """Draw a walk of `steps` uniform users."""
+        return cls.along(uniform(source, steps, users), users, limits)
+
+    @classmethod
+    def along(cls, path: Integers, users: int, limits: Limits) -> Path:
+        """Apply the limits to a walk."""
+        steps = len(path)
+        # The first holder's noise is no visit: nothing of its was spent.
+        visits = np.append(0, earlier(path[1:])) if steps else np.zeros(0, np.int64)
+        used = np.zeros(steps, np.int64)
+        if steps > 1:
+            edges = path[:-1] * users + path[1:]
+            # Who keeps the token shows it to nobody.
+            used[:-1] = np.where(path[:-1] == path[1:], 0, earlier(edges))
+        return cls(path, visits, np.asarray(limits.allows(np.arange(steps), visits, used, steps)))
+
+
+class Visit(NamedTuple):
+    """A step of the walk: `before` is how often the user held the token."""
+
+    user: int
+    step: int
+    before: int
+    contributes: bool
+
+
+class Holder(Protocol):
+    """What a user does with the token that it holds."""
+
+    def hold(self, values: Values, visit: Visit) -> Values:
+        """Return the token with noise, and with a contribution if it is allowed."""
+        ...
+
+
+@dataclass(slots=True)
+class _Visits:
+    """What the users here remember of a walk."""
+
+    visits: Counter[int] = field(default_factory=Counter)
+    edges: Counter[tuple[int, int]] = field(default_factory=Counter)
+
+
+async def walk(
+    tokens: TokenPassing, holder: Holder, start: Values, steps: int, limits: Limits, source: NoiseSource
+) -> Values:
+    """Hold and pass the token until it is published, after `steps` steps; return the published one.
+
+    User 0 starts it. Each holder draws the next user from `source`, uniformly, itself included: from the
+    operating system's randomness in a real run, for privacy needs paths that nobody foresees.
+    """
+    n, memory = tokens.users, _Visits()
+    here = set(tokens.here.tolist())
+    if 0 in here:
+        await tokens.pass_on(0, int(uniform(source, 1, n)[0]), Token(0, start))
+    seen = 0
+    while True:
+        taken = await tokens.take()
+        values = check_token(taken, seen, steps, start.shape, start.dtype.type)
+        user, step = taken.receiver, taken.token.step
+        if step == steps:
+            return values
+        while True:
+            following = int(uniform(source, 1, n)[0])
+            allowed = limits.allows(step, memory.visits[user], memory.edges[user, following], steps)
+            values = holder.hold(values, Visit(user, step, memory.visits[user], bool(allowed)))
+            memory.visits[user] += step > 0
+            memory.edges[user, following] += following != user
+            step += 1
+            if step == steps:
+                await publish(tokens, user, Token(step, values))
+                return values
+            if following not in here:
+                break
+            user = following
+        seen = step
+        await tokens.pass_on(user, following, Token(step, values))
+
+
+class WalkSum:
+    """The real sum of what T steps over the complete graph gather, with the noise of `plan_walk`.
+
+    The k-th time that a user contributes, it adds its k-th contribution.
+    """
+
+    def __init__(self, plan: NetworkPlan, lower: float, upper: float) -> None:
+        """Contributions lie in [lower, upper]; raise ConfigError if the plan is for something else."""
+        check_plan(plan, topology="complete", task="sum", users=plan.parties)
+        self.plan, self.lower, self.upper = plan, lower, upper
+        self.steps = plan.steps or 0
+        self.limits = Limits(plan.max_contributions, plan.edge_cap)
+        self.grid = Grid.of(plan, upper - lower, noises=self.steps)
+        self.grid.room(self.steps, max(abs(lower), abs(upper)))
+
+    async def run(
+        self, tokens: TokenPassing, contributions: NDArray[np.float64], source: NoiseSource
+    ) -> TokenSum:
+        """Walk with the contributions of the users here, shape (rows, columns), and return the sum.
+
+        A user contributes at most so often as there are columns, or `max_contributions`; with one column,
+        the same value each time.
+
+        Raises PrivacyError for a contribution out of bounds; ConfigError before the first step for a plan for
+        others, and at a user's visit for which it has no contribution.
+        """
+        check_plan(self.plan, topology="complete", task="sum", users=tokens.users)
+        check_paths(self.plan, tokens)
+        contributions = np.asarray(contributions, dtype=np.float64)
+        if contributions.ndim != 2 or len(contributions) != len(tokens.here) or not contributions.shape[1]:
+            what = f"shape must be ({len(tokens.here)}, columns), is {contributions.shape}"
+            raise ConfigError([Fault("contributions", what)])
+        adder = _Adder(
+            self.grid, self.grid.to_grid(contributions, self.lower, self.upper), tokens.here, source
+        )
+        if len(tokens.here) == tokens.users:
+            path = Path.draw(tokens.users, self.steps, self.limits, source)
+            made = path.contributes
+            total = int(
+                self.grid.noise(source, self.steps).sum()
+                + adder.of(path.users[made], path.visits[made]).sum()
+            )
+        else:
+            values = await walk(tokens, adder, np.zeros(1, np.int64), self.steps, self.limits, source)
+            total = int(values[0])
+        limited = self.limits.contributions is not None or self.limits.edge is not None
+        claim = guarantee(
+            self.plan, self.grid.closeness, "discrete Gaussian noise at each step of a random walk"
+        )
+        return TokenSum(
+            float(np.ldexp(float(total), -self.grid.bits)),
+            None if limited else self.steps - 1,
+            self.plan.error_std,
+            claim,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Adder:
+    grid: Grid
+    contributions: Integers
+    here: Users
+    source: NoiseSource
+
+    def of(self, users: Users, visits: Integers) -> Integers:
+        """Return the contributions of these visits."""
+        columns = self.contributions.shape[1]
+        if columns == 1:
+            visits = np.zeros_like(visits)
+        late = np.flatnonzero(visits >= columns)
+        if len(late):
+            what = (
+                f"user {users[late[0]]} has {columns} and is to contribute once more: "
+                "plan with --max-contributions"
+            )
+            raise ConfigError([Fault("contributions", what)])
+        return np.asarray(self.contributions[np.searchsorted(self.here, users), visits])
+
+    def hold(self, values: Values, visit: Visit) -> Values:
+        added = values.astype(np.int64) + self.grid.noise(self.source, 1)
+        if not visit.contributes:
+            return added
+        return added + self.of(np.array([visit.user]), np.array([visit.before]))
+
+
+class WalkHistogram:
+    """Counts of what T steps over the complete graph gather, by randomised response (Remark 4.6).
+
+    The plan is `plan_walk_histogram`'s. The first step adds a uniform element.
+    """
+
+    def __init__(self, plan: NetworkPlan, categories: int) -> None:
+        """`categories`: d, that of the plan; raise ConfigError if the plan is for something else."""
+        check_plan(plan, topology="complete", task="histogram", users=plan.parties)
+        if plan.beta is None:
+            raise ConfigError([Fault("plan", "has no beta")])
+        self.plan, self.categories = plan, categories
+        self.steps, self.beta = plan.steps or 0, Fraction(plan.beta)
+
+    async def run(self, tokens: TokenPassing, values: Integers, source: NoiseSource) -> TokenHistogram:
+        """Walk with a category of each user here, shape (rows,), answered anew at each visit.
+
+        Raises PrivacyError for a value that is no category, ConfigError for a plan for others.
+        """
+        check_plan(self.plan, topology="complete", task="histogram", users=tokens.users)
+        check_paths(self.plan, tokens)
+        here, d = tokens.here, self.categories
+        if np.shape(values) != (len(here),):
+            raise ConfigError([Fault("values", f"shape must be ({len(here)},), is {np.shape(values)}")])
+        randomised(values, d, Fraction(0), source)  # refuses what is no category, before the first step
+        counter = _Counter(np.asarray(values), here, self.beta, source)
+        if len(here) == tokens.users:
+            path = Path.draw(tokens.users, self.steps, Limits(), source)
+            answers = randomised(np.asarray(values)[path.users[1:]], d, self.beta, source)
+            total = np.bincount(answers, minlength=d) + np.bincount(uniform(source, 1, d), minlength=d)
+        else:
+            found = await walk(tokens, counter, np.zeros(d, np.int64), self.steps, Limits(), source)
+            total = found.astype(np.int64)
+        counts = unbiased(total, self.steps - 1, 1, self.beta)
+        claim = guarantee(
+            self.plan, 0.0, f"randomised response, beta = {self.plan.beta:.6g}, at each step of a random walk"
+        )
+        return TokenHistogram(counts, self.steps - 1, self.plan.error_std, claim)
+
+
+@dataclass(frozen=True, slots=True)
+class _Counter:
+    values: Integers
+    here: Users
+    beta: Fraction
+    source: NoiseSource
+
+    def hold(self, values: Values, visit: Visit) -> Values:
+        counts, d = values.astype(np.int64), len(values)
+        row = int(np.searchsorted(self.here, visit.user))
+        beta = self.beta if visit.contributes else Fraction(1)
+        own = randomised(self.values[row : row + 1], d, beta, self.source)
+        counts[own] += 1
+        return counts

@@ -1,0 +1,216 @@
+"""Noise for one integer that servers compute on shares: its coins, its exact law, and its privacy.
+
+The integer lies in 0..span and moves by at most `sensitivity` when one record is substituted. It is not taken
+modulo anything, so a noise of bounded reach alone would cost delta; proofs are in docs/servers.md.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.circuit_gaussian import LOOKUP_BITS, MAX_EVALUATIONS, TableGaussian
+from smpc_dp.privacy.circuit_noise import CONTEXT, Coin, CyclicLaplace, Source, laplace_coins
+
+GREATEST_EPSILON = 12.0
+LEAST_EPSILON = 1e-6
+"""Of one integer, both."""
+MAX_BITS = 480
+"""Bits of a noisy integer."""
+FLOOR_BITS = 40
+"""The result is a uniform integer with probability 2**-40."""
+# Grid steps of a sensitivity that a table of Gaussian noise is made for where they can be had.
+TABLE_STEPS = 8
+
+
+@dataclass(frozen=True)
+class FlooredLaplace:
+    """Two-sided geometric noise of bounded reach, over a floor that no output's probability is below.
+
+    With `inner` the result is integer + noise, for noise in -reach..reach - 1. But where the coin `floor`
+    says so it is uniform on -reach..2**bits - reach - 1, which covers all sums. So every output has at least
+    the probability of the floor under every integer, and epsilon is pure.
+    """
+
+    sensitivity: int
+    span: int
+    epsilon: float
+    inner: CyclicLaplace
+    floor: Coin
+    bits: int
+    proven: Fraction
+    """An upper bound on the logarithm of any ratio of probabilities; at most `epsilon`."""
+
+    name = "discrete Laplace"
+
+    @classmethod
+    def design(cls, sensitivity: int, span: int, epsilon: float) -> FlooredLaplace:
+        """Return the noise for integers 0..span that makes a shift by `sensitivity` epsilon-DP.
+
+        Raises ConfigError for an epsilon outside 1e-6..12, a sensitivity outside 1..span, and for a noisy
+        integer of more than 480 bits.
+        """
+        _check(sensitivity, span, epsilon, "laplace")
+        floor = Coin(1, FLOOR_BITS)
+        places = sensitivity.bit_length() + 1
+        while True:
+            reach = 1 << places
+            bits = (span + 2 * reach - 1).bit_length()
+            # Beyond the reach less the sensitivity the highest coin is true: the noise has less than its
+            # chance there, which must be lost in the floor.
+            with localcontext(CONTEXT):
+                room = Decimal(2) ** -(FLOOR_BITS + bits) * (Decimal(epsilon).exp() - 1) / 2
+                enough = -(Decimal(epsilon) * (reach // 2) * Decimal("0.999") / sensitivity) < room.ln()
+            if bits > MAX_BITS:
+                raise ConfigError([Fault("epsilon", f"a noisy integer of {bits} bits, not {MAX_BITS}")])
+            if enough:
+                coins, proven = laplace_coins(sensitivity, epsilon, places)
+                inner = CyclicLaplace(sensitivity, epsilon, coins, proven)
+                design = cls(sensitivity, span, epsilon, inner, floor, bits, proven)
+                if design.edge <= Fraction(math.expm1(epsilon)) * (1 - Fraction(1, 1 << 20)):
+                    return design
+            places += 1
+
+    @property
+    def reach(self) -> int:
+        """The noise is -reach..reach - 1."""
+        return 1 << (len(self.inner.coins) - 1)
+
+    @property
+    def edge(self) -> Fraction:
+        """A bound on how far the noise stands out from the floor where another integer's does not reach."""
+        highest = self.inner.coins[-2].probability
+        return highest * (1 - self.floor.probability) / self.floor.probability * (1 << self.bits)
+
+    @property
+    def random_bits(self) -> int:
+        """Fair bits of one draw."""
+        return self.inner.joint_bits + self.floor.bits + self.bits
+
+    @property
+    def variance(self) -> float:
+        """Of a result, the floor's part with it as if its mean were as far off as can be."""
+        kept = 1 - self.floor.probability
+        whole = Fraction(1 << self.bits)
+        return float(kept * self.inner.exact_variance + self.floor.probability * whole**2)
+
+    def masses(self, integer: int) -> dict[int, Fraction]:
+        """Return the probability of each result for one integer, exactly; for tests of small designs."""
+        base = self.floor.probability / (1 << self.bits)
+        law = {place - self.reach: base for place in range(1 << self.bits)}
+        inner = self.inner.masses()
+        for place, mass in enumerate(inner):
+            noise = place if place < self.reach else place - len(inner)
+            law[integer + noise] += (1 - self.floor.probability) * mass
+        return law
+
+    def draw(self, integer: int, source: Source) -> int:
+        """Return one result of the ideal functionality."""
+        *places, sign = [toss(coin, source) for coin in self.inner.coins]
+        floored = toss(self.floor, source)
+        uniform = _number(self.bits, source)
+        noise = sum(coin << place for place, coin in enumerate(places))
+        return uniform - self.reach if floored else integer + (-1 - noise if sign else noise)
+
+    def read(self, result: int) -> Fraction:
+        """Return the noisy integer; its bias is below 2**(bits - 40)."""
+        return result - self.inner.mean
+
+
+@dataclass(frozen=True)
+class CoarseGaussian:
+    """Discrete Gaussian noise from a table, on the integer without its lowest `drop` bits.
+
+    The result is floor(integer / 2**drop) + noise + len(cuts). The floor moves by at most
+    ceil(sensitivity / 2**drop). The guarantee is for all `evaluations` integers of a record together.
+    """
+
+    sensitivity: int
+    span: int
+    drop: int
+    table: TableGaussian
+
+    name = "discrete Gaussian"
+
+    @classmethod
+    def design(
+        cls, sensitivity: int, span: int, epsilon: float, delta: float, evaluations: int = 1
+    ) -> CoarseGaussian:
+        """Return the least noise, on the finest of the coarse grids, that is (epsilon, delta)-DP.
+
+        Raises ConfigError for arguments out of range, and for an epsilon too small for any grid.
+        """
+        _check(sensitivity, span, epsilon, "gaussian")
+        if not 1 <= evaluations <= MAX_EVALUATIONS:
+            what = f"{evaluations} integers, Gaussian noise is for at most {MAX_EVALUATIONS}"
+            raise ConfigError([Fault("noise", what)])
+        drop = max(0, (sensitivity - 1).bit_length() - TABLE_STEPS.bit_length() + 1)
+        while True:
+            steps = -(-sensitivity >> drop)
+            try:
+                return cls(sensitivity, span, drop, TableGaussian.design(steps, epsilon, delta, evaluations))
+            except ConfigError:
+                if steps == 1:
+                    raise
+            drop += 1
+
+    @property
+    def random_bits(self) -> int:
+        """Fair bits of one draw."""
+        return self.table.joint_bits
+
+    @property
+    def variance(self) -> float:
+        """Of a result read, rounding with it as if the dropped bits were uniform."""
+        return (self.table.variance + 1 / 12) * 4.0**self.drop
+
+    def masses(self, integer: int) -> dict[int, Fraction]:
+        """Return the probability of each result for one integer, exactly."""
+        edges = (0, *self.table.cuts, 1 << LOOKUP_BITS)
+        middle = (integer >> self.drop) + len(self.table.cuts)
+        law: dict[int, Fraction] = {}
+        for magnitude, (low, high) in enumerate(itertools.pairwise(edges)):
+            for result in (middle - magnitude, middle + magnitude):
+                law[result] = law.get(result, Fraction(0)) + Fraction(high - low, 1 << LOOKUP_BITS + 1)
+        return law
+
+    def draw(self, integer: int, source: Source) -> int:
+        """Return one result of the ideal functionality."""
+        number, sign = _number(LOOKUP_BITS, source), _number(1, source)
+        magnitude = sum(number >= cut for cut in self.table.cuts)
+        return (integer >> self.drop) + len(self.table.cuts) + (-magnitude if sign else magnitude)
+
+    def read(self, result: int) -> Fraction:
+        """Return the noisy integer, in the middle of those that have the result without noise."""
+        return (result - len(self.table.cuts)) * (1 << self.drop) + Fraction((1 << self.drop) - 1, 2)
+
+
+CentralNoise = FlooredLaplace | CoarseGaussian
+
+
+def toss(coin: Coin, source: Source) -> int:
+    """Return one toss of a coin of any number of bits."""
+    return int(_number(coin.bits, source) < coin.threshold)
+
+
+def _number(bits: int, source: Source) -> int:
+    """Return a uniform number of `bits` bits."""
+    count = -(-bits // 8)
+    return int.from_bytes(source.bytes(count), "little") >> (8 * count - bits)
+
+
+def _check(sensitivity: int, span: int, epsilon: float, law: str) -> None:
+    faults = []
+    # Written so that NaN fails.
+    number = isinstance(epsilon, int | float) and not isinstance(epsilon, bool)
+    if not number or not LEAST_EPSILON <= epsilon <= GREATEST_EPSILON:
+        what = f"{epsilon!r} is not a number in {LEAST_EPSILON:g}..{GREATEST_EPSILON:g}, for {law} noise"
+        faults.append(Fault("epsilon", what))
+    if not 1 <= sensitivity <= span:
+        faults.append(Fault("sensitivity", f"{sensitivity} is not 1 to the range's {span}"))
+    if faults:
+        raise ConfigError(faults)

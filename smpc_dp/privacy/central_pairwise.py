@@ -1,0 +1,175 @@
+"""A private U-statistic with one noise for all of it: sensitivity, noise and error.
+
+What is computed is the integer S, the sum over pairs of a kernel's integers 0..steps. Substitution of one
+record moves it by at most a table's entry; the proofs are in docs/servers.md.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Literal
+
+import msgspec
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.central_noise import CentralNoise, CoarseGaussian, FlooredLaplace
+from smpc_dp.privacy.pairwise_plan import complete_error, plan_pairwise, sampling_error
+
+CentralLaw = Literal["laplace", "gaussian"]
+LAWS = ("laplace", "gaussian")
+COUNT_SHARE = Fraction(1, 4)
+"""Of epsilon, what the number of records of label 1 gets beside the sum over pairs, with private labels."""
+
+
+def sum_sensitivity(steps: int, users: int, marks: tuple[int, int] | None = None, partners: int = 0) -> int:
+    """Return by how much S moves when one of n records is substituted.
+
+    | design | pairs | S moves by | the mean moves by |
+    |---|---|---|---|
+    | all pairs | n (n - 1) / 2 | (n - 1) steps | 2/n of the range |
+    | public labels, n+ and n- of them | n+ n- | max(n+, n-) steps | 1 / min(n+, n-) of the range |
+    | P partners each | P n / 2 | P steps | 2/n of the range |
+
+    It is reached by every kernel of this package on all pairs.
+    """
+    if partners:
+        return partners * steps
+    return (max(marks) if marks else users - 1) * steps
+
+
+def split(epsilon: float, shares: list[Fraction]) -> list[float]:
+    """Return shares of a budget as floats, each no more than exact."""
+    found = []
+    for share in shares:
+        part = float(Fraction(epsilon) * share)
+        found.append(part if Fraction(part) <= Fraction(epsilon) * share else math.nextafter(part, 0.0))
+    return found
+
+
+def design_central(
+    law: CentralLaw, sensitivities: list[int], spans: list[int], epsilon: float, delta: float
+) -> list[CentralNoise]:
+    """Return the noise of integers that are opened together, (epsilon, delta)-DP for one record.
+
+    One integer, or the sum over pairs and a count; the count gets a quarter of epsilon, and of delta.
+    Raises ConfigError for delta 0 with Gaussian noise, or above 0 with Laplace.
+    """
+    number = isinstance(delta, int | float) and not isinstance(delta, bool)
+    if law not in LAWS:
+        raise ConfigError([Fault("noise", f"{law!r} is none of {', '.join(LAWS)}")])
+    if not number or not (delta > 0 if law == "gaussian" else delta == 0):
+        raise ConfigError([Fault("delta", f"{delta!r}: above 0 for Gaussian noise, and for that alone")])
+    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 < epsilon <= 100:
+        raise ConfigError([Fault("epsilon", f"{epsilon!r} is not a number above 0 and at most 100")])
+    shares = [Fraction(1)] if len(spans) == 1 else [1 - COUNT_SHARE, COUNT_SHARE]
+    budgets, deltas = split(epsilon, shares), split(delta, shares) if delta else [0.0] * len(shares)
+    return [
+        CoarseGaussian.design(sensitivity, span, part, loss)
+        if law == "gaussian"
+        else FlooredLaplace.design(sensitivity, span, part)
+        for sensitivity, span, part, loss in zip(sensitivities, spans, budgets, deltas, strict=True)
+    ]
+
+
+class CentralPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Noise and error of a U-statistic that servers compute on shares."""
+
+    parties: int
+    epsilon: float
+    delta: float
+    law: CentralLaw
+    partners: int
+    """Pairs of each user; 0 for all pairs."""
+    pairs: int
+    zeta_1: float
+    zeta_2: float
+    width: float
+    steps: int
+    """Of the kernel's grid: its range in integers."""
+    sensitivity: float
+    """Of the mean over pairs, for one record."""
+    noise_error: float
+    """Variance of the noise in the mean, that of its grid with it."""
+    sampling_error: float
+    mean_squared_error: float
+    standard_error: float
+    two_party_error: float | None
+    """Mean squared error of the two-party protocol with its best number of partners; None for odd n."""
+    gain: float | None
+    """That divided by this one's."""
+    relation: str
+    assumption: str
+
+
+def plan_central(
+    parties: int,
+    epsilon: float,
+    zeta_1: float,
+    zeta_2: float,
+    *,
+    delta: float = 0.0,
+    law: CentralLaw = "laplace",
+    width: float = 1.0,
+    steps: int = 2,
+    partners: int = 0,
+) -> CentralPlan:
+    """Return noise and error over all pairs, or over `partners` random matchings.
+
+    n at least 3; 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4. Raises ConfigError.
+    """
+    found = Arguments()
+    found.integer("parties", parties, 3, 1_000_000)
+    found.budget(epsilon)
+    found.positive("width", width, 1e9)
+    found.integer("steps", steps, 1, 1 << 40)
+    found.integer("partners", partners, 0, 1_000_000)
+    if not found.faults:
+        found.within("zeta_2", zeta_2, 0, width**2 / 4)
+        found.within("zeta_1", zeta_1, 0, max(zeta_2 / 2, 0))
+    found.done()
+    pairs = partners * (parties // 2) if partners else parties * (parties - 1) // 2
+    moved = sum_sensitivity(steps, parties, None, partners)
+    (noise,) = design_central(law, [moved], [pairs * steps], epsilon, delta)
+    unit = width / steps
+    noise_error = noise.variance * (unit / pairs) ** 2
+    sampling = (
+        sampling_error(parties, partners, zeta_1, zeta_2)
+        if partners
+        else complete_error(parties, zeta_1, zeta_2)
+    )
+    rival = None
+    if parties % 2 == 0 and parties >= 4:
+        rival = plan_pairwise(parties, epsilon, zeta_1, zeta_2, width=width).mean_squared_error
+    total = noise_error + sampling
+    return CentralPlan(
+        parties=parties,
+        epsilon=epsilon,
+        delta=delta,
+        law=law,
+        partners=partners,
+        pairs=pairs,
+        zeta_1=zeta_1,
+        zeta_2=zeta_2,
+        width=width,
+        steps=steps,
+        sensitivity=moved * unit / pairs,
+        noise_error=noise_error,
+        sampling_error=sampling,
+        mean_squared_error=total,
+        standard_error=math.sqrt(total),
+        two_party_error=rival,
+        gain=None if rival is None else rival / total,
+        relation="substitution of one user's record",
+        assumption=(
+            "fewer than half of the servers pool what they see, and all of them follow the protocol; "
+            "epsilon holds for what is opened, against computationally bounded observers; "
+            "records are independent and of one distribution for the error"
+        ),
+    )
+
+
+def auc_sampling_error(positives: int, negatives: int) -> float:
+    """Return the greatest variance of an AUC's estimate: 1 / (4 min(n+, n-)) [Birnbaum, Klose 1957]."""
+    return 1 / (4 * min(positives, negatives))

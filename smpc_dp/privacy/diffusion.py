@@ -1,0 +1,176 @@
+"""Noise for diffusion learning: what it protects, and what it costs [Vlaski and Sayed 2020].
+
+Proofs of epsilon(i) for every message of every agent, and what lies outside: docs/diffusion.md.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import numpy as np
+
+from smpc_dp.errors import PrivacyError
+from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.guarantee import PrivacyGuarantee
+
+if TYPE_CHECKING:
+    from scipy import sparse
+
+Kind = Literal["homomorphic", "iid"]
+
+# Steps of the grid in the noise's scale and in an update, at least, and in the scale at most.
+_FINE, _FINE_UPDATE, _MOST = 1 << 20, 1 << 12, 1 << 38
+
+
+class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
+    """Discrete Laplace noise on a grid of steps 2^-bits, for updates clipped in the l1 norm."""
+
+    kind: Kind
+    dimension: int
+    """M, coordinates of a model."""
+    step_size: float
+    """mu."""
+    l1_bound: float
+    """G, the bound that gradients of the data are clipped to, in the l1 norm."""
+    bits: int
+    scale: Fraction
+    """b_v in grid steps: the noise has mass proportional to exp(-|k| / scale)."""
+    update: int
+    """floor(mu G 2^bits): the l1 norm of an update on the grid, at most."""
+
+    @classmethod
+    def of_scale(
+        cls, kind: Kind, scale: float, step_size: float, l1_bound: float, dimension: int
+    ) -> DiffusionNoise:
+        """Return the noise of a given b_v, as the paper has it; raise ConfigError for what cannot be."""
+        found = Arguments()
+        found.positive("scale", scale, 1e9)
+        found.positive("step_size", step_size, 1e9)
+        found.positive("l1_bound", l1_bound, 1e9)
+        found.integer("dimension", dimension, 1, 1 << 24)
+        if kind not in ("homomorphic", "iid"):
+            found.fault("kind", f"{kind!r} is not one of homomorphic, iid")
+        found.done()
+        bits = math.ceil(math.log2(max(_FINE / scale, _FINE_UPDATE / (step_size * l1_bound))))
+        if scale * 2.0**bits > _MOST:
+            found.fault("scale", f"{scale:g} is too large beside updates of {step_size * l1_bound:g}")
+            found.done()
+        unit = Fraction(2) ** bits
+        return cls(
+            kind=kind,
+            dimension=dimension,
+            step_size=step_size,
+            l1_bound=l1_bound,
+            bits=bits,
+            scale=Fraction(math.floor(Fraction(scale) * unit)),
+            update=math.floor(Fraction(step_size) * Fraction(l1_bound) * unit),
+        )
+
+    @classmethod
+    def plan(
+        cls, kind: Kind, epsilon: float, steps: int, step_size: float, l1_bound: float, dimension: int
+    ) -> DiffusionNoise:
+        """Return the least noise with epsilon(steps) at most `epsilon`; raise ConfigError."""
+        found = Arguments()
+        found.budget(epsilon)
+        found.integer("steps", steps, 1, 10_000_000)
+        found.done()
+        shifts = steps * (steps + 1) if kind == "homomorphic" else 2 * steps
+        # The grid step is rounded up with the scale: two parts in a million.
+        return cls.of_scale(
+            kind, step_size * l1_bound * shifts / epsilon * (1 + 2 / _FINE), step_size, l1_bound, dimension
+        )
+
+    def epsilon(self, steps: int) -> float:
+        """Return epsilon(i) after i steps, for all data of one agent, rounded up.
+
+        Homomorphic: mu G (i^2 + i) / b_v, (27) with an l1 bound. I.i.d.: 2 mu G i / b_v.
+        """
+        shifts = steps * (steps + 1) if self.kind == "homomorphic" else 2 * steps
+        exact = Fraction(self.update * shifts) / self.scale
+        value = float(exact)
+        return value if Fraction(value) >= exact else math.nextafter(value, math.inf)
+
+    @property
+    def real_scale(self) -> float:
+        """b_v in the caller's unit."""
+        return float(self.scale) * 2.0**-self.bits
+
+    @property
+    def assumption(self) -> str:
+        """About whom epsilon(i) holds."""
+        text = (
+            "agents follow the protocol and draw their noise honestly; whoever observes may see all messages "
+            "of all agents, and what agents other than the one protected know of themselves"
+        )
+        if self.kind == "iid":
+            return text + ", and every agent's model"
+        return text + (
+            "; NOT the protected agent's own model, nor the average of all models, which has no noise: "
+            "with either the sum of its gradients is known"
+        )
+
+    def guarantee(self, steps: int, budget: float | None = None) -> PrivacyGuarantee:
+        """Return the claim after `steps`; raise PrivacyError if it exceeds the budget."""
+        epsilon = self.epsilon(steps)
+        if budget is not None and epsilon > budget:
+            most = _steps_within(self, budget)
+            raise PrivacyError(
+                f"{steps} steps cost epsilon = {epsilon:.4g}, the budget is {budget:g}: enough for {most}"
+            )
+        growth = "the square of the steps" if self.kind == "homomorphic" else "the steps"
+        return PrivacyGuarantee(
+            epsilon=epsilon,
+            delta=0.0,
+            relation="substitution",
+            sensitivity={"l1": 2 * self.step_size * self.l1_bound},
+            unit="the caller's",
+            mechanism=f"{self.kind} discrete Laplace noise of scale {self.real_scale:.6g}",
+            assumption=self.assumption,
+            proof="docs/diffusion.md",
+            warnings=(f"epsilon grows with {growth}",),
+        )
+
+
+def _steps_within(noise: DiffusionNoise, budget: float) -> int:
+    low, high = 0, 1
+    while noise.epsilon(high) <= budget:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if noise.epsilon(middle) <= budget else (low, middle)
+    return low
+
+
+def spread(weights: sparse.csr_array) -> float:
+    """Return a-bar of (29): the largest (1 - a_kk) + (1 - a_kk)^2 / a_kk^2."""
+    own = weights.diagonal()
+    return float(np.max((1 - own) + ((1 - own) / own) ** 2))
+
+
+def disagreement_bound(
+    weights: sparse.csr_array, gap: float, step_size: float, l2_bound: float, scale: float, dimension: int
+) -> float:
+    """Return the bound (28) on the mean squared distance of models from their centroid.
+
+    The noise's term is times M, the coordinates, which the paper leaves out (docs/errata.md). `gap` is
+    1 - lambda_2, `l2_bound` bounds gradients in the l2 norm.
+    """
+    second = 1 - gap
+    drift = (step_size * second / gap * l2_bound) ** 2
+    return drift + scale**2 * 2 * spread(weights) * dimension / gap
+
+
+def descent_bound(
+    step_size: float, smoothness: float, l2_bound: float, slope: float, disagreement: float
+) -> float:
+    """Return a bound on E J(w_c,i) - E J(w_c,i-1), the descent relation (30) with all its terms.
+
+    -mu/2 E|grad J|^2 + mu/2 delta^2 disagreement + mu^2 delta G^2 / 2, where `slope` is E|grad J(w_c,i-1)|^2
+    and `disagreement` that of i - 1, or its bound.
+    """
+    mu, delta = step_size, smoothness
+    return -mu / 2 * slope + mu / 2 * delta**2 * disagreement + mu**2 * delta * l2_bound**2 / 2

@@ -1,0 +1,99 @@
+"""How many of its own draws a user may lose, whoever picks them, and the honest users' graph is connected.
+
+Each of n users draws k of the others. A relay that passes draws and commitments on can void edges, and users
+vanish; but a user goes on only if k - `lost` of those that it drew take part and share an edge with it that
+counts. So if a set S of honest users has no edge to the other honest ones, at most lost |S| draws of S lead
+to honest users outside of it: of all S of at most half of them, one is such with probability `failure` at
+most, whatever is voided and whoever vanishes. Proof: docs/verifiable-plan.md.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import numpy as np
+from scipy.special import gammaln
+
+from smpc_dp.privacy.gopa.graphs import Floats
+from smpc_dp.privacy.gopa.own_draws import lost_draws, most_drawn_by
+
+CONNECTED_PART = 1e-3
+"""The part of delta that a graph that is not connected may have, where a degree is planned."""
+SPARE = 4
+"""Draws that corrupt users may void, beyond those that are lost, before a user leaves."""
+REFUSAL = 2.0**-40
+"""An honest run has a user that refuses its place with at most this probability, for each of two reasons."""
+# ln of what rounding can do to a sum of log-gammas, generously.
+_SLACK = 1e-7
+
+
+class Draws(msgspec.Struct, frozen=True):
+    """Random draws of `degree` others each, of which a user may lose `lost`, and be drawn by `drawn_by`.
+
+    `failure` bounds the probability that the honest users are not connected all the same.
+    """
+
+    degree: int
+    lost: int
+    drawn_by: int
+    failure: float
+
+
+def disconnected(parties: int, degree: int, *, corrupt: int, lost: int) -> float:
+    """Return a bound on the probability that honest users who lose `lost` draws each are not connected.
+
+    Args:
+        parties: n; each draws `degree` of the n - 1 others, uniformly.
+        corrupt: users, 1 or more, fixed before anybody draws; all draws to them may count for nothing.
+        lost: own draws that each of the others may lose, by the choice of somebody who knows the graph.
+    """
+    honest = parties - corrupt
+    s = np.arange(1, honest // 2 + 1, dtype=np.float64)
+    if lost >= degree or not s.size:
+        return 1.0
+    # Sums of hypergeometric variables: the binomial's Chernoff bound, exp(-s k KL) [Hoeffding 1963].
+    share, chance = lost / degree, (honest - s) / (parties - 1)
+    divergence = np.where(chance > share, _divergence(share, chance), 0.0)
+    logs = gammaln(honest + 1) - gammaln(s + 1) - gammaln(honest - s + 1) - degree * s * divergence
+    return float(min(1.0, math.exp(min(0.0, float(np.logaddexp.reduce(logs + 1e-10 * s + _SLACK))))))
+
+
+def _divergence(share: float, chance: Floats) -> Floats:
+    """KL(share || chance) of coins."""
+    left = (1 - share) * np.log((1 - share) / (1 - chance))
+    return np.asarray(left if share == 0 else left + share * np.log(share / chance))
+
+
+def plan_draws(parties: int, *, corrupt: int, dropouts: int, delta: float) -> Draws | None:
+    """Return the least degree that connects the honest users, or None: let all be neighbours.
+
+    Args:
+        parties, corrupt: as of `disconnected`.
+        dropouts: users who may be lost without regard to the draws, in a run without cheats.
+        delta: a thousandth of it may be spent.
+    """
+    budget = CONNECTED_PART * delta
+    # Who draws half of the others has three quarters of them for neighbours.
+    most = (parties - 1) // 2
+
+    def tried(degree: int) -> int | None:
+        lost = lost_draws(parties, dropouts, degree, REFUSAL) + SPARE
+        return lost if disconnected(parties, degree, corrupt=corrupt, lost=lost) <= budget else None
+
+    low, high = 0, 1
+    while high < most and tried(high) is None:
+        low, high = high, min(2 * high, most)
+    if most < 1 or tried(high) is None:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if tried(middle) is not None else (middle, high)
+    lost = tried(high) or 0
+    # What is proven of more lost draws lets more corrupt users spoil edges before anybody leaves.
+    while disconnected(parties, high, corrupt=corrupt, lost=lost + 1) <= budget:
+        lost += 1
+    others = parties - 1
+    drawn_by = min(most_drawn_by(others, high / others, REFUSAL / parties) + corrupt, others)
+    failure = disconnected(parties, high, corrupt=corrupt, lost=lost)
+    return Draws(high, lost, drawn_by, failure)

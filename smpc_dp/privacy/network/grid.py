@@ -1,0 +1,129 @@
+"""Exact noise for a plan: discrete Gaussians on a grid that cost what the plan's Gaussian noise costs.
+
+Why this holds, and for which plans: docs/network.md, "Noise on a grid".
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Self
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError, Fault, PrivacyError
+from smpc_dp.privacy.guarantee import PrivacyGuarantee
+from smpc_dp.privacy.mechanisms.smoothing import ripple, sum_ripple
+from smpc_dp.privacy.network.plan import NetworkPlan
+from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
+
+Integers = NDArray[np.int64]
+
+# Steps in the least standard deviation of a noise that is drawn.
+_FINE = 1 << 13
+# Variance, in squared steps, that goes into being a rounded Gaussian: a ripple of 4 is 1e-33.
+_SMOOTHING = 4
+_UP = 1 + 1e-9
+_MOST = 1 << 62
+
+
+class Grid(msgspec.Struct, frozen=True, kw_only=True):
+    """Steps of 2^-bits, and the variance of one full noise in squared steps.
+
+    `closeness`: the range kappa of the logarithm of (mass of a run / mass of a run with rounded Gaussians).
+    """
+
+    bits: int
+    variance: Fraction
+    share: Fraction
+    closeness: float
+
+    @classmethod
+    def of(cls, plan: NetworkPlan, width: float, *, noises: int, shares: int = 1) -> Self:
+        """Return the grid for a plan whose contributions are `width` apart at most, real, before rounding.
+
+        `noises`: coordinates of noise in a whole run. `shares`: noises that only together have sigma^2; a
+        `share` is the variance of each. Raises ConfigError for a plan without sigma or of another width.
+        """
+        if plan.sigma is None or plan.sensitivity is None:
+            raise ConfigError([Fault("plan", f"a plan for {plan.task} has no Gaussian noise")])
+        if not 0 < width <= plan.sensitivity * (1 + 1e-12):
+            what = f"contributions may be {width:g} apart, the plan covers {plan.sensitivity:g}"
+            raise ConfigError([Fault("plan", what)])
+        return cls.fit(plan.sigma, plan.sensitivity, noises=noises, shares=shares)
+
+    @classmethod
+    def fit(cls, sigma: float, sensitivity: float, *, noises: int, shares: int = 1) -> Self:
+        """Return the grid that has the effect of noise `sigma` on contributions `sensitivity` apart."""
+        bits = max(0, math.ceil(math.log2(_FINE * math.sqrt(shares) / sigma)))
+        # Rounding to the nearest step can move two contributions one step further apart.
+        steps = sensitivity * 2.0**bits
+        sigma = sigma * 2.0**bits * (steps + 1) / steps
+        variance = Fraction(math.ceil(sigma**2 * _UP) + _SMOOTHING)
+        share = variance / shares
+        # A known path and shares of noise need sums of noises to be near one noise, too.
+        near = noises * (ripple(_SMOOTHING) + sum_ripple(float(share), 2))
+        return cls(bits=bits, variance=variance, share=share, closeness=near)
+
+    @property
+    def step(self) -> float:
+        """The unit of the grid."""
+        return 2.0**-self.bits
+
+    def to_grid(self, values: NDArray[np.float64], lower: float, upper: float) -> Integers:
+        """Round contributions to the grid.
+
+        Raises PrivacyError if one is outside [lower, upper].
+        """
+        values = np.asarray(values, dtype=np.float64)
+        if not np.all((values >= lower) & (values <= upper)):
+            raise PrivacyError(f"a contribution is outside [{lower:g}, {upper:g}]")
+        return np.rint(np.ldexp(values, self.bits)).astype(np.int64)
+
+    def room(self, contributions: int, largest: float) -> None:
+        """Raise ConfigError unless so many contributions of at most `largest` and their noise fit a token."""
+        each = largest * 2.0**self.bits + 64 * math.sqrt(float(self.variance))
+        if contributions * (each + 1) >= _MOST:
+            raise ConfigError(
+                [Fault("plan", f"{contributions} contributions do not fit 63 bits at {self.bits} bits each")]
+            )
+
+    def noise(self, source: NoiseSource, count: int, *, share: bool = False) -> Integers:
+        """Draw `count` full noises, or shares of one."""
+        return discrete_gaussian(source, count, self.share if share else self.variance)
+
+
+def guarantee(plan: NetworkPlan, closeness: float, mechanism: str) -> PrivacyGuarantee:
+    """Return the plan's claim for a run on a grid: (epsilon + kappa, e^kappa delta), rounded up."""
+    warnings = list(plan.warnings)
+    if not plan.proven:
+        warnings.append("the plan repeats a published bound that this project has not proven")
+    width = {} if plan.sensitivity is None else {"l2": plan.sensitivity}
+    return PrivacyGuarantee(
+        epsilon=math.nextafter(plan.epsilon + closeness, math.inf),
+        delta=math.nextafter(plan.delta * math.exp(closeness), math.inf),
+        relation="substitution",
+        sensitivity=width,
+        unit="the caller's" if width else "category",
+        mechanism=mechanism,
+        assumption=plan.assumption,
+        proof="docs/planners.md for the plan, docs/network.md for the grid",
+        warnings=tuple(warnings),
+    )
+
+
+def check_plan(plan: NetworkPlan, *, topology: str, task: str, users: int, rounds: int | None = None) -> None:
+    """Raise ConfigError unless the plan is for this topology, task, number of users and of turns."""
+    faults = []
+    for name, own, wanted in (
+        ("topology", plan.topology, topology),
+        ("task", plan.task, task),
+        ("parties", plan.parties, users),
+        ("rounds", plan.rounds, rounds),
+    ):
+        if own != wanted:
+            faults.append(Fault("plan", f"is for {name} {own}, the run has {wanted}"))
+    if faults:
+        raise ConfigError(faults)

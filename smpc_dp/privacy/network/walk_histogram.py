@@ -1,0 +1,145 @@
+"""Histograms by a token on a random walk over the complete graph (Remark 4.6): randomised response.
+
+Two observers, as in `complete`; statement and proof in docs/network.md.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.stats import binom
+
+from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings, least_sufficient
+from smpc_dp.privacy.network.complete import walk_assumption
+from smpc_dp.privacy.network.curves import Curve, Floats, composed_delta
+from smpc_dp.privacy.network.histogram import count_std, local_delta
+from smpc_dp.privacy.network.plan import SUBSTITUTE_USER, NetworkPlan
+
+# Of delta, for the number of visits.
+_SIDE = 1e-3
+_MOST_SEEN = 4_000
+
+
+def response_curve(beta: float, categories: int, answers: int) -> Curve:
+    """The curve of so many answers of a user that are seen one by one.
+
+    The loss of an answer is e0, 0 or -e0 with e0 = ln(1 + (1 - beta) d / beta); the losses add up.
+    """
+    share = beta / categories
+    single = np.array([share, beta - 2 * share, 1 - beta + share])
+    chances = np.ones(1)
+    for _ in range(answers):
+        chances = np.convolve(chances, single)
+    losses = np.arange(-answers, answers + 1) * math.log1p((1 - beta) / share)
+
+    def curve(epsilon: Floats) -> Floats:
+        gain = np.maximum(0.0, -np.expm1(np.asarray(epsilon)[:, None] - losses[None, :]))
+        bound: Floats = np.minimum(1.0, gain @ chances * (1 + 1e-12))
+        return bound
+
+    return curve
+
+
+def sampled_response(rate: float, beta: float, categories: int) -> Curve:
+    """The curve of an answer that is the user's with secret chance `rate`, another's otherwise."""
+    plain = response_curve(beta, categories, 1)
+
+    def curve(epsilon: Floats) -> Floats:
+        bound: Floats = rate * plain(np.log1p(np.expm1(epsilon) / rate))
+        return bound
+
+    return curve
+
+
+def seen_responses(chances: int, rate: float, beta: float, categories: int) -> Curve:
+    """The curve of S answers that are seen one by one, S ~ Bin(chances, rate) known to the observer."""
+    most = min(chances, int(binom.isf(1e-15, chances, rate)) + 1)
+    weights = binom.pmf(np.arange(most + 1), chances, rate)
+    parts = [response_curve(beta, categories, count) for count in range(most + 1)]
+    beyond = float(binom.sf(most, chances, rate))
+
+    def curve(epsilon: Floats) -> Floats:
+        bound = np.full(np.shape(epsilon), beyond)
+        for weight, part in zip(weights, parts, strict=True):
+            bound = bound + weight * part(epsilon)
+        return np.minimum(1.0, bound * (1 + 1e-12))
+
+    return curve
+
+
+def plan_walk_histogram(
+    parties: int,
+    steps: int,
+    categories: int,
+    epsilon: float,
+    delta: float,
+    *,
+    colluding: int = 1,
+    paths: str = "neighbours",
+) -> NetworkPlan:
+    """The least chance beta of a random answer for a walk of `steps` over `parties` users, d categories.
+
+    `paths`: `hidden` or `neighbours`, what the colluders know of the path. Raises ConfigError.
+    """
+    found = Arguments()
+    found.integer("parties", parties, 3, 10_000_000)
+    found.integer("steps", steps, 2, 10_000_000)
+    found.integer("categories", categories, 2, 1_000_000)
+    if paths not in ("hidden", "neighbours"):
+        found.fault("paths", f"{paths!r} is not one of hidden, neighbours for histograms")
+    if not found.faults:
+        found.integer("colluding", colluding, 1, parties - 2)
+    found.budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
+    found.done()
+    tail, rate = delta * _SIDE, 1 / (parties - colluding)
+    visits = int(binom.isf(tail, steps, colluding / parties)) + 1
+    beyond = float(binom.sf(visits, steps, colluding / parties)) if paths == "neighbours" else 0.0
+    if paths == "neighbours" and 2 * visits * rate > _MOST_SEEN:
+        found.fault("steps", f"a user may be seen {2 * visits * rate:.0f} times: too many to compute")
+        found.done()
+
+    def total(beta: float) -> float:
+        parts = [(sampled_response(rate, beta, categories), steps)]
+        if paths == "neighbours":
+            parts.append((seen_responses(2 * visits, rate, beta, categories), 1))
+        return beyond + composed_delta(epsilon, parts)
+
+    beta = least_sufficient(lambda b: b >= 1 or total(b) <= delta, 0.5, tolerance=2e-3, name="beta")
+    most = int(binom.isf(tail, steps, 1 / parties)) + 1
+    over = float(binom.sf(most, steps, 1 / parties))
+    local = least_sufficient(
+        lambda b: b >= 1 or over + local_delta(epsilon, b, most, categories) <= delta,
+        0.5,
+        tolerance=2e-3,
+        name="beta",
+    )
+    beta = min(beta, local)
+    if beta >= 1:
+        found.fault("epsilon", f"{epsilon:g} at delta {delta:g} leaves only random answers (beta = 1)")
+        found.done()
+    return NetworkPlan(
+        topology="complete",
+        task="histogram",
+        method="exact",
+        noise=None,
+        paths=paths,
+        parties=parties,
+        rounds=None,
+        steps=steps,
+        colluding=colluding,
+        max_contributions=None,
+        edge_cap=None,
+        epsilon=epsilon,
+        delta=delta,
+        sensitivity=None,
+        sigma=None,
+        beta=beta,
+        error_std=count_std(beta, 1, steps, 0, categories),
+        local=min(local, 1.0),
+        local_error_std=count_std(local, 1, steps, 0, categories) if local < 1 else None,
+        relation=SUBSTITUTE_USER,
+        assumption=walk_assumption("histogram", colluding, paths, None, None),
+        proven=True,
+        warnings=delta_warnings(delta, parties),
+    )

@@ -1,0 +1,50 @@
+"""Messages of an exchange; specification: protocols/exchange/README.md."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+HELLO = "exchange-hello"
+START = "exchange-start"
+SEND = "exchange-send"
+DELIVER = "exchange-deliver"
+
+PARTY_STEPS = (HELLO, SEND)
+
+Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
+Bytes64 = Annotated[bytes, Meta(min_length=64, max_length=64)]
+Number = Annotated[int, Meta(ge=1, le=65_535)]
+
+
+class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Party: which request of which session it is for, a fresh nonce, and a fresh X25519 key."""
+
+    session_digest: Bytes32
+    request: int
+    question: Annotated[str, Meta(max_length=1000)]
+    nonce: Bytes32
+    key: Bytes32
+
+
+class Start(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Hub: who is present, their nonces in order, and the hellos, with signatures, of those it meets."""
+
+    present: bytes
+    nonces: bytes
+    hellos: list[tuple[Number, bytes, Bytes64]]
+
+
+class Send(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Party: its vector, sealed for each receiver that is present, in ascending order."""
+
+    boxes: list[tuple[Number, bytes]]
+
+
+class Deliver(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Hub: who has sent, and the boxes for this party, in ascending order of their senders."""
+
+    senders: bytes
+    boxes: list[tuple[Number, bytes]]

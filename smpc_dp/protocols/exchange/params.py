@@ -1,0 +1,233 @@
+"""Parameters of an exchange: the grid, the noise that each user adds to its vector, and who sends to whom."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.encoding import Encoding, Lanes
+from smpc_dp.errors import ConfigError, Fault, LocalError
+from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
+from smpc_dp.privacy.secagg_plan import SecAggPlan
+from smpc_dp.protocols.exchange.messages import PARTY_STEPS
+from smpc_dp.protocols.result import Noise, Privacy
+from smpc_dp.protocols.secagg.noisy import check_room, decode_noisy, sensitivity_of
+from smpc_dp.protocols.secagg.params import SumParameters
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.privacy.mechanisms.distributed import DistributedSum
+
+PROTOCOL = "exchange"
+
+# For each user, in the order of the names, the numbers (from 1) of those it sends to.
+Edges = tuple[tuple[int, ...], ...]
+
+_OUTSIDERS = "against everybody who is not in the exchange"
+
+
+class ExchangeParameters(SumParameters, frozen=True):
+    """Checked parameters of an exchange.
+
+    Attributes:
+        variance: of the discrete Gaussian noise on each vector, in squared grid steps; 0: none.
+        epsilon, delta: of one vector, or where `honest` is 2 of the sum of two; None without noise.
+        honest: 1: each vector is private by itself; 2: two users add half the noise each.
+        edges: who sends to whom; None: everyone to everyone.
+    """
+
+    protocol: ClassVar[str] = PROTOCOL
+    variance: Fraction
+    epsilon: float | None
+    delta: float | None
+    honest: int
+    edges: Edges | None = None
+
+    @property
+    def party_steps(self) -> tuple[str, ...]:
+        """The steps of a party, in order."""
+        return PARTY_STEPS
+
+    @property
+    def extra_bytes(self) -> int:
+        """A message holds a vector for each user, and a hello of each."""
+        return self.plan.parties * (self.encoding.lanes * self.encoding.element_bytes + 2048)
+
+    def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
+        """Return so many draws of the noise on a vector, in grid steps."""
+        if not self.variance:
+            return np.zeros(count, dtype=np.int64)
+        return discrete_gaussian(source, count, self.variance)
+
+    def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:
+        """Add this user's noise; drawn once, whoever the vector goes to."""
+        source = NoiseSource.keyed(randomness.bytes(32), b"exchange", b"noise")
+        lanes += self.own_noise(source, len(lanes)).view(np.uint64)
+
+    def decode(self, total: Lanes, contributors: int) -> tuple[NDArray[np.int64], int]:
+        """Return the sum on the grid, shape (length,), and the number of contributors.
+
+        Raises:
+            VerificationError: it is further out than the noise explains.
+        """
+        deviation = math.isqrt(math.ceil(self.encoding.parties * self.variance))
+        return decode_noisy(self.encoding, total, contributors, deviation)
+
+    def between(self, edges: Edges) -> ExchangeParameters:
+        """Return the parameters of messages along these edges, in which every one that comes counts."""
+        parties = len(edges)
+        plan = replace(
+            self.plan, parties=parties, degree=parties - 1, max_corrupt=parties - 1, min_survivors=1
+        )
+        return replace(self, plan=plan, edges=edges)
+
+    def real(self, lanes: Lanes) -> NDArray[np.float64]:
+        """Return one vector with its noise, in the caller's unit."""
+        return self.encoding.real(lanes.view(np.int64) + np.int64(self.encoding.lowest))
+
+    def receivers(self, number: int) -> frozenset[int]:
+        """Return the numbers of those whom user `number` sends to."""
+        if self.edges is None:
+            return frozenset(range(1, self.plan.parties + 1)) - {number}
+        return frozenset(self.edges[number - 1])
+
+    def senders(self, number: int) -> frozenset[int]:
+        """Return the numbers of those who send to user `number`."""
+        if self.edges is None:
+            return self.receivers(number)
+        return frozenset(place for place, sent in enumerate(self.edges, 1) if number in sent)
+
+    def planned(self) -> str:
+        """Return the variance in hexadecimal, and a hash of who sends to whom."""
+        edges = b"" if self.edges is None else repr(self.edges).encode()
+        told = f"{self.variance.numerator:x}/{self.variance.denominator:x}"
+        return f"{told} {hashlib.sha256(edges).hexdigest()[:32]}"
+
+    def noise(self, survivors: int, residual_pairs: int) -> Noise | None:  # noqa: ARG002
+        """Return the noise in the sum of so many vectors."""
+        if not self.variance:
+            return None
+        curator = math.sqrt(self.honest * self.variance) * self.encoding.step
+        return Noise(math.sqrt(survivors * self.variance) * self.encoding.step, curator, self.honest, 0)
+
+    def event(self) -> Event:
+        """Return what one vector is to a privacy ledger."""
+        return self.mechanism.event() if self.variance else super().event()
+
+    @property
+    def mechanism(self) -> DistributedSum:
+        """The mechanism that one vector, or the sum of two, is."""
+        from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
+        from smpc_dp.privacy.mechanisms.distributed import DistributedSum
+
+        return DistributedSum(
+            DiscreteGaussian(sensitivity_of(self.encoding), self.variance), self.honest, 0, 0
+        )
+
+    def privacy(self, survivors: int) -> Privacy:
+        """Return the claim: local differential privacy, or none."""
+        del survivors
+        seen = "whoever is in the exchange sees its vectors; the hub sees who sends to whom, and no vector"
+        if self.epsilon is None or self.delta is None:
+            return Privacy(None, None, f"NO PRIVACY against receivers: {seen}", (), ("what is sent",))
+        guarantee = replace(
+            self.mechanism.guarantee(self.delta, units=self.plan.parties),
+            epsilon=self.epsilon,
+            assumption=(
+                "none: each user adds all of its noise itself"
+                if self.honest == 1
+                else f"{_OUTSIDERS}: of each other the two see a vector with half of the noise"
+            ),
+        )
+        return Privacy.private(
+            guarantee,
+            claim=(
+                f"each user's vector is ({self.epsilon:g}, {self.delta:g})-differentially private "
+                f"(substitution of the whole vector) "
+                + ("against everybody" if self.honest == 1 else _OUTSIDERS)
+                + f"; {seen}"
+            ),
+            assumptions=("computational: X25519, HKDF-SHA256, XChaCha20-Poly1305, Ed25519",),
+            not_protected=(
+                "a user may send any vector, and differing ones to different users",
+                "samplers do not run in constant time",
+            ),
+        )
+
+
+def plan_exchange(
+    parties: int,
+    *,
+    length: int,
+    l2_bound: float,
+    precision: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    honest: int = 1,
+    missing: int = 0,
+) -> ExchangeParameters:
+    """Return the parameters of an exchange between 2 to 65,535 users.
+
+    Args:
+        length, l2_bound, precision: of the vectors.
+        epsilon, delta: of each vector; None: exact vectors.
+        honest: 2: between two users, who share the noise, and are not protected from each other.
+        missing: of how many users an average of all may do without.
+
+    Raises:
+        ConfigError, PrivacyError: what cannot be.
+    """
+    faults: list[Fault] = []
+    if not 2 <= parties <= 65_535:
+        faults.append(Fault("parties", f"must be 2 to 65535, is {parties}"))
+    if honest not in (1, 2) or (honest == 2 and parties != 2):
+        faults.append(Fault("honest", f"must be 1, or 2 between two users, is {honest} of {parties}"))
+    if not 0 <= missing < parties:
+        faults.append(Fault("missing", f"must be below {parties}, is {missing}"))
+    if faults:
+        raise ConfigError(faults)
+    plan = SecAggPlan(
+        parties=parties,
+        dropout=missing / parties,
+        corrupt=(parties - honest) / parties,
+        security=128.0,
+        degree=parties - 1,
+        threshold=1,
+        quorum=1,
+        corrupt_holders=0,
+        max_dropouts=missing,
+        max_corrupt=parties - honest,
+        min_survivors=parties - missing,
+        min_honest_in_sum=honest,
+        complete=True,
+        mask_degree=0.0,
+        holders_log2=None,
+        shares_log2=None,
+        graph_log2=None,
+        failure_bits=None,
+    )
+    encoding = replace(
+        Encoding.plan(length=length, l2_bound=l2_bound, precision=precision, parties=parties), element_bytes=8
+    )
+    variance = Fraction(0)
+    if epsilon is not None and delta is not None:
+        from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
+        from smpc_dp.privacy.mechanisms.distributed import DistributedSum
+
+        found = DistributedSum.calibrate(
+            DiscreteGaussian, epsilon, delta, sensitivity_of(encoding), parties=honest
+        )
+        if not isinstance(found.share, DiscreteGaussian):
+            raise LocalError("the noise has no variance")
+        variance = Fraction(math.ceil(found.share.variance))
+        check_room(encoding, math.isqrt(math.ceil(parties * variance)) + 1)
+    return ExchangeParameters(
+        encoding=encoding, plan=plan, variance=variance, epsilon=epsilon, delta=delta, honest=honest
+    )

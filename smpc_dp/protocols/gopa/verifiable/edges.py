@@ -1,0 +1,163 @@
+"""The edges of a run as an auditor checks them: folded as they stream by, without keeping any.
+
+If all cancel, and all lead to users that take part, a user's edges are their sum. Otherwise the commitments
+are read again, as often as needed to find which do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.crypto import commit
+from smpc_dp.crypto.edges import Claim, EdgeFold
+from smpc_dp.errors import PeerFault, SmpcError
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.deferred import Deferred, Place, Workers
+from smpc_dp.protocols.gopa.verifiable.statements import agreements
+from smpc_dp.protocols.secagg.graph import PartySet
+
+POINT = commit.POINT_BYTES
+# Users whose edges are held at a time, where some do not cancel.
+HELD = 256
+
+# Reads the commitments of the log once more: party, message.
+Again = Callable[[], Iterator[tuple[int, v.Commit]]]
+Edges = dict[int, dict[int, bytes]]
+
+
+class EdgeAudit:
+    """Takes each user's commitments with `add`, and knows after `begin` what of them counts.
+
+    Args:
+        names: of the parties.
+        workers: do what takes long.
+        again: reads all commitments from the beginning.
+    """
+
+    def __init__(self, names: Sequence[str], workers: Workers, again: Again) -> None:
+        self._names, self._workers, self._again = names, workers, again
+        self._fold = EdgeFold(np.ones(len(names), dtype=np.bool_))
+        self._claimed = np.zeros(len(names), dtype=np.bool_)
+        self._sums: dict[int, bytes] = {}
+        self._void: set[tuple[int, int]] = set()
+        self.checks: Deferred[Claim] = Deferred(workers, self._take)
+
+    def add(self, place: Place, party: int, message: v.Commit) -> None:
+        """Fold what a user has committed to; lengths are checked."""
+        self._claimed[_parties(message.neighbours) - 1] = True
+        claim = Claim(party, message.neighbours, message.edges, message.value + message.noise_secret)
+        self.checks.add(place, claim, len(message.neighbours) + len(message.edges))
+
+    def _take(self, claims: Sequence[Claim]) -> list[SmpcError | None]:
+        errors: list[SmpcError | None] = []
+        for claim, (total, fault) in zip(claims, self._fold.take(claims), strict=True):
+            self._sums[claim.party] = total
+            name = self._names[claim.party - 1]
+            errors.append(PeerFault(name, f"malformed Commit: {fault}") if fault else None)
+        return errors
+
+    def begin(self, participants: PartySet) -> list[tuple[int, int]]:
+        """Settle which edges count, of those who take part, and return the void pairs, ascending.
+
+        An edge counts if both ends take part and claim it, with commitments that cancel.
+        """
+        self.checks.settle()
+        counted = participants.flags()
+        same = len(self._sums) == len(participants) and not (self._claimed & ~counted).any()
+        if not (same and self._fold.cancels()):
+            fold = self._folded(participants, EdgeFold(counted))
+            if not fold.cancels():
+                self._search(self._folded(participants, EdgeFold(counted, locate=True)).apart())
+        del self._fold
+        return sorted(self._void)
+
+    def _folded(self, participants: PartySet, fold: EdgeFold) -> EdgeFold:
+        """Fold the commitments once more, only those who take part."""
+        self._sums.clear()
+        self._fold = fold
+        checks: Deferred[Claim] = Deferred(self._workers, self._take)
+        for party, message in self._again():
+            if party in participants:
+                claim = Claim(party, message.neighbours, message.edges)
+                checks.add((0, 0), claim, len(message.edges))
+        checks.settle()
+        return fold
+
+    def _search(self, apart: Sequence[int]) -> None:
+        """Find the edges between these users that do not cancel, and take them out of the sums."""
+        suspects = set(apart)
+        for start in range(0, len(apart), HELD):
+            held = set(apart[start : start + HELD])
+            claims: Edges = {party: {} for party in apart}
+            for party, message in self._again():
+                if party in suspects:
+                    claims[party] = _picked(message, suspects if party in held else held)
+            agreed = agreements(claims)
+            for party, edges in claims.items():
+                for peer in edges.keys() - agreed[party].keys():
+                    pair = self._pair(party, peer)
+                    if pair not in self._void:
+                        self._void.add(pair)
+                        self._take_out(pair, claims)
+
+    def _take_out(self, pair: tuple[int, int], claims: Edges) -> None:
+        for party, peer in (pair, pair[::-1]):
+            if (edge := claims[party].get(peer)) is not None:
+                self._sums[party] = commit.combine([self._sums[party]], [edge])
+
+    def sum_of(self, party: int) -> bytes:
+        """Return the commitment to the sum of all terms of a user that count."""
+        return self._sums[party]
+
+    def around(
+        self, good: Collection[int], false: Collection[int], silent: Collection[int]
+    ) -> tuple[Edges, int]:
+        """Read the edges from those who are good to those who are not.
+
+        Returns those to the false ones, of each good user by neighbour, and how many lead to the silent.
+        """
+        claims: Edges = {}
+        gone, quiet = set(false), np.zeros(len(self._names) + 1, dtype=np.bool_)
+        quiet[list(silent)] = True
+        left = 0
+        if not gone and not quiet.any():
+            return {}, 0
+        inside = set(good)
+        for party, message in self._again():
+            if party in gone:
+                claims[party] = dict.fromkeys(_parties(message.neighbours).tolist(), b"")
+            elif party in inside:
+                claims[party] = _picked(message, gone)
+                left += sum(
+                    self._pair(party, peer) not in self._void
+                    for peer in _parties(message.neighbours).tolist()
+                    if quiet[peer]
+                )
+        kept = {
+            party: {peer: edge for peer, edge in claims[party].items() if self._counts(party, peer, claims)}
+            for party in inside & claims.keys()
+        }
+        return {party: edges for party, edges in kept.items() if edges}, left
+
+    def _counts(self, party: int, peer: int, claims: Edges) -> bool:
+        return party in claims.get(peer, {}) and self._pair(party, peer) not in self._void
+
+    @staticmethod
+    def _pair(party: int, peer: int) -> tuple[int, int]:
+        return min(party, peer), max(party, peer)
+
+
+def _parties(packed: bytes) -> NDArray[np.uint16]:
+    return np.frombuffer(packed, dtype="<u2")
+
+
+def _picked(message: v.Commit, wanted: Collection[int]) -> dict[int, bytes]:
+    """Return a user's commitments for those neighbours that are wanted."""
+    return {
+        peer: message.edges[POINT * place : POINT * (place + 1)]
+        for place, peer in enumerate(_parties(message.neighbours).tolist())
+        if peer in wanted
+    }

@@ -1,0 +1,56 @@
+"""The signatures of entries, as an auditor checks them: many together, on other threads."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from smpc_dp.board.log import Entry
+from smpc_dp.errors import SmpcError, VerificationError
+from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.gopa.verifiable.deferred import Deferred, Place, Workers
+
+# What is held of a signature until it is checked.
+_HELD_BYTES = 256
+
+
+class _Signed(NamedTuple):
+    party: str
+    kind: str
+    key: bytes
+    statement: bytes
+    signature: bytes
+
+
+class SignatureAudit:
+    """Checks that entries are signed by the parties that they name, for one run."""
+
+    def __init__(self, context: Context, run_id: bytes, workers: Workers) -> None:
+        self._context, self._run_id = context, run_id
+        self.checks: Deferred[_Signed] = Deferred(workers, self._verify)
+
+    def add(self, place: Place, entry: Entry) -> None:
+        """Check an entry; raise VerificationError if its party is not in the roster."""
+        key = self._context.keys.get(entry.party)
+        if key is None:
+            raise VerificationError(
+                f"an entry '{entry.kind}' in the name of {entry.party} is not in the roster"
+            )
+        body_hash = hashlib.sha256(entry.payload).digest()
+        relay = self._context.aggregator
+        statement = self._context.statement(self._run_id, entry.kind, entry.party, relay, body_hash)
+        signature = bytes.fromhex(entry.signature)
+        self.checks.add(place, _Signed(entry.party, entry.kind, key, statement, signature), _HELD_BYTES)
+
+    def _verify(self, statements: Sequence[_Signed]) -> list[SmpcError | None]:
+        return [self._fault(signed) for signed in statements]
+
+    def _fault(self, signed: _Signed) -> SmpcError | None:
+        try:
+            self._context.verify(signed.key, signed.statement, signed.signature)
+        except VerificationError:
+            # It says nothing of the party: anybody may have written it.
+            what = f"an entry '{signed.kind}' in the name of {signed.party}"
+            return VerificationError(f"{what} was not signed by it")
+        return None

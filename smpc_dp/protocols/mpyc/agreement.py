@@ -1,0 +1,236 @@
+"""What users and servers of one run agree on, and who is named when one of them differs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import digest, encode_uint
+from smpc_dp.errors import LocalError, PeerFault, SmpcError, VerificationError
+from smpc_dp.identity import verify
+from smpc_dp.protocols.abort import Abort, equivocation, error_of
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import Context, Signer, decode
+from smpc_dp.protocols.mpyc.messages import Output, Start
+from smpc_dp.protocols.mpyc.terms import ProgramTerms
+from smpc_dp.protocols.result import Certificate
+from smpc_dp.protocols.secagg.graph import PartySet
+
+# (question, number of users, their marks or none, 32 bytes that follow from all hellos) -> the terms;
+# ConfigError for what cannot be had.
+MakeTerms = Callable[[str, int, tuple[int, ...], bytes], ProgramTerms]
+
+T = TypeVar("T", bound=Hashable)
+
+NO_SURVIVAL = "a computation on shares does not survive the loss of a server"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a run ends with.
+
+    Attributes:
+        values: the opened integers.
+        present: who said hello to all servers; included: whose shares are in the values; roster order.
+        faults: what went wrong without spoiling the run; each names a user.
+        included_by, opened_by: all servers' signatures on that set, and on the values.
+    """
+
+    terms: ProgramTerms
+    run_id: bytes
+    values: tuple[int, ...]
+    present: tuple[str, ...]
+    included: tuple[str, ...]
+    faults: tuple[str, ...]
+    included_by: Certificate
+    opened_by: Certificate
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data: what a server prints."""
+        return {
+            "kind": self.terms.kind,
+            "opened": [str(value) for value in self.values],
+            "included": list(self.included),
+            "faults": list(self.faults),
+            "run_id": self.run_id.hex(),
+            "included_by": self.included_by.to_json(),
+            "opened_by": self.opened_by.to_json(),
+        }
+
+    def __str__(self) -> str:
+        """Say what was computed over whom in one line."""
+        return f"{self.terms.kind}: opened {len(self.values)} values over {len(self.included)} users"
+
+
+class Member:
+    """What the machine of a user and that of a server have in common."""
+
+    def __init__(self, context: Context, servers: Sequence[str], identity: Signer) -> None:
+        self._context = context
+        self._identity = identity
+        self._servers = tuple(servers)
+        self._run_id = b""
+        self._over = False
+        self._seen: dict[tuple[str, str], tuple[bytes, bytes]] = {}
+        self._opened: Opened | None = None
+        # For errors, in which users and servers are named alike.
+        self._everybody = dataclasses.replace(context, names=(*context.names, *servers))
+
+    @property
+    def name(self) -> str:
+        """Whom the machine acts for."""
+        return self._identity.name
+
+    @property
+    def run_id(self) -> bytes:
+        """The run id; empty until the servers have agreed on who takes part."""
+        return self._run_id
+
+    @property
+    def finished(self) -> bool:
+        """True when the result is there, or the run is over for this machine."""
+        return self._over
+
+    @property
+    def result(self) -> Opened:
+        """What the run ended with; raise LocalError while there is nothing."""
+        if self._opened is None:
+            raise LocalError(f"{self.name}: the run has no result")
+        return self._opened
+
+    def _name_of(self, user: int) -> str:
+        return self._context.names[user - 1]
+
+    def _write(self, step: str, names: Sequence[str], message: msgspec.Struct) -> list[Envelope]:
+        run_id = self._run_id or self._context.session_digest
+        return self._context.write(self._identity, run_id, step, names, message)
+
+    def _is_new(self, envelope: Envelope) -> bool:
+        """Check receiver and signature; return False for a repetition, raise PeerFault for a variation."""
+        if envelope.receiver != self.name:
+            raise PeerFault(envelope.sender, f"sent a message for {envelope.receiver!r}")
+        body_hash = self._context.check(envelope)
+        key = (envelope.sender, envelope.step)
+        if key in self._seen:
+            earlier, signature = self._seen[key]
+            if earlier == body_hash:
+                return False
+            raise equivocation(envelope, self._context, envelope.run_id, earlier, signature)
+        self._seen[key] = (body_hash, envelope.signature)
+        return True
+
+    def _check_run(self, envelope: Envelope, early: bool) -> None:
+        """Raise PeerFault unless the envelope is of this run, or `early` and of none yet."""
+        due = self._context.session_digest if early else self._run_id
+        if envelope.run_id != due:
+            raise PeerFault(envelope.sender, f"sent '{envelope.step}' of another run")
+
+    def _aborted(self, envelope: Envelope) -> SmpcError:
+        """Return the error that a server's abort stands for; it may stop any run whenever it likes."""
+        context = dataclasses.replace(self._everybody, aggregator=envelope.sender)
+        return error_of(decode(envelope.body, Abort, envelope.sender), context)
+
+    def _open(self, terms: ProgramTerms, start: Start, outputs: Mapping[str, Output]) -> Opened:
+        """Return what all servers opened; raise PeerFault naming one that differs or did not sign it."""
+        agreed = common(
+            {name: (tuple(out.values), out.included, tuple(out.faults)) for name, out in outputs.items()},
+            "opened other values, or over other users, than most servers",
+        )
+        values, included, faults = agreed
+        users = len(self._context.names)
+        members = PartySet.unpack(included, users, self._servers[0])
+        present = PartySet.unpack(start.present, users, self._servers[0])
+        if not members <= present:
+            raise PeerFault(self._servers[0], "opened a value over users who were not there")
+        set_digest = set_statement(self._run_id, included)
+        out_digest = output_statement(self._run_id, included, values, faults)
+        signed = {name: out.signature for name, out in outputs.items()}
+        check_signatures(self._context, out_digest, signed)
+        seals = outputs[self._servers[0]].seals
+        if len(seals) != len(self._servers):
+            raise PeerFault(self._servers[0], "has not shown every server's signature on the set of users")
+        sealed = dict(zip(self._servers, seals, strict=True))
+        check_signatures(self._context, set_digest, sealed)
+        try:
+            integers = tuple(int(value) for value in values)
+        except ValueError:
+            raise PeerFault(self._servers[0], "opened what is no integer") from None
+        return Opened(
+            terms=terms_of(terms, present, members),
+            run_id=self._run_id,
+            values=integers,
+            present=tuple(map(self._name_of, present)),
+            included=tuple(map(self._name_of, members)),
+            faults=faults,
+            included_by=Certificate(set_digest, sealed),
+            opened_by=Certificate(out_digest, signed),
+        )
+
+
+def terms_of(planned: ProgramTerms, present: PartySet, included: PartySet) -> ProgramTerms:
+    """Return the terms over those who are included, with the noise that was planned for all who are present.
+
+    A record moves a sum, or a sum over pairs, of fewer users by no more.
+    """
+    marks = dict(zip(present, planned.marks, strict=False))
+    left = tuple(marks[user] for user in included) if marks else ()
+    return msgspec.structs.replace(planned, users=len(included), marks=left)
+
+
+def run_identifier(context: Context, start: Start) -> bytes:
+    """Return the 32 bytes that name the run that `start` begins."""
+    return digest(
+        Label.SHARED_RUN_ID,
+        *context.bound,
+        context.session_digest,
+        encode_uint(context.request),
+        start.present,
+        start.hellos,
+        start.marks,
+        start.terms,
+    )
+
+
+def set_statement(run_id: bytes, included: bytes) -> bytes:
+    """Return what servers sign of the set of users whose shares all of them hold."""
+    return digest(Label.SHARED_SET, run_id, included)
+
+
+def output_statement(run_id: bytes, included: bytes, values: Sequence[str], faults: Sequence[str]) -> bytes:
+    """Return what servers sign of the values that they have opened."""
+    count = encode_uint(len(values))
+    texts = [text.encode() for text in (*values, *faults)]
+    return digest(Label.SHARED_OUTPUT, run_id, included, count, *texts)
+
+
+def check_signatures(context: Context, statement: bytes, signatures: Mapping[str, bytes]) -> None:
+    """Raise PeerFault naming the first server whose signature on `statement` does not hold."""
+    for name, signature in signatures.items():
+        try:
+            verify(context.keys[name], statement, signature)
+        except VerificationError:
+            raise PeerFault(name, "its signature on the set of users or on the output is not valid") from None
+
+
+def common(said: Mapping[str, T], what: str) -> T:
+    """Return what all have said; else raise PeerFault naming the first who differs from most of them."""
+    counted = Counter(said.values())
+    if len(counted) == 1:
+        return next(iter(counted))
+    most, times = counted.most_common(1)[0]
+    if 2 * times <= len(said):
+        first = next(iter(said))
+        other = next(name for name, value in said.items() if value != said[first])
+        raise PeerFault(other, f"{what}; or another server does: no two in three agree")
+    raise PeerFault(next(name for name, value in said.items() if value != most), what)
+
+
+def hellos_digest(hellos: Sequence[bytes]) -> bytes:
+    """Return the digest of the SHA-256 of all hellos, in roster order."""
+    return digest(Label.SHARED_HELLOS, *hellos)

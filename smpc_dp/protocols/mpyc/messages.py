@@ -1,0 +1,105 @@
+"""The messages of a computation on shares, between users and servers and among the servers.
+
+HELLO and SHARES go from a user to every server; PRESENT, HELD and SEAL from every server to every other one;
+START and OUTPUT from every server to all users, OUTPUT to the other servers too.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+HELLO = "shared-hello"
+PRESENT = "present"
+START = "shared-start"
+SHARES = "shares"
+HELD = "held"
+SEAL = "seal"
+COMPUTE = "compute"
+OUTPUT = "output"
+
+USER_STEPS = (START, OUTPUT)
+SERVER_STEPS = (HELLO, PRESENT, SHARES, HELD, SEAL, COMPUTE, OUTPUT)
+
+MAX_QUESTION = 3000
+MAX_REASON = 300
+MAX_OUTPUTS = 1 << 20
+
+Bytes16 = Annotated[bytes, Meta(min_length=16, max_length=16)]
+Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
+Bytes64 = Annotated[bytes, Meta(min_length=64, max_length=64)]
+
+
+class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The body of an envelope."""
+
+
+class Hello(_Body, frozen=True):
+    """What a user asks for, as text, with a nonce; the same to every server.
+
+    `mark` is the public label, 0 or 1; -1 where there is none.
+    """
+
+    session_digest: Bytes32
+    request: int
+    question: Annotated[str, Meta(max_length=MAX_QUESTION)]
+    mark: Annotated[int, Meta(ge=-1, le=1)]
+    nonce: Bytes16
+
+
+class Present(_Body, frozen=True):
+    """Whose hello a server has: a packed set, and the SHA-256 of each hello in roster order."""
+
+    users: bytes
+    hellos: bytes
+
+
+class Start(_Body, frozen=True):
+    """Who takes part (a packed set), the digests of their hellos and of the terms, and their marks plus 1."""
+
+    present: bytes
+    hellos: Bytes32
+    marks: bytes
+    terms: Bytes32
+
+
+class Shares(_Body, frozen=True):
+    """One server's shares of a user's record: field elements of equal width, big-endian."""
+
+    values: bytes
+
+
+class Refused(_Body, frozen=True):
+    """A user whose shares a server does not hold, and why."""
+
+    user: int
+    reason: Annotated[str, Meta(max_length=MAX_REASON)]
+
+
+class Held(_Body, frozen=True):
+    """Whose well-formed shares a server holds (a packed set), and why not those of the others."""
+
+    users: bytes
+    refused: list[Refused]
+
+
+class Seal(_Body, frozen=True):
+    """The set of users whose shares all servers hold, and a server's signature on it."""
+
+    included: bytes
+    signature: Bytes64
+
+
+class Output(_Body, frozen=True):
+    """The opened integers in decimal, whose shares are in them, what went wrong, and a server's signatures.
+
+    `seals` are all servers' signatures on the set, in roster order; `signature` is the sender's on the rest.
+    """
+
+    values: Annotated[list[Annotated[str, Meta(max_length=2000)]], Meta(max_length=MAX_OUTPUTS)]
+    included: bytes
+    faults: list[str]
+    seals: list[Bytes64]
+    signature: Bytes64

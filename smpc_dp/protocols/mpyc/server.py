@@ -1,0 +1,393 @@
+"""A server of a computation on shares.
+
+The servers agree on who takes part before anybody shares, and on whose shares all of them hold before they
+compute: a user that shares with only some of them is left out by all, and named.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
+
+from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
+from smpc_dp.protocols.abort import ABORT, LEAVE, Abort, abort_of, reason_of
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import Context, Signer, decode
+from smpc_dp.protocols.mpyc import messages as m
+from smpc_dp.protocols.mpyc.agreement import (
+    NO_SURVIVAL,
+    MakeTerms,
+    Member,
+    check_signatures,
+    common,
+    hellos_digest,
+    output_statement,
+    run_identifier,
+    set_statement,
+    terms_of,
+)
+from smpc_dp.protocols.mpyc.sharing import unpack
+from smpc_dp.protocols.mpyc.terms import ProgramTerms
+from smpc_dp.protocols.secagg.graph import PartySet, pack_set
+
+M = TypeVar("M", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What this server's mpyc is to compute: `shares[u][i]`, its share of value i of the u-th user."""
+
+    terms: ProgramTerms
+    shares: list[list[int]] = field(repr=False)
+
+
+class ServerMachine(Member):
+    """A server in one run.
+
+    In the step COMPUTE it waits for its driver, which takes `job` to mpyc and calls `computed`. `fewest`:
+    with how many users it goes on.
+    """
+
+    def __init__(
+        self, context: Context, servers: Sequence[str], identity: Signer, make: MakeTerms, *, fewest: int
+    ) -> None:
+        super().__init__(context, servers, identity)
+        self._make = make
+        self._fewest = fewest
+        self._others = tuple(name for name in servers if name != identity.name)
+        self._users = len(context.names)
+        self._number = {name: place for place, name in enumerate(context.names, 1)}
+        self._alive = set(self._number.values())
+        self._position = 0
+        self._failures: dict[int, str] = {}
+        self._hellos: dict[int, tuple[bytes, m.Hello]] = {}
+        self._present: dict[str, m.Present] = {}
+        self._start: m.Start | None = None
+        self._terms: ProgramTerms | None = None
+        self._members: tuple[int, ...] = ()
+        self._shares: dict[int, list[int]] = {}
+        self._held: dict[str, m.Held] = {}
+        self._included = b""
+        self._faults: tuple[str, ...] = ()
+        self._seals: dict[str, m.Seal] = {}
+        self._outputs: dict[str, m.Output] = {}
+        self._finish: dict[str, Callable[[], list[Envelope]]] = {
+            m.HELLO: self._tell_present,
+            m.PRESENT: self._agree,
+            m.SHARES: self._tell_held,
+            m.HELD: self._seal,
+            m.SEAL: self._unlock,
+            m.OUTPUT: self._compare,
+        }
+        self._untold: list[Envelope] = []
+        self._early: list[Envelope] = []
+
+    def __repr__(self) -> str:
+        return f"ServerMachine({self.name!r}, waits for {len(self.waiting_for)} in {self.step!r})"
+
+    @property
+    def step(self) -> str:
+        """What is being collected, COMPUTE, or "done"."""
+        return "done" if self._over else m.SERVER_STEPS[self._position]
+
+    @property
+    def job(self) -> Job | None:
+        """What is to be computed, in the step COMPUTE."""
+        if self.step != m.COMPUTE or self._terms is None:
+            return None
+        included = PartySet.unpack(self._included, self._users, self.name)
+        present = PartySet.unpack(pack_set(self._members, self._users), self._users, self.name)
+        terms = terms_of(self._terms, present, included)
+        return Job(terms, [self._shares[user] for user in included])
+
+    @property
+    def waiting_for(self) -> frozenset[str]:
+        """Whose message of this step has not come."""
+        step = self.step
+        if step in (m.HELLO, m.SHARES):
+            due = self._alive if step == m.HELLO else self._alive.intersection(self._members)
+            there = self._hellos.keys() if step == m.HELLO else self._shares.keys()
+            return frozenset(map(self._name_of, due - there))
+        collected: Mapping[str, Mapping[str, object]] = {
+            m.PRESENT: self._present,
+            m.HELD: self._held,
+            m.SEAL: self._seals,
+            m.OUTPUT: self._outputs,
+        }
+        return frozenset(self._others) - collected[step].keys() if step in collected else frozenset()
+
+    @property
+    def has_enough(self) -> bool:
+        """True when as many users have said hello as are needed."""
+        return self.step == m.HELLO and len(self._hellos) >= self._fewest
+
+    def start(self) -> Sequence[Envelope]:
+        """Send nothing: users speak first."""
+        return ()
+
+    def receive(self, envelope: Envelope) -> Sequence[Envelope]:
+        """Take a message; a user's fault leaves the user out, a server's ends the run."""
+        if self._over:
+            return ()
+        sender = envelope.sender
+        if sender in self._others:
+            return self._guard(lambda: self._from_server(envelope))
+        user = self._number.get(sender)
+        if user is None or user not in self._alive:
+            return ()
+        try:
+            self._from_user(user, envelope)
+        except PeerFault as fault:
+            self._drop(user, fault)
+        return self._guard(self._advance)
+
+    def lost(self, peer: str) -> Sequence[Envelope]:
+        """Leave a user out that has not shared; end with TimeoutFault without a server that is still due."""
+        return self.lost_all((peer,))
+
+    def lost_all(self, peers: Sequence[str]) -> Sequence[Envelope]:
+        """Learn of several lost links at once."""
+        if self._over:
+            return ()
+        gone = [name for name in peers if name in self._others and name not in self._outputs]
+        if gone:
+            step = self.step
+            self._end()
+            raise TimeoutFault(gone, step, f"connection lost; {NO_SURVIVAL}")
+        for name in peers:
+            user = self._number.get(name)
+            if user is not None and user in self._alive and user not in self._shares:
+                self._drop(user, TimeoutFault({name}, self.step, "connection lost"))
+        return self._guard(self._advance)
+
+    def expire(self) -> Sequence[Envelope]:
+        """Leave out who is late; end with TimeoutFault if that is a server."""
+        if self._over:
+            return ()
+        step, missing = self.step, self.waiting_for
+        if step not in (m.HELLO, m.SHARES):
+            self._end()
+            raise TimeoutFault(missing, step, NO_SURVIVAL)
+        for name in sorted(missing):
+            self._drop(self._number[name], TimeoutFault({name}, step, "deadline passed"))
+        return self._guard(self._advance)
+
+    def computed(self, values: Sequence[int]) -> Sequence[Envelope]:
+        """Take what mpyc has opened; sign it, and tell users and servers."""
+        return self._guard(lambda: self._computed(values))
+
+    def farewell(self, error: SmpcError) -> Sequence[Envelope]:
+        """Tell everyone that the run has stopped, and why."""
+        self._end()
+        names = [*self._others, *(self._name_of(user) for user in sorted(self._alive))]
+        return [*self._take_untold(), *self._write(ABORT, names, abort_of(error))]
+
+    def _end(self) -> None:
+        self._over = True
+        self._shares = {}
+
+    def _guard(self, act: Callable[[], list[Envelope]]) -> list[Envelope]:
+        try:
+            return act()
+        except SmpcError:
+            self._end()
+            raise
+
+    def _take_untold(self) -> list[Envelope]:
+        untold, self._untold = self._untold, []
+        return untold
+
+    def _drop(self, user: int, error: SmpcError) -> None:
+        """Leave a user out; it is told with whatever is sent next."""
+        name = self._name_of(user)
+        self._alive.discard(user)
+        if self.step == m.HELLO:
+            self._hellos.pop(user, None)
+        if self.step == m.SHARES:
+            self._shares.pop(user, None)
+        self._failures[user] = " ".join(str(error).split())[: m.MAX_REASON]
+        self._untold += self._write(ABORT, (name,), abort_of(error))
+
+    # Messages
+
+    def _from_user(self, user: int, envelope: Envelope) -> None:
+        sender = envelope.sender
+        if not self._is_new(envelope):
+            return
+        if envelope.step == LEAVE:
+            abort = decode(envelope.body, Abort, sender)
+            raise PeerFault(sender, reason_of(abort, sender, self._everybody))
+        if envelope.step != self.step or envelope.step not in (m.HELLO, m.SHARES):
+            raise PeerFault(sender, f"sent '{envelope.step}' where '{self.step}' is due")
+        self._check_run(envelope, early=envelope.step == m.HELLO)
+        if envelope.step == m.HELLO:
+            hello = decode(envelope.body, m.Hello, sender)
+            context = self._context
+            if (hello.session_digest, hello.request) != (context.session_digest, context.request):
+                raise PeerFault(sender, "its hello is for another session or request")
+            self._hellos[user] = hashlib.sha256(envelope.body).digest(), hello
+        elif self._terms is not None:
+            packed = decode(envelope.body, m.Shares, sender).values
+            self._shares[user] = unpack(packed, self._terms.length, self._terms.prime, sender)
+
+    def _from_server(self, envelope: Envelope) -> list[Envelope]:
+        sender = envelope.sender
+        if not self._is_new(envelope):
+            return []
+        if envelope.step == ABORT:
+            raise self._aborted(envelope)
+        if envelope.step == m.PRESENT:
+            self._check_run(envelope, early=True)
+            self._present[sender] = decode(envelope.body, m.Present, sender)
+        elif envelope.step in (m.HELD, m.SEAL, m.OUTPUT) and self._run_id:
+            self._check_run(envelope, early=False)
+            self._keep(envelope)
+        elif envelope.step in (m.HELD, m.SEAL, m.OUTPUT):
+            # It has agreed with the others on who takes part, and we still wait for a list.
+            self._early.append(envelope)
+        else:
+            raise PeerFault(sender, f"sent '{envelope.step}', which no server is sent")
+        return self._advance()
+
+    def _keep(self, envelope: Envelope) -> None:
+        sender = envelope.sender
+        match envelope.step:
+            case m.HELD:
+                self._held[sender] = decode(envelope.body, m.Held, sender)
+            case m.SEAL:
+                self._seals[sender] = decode(envelope.body, m.Seal, sender)
+            case _:
+                self._outputs[sender] = decode(envelope.body, m.Output, sender)
+
+    def _advance(self) -> list[Envelope]:
+        """Finish every step for which all that is due is there."""
+        sent: list[Envelope] = []
+        while not self._over and self.step != m.COMPUTE and not self.waiting_for:
+            sent += self._finish[self.step]()
+            self._position += 1
+            if self._position == len(m.SERVER_STEPS):
+                self._end()
+        return [*self._take_untold(), *sent]
+
+    # Steps
+
+    def _tell_present(self) -> list[Envelope]:
+        users = sorted(self._hellos)
+        hellos = b"".join(self._hellos[user][0] for user in users)
+        self._present[self.name] = m.Present(pack_set(users, self._users), hellos)
+        return self._write(m.PRESENT, self._others, self._present[self.name])
+
+    def _agree(self) -> list[Envelope]:
+        """Find who said the same hello to every server, and begin with those who ask for the same."""
+        said = {name: self._digests(name, self._present[name]) for name in self._servers}
+        present = set(self._hellos)
+        for user in sorted(present):
+            missed = [name for name in self._servers if said[name].get(user) != said[self.name][user]]
+            if missed:
+                self._drop_early(user, f"said no hello, or another one, to {', '.join(missed)}")
+        for name, digests in said.items():
+            for user in sorted(set(digests) - present):
+                self._failures.setdefault(user, f"said hello to {name}, not to every server")
+        present = set(self._hellos)
+        asked = Counter(self._hellos[user][1].question for user in sorted(present))
+        # The same everywhere: of the questions asked most often the one of the first user.
+        question = asked.most_common(1)[0][0] if asked else ""
+        for user in sorted(present):
+            if self._hellos[user][1].question != question:
+                self._drop_early(user, "asks for something else than most users")
+        users = sorted(self._hellos)
+        self._check_enough(len(users))
+        marks = [self._hellos[user][1].mark for user in users]
+        hellos = hellos_digest([self._hellos[user][0] for user in users])
+        terms = self._make(question, len(users), tuple(marks) if max(marks) >= 0 else (), hellos)
+        self._start = m.Start(
+            pack_set(users, self._users),
+            hellos,
+            bytes(mark + 1 for mark in marks),
+            terms.digest,
+        )
+        self._terms, self._members = terms, tuple(users)
+        untold = self._take_untold()
+        self._run_id = run_identifier(self._context, self._start)
+        for envelope in self._early:
+            self._check_run(envelope, early=False)
+            self._keep(envelope)
+        return [*untold, *self._write(m.START, [self._name_of(user) for user in users], self._start)]
+
+    def _drop_early(self, user: int, reason: str) -> None:
+        del self._hellos[user]
+        self._drop(user, PeerFault(self._name_of(user), reason))
+
+    def _digests(self, name: str, present: m.Present) -> dict[int, bytes]:
+        users = PartySet.unpack(present.users, self._users, name)
+        if len(present.hellos) != 32 * len(users):
+            raise PeerFault(name, f"sent {len(present.hellos)} bytes of digests for {len(users)} users")
+        return {user: present.hellos[32 * place : 32 * place + 32] for place, user in enumerate(users)}
+
+    def _tell_held(self) -> list[Envelope]:
+        missing = [user for user in self._members if user not in self._shares]
+        refused = [m.Refused(user, self._failures.get(user, "no shares")) for user in missing]
+        held = m.Held(pack_set(self._shares, self._users), refused)
+        self._held[self.name] = held
+        return self._write(m.HELD, self._others, held)
+
+    def _seal(self) -> list[Envelope]:
+        included = set(self._members)
+        faults: list[str] = []
+        for name in self._servers:
+            users = set(PartySet.unpack(self._held[name].users, self._users, name))
+            refused = {entry.user: entry.reason for entry in self._held[name].refused}
+            if users | set(refused) != set(self._members) or users & set(refused):
+                raise PeerFault(name, "its list of shares is not of those who take part")
+            included &= users
+            faults += [
+                f"{self._name_of(user)}: left out by {name}: {refused[user]}" for user in sorted(refused)
+            ]
+        self._faults = tuple(faults)
+        self._check_enough(len(included))
+        self._included = pack_set(included, self._users)
+        for user in set(self._members) - included:
+            if user in self._alive:
+                reason = "its shares did not reach every server"
+                self._drop(user, TimeoutFault({self._name_of(user)}, m.SHARES, reason))
+        signature = self._identity.sign(set_statement(self._run_id, self._included))
+        self._seals[self.name] = m.Seal(self._included, signature)
+        return self._write(m.SEAL, self._others, self._seals[self.name])
+
+    def _identity_sign(self, statement: bytes) -> bytes:
+        return self._identity.sign(statement)
+
+    def _unlock(self) -> list[Envelope]:
+        seals = {name: self._seals[name] for name in self._servers}
+        common({name: seal.included for name, seal in seals.items()}, "holds the shares of other users")
+        statement = set_statement(self._run_id, self._included)
+        check_signatures(self._context, statement, {name: seal.signature for name, seal in seals.items()})
+        return []
+
+    def _computed(self, values: Sequence[int]) -> list[Envelope]:
+        texts = [str(value) for value in values]
+        signature = self._identity.sign(output_statement(self._run_id, self._included, texts, self._faults))
+        seals = [self._seals[name].signature for name in self._servers]
+        output = m.Output(texts, self._included, list(self._faults), seals, signature)
+        self._outputs[self.name] = output
+        self._position += 1
+        names = [self._name_of(user) for user in sorted(self._alive.intersection(self._members))]
+        return [*self._write(m.OUTPUT, [*names, *self._others], output), *self._advance()]
+
+    def _compare(self) -> list[Envelope]:
+        if self._terms is not None and self._start is not None:
+            outputs = {name: self._outputs[name] for name in self._servers}
+            self._opened = self._open(self._terms, self._start, outputs)
+        return []
+
+    def _check_enough(self, users: int) -> None:
+        if users < self._fewest:
+            missing = [name for name, number in self._number.items() if number in self._failures]
+            reasons = "; ".join(f"{self._name_of(u)}: {why}" for u, why in list(self._failures.items())[:5])
+            detail = f"{users} of {self._users} users are left, {self._fewest} are needed: {reasons}"
+            raise TimeoutFault(missing, self.step, detail)

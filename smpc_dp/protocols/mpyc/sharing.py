@@ -1,0 +1,64 @@
+"""Shamir's sharing over a prime field, by mpyc's own functions; shares of server i are at x = i."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+
+from smpc_dp.errors import PeerFault
+
+_IMPORTING = threading.Lock()
+
+
+@contextmanager
+def mpyc_arguments(*arguments: str) -> Iterator[None]:
+    """Let mpyc be imported meanwhile: it reads `sys.argv` for options of its own, and sets up logging."""
+    with _IMPORTING:
+        root = logging.getLogger()
+        kept, level, handlers = sys.argv, root.level, list(root.handlers)
+        sys.argv = ["mpyc", "--no-log", *arguments]
+        try:
+            yield
+        finally:
+            sys.argv = kept
+            root.setLevel(level)
+            for handler in set(root.handlers) - set(handlers):
+                root.removeHandler(handler)
+
+
+def field_bytes(prime: int) -> int:
+    """Return the bytes of a field element."""
+    return (prime.bit_length() + 7) // 8
+
+
+def split(values: Sequence[int], prime: int, threshold: int, servers: int) -> list[bytes]:
+    """Return each server's shares of integers in -prime/2..prime/2, as they travel.
+
+    Polynomials have degree `threshold` and come from the operating system's randomness: any `threshold`
+    servers together learn nothing.
+    """
+    thresha, finfields = _module("thresha"), _module("finfields")
+    rows = thresha.random_split(finfields.GF(prime), [value % prime for value in values], threshold, servers)
+    width = field_bytes(prime)
+    return [b"".join(int(share).to_bytes(width, "big") for share in row) for row in rows]
+
+
+def unpack(packed: bytes, length: int, prime: int, sender: str) -> list[int]:
+    """Return the shares that travel as `packed`; raise PeerFault unless they are `length` field elements."""
+    width = field_bytes(prime)
+    if len(packed) != width * length:
+        raise PeerFault(sender, f"sent shares of {len(packed)} bytes, {length} of {width} bytes are due")
+    shares = [int.from_bytes(packed[place : place + width], "big") for place in range(0, len(packed), width)]
+    if max(shares) >= prime:
+        raise PeerFault(sender, f"sent a share that is no element of the field of {prime.bit_length()} bits")
+    return shares
+
+
+def _module(name: str) -> ModuleType:
+    with mpyc_arguments():
+        return importlib.import_module(f"mpyc.{name}")

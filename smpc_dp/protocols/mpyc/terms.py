@@ -1,0 +1,100 @@
+"""What is computed on shares, as plain data: the same for every server, and bound to the session."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import digest
+
+ProgramKind = Literal["sum", "mean", "weighted-mean", "statistic"]
+NoiseLaw = Literal["laplace", "gaussian"]
+
+# Mersenne primes p = 3 (mod 4), as mpyc's random bits need them.
+MODULUS_BITS = (127, 521, 607, 1279)
+
+Ratio = Annotated[str, Meta(pattern=r"^[0-9]+(/[1-9][0-9]*)?$", max_length=4096)]
+Hex = Annotated[str, Meta(pattern=r"^[0-9a-f]+$", max_length=4096)]
+
+
+class NoiseTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Noise that is drawn inside the computation and added to one opened integer.
+
+    `parameter` is exact, "p/q": the scale of a discrete Laplace, the variance of a discrete Gaussian, in
+    steps. `bits` and `cuts` are how a program draws it: random bits of a draw, and thresholds in hex.
+    """
+
+    law: NoiseLaw
+    parameter: Ratio
+    bits: Annotated[int, Meta(ge=0, le=1024)] = 0
+    cuts: tuple[Hex, ...] = ()
+
+    @property
+    def exact(self) -> Fraction:
+        """The parameter."""
+        return Fraction(self.parameter)
+
+
+class ProgramTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One computation on shares.
+
+    A user's record is `length` integers; value i lies in `lower[i]`..`upper[i]`, both included. What is
+    opened are integers: all else about the records stays shared.
+
+    Attributes:
+        kind: "sum", "mean", "weighted-mean": `length` opened sums (the last is of weights for
+            "weighted-mean"); "statistic": the sum of the kernel's integers over the pairs of the design.
+        users: n, whose shares are there.
+        modulus: of the prime field, in hex.
+        bits: every integer of the computation lies in [-2**(bits-1), 2**(bits-1)); mpyc's l.
+        security: statistical security of masked openings, in bits; mpyc's k. The field has room for
+            bits + security + 2 bits.
+        noise: none for an exact result; one for each opened integer, or one law for all of them.
+        kernel: name of a kernel of `statistics.known`; `kernel_terms` its description as canonical JSON.
+        marks: public labels of the users, 0 or 1, where the kernel has them; else empty.
+        partners: 0 for all pairs; else each user is in `partners` pairs at most, drawn from `design`.
+        design: seed of an incomplete design, 32 bytes in hex.
+    """
+
+    kind: ProgramKind
+    users: Annotated[int, Meta(ge=1)]
+    length: Annotated[int, Meta(ge=1)]
+    modulus: Hex
+    bits: Annotated[int, Meta(ge=1, le=1024)]
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+    security: Annotated[int, Meta(ge=30, le=256)] = 60
+    noise: tuple[NoiseTerms, ...] = ()
+    kernel: str = ""
+    kernel_terms: str = ""
+    marks: tuple[Annotated[int, Meta(ge=0, le=1)], ...] = ()
+    partners: Annotated[int, Meta(ge=0)] = 0
+    design: str = ""
+
+    @property
+    def prime(self) -> int:
+        """The modulus as an integer."""
+        return int(self.modulus, 16)
+
+    @property
+    def digest(self) -> bytes:
+        """32 bytes that bind all of it."""
+        return digest(Label.PROGRAM_TERMS, self.canonical())
+
+    def canonical(self) -> bytes:
+        """Return the terms as JSON with sorted keys and no spaces, the same for everybody."""
+        plain = msgspec.to_builtins(self)
+        return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+
+
+def modulus_for(bits: int, security: int) -> str:
+    """Return the smallest modulus with room for `bits` + `security` + 2 bits; ValueError beyond 1279."""
+    for width in MODULUS_BITS:
+        if width >= bits + security + 2:
+            return f"{(1 << width) - 1:x}"
+    raise ValueError(f"no field of this library has {bits + security + 2} bits")

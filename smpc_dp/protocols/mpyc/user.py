@@ -1,0 +1,185 @@
+"""A user of a computation on shares: it shares its record among the servers, and is told what they opened."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from smpc_dp.crypto.randomness import Randomness, SystemRandomness
+from smpc_dp.errors import ConfigError, Fault, PeerFault, PrivacyError, SmpcError, TimeoutFault
+from smpc_dp.protocols.abort import ABORT, LEAVE, abort_of
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import Context, Signer, decode
+from smpc_dp.protocols.mpyc import messages as m
+from smpc_dp.protocols.mpyc.agreement import NO_SURVIVAL, MakeTerms, Member, common, run_identifier
+from smpc_dp.protocols.mpyc.sharing import split
+from smpc_dp.protocols.mpyc.terms import ProgramTerms
+from smpc_dp.protocols.secagg.graph import PartySet
+
+
+class UserMachine(Member):
+    """A user in one run.
+
+    `record` holds its integers; `mark` is its public label, -1 for none. The terms follow from the context's
+    question by `make`, the same way for everybody. `fewest`: with how many users it takes part.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        servers: Sequence[str],
+        identity: Signer,
+        make: MakeTerms,
+        record: Sequence[int],
+        *,
+        threshold: int,
+        fewest: int,
+        mark: int = -1,
+        randomness: Randomness | None = None,
+    ) -> None:
+        super().__init__(context, servers, identity)
+        self._make = make
+        self._record = tuple(record)
+        self._threshold = threshold
+        self._fewest = fewest
+        self._mark = mark
+        self._random = randomness or SystemRandomness()
+        self._index = context.number(identity.name)
+        self._hello = b""
+        self._shared = False
+        self._start: m.Start | None = None
+        self._terms: ProgramTerms | None = None
+        self._starts: dict[str, m.Start] = {}
+        self._outputs: dict[str, m.Output] = {}
+
+    def __repr__(self) -> str:
+        return f"UserMachine({self.name!r}, waits for {len(self.waiting_for)} in {self.step!r})"
+
+    @property
+    def step(self) -> str:
+        """The servers' step that is awaited, or "done"."""
+        return "done" if self._over else m.OUTPUT if self._shared else m.START
+
+    @property
+    def waiting_for(self) -> frozenset[str]:
+        """The servers whose message of this step has not come."""
+        if self._over:
+            return frozenset()
+        return frozenset(self._servers) - (self._outputs if self._shared else self._starts).keys()
+
+    def start(self) -> Sequence[Envelope]:
+        """Say hello to every server."""
+        context = self._context
+        hello = m.Hello(
+            context.session_digest, context.request, context.question, self._mark, self._random.bytes(16)
+        )
+        sent = self._write(m.HELLO, self._servers, hello)
+        self._hello = hashlib.sha256(sent[0].body).digest()
+        return sent
+
+    def receive(self, envelope: Envelope) -> Sequence[Envelope]:
+        """Take a server's message; any fault ends the run."""
+        if self._over:
+            return ()
+        try:
+            return self._receive(envelope)
+        except SmpcError:
+            self._end()
+            raise
+
+    def lost(self, peer: str) -> Sequence[Envelope]:
+        """End with TimeoutFault if it is a server whose output has not come."""
+        if self._over or peer not in self._servers or peer in self._outputs:
+            return ()
+        step = self.step
+        self._end()
+        raise TimeoutFault({peer}, step, f"connection lost; {NO_SURVIVAL}")
+
+    def expire(self) -> Sequence[Envelope]:
+        """End with TimeoutFault: some servers did not send what is due."""
+        if self._over:
+            return ()
+        step, missing = self.step, self.waiting_for
+        self._end()
+        raise TimeoutFault(missing, step)
+
+    def farewell(self, error: SmpcError) -> Sequence[Envelope]:
+        """Tell the servers that this user leaves; one that still waits for shares drops its own."""
+        self._end()
+        return self._write(LEAVE, self._servers, abort_of(error))
+
+    def _end(self) -> None:
+        self._over = True
+        self._record = ()
+
+    def _receive(self, envelope: Envelope) -> Sequence[Envelope]:
+        sender = envelope.sender
+        if sender not in self._servers:
+            raise PeerFault(sender, "only servers speak to a user")
+        if not self._is_new(envelope):
+            return ()
+        if envelope.step == ABORT:
+            raise self._aborted(envelope)
+        if envelope.step == m.START and not self._shared:
+            self._starts[sender] = decode(envelope.body, m.Start, sender)
+            # Signed under the run that it begins.
+            if envelope.run_id != run_identifier(self._context, self._starts[sender]):
+                raise PeerFault(sender, f"sent '{m.START}' of another run")
+            return () if self.waiting_for else self._share()
+        if envelope.step == m.OUTPUT and self._shared:
+            self._check_run(envelope, early=False)
+            self._outputs[sender] = decode(envelope.body, m.Output, sender)
+            return () if self.waiting_for else self._finish()
+        raise PeerFault(sender, f"sent '{envelope.step}' where '{self.step}' is due")
+
+    def _share(self) -> Sequence[Envelope]:
+        """Return the shares for each server, once all of them agree on who takes part in what."""
+        starts = {name: self._starts[name] for name in self._servers}
+        what = "begins with other users or another computation than most servers"
+        packed = common({name: (s.present, s.hellos, s.marks, s.terms) for name, s in starts.items()}, what)
+        start = m.Start(*packed)
+        leader = self._servers[0]
+        present = PartySet.unpack(start.present, len(self._context.names), leader)
+        if self._index not in present:
+            raise TimeoutFault({self.name}, m.HELLO, "not all servers had this user's hello in time")
+        if len(present) < self._fewest:
+            raise PeerFault(leader, f"begins with {len(present)} users, {self._fewest} are needed")
+        if len(start.marks) != len(present) or start.marks[present.place(self._index)] != self._mark + 1:
+            raise PeerFault(leader, "begins with another mark of this user than it gave")
+        if max(start.marks) > 2 or (self._mark < 0) != (max(start.marks) == 0):
+            raise PeerFault(leader, "begins with marks where none are due, or without")
+        marks = () if self._mark < 0 else tuple(mark - 1 for mark in start.marks)
+        terms = self._make(self._context.question, len(present), marks, start.hellos)
+        if terms.digest != start.terms:
+            raise PeerFault(leader, "and all servers compute something else than this user asked for")
+        shares = self._split(terms)
+        self._start, self._terms = start, terms
+        self._run_id = run_identifier(self._context, start)
+        self._shared = True
+        self._record = ()
+        return [
+            envelope
+            for server, packed_shares in zip(self._servers, shares, strict=True)
+            for envelope in self._write(m.SHARES, (server,), m.Shares(packed_shares))
+        ]
+
+    def _split(self, terms: ProgramTerms) -> list[bytes]:
+        record = self._record
+        if len(record) != terms.length:
+            raise ConfigError([Fault("record", f"has {len(record)} integers, {terms.length} are due")])
+        for place, value in enumerate(record):
+            if type(value) is not int:
+                raise ConfigError(
+                    [Fault(f"record[{place}]", f"must be an integer, is {type(value).__name__}")]
+                )
+            if not terms.lower[place] <= value <= terms.upper[place]:
+                low, high = terms.lower[place], terms.upper[place]
+                raise PrivacyError(f"{self.name}: record[{place}] is outside {low}..{high}")
+        return split(record, terms.prime, self._threshold, len(self._servers))
+
+    def _finish(self) -> Sequence[Envelope]:
+        if self._terms is not None and self._start is not None:
+            outputs = {name: self._outputs[name] for name in self._servers}
+            self._opened = self._open(self._terms, self._start, outputs)
+        self._end()
+        return ()

@@ -1,0 +1,167 @@
+"""Messages of a learner between processes: each call is one request, sealed through the aggregator."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smpc_dp.errors import LocalError, SmpcError, TimeoutFault
+from smpc_dp.learn.averager import Rows, Users, check_mixing, check_partners, check_rows
+from smpc_dp.learn.exchanges import Exchanging, partner_edges, weight_edges
+from smpc_dp.protocols.exchange.params import ExchangeParameters
+from smpc_dp.runtime.aggregator import Server
+from smpc_dp.runtime.line import HubLine
+from smpc_dp.runtime.member import Membership
+from smpc_dp.runtime.requests import AggregatorLostError, Counter, EverybodyLeftError
+
+if TYPE_CHECKING:
+    from scipy import sparse
+
+    from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.privacy.accountant.receipt import Receipt
+
+
+class _Exchanges:
+    """What both sides share: who is in a request, and who sends to whom in it."""
+
+    def __init__(self, membership: Membership, exchanging: Exchanging, counter: Counter) -> None:
+        self._membership = membership
+        self._exchanging = exchanging
+        self._counter = counter
+        self._names = [member.name for member in membership.session.roster.parties]
+
+    @property
+    def users(self) -> int:
+        """n, the parties of the roster."""
+        return len(self._names)
+
+    @property
+    def claim(self) -> str:
+        """What the messages give away, and against whom that holds."""
+        return self._exchanging.claim
+
+    def _of(self, edges: dict[int, list[int]]) -> tuple[Membership, list[int]]:
+        """Return the membership of a request for these edges, and the users in it, ascending."""
+        involved = sorted({*edges, *(user for sent in edges.values() for user in sent)})
+        place = {user: number for number, user in enumerate(involved, 1)}
+        numbered = tuple(tuple(sorted(place[to] for to in edges.get(user, []))) for user in involved)
+        parameters = self._exchanging.parameters.between(numbered)
+        return self._membership.of_group(parameters, tuple(self._names[user] for user in involved)), involved
+
+
+class PartyExchange(_Exchanges):
+    """The messages of one party; a `PeerExchange` whose one row is its own.
+
+    `charged`: the ledger, if there is one and the messages are private: each vector that leaves is charged
+    once, whoever it goes to.
+    """
+
+    def __init__(
+        self,
+        membership: Membership,
+        exchanging: Exchanging,
+        counter: Counter,
+        line: HubLine,
+        charged: Ledger | None,
+    ) -> None:
+        super().__init__(membership, exchanging, counter)
+        self._line = line
+        self._ledger = charged
+        self._own = self._names.index(membership.name)
+
+    @property
+    def here(self) -> Users:
+        """The party's own number."""
+        return np.array([self._own])
+
+    async def exchange(self, vector: Rows, partner: Users) -> Rows:
+        """Return the partner's vector; see `PeerExchange.exchange`."""
+        vector, partner = check_rows(self, vector), check_partners(self.users, partner)
+        received = await self._send(vector, partner_edges(partner))
+        return np.asarray(received.get(int(partner[self._own]), vector[0])[None])
+
+    async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
+        """Return the weighted sum of the own vector and those received; see `PeerExchange.mix`."""
+        vector, weights = check_rows(self, vector), check_mixing(self.users, weights)
+        received = await self._send(vector, weight_edges(weights))
+        row = weights[[self._own]].tocoo()
+        mixed = np.zeros_like(vector[0])
+        for user, weight in zip(row.col, row.data, strict=True):
+            mixed += weight * (vector[0] if user == self._own else received[int(user)])
+        return np.asarray(mixed[None])
+
+    async def _send(self, vector: Rows, edges: dict[int, list[int]]) -> dict[int, Rows]:
+        """Take part in one request, and return by user what the party was sent."""
+        number = self._counter.take(1)
+        if not edges:
+            return {}
+        membership, involved = self._of(edges)
+        if self._own not in involved:
+            return {}
+        parameters, name = membership.parameters, membership.name
+        try:
+            lanes, _ = parameters.encoding.encode(vector[0], party=name)
+        except SmpcError as error:
+            # The others must not wait for this vector.
+            await self._line.decline_as(membership, number, error)
+            raise
+        ledger = self._ledger if self._own in edges else None
+
+        async def charge(run_id: bytes) -> Receipt | None:
+            if ledger is None:
+                return None
+            return await asyncio.to_thread(lambda: ledger.charge(run_id, parameters.event()))
+
+        question = f"exchange {parameters.planned()}"
+        try:
+            machine = await self._line.meet(membership, number, question, lanes, charge, number)
+        except TimeoutFault as error:
+            if not self._line.live:
+                raise AggregatorLostError(
+                    f"{membership.aggregator}: lost in request {number}: {error}"
+                ) from None
+            raise
+        if not isinstance(parameters, ExchangeParameters):
+            raise LocalError("an exchange has its own parameters")
+        place = {self._names[user]: user for user in involved}
+        return {place[who]: parameters.real(lanes) for who, lanes in machine.received.items()}
+
+
+class HubExchange(_Exchanges):
+    """The aggregator's part in the messages: it passes on what it cannot read."""
+
+    def __init__(
+        self, membership: Membership, exchanging: Exchanging, counter: Counter, server: Server
+    ) -> None:
+        super().__init__(membership, exchanging, counter)
+        self._server = server
+        self.failures: dict[int, str] = {}
+
+    @property
+    def here(self) -> Users:
+        """Nobody."""
+        return np.zeros(0, dtype=np.intp)
+
+    async def exchange(self, vector: Rows, partner: Users) -> Rows:
+        """Serve one exchange; see `PeerExchange.exchange`."""
+        vector, partner = check_rows(self, vector), check_partners(self.users, partner)
+        await self._serve(partner_edges(partner))
+        return vector
+
+    async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
+        """Serve one round of messages; see `PeerExchange.mix`."""
+        vector, weights = check_rows(self, vector), check_mixing(self.users, weights)
+        await self._serve(weight_edges(weights))
+        return vector
+
+    async def _serve(self, edges: dict[int, list[int]]) -> None:
+        number = self._counter.take(1)
+        if not edges:
+            return
+        ended = await self._server.request(number, self._of(edges)[0])
+        if ended is None:
+            raise EverybodyLeftError(f"all parties have left before request {number}")
+        if isinstance(ended, SmpcError):
+            self.failures[number] = str(ended)

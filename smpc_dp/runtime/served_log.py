@@ -1,0 +1,132 @@
+"""The log of a verifiable run over the channels of its session: users see for themselves what they signed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from typing import BinaryIO, cast
+
+from smpc_dp.board.followed import Followed
+from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, VerificationError
+from smpc_dp.files import replace_file
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import decode
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.runtime.audit import Report, audit_stream
+from smpc_dp.runtime.board import BoardFolder
+from smpc_dp.runtime.line import HubLine
+from smpc_dp.runtime.links import News
+from smpc_dp.runtime.member import Membership
+
+# Bytes of an answer, or one line if that is more: within the least `largest_message`.
+ANSWER_BYTES = 48 << 10
+# Of a fetched log, what is kept in memory; the rest goes to a file until the audit is over.
+SPOOL_BYTES = 8 << 20
+
+
+def asks_for_lines(news: News) -> bool:
+    """Tell whether a party asks for lines of a log."""
+    return news.envelope is not None and news.envelope.step == v.FETCH
+
+
+def answer(membership: Membership, board: BoardFolder | None, news: News) -> Sequence[Envelope]:
+    """Return the relay's answer: lines of the log of that request, none if there is none or they end.
+
+    Raises PeerFault for what is no question.
+    """
+    envelope = news.envelope
+    if envelope is None:
+        return ()
+    asked = decode(envelope.body, v.Fetch, news.peer)
+    lines = [] if board is None else board.lines(news.request, asked.first, ANSWER_BYTES)
+    context = membership.context(news.request)
+    answered = v.Lines(asked.first, lines)
+    return context.write(membership.identity, context.session_digest, v.LINES, (news.peer,), answered)
+
+
+class ServedLog:
+    """The log of one request as the relay serves it, every line held against the heads that were signed.
+
+    A relay that shows another log than it had users sign is caught: PeerFault names it.
+    """
+
+    def __init__(self, membership: Membership, line: HubLine, request: int, followed: Followed) -> None:
+        self._membership = membership
+        self._line = line
+        self._request = request
+        self._followed = followed
+
+    def __len__(self) -> int:
+        """Entries, as this party has followed them; the header is line 0."""
+        return len(self._followed)
+
+    async def lines(self, first: int = 0, last: int | None = None) -> list[bytes]:
+        """Return lines `first` to `last`, both included, without line feeds; 0 is the header.
+
+        Raises:
+            ConfigError: no such range. PeerFault: a line is not what this party's quorum has signed, or the
+                relay does not have it. TimeoutFault: the relay does not answer.
+        """
+        last = len(self) if last is None else last
+        if not 0 <= first <= last <= len(self):
+            raise ConfigError([Fault("first", f"lines {first} to {last} of a log with {len(self)} entries")])
+        found: list[bytes] = []
+        while first + len(found) <= last:
+            found += await self._some(first + len(found))
+        return found[: last - first + 1]
+
+    async def audit(self, keep: str | os.PathLike[str] | None = None) -> Report:
+        """Fetch the whole log, audit it against the session's roster, and keep it at `keep` if given.
+
+        See `smpc_dp.audit`; raises what `lines` does, and LocalError if the log cannot be written.
+        """
+        roster = self._membership.session.roster.digest.hex()
+        # In memory or in a file without a name; a thread reads it when it is there.
+        with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spool:
+            number = 0
+            while number <= len(self):
+                some = await self._some(number)
+                spool.writelines(line + b"\n" for line in some)
+                number += len(some)
+            read = cast("BinaryIO", spool)
+            if keep is not None:
+                await asyncio.to_thread(_keep, read, keep)
+            read.seek(0)
+            return await asyncio.to_thread(lambda: audit_stream(read, roster=roster))
+
+    async def _some(self, first: int) -> list[bytes]:
+        membership, relay = self._membership, self._membership.aggregator
+        context = membership.context(self._request)
+        [question] = context.write(
+            membership.identity, context.session_digest, v.FETCH, (relay,), v.Fetch(first)
+        )
+        seconds = membership.session.timeouts.step
+        body = await self._line.ask(self._request, question, v.LINES, seconds)
+        told = decode(body, v.Lines, relay)
+        if told.first != first or not told.lines or first + len(told.lines) > len(self) + 1:
+            raise PeerFault(relay, f"does not show line {first} of the log that it had signed")
+        for number, line in enumerate(told.lines, first):
+            try:
+                self._followed.check(number, line)
+            except VerificationError as error:
+                raise PeerFault(relay, f"shows another log than it had signed: {error}") from None
+        return told.lines
+
+
+def _keep(log: BinaryIO, place: str | os.PathLike[str]) -> None:
+    log.seek(0)
+    try:
+        replace_file(place, lambda out: shutil.copyfileobj(log, out))
+    except OSError as error:
+        raise LocalError(f"{place}: cannot write the log ({error.strerror})") from None
+
+
+def served_log(line: object, request: int) -> ServedLog:
+    """Return the log of the last request; raise LocalError if it was no verifiable run that ended well."""
+    followed = line.followed if isinstance(line, HubLine) else None
+    if not isinstance(line, HubLine) or followed is None:
+        raise LocalError("there is no log: no verifiable request has ended well in this session")
+    return ServedLog(line.membership, line, request, followed)

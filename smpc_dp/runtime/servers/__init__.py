@@ -1,0 +1,1 @@
+"""Servers that compute on shares: their processes, the bridge to mpyc, and the line to them."""

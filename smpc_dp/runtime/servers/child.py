@@ -1,0 +1,152 @@
+"""The process that runs mpyc for one server: it has sockets to its parent, and nothing else.
+
+It is given no key, no ledger, no environment and no listening socket. The parent hands down one socket for
+each other server, over which mpyc's messages go, and one for the job and the answer; it ends with the parent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import socket
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from smpc_dp.protocols.mpyc.terms import ProgramTerms
+
+# Bytes of addresses, beyond what the interpreter has when the job comes; open files.
+MAX_MEMORY = 4 << 30
+MAX_FILES = 256
+LENGTH_BYTES = 8
+READY = b"\1"
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """What the parent asks for. `sockets` has a file descriptor for each server, -1 for the own one.
+
+    `terms` is the canonical JSON of ProgramTerms; `shares` are in hex, shape (users, length).
+    """
+
+    place: int
+    sockets: list[int]
+    threshold: int
+    security: int
+    seconds: float
+    terms: str
+    shares: list[list[str]]
+
+
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What has been opened, in decimal, or why nothing; what it cost: bytes of mpyc's messages, seconds."""
+
+    values: list[str] = []
+    error: str = ""
+    sent: int = 0
+    cpu: float = 0.0
+    wall: float = 0.0
+
+
+def main() -> None:
+    """Read the assignment from standard input's socket, compute, answer, and wait to be let go."""
+    control = socket.socket(fileno=os.dup(0))
+    content = _read(control)
+    assignment = msgspec.json.decode(content, type=Assignment)
+    _confine(assignment)
+    # The parent says nothing more: readable means that it is gone, or has what it needs.
+    threading.Thread(target=_end_with, args=(control,), daemon=True).start()
+    answer = _compute(assignment, control)
+    encoded = msgspec.json.encode(answer)
+    control.sendall(len(encoded).to_bytes(LENGTH_BYTES, "big") + encoded)
+    threading.Event().wait()
+
+
+def _read(control: socket.socket) -> bytes:
+    def exactly(size: int) -> bytes:
+        parts = bytearray()
+        while len(parts) < size:
+            part = control.recv(min(size - len(parts), 1 << 20))
+            if not part:
+                sys.exit(1)
+            parts += part
+        return bytes(parts)
+
+    return exactly(int.from_bytes(exactly(LENGTH_BYTES), "big"))
+
+
+def _end_with(control: socket.socket) -> None:
+    control.recv(1)
+    os._exit(0)
+
+
+def _confine(assignment: Assignment) -> None:
+    """Take away what a computation does not need: files, core dumps, time and memory without end."""
+    seconds = int(assignment.seconds) + 10
+    for what, limit in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_NOFILE, MAX_FILES),
+        (resource.RLIMIT_CPU, seconds),
+        (resource.RLIMIT_AS, MAX_MEMORY),
+    ):
+        hard = resource.getrlimit(what)[1]
+        bound = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        resource.setrlimit(what, (bound, bound))
+
+
+def _compute(assignment: Assignment, control: socket.socket) -> Answer:
+    from smpc_dp.protocols.mpyc.sharing import mpyc_arguments
+    from smpc_dp.protocols.mpyc.terms import ProgramTerms
+
+    terms = msgspec.json.decode(assignment.terms, type=ProgramTerms)
+    parties, place = len(assignment.sockets), assignment.place
+    options = (f"-M{parties}", f"-I{place}", f"-T{assignment.threshold}", f"-K{assignment.security}")
+    with mpyc_arguments(*options):
+        from mpyc.runtime import mpc
+    control.sendall(READY)
+    shares = [[int(share, 16) for share in row] for row in assignment.shares]
+    return mpc.run(_run(mpc, assignment, terms, shares))  # type: ignore[no-any-return]
+
+
+async def _run(mpc: Any, assignment: Assignment, terms: ProgramTerms, shares: list[list[int]]) -> Answer:
+    from smpc_dp.errors import SmpcError
+    from smpc_dp.runtime.servers.wiring import connect_peers, drain
+
+    await connect_peers(mpc, assignment.sockets)
+    try:
+        answer = await timed_program(mpc, terms, shares)
+    except SmpcError as error:
+        return Answer(error=str(error))
+    await drain(mpc)
+    return answer
+
+
+async def timed_program(mpc: Any, terms: ProgramTerms, shares: list[list[int]]) -> Answer:
+    """Run a program, once all parties are there, and say what it cost."""
+    from smpc_dp.runtime.servers.wiring import bytes_sent
+    from smpc_dp.statistics.shared.program import run_program
+
+    loop = asyncio.get_running_loop()
+    await mpc.output(mpc.SecInt(terms.bits, p=terms.prime)(0))
+    began, busy, before = loop.time(), cpu_seconds(), bytes_sent(mpc)
+    values = await run_program(mpc, terms, shares)
+    return Answer(
+        [str(value) for value in values],
+        sent=bytes_sent(mpc) - before,
+        cpu=cpu_seconds() - busy,
+        wall=loop.time() - began,
+    )
+
+
+def cpu_seconds() -> float:
+    """Return what this process has used so far."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,272 @@
+"""A server's mpyc: a child process without a key, and the pumps between its sockets and our channels."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+import msgspec
+
+from smpc_dp.errors import LocalError
+from smpc_dp.protocols.mpyc.server import Job
+from smpc_dp.runtime.servers.child import LENGTH_BYTES, READY, Answer, Assignment
+from smpc_dp.runtime.servers.member import PIECE
+
+# The path is an argument: the child's environment is empty.
+_BOOT = (
+    "import os, sys; sys.path[:] = sys.argv.pop(1).split(os.pathsep); "
+    "from smpc_dp.runtime.servers.child import main; main()"
+)
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+MAX_ANSWER = 1 << 30
+STDERR_KEPT = 2000
+STOP_SECONDS = 2.0
+START_SECONDS = 60.0
+# Between two looks at the time of the last word.
+LOOK_SECONDS = 0.5
+
+# Sends bytes of our mpyc to that of another server.
+Send = Callable[[str, bytes], Awaitable[None]]
+
+
+class Engine:
+    """One computation of one server.
+
+    `feed` may be called from the beginning: what comes early waits for the child.
+    """
+
+    def __init__(self, servers: Sequence[str], own: str, send: Send) -> None:
+        self._servers = tuple(servers)
+        self._own = own
+        self._send = send
+        self._writers: dict[str, asyncio.StreamWriter] = {}
+        self._ready = asyncio.Event()
+        self._over = False
+        self._last = 0.0
+        self.bytes_sent = 0
+
+    async def feed(self, peer: str, content: bytes | memoryview) -> None:
+        """Give the child what another server's mpyc has sent; return when it has room for more."""
+        await self._ready.wait()
+        writer = self._writers.get(peer)
+        if self._over or writer is None:
+            return
+        self._last = max(self._last, asyncio.get_running_loop().time())
+        # A child that has ended reads no more: its end is told elsewhere.
+        with contextlib.suppress(OSError):
+            writer.write(content)
+            await writer.drain()
+
+    def abandon(self) -> None:
+        """Take nothing more: what waits to be fed is dropped."""
+        self._over = True
+        self._ready.set()
+
+    async def run(self, job: Job, threshold: int, *, seconds: float, silence: float) -> Answer:
+        """Let mpyc compute, and return what it has opened.
+
+        Args:
+            job: terms and shares.
+            threshold: t.
+            seconds: how long it may take; silence: how long without a word to or from another server.
+
+        Raises:
+            LocalError: the child ended without an answer, or took too long, and was killed.
+        """
+        with _socket_pairs(len(self._servers)) as pairs:
+            peers = {name: pair for name, pair in zip(self._servers, pairs, strict=True) if name != self._own}
+            control, theirs = pairs[self._servers.index(self._own)]
+            handed = [-1 if name == self._own else peers[name][1].fileno() for name in self._servers]
+            process = await self._start(theirs, [number for number in handed if number >= 0])
+            patience = 0.0
+            try:
+                for pair in (*peers.values(), (control, theirs)):
+                    pair[1].close()
+                assignment = Assignment(
+                    place=self._servers.index(self._own),
+                    sockets=handed,
+                    threshold=threshold,
+                    security=job.terms.security,
+                    seconds=seconds,
+                    terms=job.terms.canonical().decode("ascii"),
+                    shares=[[f"{share:x}" for share in row] for row in job.shares],
+                )
+                answer = await self._drive(process, control, peers, assignment, seconds, silence)
+                patience = STOP_SECONDS
+                return answer
+            finally:
+                self.abandon()
+                await asyncio.shield(_stop(process, patience))
+
+    async def _start(self, control: socket.socket, handed: Sequence[int]) -> asyncio.subprocess.Process:
+        path = os.pathsep.join(os.path.abspath(entry or ".") for entry in sys.path)
+        try:
+            return await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-I",
+                "-c",
+                _BOOT,
+                path,
+                stdin=control.fileno(),
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+                env=ENVIRONMENT,
+                cwd="/",
+                pass_fds=handed,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise LocalError(f"{self._own}: cannot start mpyc's process ({error.strerror})") from None
+
+    async def _drive(
+        self,
+        process: asyncio.subprocess.Process,
+        control: socket.socket,
+        peers: dict[str, tuple[socket.socket, socket.socket]],
+        assignment: Assignment,
+        seconds: float,
+        silence: float,
+    ) -> Answer:
+        loop = asyncio.get_running_loop()
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            for name, (ours, _) in peers.items():
+                reader, self._writers[name] = await asyncio.open_connection(sock=ours, limit=PIECE)
+                tasks.append(loop.create_task(self._pump(name, reader)))
+            # Until it says that it is there, the child is loading mpyc.
+            self._last = loop.time() + START_SECONDS
+            self._ready.set()
+            answering = loop.create_task(_ask(control, assignment, self._touch))
+            errors = loop.create_task(_tail(process))
+            tasks += [errors]
+            latest = loop.time() + seconds
+            try:
+                while not answering.done():
+                    until = min(latest, self._last + silence)
+                    if until <= loop.time():
+                        raise self._late(latest, seconds, silence)
+                    await asyncio.wait([answering], timeout=min(until - loop.time(), LOOK_SECONDS))
+                encoded = answering.result()
+            finally:
+                answering.cancel()
+            if encoded is None:
+                raise await self._ended(process, errors)
+            # The others may still need what is on its way to them.
+            await self._flush(control, tasks, silence)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for writer in self._writers.values():
+                writer.close()
+        answer = msgspec.json.decode(encoded, type=Answer)
+        if answer.error:
+            raise LocalError(f"{self._own}: mpyc cannot compute this: {answer.error}")
+        return answer
+
+    def _touch(self) -> None:
+        self._last = asyncio.get_running_loop().time()
+
+    async def _pump(self, name: str, reader: asyncio.StreamReader) -> None:
+        """Carry what our mpyc sends to another server's, in the largest pieces that are there."""
+        with contextlib.suppress(ConnectionError):
+            while content := await reader.read(PIECE):
+                self._touch()
+                self.bytes_sent += len(content)
+                await self._send(name, content)
+
+    async def _flush(
+        self, control: socket.socket, tasks: Sequence[asyncio.Task[None]], silence: float
+    ) -> None:
+        """Let the child go, and wait until the pumps have carried everything."""
+        control.shutdown(socket.SHUT_RDWR)
+        await asyncio.wait(tasks, timeout=silence)
+
+    async def _ended(self, process: asyncio.subprocess.Process, errors: asyncio.Task[None]) -> LocalError:
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                code: int | None = await process.wait()
+                await errors
+        except TimeoutError:
+            code = None
+        how = "has closed its socket" if code is None else f"ended ({_how(code)})"
+        return LocalError(f"{self._own}: mpyc's process {how} without an answer")
+
+    def _late(self, latest: float, seconds: float, silence: float) -> LocalError:
+        if asyncio.get_running_loop().time() >= latest:
+            return LocalError(f"{self._own}: mpyc took more than {seconds:g} s and was stopped")
+        what = f"neither sent nor received anything for {silence:g} s and was stopped"
+        return LocalError(f"{self._own}: mpyc {what}")
+
+
+def _how(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+@contextlib.contextmanager
+def _socket_pairs(count: int) -> Iterator[list[tuple[socket.socket, socket.socket]]]:
+    pairs: list[tuple[socket.socket, socket.socket]] = []
+    try:
+        try:
+            for _ in range(count):
+                pairs.append(socket.socketpair())
+                pairs[-1][0].setblocking(False)
+        except OSError as error:
+            raise LocalError(f"no sockets for mpyc's process ({error.strerror})") from None
+        yield pairs
+    finally:
+        for pair in pairs:
+            for end in pair:
+                end.close()
+
+
+async def _ask(control: socket.socket, assignment: Assignment, on_ready: Callable[[], None]) -> bytes | None:
+    """Send the assignment and return the answer, None if the child has closed the socket before.
+
+    `on_ready` is called when it has loaded mpyc.
+    """
+    loop = asyncio.get_running_loop()
+    content = msgspec.json.encode(assignment)
+    try:
+        await loop.sock_sendall(control, len(content).to_bytes(LENGTH_BYTES, "big") + content)
+        if await _exactly(control, len(READY)) != READY:
+            return None
+        on_ready()
+        header = await _exactly(control, LENGTH_BYTES)
+        size = int.from_bytes(header or b"", "big")
+        return await _exactly(control, size) if header and size <= MAX_ANSWER else None
+    except ConnectionError:
+        return None
+
+
+async def _exactly(control: socket.socket, size: int) -> bytes | None:
+    loop = asyncio.get_running_loop()
+    content = bytearray()
+    while len(content) < size:
+        part = await loop.sock_recv(control, min(size - len(content), 1 << 20))
+        if not part:
+            return None
+        content += part
+    return bytes(content)
+
+
+async def _tail(process: asyncio.subprocess.Process) -> None:
+    """Read what the child says on standard error: it must not block, and is told to nobody."""
+    if process.stderr is not None:
+        while await process.stderr.read(STDERR_KEPT):
+            pass
+
+
+async def _stop(process: asyncio.subprocess.Process, patience: float) -> None:
+    """Wait until the child has ended, and kill it if it takes longer than `patience` seconds."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(patience):
+            await process.wait()
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+    await process.wait()

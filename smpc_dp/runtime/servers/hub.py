@@ -1,0 +1,354 @@
+"""A server's process: with the other servers it serves one request of the users after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import struct
+from collections.abc import Sequence
+
+from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.protocols.abort import ABORT, Abort
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.mpyc.agreement import NO_SURVIVAL, Opened
+from smpc_dp.protocols.mpyc.messages import COMPUTE, HELLO, OUTPUT, PRESENT, SHARES
+from smpc_dp.protocols.mpyc.params import threshold_of
+from smpc_dp.protocols.mpyc.server import Job, ServerMachine
+from smpc_dp.roster import split_address
+from smpc_dp.runtime.deadline import Deadline, now
+from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
+from smpc_dp.runtime.line import PATIENCE
+from smpc_dp.runtime.links import SMALL_MESSAGE, Links, News
+from smpc_dp.runtime.servers.child import Answer
+from smpc_dp.runtime.servers.engine import Engine
+from smpc_dp.runtime.servers.member import SharedMembership
+from smpc_dp.transport.channel import Channel
+from smpc_dp.transport.endpoint import Listener, dial, listen
+
+# A message of the bridge: this bit and the request, then bytes of mpyc's.
+_BRIDGE = struct.Struct(">I")
+BRIDGE_BIT = 1 << 31
+# Messages of the next request that are kept of one member.
+EARLY_LIMIT = 4
+
+
+class ServerHub:
+    """A server with its links to users and servers. Made by `open`."""
+
+    def __init__(self, membership: SharedMembership, on_event: OnEvent) -> None:
+        self._membership = membership
+        self._on_event = on_event
+        users = len(membership.session.roster.parties)
+        self._links = Links(membership, on_event, outbox=64 + 4 * users, hub=False, divert=self._divert)
+        self._listener: Listener | None = None
+        self._others = [name for name in membership.servers if name != membership.name]
+        self._earlier = set(membership.servers[: membership.servers.index(membership.name)])
+        self._arrived = asyncio.Event()
+        self._early: dict[str, list[News]] = {}
+        self._engine: Engine | None = None
+        self._request = 0
+        self._begun = asyncio.Event()
+
+    @classmethod
+    async def open(
+        cls, membership: SharedMembership, on_event: OnEvent, listen_on: str | None = None
+    ) -> ServerHub:
+        """Listen, call the servers before this one in the roster, and wait for those after it.
+
+        Raises LocalError if the address cannot be had, TimeoutFault naming the servers that are missing,
+        ConfigError if a server has another session file.
+        """
+        hub = cls(membership, on_event)
+        address = listen_on or membership.session.roster.member(membership.name).address or ""
+        try:
+            host, port = split_address(address)
+        except ValueError as error:
+            raise ConfigError([Fault("listen_on", str(error))]) from None
+        endpoint = membership.endpoint()
+        hub._listener = await listen(endpoint, host, port, hub._called, hub._refused)
+        try:
+            for channel in await asyncio.gather(*(dial(endpoint, name) for name in sorted(hub._earlier))):
+                hub._welcome(channel)
+            await hub._gather()
+        except BaseException:
+            await hub.stop()
+            raise
+        return hub
+
+    async def _gather(self) -> None:
+        try:
+            async with asyncio.timeout(self._membership.session.timeouts.connect):
+                while self._missing():
+                    self._arrived.clear()
+                    await self._arrived.wait()
+        except TimeoutError:
+            raise TimeoutFault(self._missing(), "connect", NO_SURVIVAL) from None
+
+    def _missing(self) -> list[str]:
+        return [name for name in self._others if not self._links.is_live(name)]
+
+    def _called(self, channel: Channel) -> None:
+        if channel.peer in self._earlier:
+            self._refused(channel.peer, PeerFault(channel.peer, "calls a server that calls it"))
+            channel.abort()
+            return
+        self._welcome(channel)
+
+    def _welcome(self, channel: Channel) -> None:
+        self._links.welcome(channel)
+        self._arrived.set()
+
+    def _refused(self, who: str, error: SmpcError) -> None:
+        self._links.refused(who, error)
+
+    async def close(self) -> None:
+        """Send what waits, and say goodbye to everyone."""
+        await self._links.close()
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Cut all links."""
+        self._links.abort()
+        if self._listener is not None:
+            await self._listener.close()
+
+    # The bridge
+
+    async def _divert(self, peer: str, message: bytes) -> bool:
+        """Take mpyc's bytes out of the stream of envelopes."""
+        if len(message) < _BRIDGE.size:
+            return False
+        (tag,) = _BRIDGE.unpack_from(message)
+        if not tag & BRIDGE_BIT:
+            return False
+        if peer not in self._others:
+            raise PeerFault(peer, "sent what only servers send to each other")
+        request = tag ^ BRIDGE_BIT
+        while request > self._request:
+            # It is ahead of us; until we are there its channel waits.
+            self._begun.clear()
+            await self._begun.wait()
+        if request == self._request and self._engine is not None:
+            await self._engine.feed(peer, memoryview(message)[_BRIDGE.size :])
+        return True
+
+    async def _forward(self, peer: str, content: bytes) -> None:
+        link = self._links.links.get(peer)
+        if link is not None and link.channel.live:
+            await link.channel.send(_BRIDGE.pack(self._request | BRIDGE_BIT), content)
+
+    # Requests
+
+    async def request(self, number: int) -> Opened | SmpcError | None:
+        """Serve one request and return how it ended, or None when every user has left before it began."""
+        membership = self._membership
+        machine = ServerMachine(
+            membership.context(number),
+            membership.servers,
+            membership.identity,
+            membership.terms,
+            fewest=membership.parameters.fewest,
+        )
+        engine = self._begin(number)
+        try:
+            if not await self._run(number, machine):
+                return None
+        except SmpcError as error:
+            self._links.send(number, machine.farewell(error))
+            self._tell("failed", number, machine, str(error))
+            return error
+        finally:
+            engine.abandon()
+        opened = machine.result
+        absent = tuple(name for name in membership.context(number).names if name not in opened.included)
+        detail = "; ".join(opened.faults[:5])
+        self._on_event(
+            Event(
+                membership.name, "done", number, "done", 0, detail, survivors=opened.included, absent=absent
+            )
+        )
+        return opened
+
+    async def _run(self, number: int, machine: ServerMachine) -> bool:
+        """Drive the machine to its end; return False when nobody is left to ask."""
+        deadline = Deadline(self._membership.session.timeouts, first=number == 1)
+        early = [news for kept in self._early.values() for news in kept]
+        self._early = {}
+        begun = declared = False
+        step = ""
+        computing: asyncio.Task[Answer] | None = None
+        if missing := self._missing():
+            raise TimeoutFault(missing, machine.step, f"connection lost; {NO_SURVIVAL}")
+        try:
+            while not machine.finished:
+                if machine.step != step:
+                    step = machine.step
+                    if step == COMPUTE:
+                        if machine.job is not None and self._engine is not None:
+                            computing = asyncio.create_task(self._engine_run(self._engine, machine.job))
+                    elif step == SHARES:
+                        deadline.step()
+                    elif step != HELLO:
+                        deadline.at = now() + self._patience(step)
+                    self._tell("step", number, machine)
+                if not (
+                    begun or early or deadline.connecting or any(map(self._links.is_live, self._users()))
+                ):
+                    if number > 1:
+                        return False
+                    self._links.send(number, machine.expire())
+                    continue
+                news = early.pop(0) if early else await self._next(deadline, computing)
+                if computing is not None and computing.done():
+                    answer, computing = computing.result(), None
+                    self._links.send(number, machine.computed([int(value) for value in answer.values]))
+                    if news is None:
+                        continue
+                if news is None:
+                    if deadline.at <= now():
+                        self._links.send(number, machine.expire())
+                    elif not declared:
+                        declared = True
+                        self._links.send(number, machine.lost_all(self._absent(machine)))
+                    continue
+                if news.envelope is not None and not begun and news.request == number:
+                    begun = True
+                    deadline.begin()
+                    if not deadline.connecting:
+                        declared = True
+                        self._links.send(number, machine.lost_all(self._absent(machine)))
+                self._links.send(number, self._apply(number, machine, news, begun))
+                if news.envelope is not None and not machine.finished and machine.step == step:
+                    if machine.has_enough:
+                        deadline.enough()
+                    elif step == SHARES:
+                        deadline.progress()
+                    self._tell("step", number, machine)
+        finally:
+            if computing is not None:
+                computing.cancel()
+                await asyncio.gather(computing, return_exceptions=True)
+        return True
+
+    def _begin(self, number: int) -> Engine:
+        self._engine = Engine(self._membership.servers, self._membership.name, self._forward)
+        self._request = number
+        self._begun.set()
+        return self._engine
+
+    async def compute(self, job: Job) -> Answer:
+        """Compute outside of any request, together with the other servers; for measurements."""
+        return await self._engine_run(self._begin(self._request + 1), job)
+
+    async def _engine_run(self, engine: Engine, job: Job) -> Answer:
+        membership = self._membership
+        return await engine.run(
+            job,
+            threshold_of(len(membership.servers)),
+            seconds=membership.parameters.seconds,
+            silence=membership.session.timeouts.step,
+        )
+
+    def _patience(self, step: str) -> float:
+        """Return how long the other servers may still wait for users, or compute, in a step of ours."""
+        timeouts = self._membership.session.timeouts
+        more = {PRESENT: timeouts.connect + timeouts.gather, OUTPUT: self._membership.parameters.seconds}
+        return more.get(step, 0.0) + PATIENCE * timeouts.step
+
+    async def _next(self, deadline: Deadline, computing: asyncio.Task[Answer] | None) -> News | None:
+        """Return the next news, or None when the time comes, or the computation's end."""
+        getting = asyncio.create_task(self._links.news.get())
+        waits: list[asyncio.Task[Answer] | asyncio.Task[News]] = [getting]
+        if computing is not None:
+            waits.append(computing)
+        until = math.inf if computing is not None else deadline.pause()
+        timeout = None if until == math.inf else max(0.0, until - now())
+        try:
+            await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            if getting.done():
+                return getting.result()
+        finally:
+            if not getting.done():
+                getting.cancel()
+                await asyncio.gather(getting, return_exceptions=True)
+        return None
+
+    def _users(self) -> Sequence[str]:
+        return [member.name for member in self._membership.session.roster.parties]
+
+    def _absent(self, machine: ServerMachine) -> list[str]:
+        """Return who is waited for and has no connection."""
+        return [name for name in sorted(machine.waiting_for) if not self._links.is_live(name)]
+
+    def _apply(self, number: int, machine: ServerMachine, news: News, begun: bool) -> Sequence[Envelope]:
+        if news.envelope is None:
+            if self._links.is_live(news.peer):
+                return ()
+            self._on_event(Event(self._membership.name, "lost", number, machine.step, detail=news.peer))
+            # A user that leaves before a request begins is absent from it, and no reason for it to fail.
+            return machine.lost(news.peer) if begun or news.peer in self._others else ()
+        if news.request > number:
+            kept = self._early.setdefault(news.peer, [])
+            small = news.peer in self._others or len(news.envelope.body) <= SMALL_MESSAGE
+            if news.request == number + 1 and len(kept) < EARLY_LIMIT and small:
+                kept.append(news)
+            return ()
+        if news.request < number:
+            if news.envelope.step == HELLO:
+                self._links.send(news.request, self._too_late(news, number))
+            return ()
+        return machine.receive(news.envelope)
+
+    def _too_late(self, news: News, number: int) -> Sequence[Envelope]:
+        """Tell a user that asks for a past request where the others are; it can ask for the next one."""
+        context = self._membership.context(news.request)
+        abort = Abort("timeout", "", [news.peer], f"hello to request {news.request}, others are at {number}")
+        return context.write(self._membership.identity, context.session_digest, ABORT, (news.peer,), abort)
+
+    def _tell(self, kind: Kind, number: int, machine: ServerMachine, detail: str = "") -> None:
+        waiting = len(machine.waiting_for)
+        self._on_event(Event(self._membership.name, kind, number, machine.step, waiting, detail))
+
+
+async def serve_shares(
+    session: str | os.PathLike[str],
+    name: str,
+    *,
+    key: str | os.PathLike[str] | None = None,
+    requests: int | None = None,
+    listen_on: str | None = None,
+    on_event: OnEvent = ignore,
+) -> list[Opened | SmpcError]:
+    """Be a server of a session until `requests` are served (None: until every user has left).
+
+    Returns how each request ended. After the loss or a fault of a server there is no next one. Raises what
+    `SharedMembership.load` and `ServerHub.open` raise.
+    """
+    if requests is not None and requests < 1:
+        raise ConfigError([Fault("requests", f"must be at least 1, is {requests}")])
+    membership = SharedMembership.load(session, name, key, "server")
+    hub = await ServerHub.open(membership, on_event, listen_on)
+    ended: list[Opened | SmpcError] = []
+    try:
+        while requests is None or len(ended) < requests:
+            last = await hub.request(len(ended) + 1)
+            if last is None:
+                break
+            ended.append(last)
+            if _ends_session(last, set(membership.servers)):
+                break
+        await hub.close()
+    finally:
+        await hub.stop()
+    return ended
+
+
+def _ends_session(last: Opened | SmpcError, servers: set[str]) -> bool:
+    """Tell whether a server is at fault for how a request ended: then the servers do not go on together."""
+    match last:
+        case TimeoutFault():
+            return bool(last.missing & servers)
+        case PeerFault():
+            return last.culprit in servers
+    return isinstance(last, LocalError)

@@ -1,0 +1,241 @@
+"""What users ask servers for: from a question to a program, and from what was opened to a result."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+import numpy as np
+
+from smpc_dp.encoding import Encoding
+from smpc_dp.errors import ConfigError, Fault, VerificationError
+from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.mpyc.agreement import Opened
+from smpc_dp.protocols.mpyc.claims import SharedEvidence, with_servers
+from smpc_dp.protocols.mpyc.messages import MAX_QUESTION
+from smpc_dp.protocols.mpyc.params import SharedParameters
+from smpc_dp.protocols.mpyc.terms import ProgramKind, ProgramTerms
+from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
+from smpc_dp.protocols.result import Evidence, Noise, Outcome
+from smpc_dp.statistics.kernels import Kernel, as_array
+from smpc_dp.statistics.known import kernel_of
+from smpc_dp.statistics.shared.plan import Program, read_answer, statistic_program, sum_program
+from smpc_dp.statistics.shared.result import event_of, privacy_of, statistic_result
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.privacy.central_pairwise import CentralLaw
+
+LAWS = ("laplace", "gaussian")
+
+
+def compile_question(
+    parameters: SharedParameters, question: str, users: int, marks: tuple[int, ...], seed: bytes
+) -> Program:
+    """Return the program that a question asks for: a sum of the session, or a statistic as JSON.
+
+    Raises ConfigError for what cannot be computed.
+    """
+    if not question.startswith("{"):
+        if marks:
+            raise ConfigError([Fault("mark", "sums have no labels")])
+        return _sum(parameters, question.split(" ", 1)[0], users)
+    try:
+        asked: Any = json.loads(question)
+        kernel = kernel_of(asked)
+        epsilon, delta, law, partners = (asked[key] for key in ("epsilon", "delta", "law", "partners"))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ConfigError([Fault("question", f"not a statistic's ({error})")]) from None
+    if law not in LAWS or type(partners) is not int or not all(type(x) is float for x in (epsilon, delta)):
+        raise ConfigError([Fault("question", "its noise is none that there is")])
+    return statistic_program(
+        kernel, users, epsilon, delta, law=law, marks=marks, partners=partners, design=seed
+    )
+
+
+def question_of(kernel: Kernel, epsilon: float, delta: float, law: str, partners: int | None) -> str:
+    """Return what servers are asked for, as JSON; raise ConfigError for what does not go into a message."""
+    if law not in LAWS:
+        raise ConfigError([Fault("noise", f"{law!r} is none of {', '.join(LAWS)}")])
+    for name, value in (("epsilon", epsilon), ("delta", delta)):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise ConfigError([Fault(name, f"{value!r} is not a finite number")])
+    if partners is not None and (type(partners) is not int or partners < 1):
+        raise ConfigError([Fault("P", f"{partners!r} is not a positive integer")])
+    asked = {
+        **kernel.terms(),
+        "epsilon": float(epsilon),
+        "delta": float(delta),
+        "law": law,
+        "partners": partners or 0,
+    }
+    question = json.dumps(asked, sort_keys=True)
+    if len(question) > MAX_QUESTION:
+        raise ConfigError([Fault("kernel", f"its description has more than {MAX_QUESTION} characters")])
+    return question
+
+
+@dataclass(frozen=True)
+class Record:
+    """A user's checked record for a statistic: its codes, its public label (-1: none), and the question."""
+
+    values: list[int]
+    mark: int
+    question: str
+
+    @classmethod
+    def check(cls, kernel: Kernel, data: Any, mark: int | None, question: str) -> Record:
+        """Check what one user can check alone: PrivacyError for a value outside its domain."""
+        record = data if isinstance(data, tuple) else (data,)
+        codes = kernel.codes(tuple(np.atleast_1d(as_array("data", value)) for value in record))
+        if len(codes) != 1:
+            raise ConfigError([Fault("data", f"one record is due, not {len(codes)}")])
+        whole = isinstance(mark, int | np.integer) and mark in (0, 1)
+        if whole != (kernel.labels == "public") or (mark is not None and not whole):
+            raise ConfigError([Fault("mark", f"{mark!r}: 0 or 1 for a kernel with public labels, else None")])
+        return cls([int(code) for code in codes[0]], -1 if mark is None else int(mark), question)
+
+
+def sum_record(encoding: Encoding, lanes: Sequence[int]) -> list[int]:
+    """Return what is shared of a vector: without weights its lanes; else its values and its weight."""
+    values = [int(lane) for lane in lanes]
+    if not encoding.max_weight:
+        return values
+    weight = values[-1]
+    # The computation multiplies, so that it can check both; a vector of no weight may be any.
+    return [*(value // weight if weight else 0 for value in values[:-1]), weight]
+
+
+def charge_of(program: Program) -> Event:
+    """Return what one user's record is charged."""
+    if program.epsilon is not None:
+        return event_of(program)
+    # Not at the top: a session without a ledger needs no accountant.
+    from smpc_dp.privacy.accountant.events import exact_release
+
+    return exact_release("sum on shares", "substitution")
+
+
+def sum_outcome(
+    context: Context, parameters: SharedParameters, servers: int, planned: Program, opened: Opened
+) -> Outcome:
+    """Return the sum that a run has opened; raise VerificationError for one that there cannot be."""
+    encoding = parameters.sums
+    program = _of(planned, opened.terms)
+    sums = opened.values[: encoding.lanes]
+    if len(sums) < encoding.lanes:
+        raise VerificationError("the servers opened fewer values than vectors have")
+    noises = program.noises
+    if noises:
+        # Laplace noise has a mean between two grid points.
+        sums = tuple(round(noise.read(value)) for noise, value in zip(noises, sums, strict=True))
+    if not all(abs(value) < 1 << 62 for value in sums):
+        raise VerificationError("the servers opened a value that no vectors and no noise explain")
+    users = len(opened.included)
+    if noises:
+        weight = sums[-1] if encoding.max_weight else users
+        total = np.array(sums[: encoding.length], np.int64) + np.int64(weight * encoding.lowest)
+    elif min(sums) < 0:
+        raise VerificationError("the servers opened a negative sum of values that are not")
+    else:
+        total, weight = encoding.decode(np.array(sums, np.uint64), users)
+    error = math.sqrt(max((noise.variance for noise in noises), default=0.0)) * encoding.step
+    return Outcome(
+        total=total,
+        weight=weight,
+        encoding=encoding,
+        survivors=opened.included,
+        absent=_absent(context, opened),
+        faults=(*opened.faults, *_refused(opened, encoding.lanes)),
+        privacy=with_servers(privacy_of(program, servers)),
+        evidence=_evidence(context, opened),
+        noise=Noise(total=error, curator=error, honest=users, residual_pairs=0) if noises else None,
+    )
+
+
+def statistic_outcome(
+    context: Context,
+    servers: int,
+    planned: Program,
+    opened: Opened,
+    zetas: tuple[float, float] | None = None,
+) -> StatisticResult:
+    """Return the statistic that a run has opened."""
+    program = _of(planned, opened.terms)
+    answer = read_answer(program, opened.values)
+    made = statistic_result(program, answer, servers=servers, zetas=zetas, names=opened.included)
+    evidence = SharedEvidence(
+        session_digest=context.session_digest,
+        run_id=opened.run_id,
+        plan=opened.terms.digest,
+        beacon=opened.included_by.set_digest,
+        log=opened.opened_by.set_digest,
+        included_by=opened.included_by,
+        opened_by=opened.opened_by,
+    )
+    return replace(
+        made,
+        privacy=with_servers(made.privacy),
+        evidence=evidence,
+        survivors=opened.included,
+        absent=_absent(context, opened),
+        faults=(*opened.faults, *made.faults),
+    )
+
+
+@functools.lru_cache(maxsize=16)
+def _sum(parameters: SharedParameters, asked: str, users: int) -> Program:
+    encoding = parameters.sums
+    if asked not in ("sum", "average"):
+        raise ConfigError([Fault("question", f"{asked[:40]!r} is neither a sum nor an average")])
+    kind: ProgramKind = "weighted-mean" if encoding.max_weight else "sum"
+    width = max(encoding.highest - encoding.lowest, 1)
+    bounds = [(0, width)] * encoding.length
+    if encoding.max_weight:
+        bounds.append((0, encoding.max_weight))
+    return sum_program(
+        kind,
+        users,
+        bounds,
+        parameters.epsilon,
+        parameters.delta,
+        law=cast("CentralLaw", parameters.mechanism),
+    )
+
+
+def _evidence(context: Context, opened: Opened) -> Evidence:
+    """Return what binds a result to its run: who was there, and who is in it, signed by all servers."""
+    return Evidence(
+        protocol=context.protocol,
+        version=context.version,
+        session_digest=context.session_digest,
+        run_id=opened.run_id,
+        roll=opened.terms.digest,
+        participating=opened.present,
+        participants=opened.included_by,
+        survivors=opened.opened_by,
+    )
+
+
+def _of(planned: Program, terms: ProgramTerms) -> Program:
+    return msgspec.structs.replace(planned, terms=terms)
+
+
+def _refused(opened: Opened, count: int) -> tuple[str, ...]:
+    """Say whose records the servers found out of bounds, together and in the computation."""
+    names = opened.included
+    return tuple(
+        f"{names[user]}: a value out of bounds; its record counts as the least one"
+        for user in opened.values[count:]
+        if 0 <= user < len(names)
+    )
+
+
+def _absent(context: Context, opened: Opened) -> tuple[str, ...]:
+    there = set(opened.included)
+    return tuple(name for name in context.names if name not in there)

@@ -1,0 +1,259 @@
+"""Averagers for a whole network in one process: the machines of each group, or their ideal functionality.
+
+The ideal one rounds to the same grid and draws the same noise law from the exact samplers, a share for each
+member, so its averages have exactly the distribution of the protocol's; it leaves out the cryptography, and
+works on all groups of one size at a time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp import ball
+from smpc_dp.encoding import EXACT_FLOAT, Encoding
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.learn.averager import (
+    Averaged,
+    Groups,
+    Rows,
+    Users,
+    check_average,
+    check_mixing,
+    check_partners,
+    check_rows,
+)
+from smpc_dp.learn.exchanges import Exchanging
+from smpc_dp.learn.methods import Averaging, check_weights
+from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.protocols.exchange.machines import ExchangeHub, ExchangeParty
+from smpc_dp.protocols.exchange.params import ExchangeParameters
+from smpc_dp.protocols.result import Result
+from smpc_dp.protocols.secagg.params import SumParameters
+from smpc_dp.simulate.average import cast_sum
+from smpc_dp.simulate.drive import drive
+from smpc_dp.simulate.stage import AGGREGATOR, set_stage
+from smpc_dp.transport.memory import MemoryNetwork
+
+if TYPE_CHECKING:
+    from scipy import sparse
+
+# Squared norms closer than this to the bound are compared exactly.
+_NEAR = 1e-7
+
+
+class _Simulated:
+    """What both averagers of a simulation have in common: everybody lives here."""
+
+    def __init__(self, users: int, averaging: Averaging) -> None:
+        self._here = np.arange(users)
+        self._averaging = averaging
+
+    @property
+    def users(self) -> int:
+        """n: all users live here."""
+        return len(self._here)
+
+    @property
+    def here(self) -> Users:
+        """All users."""
+        return self._here
+
+    def _claim(self, how: str) -> str:
+        return f"a simulation{how} of: {self._averaging.claim}"
+
+
+class IdealAverager(_Simulated):
+    """Averages as the protocol's, without its cryptography: for simulations of many users and steps.
+
+    `source` gives the noise; a seeded one (`NoiseSource.keyed`) makes the run reproducible and insecure.
+    """
+
+    def __init__(self, users: int, averaging: Averaging, source: NoiseSource | None = None) -> None:
+        super().__init__(users, averaging)
+        self._source = source or NoiseSource.system()
+
+    @property
+    def claim(self) -> str:
+        """What an average gives away in a real run."""
+        return self._claim(" without cryptography")
+
+    async def average(
+        self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
+    ) -> Averaged:
+        """Return each group's average with the noise of its members; see `Averager.average`."""
+        vector, weight, group = check_average(self, vector, weight, group)
+        check_weights(weight)
+        values, weights = vector.copy(), np.zeros(self.users)
+        members = np.flatnonzero(group >= 0)
+        order = members[np.argsort(group[members], kind="stable")]
+        sizes = np.unique(group[members], return_counts=True)[1]
+        starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.intp)
+        for size in np.unique(sizes):
+            # All groups of this size, shape (groups, size).
+            rows = order[starts[sizes == size][:, None] + np.arange(size)]
+            parameters = self._averaging.plan(int(size))
+            averages = self._groups(parameters, vector[rows])
+            values[rows] = averages[:, None]
+            weights[rows] = size
+        return Averaged(values, weights, self._averaging.single)
+
+    def _groups(self, parameters: SumParameters, vectors: NDArray[np.float64]) -> Rows:
+        """Return the averages of groups of one size, from shape (groups, size, length)."""
+        groups, size, length = vectors.shape
+        encoding = parameters.encoding
+        grid = grid_rows(encoding, vectors.reshape(groups * size, length)).reshape(vectors.shape)
+        noise = parameters.own_noise(self._source, vectors.size).reshape(vectors.shape)
+        totals = (grid + noise).sum(axis=1)
+        if np.abs(totals).max(initial=0) >= EXACT_FLOAT:
+            return np.stack([encoding.average(total, size) for total in totals])
+        return np.asarray(np.ldexp(totals.astype(np.float64) / size, -encoding.fractional_bits))
+
+
+class MachineAverager(_Simulated):
+    """Averages by the machines of every group, over an in-memory network: every signature and mask.
+
+    `seed_for_simulation` makes the run reproducible and thereby insecure.
+    """
+
+    def __init__(self, users: int, averaging: Averaging, seed_for_simulation: int | None = None) -> None:
+        super().__init__(users, averaging)
+        self._seed = seed_for_simulation
+        self._requests = 0
+
+    @property
+    def claim(self) -> str:
+        """What an average gives away in a real run."""
+        return self._claim("")
+
+    async def average(
+        self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
+    ) -> Averaged:
+        """Return each group's average; see `Averager.average`."""
+        vector, weight, group = check_average(self, vector, weight, group)
+        check_weights(weight)
+        values, weights = vector.copy(), np.zeros(self.users)
+        for label in np.unique(group[group >= 0]):
+            rows = np.flatnonzero(group == label)
+            self._requests += 1
+            result = self._run(self._averaging.plan(len(rows)), vector[rows])
+            values[rows], weights[rows] = result.value, result.weight
+        return Averaged(values, weights, self._averaging.single)
+
+    def _run(self, parameters: SumParameters, vectors: Rows) -> Result:
+        seed = None if self._seed is None else self._seed + (self._requests << 32)
+        if isinstance(parameters, ExchangeParameters):
+            parties = cast_exchange(parameters, vectors, request=self._requests, seed_for_simulation=seed)
+            return Result.of(parties[0].result, "average")
+        cast, _ = cast_sum(parameters, list(vectors), request=self._requests, seed_for_simulation=seed)
+        errors = drive(cast.machines, MemoryNetwork(seed=seed or 0), AGGREGATOR)
+        for error in errors.values():
+            raise error
+        return Result.of(cast.aggregator.result, "average")
+
+
+class IdealExchange:
+    """Messages as between processes, with their grid and noise law, without cryptography.
+
+    `source` as of `IdealAverager`.
+    """
+
+    def __init__(self, users: int, exchanging: Exchanging, source: NoiseSource | None = None) -> None:
+        self._here = np.arange(users)
+        self._exchanging = exchanging
+        self._source = source or NoiseSource.system()
+
+    @property
+    def users(self) -> int:
+        """n: all users live here."""
+        return len(self._here)
+
+    @property
+    def here(self) -> Users:
+        """All users."""
+        return self._here
+
+    @property
+    def claim(self) -> str:
+        """What a message gives away in a real run."""
+        return f"a simulation without cryptography of: {self._exchanging.claim}"
+
+    async def exchange(self, vector: Rows, partner: Users) -> Rows:
+        """Return the partners' vectors with their noise; see `PeerExchange.exchange`."""
+        vector, partner = check_rows(self, vector), check_partners(self.users, partner)
+        paired = np.flatnonzero(partner != self._here)
+        received = vector.copy()
+        received[partner[paired]] = self._sent(vector, paired)
+        return received
+
+    async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
+        """Return the weighted sums, each of others' vectors with noise; see `PeerExchange.mix`."""
+        from scipy import sparse
+
+        vector, weights = check_rows(self, vector), check_mixing(self.users, weights)
+        own = weights.diagonal()
+        others = sparse.csr_array(weights - sparse.diags_array(own))
+        others.eliminate_zeros()
+        senders = np.unique(others.indices)
+        sent = np.zeros_like(vector)
+        sent[senders] = self._sent(vector, senders)
+        return np.asarray(own[:, None] * vector + others @ sent)
+
+    def _sent(self, vector: Rows, senders: Users) -> Rows:
+        """Return the vectors of these users as they leave: on the grid, with noise."""
+        parameters = self._exchanging.parameters
+        grid = grid_rows(parameters.encoding, vector[senders])
+        noise = parameters.own_noise(self._source, grid.size).reshape(grid.shape)
+        return parameters.encoding.real(grid + noise)
+
+
+def cast_exchange(
+    parameters: ExchangeParameters,
+    vectors: Rows,
+    *,
+    request: int = 1,
+    seed_for_simulation: int | None = None,
+) -> list[ExchangeParty]:
+    """Return the users of an exchange of these vectors, which has run to its end; raises what ended it."""
+    stage = set_stage(
+        len(vectors),
+        request=request,
+        seed_for_simulation=seed_for_simulation,
+        protocol=parameters.protocol,
+        question=parameters.planned(),
+    )
+    parties = []
+    for name, vector in zip(stage.context.names, vectors, strict=True):
+        lanes, _ = parameters.encoding.encode(vector, party=name)
+        signer, source = stage.signers[name], stage.sources[name]
+        parties.append(ExchangeParty(stage.context, parameters, signer, lanes, source))
+    hub = ExchangeHub(stage.context, parameters, stage.signers[AGGREGATOR])
+    errors = drive([hub, *parties], MemoryNetwork(seed=seed_for_simulation or 0), AGGREGATOR)
+    for error in errors.values():
+        raise error
+    return parties
+
+
+def grid_rows(encoding: Encoding, vectors: Rows) -> NDArray[np.int64]:
+    """Return vectors, shape (rows, length), on the grid as `Encoding.encode` rounds them.
+
+    Raises PrivacyError, ConfigError as it does.
+    """
+    if encoding.integer:
+        raise ConfigError([Fault("kind", "learners average real vectors")])
+    scaled = np.ldexp(vectors, encoding.fractional_bits)
+    grid: NDArray[np.int64] = np.rint(scaled).astype(np.int64)
+    if encoding.l2_bound is None:
+        bad = (vectors < encoding.lower) | (vectors > encoding.upper)
+        odd = np.flatnonzero(bad.any(axis=1))
+    else:
+        limit = ball.squared_limit(encoding.l2_bound, encoding.fractional_bits)
+        real = grid.astype(np.float64)
+        odd = np.flatnonzero(np.einsum("rc,rc->r", real, real) > limit * (1 - _NEAR))
+    lowest = np.int64(encoding.lowest)
+    for row in odd:
+        lanes, _ = encoding.encode(vectors[row], party=f"user {row}")
+        grid[row] = lanes.view(np.int64) + lowest if lanes.itemsize == 8 else lanes.astype(np.int64) + lowest
+    return grid

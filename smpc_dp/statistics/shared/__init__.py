@@ -1,0 +1,1 @@
+"""Programs on shares, as mpyc runs them among servers."""

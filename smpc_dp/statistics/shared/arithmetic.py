@@ -1,0 +1,150 @@
+"""Exact building blocks on shared bits: no masked opening, so nothing here has a statistical error.
+
+A shared array is one of mpyc's secure integers, numpy-like. Bits stand in the last axis, the lowest first.
+Counts are of shared products, the cost of all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.privacy.circuit_noise import Coin
+
+Shared = Any
+"""A secure array of mpyc."""
+Public = NDArray[np.object_]
+
+
+def public(values: Any) -> Public:
+    """Return an array of Python integers, which do not overflow in a large field."""
+    return np.array(values, dtype=object)
+
+
+def sign(x: Shared, y: Shared) -> Shared:
+    """Return sign(x - y) of unsigned numbers given as bits, shape (.., w) each: 2 (w - 1) products.
+
+    Digits are -1, 0 and 1; of two neighbours the higher decides unless it is 0.
+    """
+    digits = x - y
+    while (width := digits.shape[-1]) > 1:
+        even = width - width % 2
+        low, high = digits[..., 0:even:2], digits[..., 1:even:2]
+        joined = high + (1 - high * high) * low
+        digits = np.concatenate((joined, digits[..., even:]), axis=-1) if width % 2 else joined
+    return digits[..., 0]
+
+
+def below(bits: Shared, thresholds: Sequence[Coin]) -> Shared:
+    """Return, for each coin, whether its own fair bits are below its threshold.
+
+    `bits` has shape (.., sum of the coins' bits); the result (.., coins). Less than twice as many products.
+    """
+    longest = max(coin.bits for coin in thresholds)
+    width = 1 << (longest - 1).bit_length()
+    # Where the threshold's digit is c: the bit is less if c and not bit, equal if bit == c. Above the
+    # coin's bits both are equal.
+    place = np.zeros((len(thresholds), width), np.int64)
+    less, equal = (np.zeros((2, len(thresholds), width), dtype=object) for _ in range(2))
+    equal[0] = 1
+    start = 0
+    for number, coin in enumerate(thresholds):
+        for digit in range(coin.bits):
+            due = coin.threshold >> digit & 1
+            place[number, digit] = start + digit
+            less[:, number, digit] = (due, -due)
+            equal[:, number, digit] = (1 - due, 2 * due - 1)
+        start += coin.bits
+    return _tree(bits[..., place.reshape(-1)].reshape(*bits.shape[:-1], *place.shape), less, equal)
+
+
+def below_each(bits: Shared, cuts: Sequence[int]) -> Shared:
+    """Return, for each cut, whether the number in `bits` is below it: shape (.., w) to (.., cuts).
+
+    Less than 2 w products a cut, w rounded up to a power of 2.
+    """
+    used = bits.shape[-1]
+    width = 1 << (used - 1).bit_length()
+    place = np.minimum(np.arange(width), used - 1)
+    less, equal = (np.zeros((2, len(cuts), width), dtype=object) for _ in range(2))
+    equal[0] = 1
+    for number, cut in enumerate(cuts):
+        for digit in range(used):
+            due = cut >> digit & 1
+            less[:, number, digit] = (due, -due)
+            equal[:, number, digit] = (1 - due, 2 * due - 1)
+    spread = bits[..., place].reshape(*bits.shape[:-1], 1, width)
+    return _tree(spread, less, equal)
+
+
+def exchanges(size: int) -> Iterator[tuple[NDArray[np.int64], int]]:
+    """Yield (places, distance) of Batcher's merge exchange: what may be compared at once [Knuth 5.2.2 M]."""
+    top = 1 << max(0, (size - 1).bit_length() - 1)
+    half = top if size > 1 else 0
+    while half:
+        distance, apart, rest = half, top, 0
+        while distance:
+            places = np.arange(size - distance)
+            places = places[places & half == rest]
+            if len(places):
+                yield places, distance
+            distance, apart, rest = apart - half, apart >> 1, half
+        half >>= 1
+
+
+def sort(mpc: Any, rows: Shared, key: int) -> Shared:
+    """Return rows in the order of the numbers that their last `key` bits encode: shape (n, .., w).
+
+    Oblivious: 2 key + w products for each of about (n / 4) log2(n)**2 exchanges.
+    """
+    for places, distance in exchanges(rows.shape[0]):
+        low, high = rows[places], rows[places + distance]
+        order = sign(high[..., -key:], low[..., -key:])
+        # 1 where the higher place has the smaller number: (s**2 - s) / 2.
+        wrong = half(order * (order - 1)).reshape(*order.shape, 1)
+        moved = wrong * (high - low)
+        rows = mpc.np_update(rows, places, low + moved)
+        rows = mpc.np_update(rows, places + distance, high - moved)
+    return rows
+
+
+def half(even: Shared) -> Shared:
+    """Return half of even integers."""
+    return even * ((type(even).sectype.field.modulus + 1) // 2)
+
+
+def one_hot(bits: Shared) -> Shared:
+    """Return unit vectors: shape (n, w) to (n, 2**w), with less than 2**w products each."""
+    rows, width = bits.shape
+    last = bits[:, width - 1 : width]
+    units = np.concatenate((1 - last, last), axis=1)
+    for place in range(width - 2, -1, -1):
+        odd = units * bits[:, place : place + 1]
+        both = np.stack((units - odd, odd), axis=2)
+        units = both.reshape(rows, 2 * units.shape[1])
+    return units
+
+
+def number(bits: Shared) -> Shared:
+    """Return the unsigned numbers that bits encode: shape (.., w) to (..)."""
+    weights = public([1 << place for place in range(bits.shape[-1])])
+    return np.sum(bits * weights, axis=-1)
+
+
+def inner(x: Shared, y: Shared) -> Shared:
+    """Return the inner product of two shared vectors, shape (1,): one product."""
+    size = x.shape[0]
+    return (x.reshape(1, size) @ y.reshape(size, 1)).reshape(1)
+
+
+def _tree(bits: Shared, less: Public, equal: Public) -> Shared:
+    below_, same = bits * less[1] + less[0], bits * equal[1] + equal[0]
+    while below_.shape[-1] > 1:
+        high = same[..., 1::2]
+        below_ = below_[..., 1::2] + high * below_[..., 0::2]
+        if below_.shape[-1] > 1:
+            same = high * same[..., 0::2]
+    return below_[..., 0]

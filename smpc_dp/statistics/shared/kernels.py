@@ -1,0 +1,176 @@
+"""Kernels on shares: sums over pairs, of the same integers that the kernels' circuits compute.
+
+Every kernel here is a form in signs of differences, or in the values themselves; its sum over many pairs is
+one inner product. Over small grids the sum over all pairs follows from counts, which grow with n instead of
+n**2; a variance follows from two sums, and rank statistics from records in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.protocols.pairwise.draw import Pairs
+from smpc_dp.statistics.kernels import Kernel
+from smpc_dp.statistics.shared.arithmetic import (
+    Shared,
+    exchanges,
+    half,
+    inner,
+    number,
+    one_hot,
+    public,
+    sign,
+    sort,
+)
+
+Way = Literal["pairs", "counts", "sums", "sort"]
+
+NAMES = ("kendall_tau", "gini_mean_difference", "variance", "collision", "auc", "auc_private_labels")
+SORTED = ("gini_mean_difference", "auc", "auc_private_labels")
+# Shares of all users' unit vectors, which are in memory at once: about 100 bytes each, a few times over.
+MAX_UNITS = 1 << 20
+# What a round costs in shared products, where sorting was measured beside all pairs: docs/servers.md.
+ROUND = 200
+# Shared products of one step, about: bounds the memory.
+CHUNK = 1 << 18
+MAX_GRID_BITS = 12
+"""Bits of a field, or of two together for Kendall's tau, whose grid points are counted."""
+
+
+def over_pairs(kernel: Kernel, bits: Sequence[Shared], values: Shared, pairs: Pairs) -> Iterator[Shared]:
+    """Yield sums over chunks of pairs, shape (1,) each; the first of a pair has label 1 where that is public.
+
+    `bits` has one array (n, w) for each field, `values` (n, fields) are the same codes.
+    """
+    size = max(1, CHUNK // sum(array.shape[1] for array in bits))
+    for start in range(0, len(pairs), size):
+        first, second = pairs[start : start + size].T
+        yield _sum(kernel.name, bits, values, first, second)
+
+
+def _sum(name: str, bits: Sequence[Shared], values: Shared, first: Pairs, second: Pairs) -> Shared:
+    def order(field: int) -> Shared:
+        return sign(bits[field][first], bits[field][second])
+
+    def difference(field: int) -> Shared:
+        return values[first, field] - values[second, field]
+
+    match name:
+        case "kendall_tau":
+            return inner(order(0), order(1)) + len(first)
+        case "gini_mean_difference":
+            return inner(order(0), difference(0))
+        case "variance":
+            apart = difference(0)
+            return inner(apart, apart)
+        case "collision":
+            signs = order(0)
+            return len(first) - inner(signs, signs)
+        case "auc":
+            return np.sum(order(0), keepdims=True) + len(first)
+        case "auc_private_labels":
+            # With labels apart by d: d**2 + d sign = 1 + d sign where they differ, else 0.
+            apart = difference(1)
+            return inner(apart, apart + order(0))
+        case _:
+            raise ConfigError([Fault("kernel", f"'{name}' has no program on shares")])
+
+
+def by_counts(kernel: Kernel, bits: Sequence[Shared], values: Shared, marks: Sequence[int]) -> Shared:
+    """Return the sum over all pairs from how many records have each code, shape (1,)."""
+    users = values.shape[0]
+    units = one_hot(bits[0])
+    match kernel.name:
+        case "kendall_tau":
+            table = units.T @ one_hot(bits[1])
+            cells = table.reshape(table.shape[0] * table.shape[1])
+            apart = inner(cells, _concordance(table).reshape(cells.shape[0]))
+            return half(apart) + users * (users - 1) // 2
+        case "gini_mean_difference":
+            up_to = np.cumsum(np.sum(units, axis=0))
+            return inner(up_to, users - up_to)
+        case "collision":
+            counts = np.sum(units, axis=0)
+            return half(inner(counts, counts) - users)
+        case "auc":
+            high = np.array(marks) == 1
+            return _ranked(np.sum(units[high], axis=0), np.sum(units[~high], axis=0))
+        case "auc_private_labels":
+            high = (values[:, 1].reshape(1, users) @ units).reshape(units.shape[1])
+            return _ranked(high, np.sum(units, axis=0) - high)
+        case _:
+            raise ConfigError([Fault("kernel", f"'{kernel.name}' has no program on counts")])
+
+
+def by_sums(values: Shared) -> Shared:
+    """Return the sum of (x - x')**2 over all pairs, shape (1,): n sum x**2 - (sum x)**2."""
+    column = values[:, 0]
+    total = np.sum(column, keepdims=True)
+    return values.shape[0] * inner(column, column) - total * total
+
+
+def by_sort(mpc: Any, kernel: Kernel, bits: Sequence[Shared], marks: Sequence[int]) -> Shared:
+    """Return the sum over all pairs from records in order, shape (1,): Gini's mean difference and the AUC."""
+    users, width = bits[0].shape
+    if kernel.name == "gini_mean_difference":
+        ordered = number(sort(mpc, bits[0], width))
+        weights = public([2 * place - users + 1 for place in range(users)])
+        return np.sum(ordered * weights, keepdims=True)
+    if kernel.name not in SORTED:
+        raise ConfigError([Fault("kernel", f"'{kernel.name}' has no program that sorts")])
+    labels = bits[1] if kernel.labels == "private" else _constants(bits[0], marks)
+    total = 0
+    # Ties count half: once records of label 0 come first among equal scores, once those of label 1.
+    for last in (labels, 1 - labels):
+        ordered = sort(mpc, np.concatenate((labels, last, bits[0]), axis=1), width + 1)[:, 0]
+        before = np.cumsum(1 - ordered)
+        total = inner(ordered, before) + total
+    return total
+
+
+def cheapest(kernel: Kernel, users: int, pairs: int, complete: bool) -> Way:
+    """Return the way of least cost for that many pairs: shared products, and rounds where they are many."""
+    if complete and kernel.name == "variance":
+        return "sums"
+    widths = grid_widths(kernel)
+    compared = sum(2 * (width - 1) for width in widths)
+    costs: dict[Way, int] = {"pairs": pairs * compared}
+    if complete and kernel.name != "variance" and sum(widths) <= MAX_GRID_BITS:
+        units = users * sum(1 << width for width in widths)
+        if units <= MAX_UNITS:
+            costs["counts"] = units + (1 << sum(widths))
+    if complete and kernel.name in SORTED:
+        stages = [len(places) for places, _ in exchanges(users)]
+        passes = 1 if kernel.labels == "none" else 2
+        products = passes * sum(stages) * (compared + widths[0] + 2 * passes)
+        costs["sort"] = products + ROUND * len(stages) * (2 * widths[0].bit_length() + 3)
+    return min(costs, key=lambda way: costs[way])
+
+
+def grid_widths(kernel: Kernel) -> list[int]:
+    """Return the bits of each field whose order the kernel takes."""
+    fields = kernel.fields[:-1] if kernel.labels == "private" else kernel.fields
+    return [field.bits for field in fields]
+
+
+def _constants(like: Shared, values: Sequence[int]) -> Shared:
+    """Return public values as shares, shape (n, 1)."""
+    return like[:, :1] * 0 + public(list(values)).reshape(-1, 1)
+
+
+def _ranked(high: Shared, low: Shared) -> Shared:
+    """Return the sum of 1 + sign over a record of label 1 and one of label 0, from counts of each code."""
+    return inner(high, 2 * np.cumsum(low) - low)
+
+
+def _concordance(table: Shared) -> Shared:
+    """Return for each cell how many records are concordant with it, less those that are discordant."""
+    below = np.cumsum(table, axis=0)
+    # How many records are in lower rows less those in higher ones, by column.
+    lean = 2 * below - table - np.sum(table, axis=0, keepdims=True)
+    left = np.cumsum(lean, axis=1)
+    return 2 * left - lean - np.sum(lean, axis=1, keepdims=True)

@@ -1,0 +1,85 @@
+"""Noise on shares: the designs of `privacy.central_noise` as terms, and as programs."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.central_noise import CentralNoise, FlooredLaplace
+from smpc_dp.privacy.circuit_gaussian import LOOKUP_BITS
+from smpc_dp.privacy.circuit_noise import Coin
+from smpc_dp.protocols.mpyc.terms import NoiseTerms
+from smpc_dp.statistics.shared.arithmetic import Shared, below, below_each, number
+
+
+def noise_terms(design: CentralNoise) -> NoiseTerms:
+    """Return what a program draws from. A coin or a cut of w bits is 2**w + threshold, in hex.
+
+    Laplace: the coins of G, the lowest bit first, of the sign, and of the floor; `bits` are those of the
+    uniform integer. Gaussian: the table's cuts; `bits` are those that the integer loses.
+    """
+    if isinstance(design, FlooredLaplace):
+        coins = (*design.inner.coins, design.floor)
+        scale = design.sensitivity / Fraction(design.epsilon)
+        cuts = tuple(f"{(1 << coin.bits) + coin.threshold:x}" for coin in coins)
+        return NoiseTerms(law="laplace", parameter=str(scale), bits=design.bits, cuts=cuts)
+    cuts = tuple(f"{(1 << LOOKUP_BITS) + cut:x}" for cut in design.table.cuts)
+    spread = Fraction(design.table.sigma) ** 2 * 4**design.drop
+    return NoiseTerms(law="gaussian", parameter=str(spread), bits=design.drop, cuts=cuts)
+
+
+def read_coins(terms: NoiseTerms) -> list[Coin]:
+    """Return the coins, or cuts, of terms. Raises ConfigError for what is none."""
+    coins = []
+    for text in terms.cuts:
+        code = int(text, 16)
+        bits = code.bit_length() - 1
+        coin = Coin(code - (1 << bits), bits)
+        if bits < 1 or coin.threshold < 1:
+            raise ConfigError([Fault("noise.cuts", f"0x{text} is no threshold")])
+        coins.append(coin)
+    if len(coins) < (3 if terms.law == "laplace" else 1):
+        raise ConfigError([Fault("noise.cuts", f"{len(coins)} of them for {terms.law} noise")])
+    if terms.law == "gaussian" and any(coin.bits != LOOKUP_BITS for coin in coins):
+        raise ConfigError([Fault("noise.cuts", f"not all of {LOOKUP_BITS} bits")])
+    return coins
+
+
+def width(terms: NoiseTerms) -> int:
+    """Return the bits of the greatest absolute value that noise can make of an integer in range, at least."""
+    return terms.bits + 1 if terms.law == "laplace" else len(terms.cuts).bit_length() + 1
+
+
+def add_noise(mpc: Any, secint: Any, integers: Shared, terms: NoiseTerms, span_bits: int) -> Shared:
+    """Return noisy integers, one independent draw for each: shape (k,). They are not negative before.
+
+    `span_bits` bounds their bits; the Gaussian's program decomposes them.
+    """
+    coins = read_coins(terms)
+    count = integers.shape[0]
+    if terms.law == "gaussian":
+        fair = mpc.np_random_bits(secint, count * (LOOKUP_BITS + 1)).reshape(count, LOOKUP_BITS + 1)
+        reached = 1 - below_each(fair[:, :LOOKUP_BITS], [coin.threshold for coin in coins])
+        magnitude = np.sum(reached, axis=-1)
+        noise = magnitude - 2 * fair[:, LOOKUP_BITS] * magnitude
+        return _floor(mpc, integers, terms.bits, span_bits) + noise + len(coins)
+    tossed_bits = sum(coin.bits for coin in coins)
+    fair = mpc.np_random_bits(secint, count * (tossed_bits + terms.bits))
+    fair = fair.reshape(count, tossed_bits + terms.bits)
+    tossed = below(fair[:, :tossed_bits], coins)
+    places = len(coins) - 2
+    geometric = number(tossed[:, :places])
+    sign, floored = tossed[:, places], tossed[:, places + 1]
+    noisy = integers + geometric - sign * (2 * geometric + 1)
+    uniform = number(fair[:, tossed_bits:]) - (1 << places)
+    return noisy + floored * (uniform - noisy)
+
+
+def _floor(mpc: Any, integers: Shared, drop: int, span_bits: int) -> Shared:
+    """Return floor(integer / 2**drop): masked openings of mpyc, one for each integer."""
+    if not drop:
+        return integers
+    return number(mpc.np_to_bits(integers, max(span_bits, drop + 1))[:, drop:])

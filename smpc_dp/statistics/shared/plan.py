@@ -1,0 +1,255 @@
+"""From a question to a program's terms, and from opened integers to an answer."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import msgspec
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.central_noise import CentralNoise, CoarseGaussian
+from smpc_dp.privacy.central_pairwise import CentralLaw, design_central, split, sum_sensitivity
+from smpc_dp.protocols.mpyc.terms import NoiseTerms, ProgramKind, ProgramTerms, modulus_for
+from smpc_dp.statistics.kernels import Kernel
+from smpc_dp.statistics.shared import kernels
+from smpc_dp.statistics.shared.noise import noise_terms
+from smpc_dp.statistics.shared.program import (
+    LEAST_SECURITY,
+    count_pairs,
+    kernel_in,
+    needed_bits,
+    output_spans,
+)
+
+# Sets of servers that each add to a mask, as a power of 2: 462 sets for eleven servers.
+MASKS_LOG = 10
+MAX_USERS = 1_000_000
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """Terms, and the noise that they describe; without noise an exact result."""
+
+    terms: ProgramTerms
+    noise: tuple[CentralNoise, ...] = ()
+    epsilon: float | None = None
+    delta: float = 0.0
+
+    @property
+    def noises(self) -> tuple[CentralNoise, ...]:
+        """One for each opened integer, none for an exact result."""
+        count = len(output_spans(self.terms))
+        return self.noise * count if len(self.noise) == 1 else self.noise
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What was opened, in the units of the question.
+
+    Attributes:
+        values: sums or means, one for each value of a record (a weight has none), or the one statistic.
+        noise_error: standard deviation of the noise in each, as far as the noise alone decides it.
+        refused: users whose record was out of bounds, as indexes; their records counted as the least values.
+        weight: opened sum of weights. positives: opened number of records of label 1. Both may be noisy.
+        auc: from the noisy sum and the noisy number, with private labels; None where that is undefined.
+    """
+
+    values: list[float]
+    noise_error: list[float]
+    refused: list[int]
+    weight: float | None = None
+    positives: float | None = None
+    auc: float | None = None
+
+
+def statistic_program(
+    kernel: Kernel,
+    users: int,
+    epsilon: float | None,
+    delta: float = 0.0,
+    *,
+    law: CentralLaw = "laplace",
+    marks: Sequence[int] = (),
+    partners: int = 0,
+    design: bytes = b"",
+    security: int | None = None,
+) -> Program:
+    """Return the program of a U-statistic over all pairs, or over the pairs that `design` draws.
+
+    `epsilon` None is for an exact result. `marks` are public labels, 0 or 1, for a kernel with such. With
+    `partners` above 0 each user is in that many pairs at most, and `design` is a public seed of 32 bytes that
+    does not depend on the records. `security` is mpyc's k; None takes what leaves 2**-40 for all masked
+    openings together among up to eleven servers. Raises ConfigError.
+    """
+    faults = []
+    if kernel.name not in kernels.NAMES:
+        faults.append(Fault("kernel", f"'{kernel.name}' is none of {', '.join(kernels.NAMES)}"))
+    if not 2 <= users <= MAX_USERS:
+        faults.append(Fault("users", f"{users} is not 2 to {MAX_USERS}"))
+    if (kernel.labels == "public") != bool(marks):
+        faults.append(Fault("marks", f"'{kernel.name}' has {kernel.labels} labels"))
+    elif marks and (len(marks) != users or set(marks) != {0, 1}):
+        faults.append(Fault("marks", f"not {users} labels that are 0 or 1, at least one of each"))
+    if not 0 <= partners <= max(0, users - 1):
+        faults.append(Fault("partners", f"{partners} is not 0 to {users - 1}"))
+    elif partners and len(design) != 32:
+        faults.append(Fault("design", f"{len(design)} bytes, not 32"))
+    if faults:
+        raise ConfigError(faults)
+    described = json.dumps(kernel.terms(), sort_keys=True, separators=(",", ":"))
+    tops = tuple(field.steps for field in kernel.fields)
+    bare = _sized(
+        ProgramTerms(
+            kind="statistic",
+            users=users,
+            length=len(tops),
+            modulus="1",
+            bits=1,
+            lower=(0,) * len(tops),
+            upper=tops,
+            security=security or _security(users * len(tops)),
+            kernel=kernel.name,
+            kernel_terms=described,
+            marks=tuple(int(mark) for mark in marks),
+            partners=partners,
+            design=design.hex(),
+        )
+    )
+    if epsilon is None:
+        return Program(terms=bare)
+    sides = (sum(bare.marks), users - sum(bare.marks)) if marks else None
+    moved = [sum_sensitivity(kernel.steps, users, sides, partners), 1]
+    spans = [high for _, high in output_spans(bare)]
+    noise = design_central(law, moved[: len(spans)], spans, epsilon, delta)
+    return _with_noise(bare, noise, epsilon, delta)
+
+
+def sum_program(
+    kind: ProgramKind,
+    users: int,
+    bounds: Sequence[tuple[int, int]],
+    epsilon: float | None,
+    delta: float = 0.0,
+    *,
+    law: CentralLaw = "laplace",
+    security: int | None = None,
+) -> Program:
+    """Return the program of a secure sum, mean or weighted mean of records of integers.
+
+    `bounds` are the least and the greatest value of each integer; the last of "weighted-mean" is the weight,
+    which is not negative. Noise is scaled to all of a record: with Laplace noise each integer gets an equal
+    share of epsilon. Raises ConfigError.
+    """
+    faults = []
+    if kind not in ("sum", "mean", "weighted-mean"):
+        faults.append(Fault("kind", f"{kind!r} is no sum"))
+    if not 1 <= users <= MAX_USERS:
+        faults.append(Fault("users", f"{users} is not 1 to {MAX_USERS}"))
+    if not bounds or any(not low < high for low, high in bounds):
+        faults.append(Fault("bounds", "none, or not all with the least below the greatest value"))
+    elif kind == "weighted-mean" and (len(bounds) < 2 or bounds[-1][0] < 0):
+        faults.append(Fault("bounds", "a weighted mean has a value and a weight of at least 0"))
+    if faults:
+        raise ConfigError(faults)
+    bare = _sized(
+        ProgramTerms(
+            kind=kind,
+            users=users,
+            length=len(bounds),
+            modulus="1",
+            bits=1,
+            lower=tuple(low for low, _ in bounds),
+            upper=tuple(high for _, high in bounds),
+            security=security or _security(users * len(bounds)),
+        )
+    )
+    if epsilon is None:
+        return Program(terms=bare)
+    spans = [high - low for low, high in output_spans(bare)]
+    moved = [span // users for span in spans]
+    if law == "gaussian":
+        noise: list[CentralNoise] = _gaussians(moved, spans, epsilon, delta)
+    else:
+        (part,) = split(epsilon, [Fraction(1, len(spans))])
+        noise = [*(design_central(law, [m], [s], part, delta)[0] for m, s in zip(moved, spans, strict=True))]
+    return _with_noise(bare, noise, epsilon, delta)
+
+
+def read_answer(program: Program, opened: Sequence[int]) -> Answer:
+    """Return what the integers that `run_program` returned mean. Raises ConfigError for too few."""
+    terms, noises = program.terms, program.noises
+    spans = output_spans(terms)
+    if len(opened) < len(spans):
+        raise ConfigError([Fault("opened", f"{len(opened)} integers, the program opens {len(spans)}")])
+    sums, errors = [], []
+    for place, (low, _) in enumerate(spans):
+        value = Fraction(opened[place])
+        if noises:
+            noise = noises[place]
+            shift = low if isinstance(noise, CoarseGaussian) else 0
+            value = noise.read(opened[place]) + shift
+        sums.append(value)
+        errors.append(math.sqrt(noises[place].variance) if noises else 0.0)
+    refused = [int(user) for user in opened[len(spans) :]]
+    if terms.kind == "statistic":
+        return _statistic(terms, sums, errors, refused)
+    if terms.kind == "weighted-mean":
+        weight = sums[-1]
+        means = [float(value / weight) if weight > 0 else math.nan for value in sums[:-1]]
+        # To first order: of the numerator, and of the weight times the mean.
+        spread = [
+            math.hypot(error, mean * errors[-1]) / float(weight) if weight > 0 else math.nan
+            for error, mean in zip(errors[:-1], means, strict=True)
+        ]
+        return Answer(values=means, noise_error=spread, refused=refused, weight=float(weight))
+    over = terms.users if terms.kind == "mean" else 1
+    return Answer(
+        values=[float(value / over) for value in sums],
+        noise_error=[error / over for error in errors],
+        refused=refused,
+    )
+
+
+def _statistic(terms: ProgramTerms, sums: list[Fraction], errors: list[float], refused: list[int]) -> Answer:
+    kernel, pairs = kernel_in(terms), count_pairs(terms)
+    value = kernel.low + kernel.unit * float(sums[0] / pairs)
+    answer = Answer(values=[value], noise_error=[kernel.unit * errors[0] / pairs], refused=refused)
+    if kernel.labels != "private":
+        return answer
+    high = sums[1]
+    mixed = 2 * high * (terms.users - high)
+    auc = None
+    if 0 < high < terms.users:
+        # Over a part of the pairs the sum stands for all of them.
+        auc = float(sums[0] * terms.users * (terms.users - 1) / (2 * pairs) / mixed)
+    return msgspec.structs.replace(answer, positives=float(high), auc=auc)
+
+
+def _gaussians(moved: list[int], spans: list[int], epsilon: float, delta: float) -> list[CentralNoise]:
+    if not 0 < delta < 1:
+        raise ConfigError([Fault("delta", f"{delta!r}: above 0 for Gaussian noise, and for that alone")])
+    count = len(moved)
+    if len(set(zip(moved, spans, strict=True))) == 1:
+        return [CoarseGaussian.design(moved[0], spans[0], epsilon, delta, count)] * count
+    (part,), (loss,) = split(epsilon, [Fraction(1, count)]), split(delta, [Fraction(1, count)])
+    return [CoarseGaussian.design(m, s, part, loss) for m, s in zip(moved, spans, strict=True)]
+
+
+def _with_noise(bare: ProgramTerms, noise: list[CentralNoise], epsilon: float, delta: float) -> Program:
+    one = len(set(noise)) == 1
+    kept = noise[:1] if one else noise
+    laws: tuple[NoiseTerms, ...] = tuple(noise_terms(design) for design in kept)
+    terms = _sized(msgspec.structs.replace(bare, noise=laws))
+    return Program(terms=terms, noise=tuple(kept), epsilon=float(epsilon), delta=float(delta))
+
+
+def _security(values: int) -> int:
+    """Return mpyc's k for that many values of records, and a few results."""
+    return LEAST_SECURITY + MASKS_LOG + (values + 2 * values.bit_length()).bit_length()
+
+
+def _sized(terms: ProgramTerms) -> ProgramTerms:
+    """Return the terms with the field that their integers need."""
+    bits = needed_bits(terms)
+    return msgspec.structs.replace(terms, bits=bits, modulus=modulus_for(bits, terms.security))

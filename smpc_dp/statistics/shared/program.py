@@ -1,0 +1,247 @@
+"""What servers compute on shares: the entry point of every program, run by each server on its own shares."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.protocols.mpyc.terms import ProgramTerms
+from smpc_dp.protocols.pairwise.draw import Pairs, bipartite_matchings, matchings
+from smpc_dp.statistics.kernels import Kernel
+from smpc_dp.statistics.known import kernel_of
+from smpc_dp.statistics.shared.arithmetic import Shared, below_each, number, public
+from smpc_dp.statistics.shared.kernels import Way, by_counts, by_sort, by_sums, cheapest, over_pairs
+from smpc_dp.statistics.shared.noise import add_noise, width
+
+LEAST_SECURITY = 40
+"""All masked openings of a program together are within 2**-40 of what can be simulated."""
+
+
+async def run_program(
+    mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]], way: Way | None = None
+) -> list[int]:
+    """Return the opened integers, then the indexes of users whose record was outside its bounds.
+
+    Args:
+        mpc: mpyc's runtime, started, with as many servers as hold shares, and `terms.security` as its k.
+        shares: one row for each user: this server's Shamir shares of the `terms.length` integers of a record.
+        way: how a statistic's sum is computed, the same for all servers; None takes the cheapest.
+
+    Every value is checked against its bounds in the computation. What a user shares inconsistently is first
+    turned into shares of one value. A user with a value outside is named to all servers, and its whole record
+    counts as the lowest values; nobody else's is shown by that. Noise is added before anything is opened.
+
+    Raises ConfigError where terms, runtime and shares do not fit together.
+    """
+    _check(mpc, terms, shares)
+    secint = mpc.SecInt(terms.bits, p=terms.prime)
+    # A product with shares of 1 is shared anew from all servers' shares: a record has one value afterwards.
+    ones = secint.array(public(np.ones((terms.users, terms.length), dtype=object)))
+    records = secint.array(secint.field.array(public([list(row) for row in shares]))) * ones
+    codes, bits, refused = await _within_bounds(mpc, terms, records)
+    if terms.kind == "statistic":
+        integers = await _statistic(mpc, terms, bits, codes, way or way_of(terms))
+    else:
+        integers = _sums(terms, codes)
+    spans = output_spans(terms)
+    if terms.noise:
+        lows = public([low for low, _ in spans])
+        laws = terms.noise * len(spans) if len(terms.noise) == 1 else terms.noise
+        shifted = integers - lows
+        if len(terms.noise) == 1:
+            span_bits = max(high - low for low, high in spans).bit_length()
+            integers = add_noise(mpc, secint, shifted, laws[0], span_bits)
+        else:
+            parts = [
+                add_noise(mpc, secint, shifted[place : place + 1], law, (high - low).bit_length())
+                for place, (law, (low, high)) in enumerate(zip(laws, spans, strict=True))
+            ]
+            integers = np.concatenate(parts)
+        # A Gaussian's result is on a coarser grid: it stays relative to the least value.
+        integers = integers + public(
+            [0 if law.law == "gaussian" else low for law, (low, _) in zip(laws, spans, strict=True)]
+        )
+    opened = await mpc.output(integers)
+    return [*(int(value) for value in opened), *refused]
+
+
+def output_spans(terms: ProgramTerms) -> list[tuple[int, int]]:
+    """Return the least and the greatest value of each opened integer, without noise."""
+    if terms.kind == "statistic":
+        kernel, pairs = kernel_in(terms), count_pairs(terms)
+        spans = [(0, kernel.steps * pairs)]
+        return [*spans, (0, terms.users)] if kernel.labels == "private" else spans
+    bounds = list(zip(terms.lower, terms.upper, strict=True))
+    if terms.kind == "weighted-mean":
+        low_weight, high_weight = bounds[-1]
+        corners = [
+            [value * weight for value in pair for weight in (low_weight, high_weight)] for pair in bounds[:-1]
+        ]
+        bounds = [*((min(products), max(products)) for products in corners), bounds[-1]]
+    return [(terms.users * low, terms.users * high) for low, high in bounds]
+
+
+def kernel_in(terms: ProgramTerms) -> Kernel:
+    """Return the kernel of a statistic's terms. Raises ConfigError."""
+    try:
+        described = json.loads(terms.kernel_terms)
+    except ValueError as error:
+        raise ConfigError([Fault("kernel_terms", f"not JSON ({error})")]) from None
+    kernel = kernel_of(described) if isinstance(described, dict) else None
+    if kernel is None or kernel.name != terms.kernel:
+        raise ConfigError([Fault("kernel_terms", f"do not describe {terms.kernel!r}")])
+    return kernel
+
+
+def design_pairs(terms: ProgramTerms) -> Pairs:
+    """Return the pairs of a statistic, shape (pairs, 2); the first has label 1 where labels are public."""
+    if terms.partners:
+        seed = bytes.fromhex(terms.design)
+        if terms.marks:
+            return bipartite_matchings(seed, terms.marks, terms.partners).reshape(-1, 2)
+        return matchings(seed, terms.users, terms.partners).reshape(-1, 2)
+    if terms.marks:
+        high, low = (np.flatnonzero(np.array(terms.marks) == label) for label in (1, 0))
+        return np.stack(np.meshgrid(high, low, indexing="ij"), axis=-1).reshape(-1, 2)
+    return np.stack(np.triu_indices(terms.users, 1), axis=-1).astype(np.int64)
+
+
+def count_pairs(terms: ProgramTerms) -> int:
+    """Return the number of pairs of a statistic."""
+    high = sum(terms.marks)
+    low = len(terms.marks) - high
+    if terms.partners:
+        return terms.partners * (min(high, low) if terms.marks else terms.users // 2)
+    return high * low if terms.marks else terms.users * (terms.users - 1) // 2
+
+
+def way_of(terms: ProgramTerms) -> Way:
+    """Return how a statistic is computed."""
+    return cheapest(kernel_in(terms), terms.users, count_pairs(terms), not terms.partners)
+
+
+def _sums(terms: ProgramTerms, codes: Shared) -> Shared:
+    values = codes + public(terms.lower)
+    if terms.kind == "weighted-mean":
+        weights = values[:, -1:]
+        weighted = (weights.T @ values[:, :-1]).reshape(terms.length - 1)
+        return np.concatenate((weighted, np.sum(weights, axis=0)))
+    return np.sum(values, axis=0)
+
+
+async def _statistic(mpc: Any, terms: ProgramTerms, bits: list[Shared], codes: Shared, way: Way) -> Shared:
+    kernel = kernel_in(terms)
+    match way:
+        case "sums":
+            total = by_sums(codes)
+        case "counts":
+            total = by_counts(kernel, bits, codes, terms.marks)
+        case "sort":
+            total = by_sort(mpc, kernel, bits, terms.marks)
+        case _:
+            total = 0
+            for part in over_pairs(kernel, bits, codes, design_pairs(terms)):
+                # Waiting bounds how much is under way.
+                await mpc.gather(part)
+                total = part + total
+    if kernel.labels == "private":
+        return np.concatenate((total, np.sum(codes[:, 1:2], axis=0)))
+    return total
+
+
+async def _within_bounds(
+    mpc: Any, terms: ProgramTerms, records: Shared
+) -> tuple[Shared, list[Shared], list[int]]:
+    """Return codes (values less their least), their bits by column, and the users that are refused."""
+    tops = [high - low for low, high in zip(terms.lower, terms.upper, strict=True)]
+    codes = records - public(terms.lower)
+    places: dict[int, list[int]] = {}
+    for place, top in enumerate(tops):
+        places.setdefault(max(1, top.bit_length()), []).append(place)
+    columns: list[Shared] = [None] * terms.length
+    good = np.ones(terms.users, dtype=bool)
+    for size, alike in places.items():
+        # True bits of some number, whatever was shared; the number is the code only if that has `size` bits.
+        bits = mpc.np_to_bits(codes[:, alike], size)
+        found = number(bits)
+        off = await mpc.output(codes[:, alike] - found)
+        good &= (public(off) == 0).all(axis=1)
+        for column, place in enumerate(alike):
+            columns[place] = bits[:, column]
+            if tops[place] != (1 << size) - 1:
+                inside = await mpc.output(below_each(bits[:, column], [tops[place] + 1]))
+                good &= (public(inside) == 1).all(axis=1)
+    keep = public(good.astype(int))[:, None]
+    columns = [column * keep for column in columns]
+    kept = np.stack([number(column) for column in columns], axis=1)
+    return kept, columns, [int(user) for user in np.flatnonzero(~good)]
+
+
+def _check(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]]) -> None:
+    servers = len(mpc.parties)
+    faults = []
+    if servers > 1 and mpc.threshold < 1:
+        faults.append(Fault("threshold", f"{mpc.threshold} of {servers} servers: a single one knows all"))
+    if mpc.options.sec_param != terms.security:
+        faults.append(Fault("security", f"{terms.security}, the runtime has {mpc.options.sec_param}"))
+    if len(shares) != terms.users or any(len(row) != terms.length for row in shares):
+        faults.append(Fault("shares", f"not {terms.users} rows of {terms.length}"))
+    elif any(not 0 <= value < terms.prime for row in shares for value in row):
+        faults.append(Fault("shares", "not all in the field"))
+    if len(terms.lower) != terms.length or len(terms.upper) != terms.length:
+        faults.append(Fault("lower", f"not {terms.length} bounds"))
+    elif any(low >= high for low, high in zip(terms.lower, terms.upper, strict=True)):
+        faults.append(Fault("upper", "not all above the lower bounds"))
+    if faults:
+        raise ConfigError(faults)
+    if terms.kind == "statistic":
+        faults = _check_statistic(terms)
+    elif terms.kind == "weighted-mean" and (terms.length < 2 or terms.lower[-1] < 0):
+        faults = [Fault("length", "no value before the weight, or a weight below 0")]
+    if faults:
+        raise ConfigError(faults)
+    # mpyc's masks are sums of one number for each set of servers that lacks t: all but one may be known.
+    masks = math.comb(servers, mpc.threshold)
+    openings = terms.users * terms.length + len(output_spans(terms))
+    left = terms.security - masks.bit_length() - openings.bit_length() - 1
+    if left < LEAST_SECURITY:
+        what = f"{terms.security} leaves {left} bits for {openings} masked values, not {LEAST_SECURITY}"
+        faults.append(Fault("security", what))
+    needed = needed_bits(terms)
+    if terms.bits < needed:
+        faults.append(Fault("bits", f"{terms.bits}, the integers need {needed}"))
+    if len(terms.noise) not in (0, 1, len(output_spans(terms))):
+        faults.append(Fault("noise", f"{len(terms.noise)} for {len(output_spans(terms))} integers"))
+    if faults:
+        raise ConfigError(faults)
+
+
+def needed_bits(terms: ProgramTerms) -> int:
+    """Return mpyc's l with room for what is opened and what is decomposed; the rest may wrap in the field."""
+    spans = [*output_spans(terms), *zip(terms.lower, terms.upper, strict=True)]
+    exact = max(max(abs(low), abs(high), high - low).bit_length() for low, high in spans)
+    # Laplace noise has a result of `bits` bits in all; Gaussian noise is less than the integer, or a table.
+    noisy = max((max(width(law), exact) + 1 for law in terms.noise), default=exact)
+    return noisy + 2
+
+
+def _check_statistic(terms: ProgramTerms) -> list[Fault]:
+    kernel = kernel_in(terms)
+    faults = []
+    tops = tuple(field.steps for field in kernel.fields)
+    if terms.lower != (0,) * len(tops) or terms.upper != tops:
+        faults.append(Fault("upper", f"not 0 to {', '.join(map(str, tops))}, the grids of {kernel.name}"))
+    if (kernel.labels == "public") != bool(terms.marks) or len(terms.marks) not in (0, terms.users):
+        faults.append(Fault("marks", f"{len(terms.marks)} public labels for {terms.users} users"))
+    elif terms.marks and len(set(terms.marks)) < 2:
+        faults.append(Fault("marks", "not at least one of each"))
+    if terms.users < 2:
+        faults.append(Fault("users", f"{terms.users}, a pair needs 2"))
+    if terms.partners and len(terms.design) != 64:
+        faults.append(Fault("design", "not 32 bytes in hex"))
+    return faults

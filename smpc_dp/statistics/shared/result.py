@@ -1,0 +1,138 @@
+"""The result of a statistic that servers computed on shares: estimate, error, and what is claimed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.central_pairwise import auc_sampling_error
+from smpc_dp.privacy.guarantee import PrivacyGuarantee, Relation, delta_warnings
+from smpc_dp.privacy.pairwise_plan import complete_error, sampling_error
+from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
+from smpc_dp.protocols.result import Privacy
+from smpc_dp.statistics.shared.plan import Answer, Program
+from smpc_dp.statistics.shared.program import count_pairs, kernel_in
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
+
+RELATION: Relation = "substitution"
+NOT_COMPROMISED = (
+    "fewer than half of the servers pool what they see, and every server runs the agreed program: a "
+    "compromised one could run code in the others' mpyc processes"
+)
+
+
+def event_of(program: Program) -> Event:
+    """Return what the record of each user is charged. Raises ConfigError for an exact program."""
+    # Not at the top: the accountant takes a while to load.
+    from smpc_dp.privacy.accountant.events import Event, Pure
+
+    if program.epsilon is None:
+        raise ConfigError([Fault("epsilon", "an exact result has no budget to charge")])
+    return Event(mechanism_of(program)[:200], RELATION, (Pure(program.epsilon, program.delta),))
+
+
+def statistic_result(
+    program: Program,
+    answer: Answer,
+    *,
+    servers: int,
+    how: str = "protocol",
+    level: float = 0.95,
+    zetas: Sequence[float] | None = None,
+    names: Sequence[str] = (),
+) -> StatisticResult:
+    """Return the result; `how` it came about: "protocol", or a fidelity of a simulation.
+
+    The noise's part of the error is exact. That of the data cannot be read from one noisy number: it is taken
+    from `zetas` = (zeta_1, zeta_2), or is the greatest that there can be. `names` are the users', for the
+    faults. Raises ConfigError for a level outside (0, 1).
+    """
+    if not 0 < level < 1:
+        raise ConfigError([Fault("level", f"{level!r} is not a number in (0, 1)")])
+    terms = program.terms
+    kernel = kernel_in(terms)
+    error = math.hypot(answer.noise_error[0], math.sqrt(_sampling(program, zetas)))
+    reach = NormalDist().inv_cdf((1 + level) / 2) * error
+    value = answer.values[0]
+    called = [names[user] if names else f"user {user}" for user in answer.refused]
+    return StatisticResult(
+        kernel=kernel.name,
+        value=value,
+        standard_error=error,
+        interval=(value - reach, value + reach),
+        level=level,
+        noise_error=answer.noise_error[0],
+        pairs=count_pairs(terms),
+        failed=0,
+        parties=terms.users,
+        partners=terms.partners or terms.users - 1,
+        privacy=privacy_of(program, servers, how),
+        faults=tuple(f"{name}: a value out of bounds; its record counts as the least one" for name in called),
+        positives=answer.positives,
+        auc=answer.auc,
+    )
+
+
+def privacy_of(program: Program, servers: int, how: str = "protocol") -> Privacy:
+    """Return the privacy statement of a program's result."""
+    claim = (
+        f"records are shared among {servers} servers; any {(servers - 1) // 2} of them learn nothing "
+        "but what is opened"
+    )
+    assumptions = (
+        NOT_COMPROMISED,
+        "shared random bits come from SHAKE128 as a pseudorandom function; bits of records are masked with a "
+        "statistical distance below 2^-40 for all of them together",
+    )
+    labels = ("the labels of users are public",) if program.terms.marks else ()
+    open_ = (
+        "against half of the servers together, or one that is malicious, nothing is claimed",
+        "the result itself: a user may give any record in bounds; which records were out of bounds is shown",
+        *labels,
+        *(() if how == "protocol" else (f"a simulation ('{how}'): all records were in one process",)),
+    )
+    if program.epsilon is None:
+        return Privacy(None, None, claim, assumptions, ("what the exact result itself gives away", *open_))
+    guarantee = PrivacyGuarantee(
+        epsilon=program.epsilon,
+        delta=program.delta,
+        relation=RELATION,
+        sensitivity={"linf": float(max(noise.sensitivity for noise in program.noise))},
+        unit="1 of the opened integer",
+        mechanism=mechanism_of(program),
+        assumption=NOT_COMPROMISED,
+        proof="docs/servers.md: from the coins as they are",
+        warnings=delta_warnings(program.delta, program.terms.users),
+    )
+    return Privacy.private(guarantee, claim=claim, assumptions=assumptions[1:], not_protected=open_)
+
+
+def mechanism_of(program: Program) -> str:
+    """Say what is opened, with which noise."""
+    terms = program.terms
+    what = f"{terms.kernel} of {count_pairs(terms)} pairs" if terms.kind == "statistic" else terms.kind
+    if not program.noise:
+        return f"{what}, exact, on shares"
+    errors = ", ".join(f"{math.sqrt(noise.variance):.6g}" for noise in program.noise)
+    return f"{what}, {program.noise[0].name} noise on shares of standard deviation {errors} in integers"
+
+
+def _sampling(program: Program, zetas: Sequence[float] | None) -> float:
+    terms = program.terms
+    kernel = kernel_in(terms)
+    if terms.marks:
+        high = sum(terms.marks)
+        return auc_sampling_error(high, terms.users - high)
+    greatest = kernel.width**2 / 4
+    first, second = (greatest / 2, greatest) if zetas is None else (float(zetas[0]), float(zetas[1]))
+    if not 0 <= 2 * first <= second <= greatest:
+        what = f"0 <= 2 zeta_1 <= zeta_2 <= {greatest:g} does not hold of {first:g}, {second:g}"
+        raise ConfigError([Fault("zetas", what)])
+    if terms.partners and terms.users > 2:
+        return sampling_error(terms.users, terms.partners, first, second)
+    return complete_error(terms.users, first, second)

@@ -1,0 +1,198 @@
+"""A host that shows users different logs is caught at every head, before anybody relies on it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import nacl.bindings
+import pytest
+from msgspec.structs import replace
+from nacl.signing import SigningKey
+
+from smpc_dp.board.followed import Followed
+from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import decode, encode
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.vectors.verifiable_runs import RELAY, USERS, Played, honest, play
+from tests.faults.test_verifiable import audited
+
+VICTIM = "ann"
+
+
+class Equivocating(VerifiableRelayMachine):
+    """Tells some users something else in one step, and takes every attestation that it can use."""
+
+    step_of_lie = ""
+    lie: Callable[[Any, Any], msgspec.Struct]
+    lied_to: tuple[str, ...] = (VICTIM,)
+
+    def _write(self, step: str, names: Sequence[str], message: msgspec.Struct) -> list[Envelope]:
+        if step != self.step_of_lie:
+            return super()._write(step, names, message)
+        lied = [name for name in names if name in self.lied_to]
+        rest = [name for name in names if name not in lied]
+        sent = super()._write(step, rest, message)
+        return sent + (super()._write(step, lied, type(self).lie(self, message)) if lied else [])
+
+    def _accept_attestation(self, _party: int, envelope: Envelope) -> None:
+        decode(envelope.body, m.Attestation, envelope.sender)
+
+    def _certify(self, step: str, kind: str, answer: str) -> Any:
+        self._received = {
+            party: envelope
+            for party, envelope in self._received.items()
+            if decode(envelope.body, m.Attestation, "").set_digest == self._set_digest
+        }
+        return super()._certify(step, kind, answer)
+
+
+def shown_otherwise(
+    step: str, lie: Callable[[Any, Any], msgspec.Struct], lied_to: tuple[str, ...] = (VICTIM,)
+) -> Played:
+    fields = {"step_of_lie": step, "lie": staticmethod(lie), "lied_to": lied_to}
+    return play(relay=type("Liar", (Equivocating,), fields))
+
+
+def last_digest_changed(digests: bytes) -> bytes:
+    return digests[:-32] + bytes(32)
+
+
+def other_head(_relay: Any, message: v.Committed) -> v.Committed:
+    """Another header: another session, request or set of users."""
+    return replace(message, head=bytes(32))
+
+
+def coins_signed_again(relay: Any, message: v.Coins) -> v.Coins:
+    """A colluding user has signed its coin a second time: another entry, the same coin."""
+    name, body = USERS[-1], encode(v.Coin(message.coins[-32:]))
+    statement = relay._context.statement(relay._run_id, v.COIN, name, RELAY, hashlib.sha256(body).digest())
+    again = signed_with_another_nonce(SeededRandomnessForSimulation(0, f"key {name}").bytes(32), statement)
+    return replace(message, signatures=message.signatures[:-64] + again)
+
+
+def signed_with_another_nonce(seed: bytes, statement: bytes) -> bytes:
+    """Return a right Ed25519 signature that is not the usual one [RFC 8032, 5.1.6, but for the nonce]."""
+    secret = bytearray(hashlib.sha512(seed).digest()[:32])
+    secret[0] &= 248
+    secret[31] = secret[31] & 127 | 64
+    nonce = nacl.bindings.crypto_core_ed25519_scalar_reduce(hashlib.sha512(b"other" + seed).digest())
+    point = nacl.bindings.crypto_scalarmult_ed25519_base_noclamp(nonce)
+    public = bytes(SigningKey(seed).verify_key)
+    challenge = nacl.bindings.crypto_core_ed25519_scalar_reduce(
+        hashlib.sha512(point + public + statement).digest()
+    )
+    product = nacl.bindings.crypto_core_ed25519_scalar_mul(challenge, bytes(secret))
+    return point + nacl.bindings.crypto_core_ed25519_scalar_add(nonce, product)
+
+
+def another_publication(_relay: Any, message: v.Publications) -> v.Publications:
+    return replace(message, digests=last_digest_changed(message.digests))
+
+
+def another_tally(relay: Any, message: v.Tallied) -> v.Tallied:
+    """A second tally, rightly signed by the relay, with another total."""
+    tally = decode(message.tally, v.Tally, "")
+    total = (int.from_bytes(tally.total[:8], "little") + 1).to_bytes(8, "little") + tally.total[8:]
+    body = encode(replace(tally, total=total))
+    [envelope] = relay._context.write(
+        relay._identity, relay._run_id, v.TALLY, [RELAY], replace(tally, total=total)
+    )
+    assert envelope.body == body
+    return replace(message, tally=body, signature=envelope.signature)
+
+
+POINTS = [
+    ("before-coins-open", v.COMMITTED, other_head, v.ATTEST_COMMITMENTS, {v.COIN, v.PUBLISH}),
+    ("before-publication", v.COINS, coins_signed_again, v.ATTEST_COINS, {v.PUBLISH}),
+    ("before-the-end-publications", v.PUBLICATIONS, another_publication, v.ATTEST_TALLY, set()),
+    ("before-the-end-tally", v.TALLIED, another_tally, v.ATTEST_TALLY, set()),
+]
+
+
+@pytest.mark.parametrize(
+    ("step", "lie", "attested", "never"), [p[1:] for p in POINTS], ids=[p[0] for p in POINTS]
+)
+def test_a_user_that_was_shown_another_log_goes_no_further(
+    step: str, lie: Any, attested: str, never: set[str]
+) -> None:
+    """The others are a quorum; their certificate is of a head that the victim has not signed."""
+    played = shown_otherwise(step, lie)
+    error = played.errors[VICTIM]
+    assert isinstance(error, PeerFault), error
+    assert error.culprit == RELAY
+    assert attested in error.reason
+    # What comes after that head, the victim has not said.
+    said = {entry.kind for entry in played.entries if entry.party == VICTIM}
+    assert not said & never
+
+
+@pytest.mark.parametrize(
+    ("step", "lie", "never"), [(p[1], p[2], p[4]) for p in POINTS], ids=[p[0] for p in POINTS]
+)
+def test_two_halves_with_two_logs_have_no_quorum(step: str, lie: Any, never: set[str]) -> None:
+    played = shown_otherwise(step, lie, lied_to=("ann", "ben"))
+    assert isinstance(played.errors[RELAY], TimeoutFault)
+    assert not {entry.kind for entry in played.entries} & {*never, v.CERTIFY_TALLY}
+    assert all(name in played.errors for name in USERS)
+
+
+def test_a_followed_log_holds_every_line() -> None:
+    played = honest()
+    log = played.users[VICTIM].followed
+    assert log is not None
+    assert len(log) == len(played.lines) - 1
+    for number, line in enumerate(played.lines):
+        log.check(number, line)
+    # A line in another place; a payload that its party has signed a second time; what is no line.
+    with pytest.raises(VerificationError, match="entry 3 is not that"):
+        log.check(3, played.lines[4])
+    entries = played.entries
+    entries[2] = played.sign(entries[2], entries[3].payload)
+    with pytest.raises(VerificationError, match="entry 3 is not that"):
+        log.check(3, played.log(entries)[3])
+    # Heads that do not fit, of an entry that does.
+    other = Followed(bytes(32))
+    other.extend([entry.digest() for entry in played.entries])
+    with pytest.raises(VerificationError, match="entry 3 is not that"):
+        other.check(3, played.lines[3])
+    with pytest.raises(VerificationError, match="the header is not that"):
+        other.check(0, played.lines[0])
+    for number in (-1, len(played.lines)):
+        with pytest.raises(VerificationError, match="no entry"):
+            log.check(number, played.lines[-1])
+
+
+# A host that censors.
+
+
+def silenced(step: str, name: str) -> Played:
+    """Run with a host that loses what one user says from one step on."""
+
+    class Censoring(VerifiableRelayMachine):
+        def receive(self, envelope: Envelope) -> Sequence[Envelope]:
+            if envelope.sender == name and envelope.step == step:
+                return self.lost(name)
+            return super().receive(envelope)
+
+    return play(relay=Censoring)
+
+
+@pytest.mark.parametrize("step", [v.COMMIT, v.ATTEST_COMMITMENTS, v.COIN, v.ATTEST_COINS, v.PUBLISH, v.OPEN])
+def test_a_host_that_censors_excludes_nobody(step: str) -> None:
+    """Nobody opens an edge of the user that the host has silenced, and no log says that it is excluded."""
+    played = silenced(step, VICTIM)
+    assert not any(entry.kind == v.OPEN for entry in played.entries)
+    report = audited(played)
+    assert report.excluded == ()
+    if report.verdict is not None and step in (v.ATTEST_COINS, v.PUBLISH):
+        # The large pairwise noise stays over what the silenced user had: nothing of it is stripped.
+        assert report.verdict.silent == (VICTIM,)
+        assert report.verdict.residual_pairs == 4
+        assert not report.ok

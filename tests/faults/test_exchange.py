@@ -1,0 +1,241 @@
+"""Attacks on an exchange: swapped keys, replays, moved boxes, false sets; each is refused and named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+import pytest
+
+from smpc_dp.crypto import agree
+from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import decode, encode
+from smpc_dp.protocols.exchange import messages as m
+from smpc_dp.protocols.exchange.machines import ExchangeHub, ExchangeParty
+from smpc_dp.protocols.exchange.params import ExchangeParameters, plan_exchange
+from smpc_dp.protocols.secagg.graph import pack_set
+from smpc_dp.simulate.averagers import cast_exchange
+from smpc_dp.simulate.drive import drive
+from smpc_dp.simulate.stage import AGGREGATOR, Stage, set_stage
+from smpc_dp.transport.memory import Faults, MemoryNetwork
+
+VECTORS = np.array([[0.5, 0.25], [-0.5, 0.125], [0.0, 0.75]])
+Change = Callable[[Envelope], Envelope]
+
+
+def parameters(parties: int = 3, **more: int) -> ExchangeParameters:
+    return plan_exchange(parties, length=2, l2_bound=1.0, precision=2**-20, **more)
+
+
+class Run:
+    """An exchange of three users whose hub is an attacker with the hub's own key."""
+
+    def __init__(self, given: ExchangeParameters, request: int = 1) -> None:
+        self.stage: Stage = set_stage(3, protocol="exchange", seed_for_simulation=4, request=request)
+        context = self.stage.context
+        self.parties = [
+            ExchangeParty(
+                context,
+                given,
+                self.stage.signers[name],
+                given.encoding.encode(VECTORS[place], party=name)[0],
+                self.stage.sources[name],
+            )
+            for place, name in enumerate(context.names)
+        ]
+        self.hub = ExchangeHub(context, given, self.stage.signers[AGGREGATOR])
+
+    def go(self, change: Change) -> None:
+        """Carry everything, the hub's messages changed and signed again; raises the first error of a user."""
+        sent = [envelope for party in self.parties for envelope in party.start()]
+        while sent:
+            answers = [answer for envelope in sent for answer in self.hub.receive(envelope)]
+            sent = []
+            for answer in answers:
+                party = self.parties[self.stage.context.names.index(answer.receiver)]
+                sent += party.receive(change(answer))
+
+    def rewrite(self, envelope: Envelope, body: msgspec.Struct) -> Envelope:
+        signer = self.stage.signers[AGGREGATOR]
+        context = self.stage.context
+        (written,) = context.write(signer, envelope.run_id, envelope.step, (envelope.receiver,), body)
+        return written
+
+
+def on(run: Run, step: str, receiver: int, change: Callable[[bytes], msgspec.Struct]) -> Change:
+    def apply(envelope: Envelope) -> Envelope:
+        if (envelope.step, envelope.receiver) != (step, run.stage.context.names[receiver]):
+            return envelope
+        return run.rewrite(envelope, change(envelope.body))
+
+    return apply
+
+
+def refused(run: Run, change: Change) -> SmpcError:
+    with pytest.raises(SmpcError) as caught:
+        run.go(change)
+    return caught.value
+
+
+def start_of(body: bytes) -> m.Start:
+    return decode(body, m.Start, "hub")
+
+
+def deliver_of(body: bytes) -> m.Deliver:
+    return decode(body, m.Deliver, "hub")
+
+
+def test_everybody_gets_the_same_sum() -> None:
+    run = Run(parameters())
+    run.go(lambda envelope: envelope)
+    assert [party.finished for party in run.parties] == [True] * 3
+    for party in run.parties:
+        np.testing.assert_array_equal(party.result.total, run.parties[0].result.total)
+        np.testing.assert_allclose(party.result.total * 2.0**-20, VECTORS.sum(axis=0), atol=3e-6)
+        assert party.result.survivors == run.stage.context.names
+    assert run.hub.result.survivors == run.stage.context.names
+
+
+def test_noise_is_drawn_once_for_all_receivers() -> None:
+    given = plan_exchange(3, length=2, l2_bound=1.0, precision=2**-16, epsilon=1.0, delta=1e-6)
+    first, second, third = cast_exchange(given, VECTORS, seed_for_simulation=3)
+    for name, one, other in (
+        (first.name, second, third),
+        (second.name, first, third),
+        (third.name, first, second),
+    ):
+        np.testing.assert_array_equal(one.received[name], other.received[name])
+    values = given.real(second.received[first.name])
+    assert np.abs(values - VECTORS[0]).min() > 0
+
+
+def test_a_swapped_key_is_not_taken() -> None:
+    run = Run(parameters())
+
+    def swap(body: bytes) -> m.Start:
+        start = start_of(body)
+        number, content, signature = start.hellos[0]
+        hello = decode(content, m.Hello, "x")
+        other = msgspec.structs.replace(hello, key=agree.public_key(bytes(range(32))))
+        return msgspec.structs.replace(start, hellos=[(number, encode(other), signature), *start.hellos[1:]])
+
+    error = refused(run, on(run, m.START, 2, swap))
+    assert isinstance(error, PeerFault)
+    assert error.culprit == run.stage.context.names[0]
+    assert "invalid signature" in str(error)
+
+
+def test_a_hello_of_another_request_is_not_taken() -> None:
+    """The same identities and session, an earlier request: its signature is good, its request is not."""
+    run, earlier = Run(parameters(), 2), Run(parameters(), 1)
+    (old,) = earlier.parties[0].start()
+
+    def replay(body: bytes) -> m.Start:
+        start = start_of(body)
+        number, _, _ = start.hellos[0]
+        return msgspec.structs.replace(start, hellos=[(number, old.body, old.signature), *start.hellos[1:]])
+
+    assert earlier.stage.context.session_digest == run.stage.context.session_digest
+    error = refused(run, on(run, m.START, 1, replay))
+    assert isinstance(error, PeerFault)
+    assert "another session, request or question" in str(error)
+
+
+def test_nonces_of_others_do_not_hide_ones_own() -> None:
+    run = Run(parameters())
+
+    def forget(body: bytes) -> m.Start:
+        start = start_of(body)
+        return msgspec.structs.replace(start, nonces=bytes(32) + start.nonces[32:])
+
+    error = refused(run, on(run, m.START, 0, forget))
+    assert "does not have the nonce of party-00001" in str(error)
+
+
+def test_users_with_differing_nonces_have_differing_runs() -> None:
+    """A hub that shows one user another nonce of a third gives it another run: its boxes do not open."""
+    run = Run(parameters())
+
+    def lie(body: bytes) -> m.Start:
+        start = start_of(body)
+        return msgspec.structs.replace(start, nonces=start.nonces[:64] + bytes(32))
+
+    assert isinstance(refused(run, on(run, m.START, 0, lie)), PeerFault)
+
+
+@pytest.mark.parametrize("place", [0, 30, -1])
+def test_a_changed_box_is_refused(place: int) -> None:
+    run = Run(parameters())
+
+    def flip(body: bytes) -> m.Deliver:
+        deliver = deliver_of(body)
+        (number, box), *rest = deliver.boxes
+        changed = bytearray(box)
+        changed[place] ^= 1
+        return msgspec.structs.replace(deliver, boxes=[(number, bytes(changed)), *rest])
+
+    error = refused(run, on(run, m.DELIVER, 1, flip))
+    assert isinstance(error, PeerFault)
+    assert error.culprit == run.stage.context.names[0]
+    assert "cannot be read" in str(error)
+
+
+def test_boxes_do_not_change_places() -> None:
+    run = Run(parameters())
+
+    def exchange(body: bytes) -> m.Deliver:
+        deliver = deliver_of(body)
+        (one, first), (two, second) = deliver.boxes
+        return msgspec.structs.replace(deliver, boxes=[(one, second), (two, first)])
+
+    assert "cannot be read" in str(refused(run, on(run, m.DELIVER, 2, exchange)))
+
+
+def test_a_box_that_was_sent_is_delivered() -> None:
+    run = Run(parameters())
+    drop = on(
+        run,
+        m.DELIVER,
+        0,
+        lambda body: msgspec.structs.replace(deliver_of(body), boxes=deliver_of(body).boxes[:1]),
+    )
+    assert "exactly the boxes" in str(refused(run, drop))
+
+
+def test_too_few_senders_are_refused_by_each_user() -> None:
+    run = Run(parameters())
+
+    def fewer(body: bytes) -> m.Deliver:
+        return m.Deliver(pack_set([1, 2], 3), deliver_of(body).boxes[:1])
+
+    assert "2 users are there, 3 are needed" in str(refused(run, on(run, m.DELIVER, 0, fewer)))
+
+
+def test_a_user_that_sends_along_no_edge_is_left_out() -> None:
+    given = parameters().between(((2,), (1,), ()))
+    run = Run(given)
+    hellos = [envelope for party in run.parties for envelope in party.start()]
+    starts = [answer for envelope in hellos for answer in run.hub.receive(envelope)]
+    sent = {answer.receiver: run.parties[place].receive(answer) for place, answer in enumerate(starts)}
+    name = run.stage.context.names[2]
+    (honest,) = sent[name]
+    body = m.Send([(1, b"x")])
+    (forged,) = run.stage.context.write(run.stage.signers[name], honest.run_id, m.SEND, (AGGREGATOR,), body)
+    run.hub.receive(forged)
+    for place in (0, 1):
+        run.hub.receive(sent[run.stage.context.names[place]][0])
+    assert "sends to others than it should" in "; ".join(run.hub.result.faults)
+
+
+def test_a_partner_that_dies_is_named_to_its_receiver_alone() -> None:
+    given = parameters().between(((2,), (1,), ()))
+    run = Run(given)
+    first = run.stage.context.names[0]
+    errors = drive([run.hub, *run.parties], MemoryNetwork(Faults(kill={first: 2}), seed=1), AGGREGATOR)
+    second, third = run.stage.context.names[1:]
+    error = errors[second]
+    assert isinstance(error, TimeoutFault)
+    assert error.missing == {first}
+    assert third not in errors

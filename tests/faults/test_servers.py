@@ -1,0 +1,461 @@
+"""Computations on shares under attack: bad shares, split views, other parameters, bad children."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import dataclasses
+import os
+import socket
+import struct
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from smpc_dp.errors import ConfigError, LocalError, PeerFault, PrivacyError, SmpcError, TimeoutFault
+from smpc_dp.identity import Identity
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import Context, decode, encode
+from smpc_dp.protocols.mpyc import messages as m
+from smpc_dp.protocols.mpyc.params import check_parameters, roster_faults
+from smpc_dp.protocols.mpyc.server import Job, ServerMachine
+from smpc_dp.protocols.mpyc.sharing import field_bytes, split, unpack
+from smpc_dp.protocols.mpyc.terms import ProgramTerms, modulus_for
+from smpc_dp.protocols.mpyc.user import UserMachine
+from smpc_dp.runtime.local import create_local_session
+from smpc_dp.runtime.member import default_key
+from smpc_dp.runtime.servers import engine as engines
+from smpc_dp.runtime.servers.engine import Engine
+from smpc_dp.runtime.servers.hub import serve_shares
+from smpc_dp.runtime.session_file import Timeouts, load_session, write_session
+from smpc_dp.statistics.shared.plan import sum_program
+
+USERS = ("alice", "bob", "carol", "dave")
+SERVERS = ("server1", "server2", "server3")
+IDENTITIES = {name: Identity.generate(name) for name in (*USERS, *SERVERS)}
+DIGEST = b"d" * 32
+
+Change = Callable[[Envelope], Envelope | None]
+
+
+def make(_question: str, users: int, marks: tuple[int, ...], _seed: bytes) -> ProgramTerms:
+    return ProgramTerms(
+        kind="sum", users=users, length=2, modulus=modulus_for(32, 60), bits=32, lower=(0, 0), upper=(9, 9),
+        marks=marks,
+    )  # fmt: skip
+
+
+def context(question: str = "sum") -> Context:
+    keys = {name: identity.public_key for name, identity in IDENTITIES.items()}
+    return Context("mpyc", 1, DIGEST, 1, USERS, "*", keys, question)
+
+
+class Stage:
+    """All machines in one process; `change` may alter or drop (None) what travels.
+
+    What mpyc does is done here: shares are added up and recombined from the first two servers.
+    """
+
+    def __init__(
+        self,
+        change: Change = lambda envelope: envelope,
+        *,
+        fewest: int = 3,
+        records: dict[str, Sequence[int]] | None = None,
+        questions: dict[str, str] | None = None,
+        marks: dict[str, int] | None = None,
+        lie: dict[str, int] | None = None,
+    ) -> None:
+        self.change = change
+        self.lie = lie or {}
+        self.errors: dict[str, SmpcError] = {}
+        self.queue: list[Envelope] = []
+        self.users = {
+            name: UserMachine(
+                context((questions or {}).get(name, "sum")),
+                SERVERS,
+                IDENTITIES[name],
+                make,
+                (records or {}).get(name, (place, 1)),
+                threshold=1,
+                fewest=fewest,
+                mark=(marks or {}).get(name, -1),
+            )
+            for place, name in enumerate(USERS)
+        }
+        self.servers = {
+            name: ServerMachine(context(), SERVERS, IDENTITIES[name], make, fewest=fewest) for name in SERVERS
+        }
+        self.machines: dict[str, UserMachine | ServerMachine] = {**self.users, **self.servers}
+
+    def act(self, name: str, act: Callable[[], Sequence[Envelope]]) -> None:
+        try:
+            self.queue += act()
+        except SmpcError as error:
+            self.errors[name] = error
+            self.queue += self.machines[name].farewell(error)
+
+    def run(self) -> Stage:
+        for name, machine in self.machines.items():
+            self.act(name, machine.start)
+        for _ in range(50):
+            self.deliver()
+            self.compute()
+            waiting = [name for name in SERVERS if not self.servers[name].finished]
+            if not self.queue and waiting:
+                # Nothing moves: deadlines pass, those of steps in which users are awaited first.
+                users = [name for name in waiting if self.servers[name].step in (m.HELLO, m.SHARES)]
+                for name in users or waiting:
+                    self.act(name, self.servers[name].expire)
+            if all(machine.finished for machine in self.machines.values()):
+                break
+            if not self.queue and not waiting:
+                for name, machine in self.users.items():
+                    self.act(name, machine.expire)
+        return self
+
+    def deliver(self) -> None:
+        while self.queue:
+            changed = self.change(self.queue.pop(0))
+            if changed is not None and not self.machines[changed.receiver].finished:
+                self.act(changed.receiver, partial(self.machines[changed.receiver].receive, changed))
+
+    def compute(self) -> None:
+        jobs = {name: self.servers[name].job for name in SERVERS}
+        if not all(jobs.values()):
+            return
+        first, second = (jobs[name] for name in SERVERS[:2])
+        assert first is not None
+        assert second is not None
+        p = first.terms.prime
+        # Degree 1: f(0) = 2 f(1) - f(2).
+        values = [
+            sum(2 * a - b for a, b in zip(one, two, strict=True)) % p
+            for one, two in zip(
+                zip(*first.shares, strict=True), zip(*second.shares, strict=True), strict=True
+            )
+        ]
+        for name in SERVERS:
+            told = [values[0] + self.lie.get(name, 0), *values[1:]]
+            self.act(name, partial(self.servers[name].computed, told))
+
+
+def resign(envelope: Envelope, body: bytes) -> Envelope:
+    """Return the envelope with another body, signed by its sender."""
+    changed = msgspec.structs.replace(envelope, body=body)
+    message = msgspec.msgpack.decode(body)
+    kind = {m.SHARES: m.Shares, m.HELD: m.Held, m.HELLO: m.Hello, m.START: m.Start, m.SEAL: m.Seal}
+    message = msgspec.msgpack.decode(body, type=kind[changed.step])
+    (written,) = context().write(
+        IDENTITIES[changed.sender], changed.run_id, changed.step, (changed.receiver,), message
+    )
+    return written
+
+
+def test_everybody_gets_the_sum_with_all_servers_signatures() -> None:
+    stage = Stage().run()
+    assert not stage.errors
+    for machine in stage.machines.values():
+        opened = machine.result
+        assert opened.values == (6, 4)
+        assert opened.included == USERS
+        assert set(opened.opened_by.signatures) == set(SERVERS)
+        assert not opened.faults
+
+
+@pytest.mark.parametrize(
+    ("packed", "reason"),
+    [
+        (lambda width: b"\0" * (2 * width - 1), "are due"),
+        (lambda width: b"\0" * (3 * width), "are due"),
+        (lambda width: b"\0" * width, "are due"),
+        (lambda width: b"\xff" * (2 * width), "no element of the field"),
+    ],
+)
+def test_shares_of_another_length_or_field_leave_their_user_out(
+    packed: Callable[[int], bytes], reason: str
+) -> None:
+    width = field_bytes(int(modulus_for(32, 60), 16))
+
+    def change(envelope: Envelope) -> Envelope:
+        if (envelope.step, envelope.sender, envelope.receiver) == (m.SHARES, "bob", "server2"):
+            return resign(envelope, encode(m.Shares(packed(width))))
+        return envelope
+
+    stage = Stage(change).run()
+    assert set(stage.errors) == {"bob"}
+    for name in ("alice", "carol", "dave", *SERVERS):
+        opened = stage.machines[name].result
+        assert opened.values == (5, 3)
+        assert opened.included == ("alice", "carol", "dave")
+        (fault,) = opened.faults
+        assert fault.startswith("bob: left out by server2")
+        assert reason in fault
+
+
+@pytest.mark.parametrize("step", [m.HELLO, m.SHARES])
+def test_a_user_that_serves_only_some_servers_is_left_out_by_all(step: str) -> None:
+    def change(envelope: Envelope) -> Envelope | None:
+        short = (envelope.step, envelope.sender, envelope.receiver) == (step, "dave", "server3")
+        return None if short else envelope
+
+    stage = Stage(change).run()
+    for name in ("alice", "bob", "carol", *SERVERS):
+        assert stage.machines[name].result.included == ("alice", "bob", "carol")
+    assert "dave" in str(stage.errors["dave"])
+
+
+def test_a_user_that_says_another_hello_to_one_server_is_left_out() -> None:
+    def change(envelope: Envelope) -> Envelope:
+        if (envelope.step, envelope.sender, envelope.receiver) == (m.HELLO, "dave", "server3"):
+            hello = decode(envelope.body, m.Hello, "dave")
+            return resign(envelope, encode(msgspec.structs.replace(hello, nonce=b"x" * 16)))
+        return envelope
+
+    stage = Stage(change).run()
+    assert stage.machines["alice"].result.included == ("alice", "bob", "carol")
+    assert "server3" in str(stage.errors["dave"])
+
+
+def test_who_asks_for_something_else_is_left_out() -> None:
+    stage = Stage(questions={"carol": "average"}).run()
+    assert stage.machines["alice"].result.included == ("alice", "bob", "dave")
+    assert "something else" in str(stage.errors["carol"])
+
+
+def test_too_few_users_end_the_run_and_are_named() -> None:
+    def change(envelope: Envelope) -> Envelope | None:
+        return None if envelope.step == m.SHARES and envelope.sender in ("carol", "dave") else envelope
+
+    stage = Stage(change).run()
+    for name in SERVERS:
+        error = stage.errors[name]
+        assert isinstance(error, TimeoutFault)
+        assert error.missing == {"carol", "dave"}
+
+
+@pytest.mark.parametrize(
+    ("record", "kind"),
+    [((10, 1), PrivacyError), ((-1, 1), PrivacyError), ((0.5, 1), ConfigError), ((1,), ConfigError)],
+)
+def test_a_record_out_of_range_is_never_shared(record: Sequence[int], kind: type[SmpcError]) -> None:
+    sent: list[Envelope] = []
+
+    def change(envelope: Envelope) -> Envelope:
+        sent.append(envelope)
+        return envelope
+
+    stage = Stage(change, records={"bob": record}).run()
+    assert isinstance(stage.errors["bob"], kind)
+    assert not any(envelope.sender == "bob" and envelope.step == m.SHARES for envelope in sent)
+    assert not any("10" in repr(e.body) and e.step == "leave" for e in sent)
+    assert stage.machines["alice"].result.included == ("alice", "carol", "dave")
+
+
+def test_a_server_that_opens_another_value_is_named_by_all() -> None:
+    stage = Stage(lie={"server2": 1}).run()
+    for name in USERS:
+        error = stage.errors[name]
+        assert isinstance(error, PeerFault)
+        assert error.culprit == "server2"
+
+
+def test_a_server_that_begins_with_other_users_is_named() -> None:
+    def change(envelope: Envelope) -> Envelope:
+        if envelope.step == m.START and envelope.sender == "server3":
+            start = decode(envelope.body, m.Start, "server3")
+            other = msgspec.structs.replace(start, hellos=b"h" * 32)
+            run = dataclasses.replace(context())
+            from smpc_dp.protocols.mpyc.agreement import run_identifier
+
+            (written,) = run.write(
+                IDENTITIES["server3"], run_identifier(run, other), m.START, (envelope.receiver,), other
+            )
+            return written
+        return envelope
+
+    stage = Stage(change).run()
+    for name in USERS:
+        error = stage.errors[name]
+        assert isinstance(error, PeerFault)
+        assert "server3" in str(error)
+
+
+def test_a_server_that_claims_shares_that_others_lack_cannot_split_the_set() -> None:
+    """Its list of held shares differs between servers: the sealed sets differ, and nobody computes."""
+
+    def change(envelope: Envelope) -> Envelope:
+        if (envelope.step, envelope.sender, envelope.receiver) == (m.HELD, "server1", "server2"):
+            from smpc_dp.protocols.secagg.graph import pack_set
+
+            return resign(envelope, encode(m.Held(pack_set([1, 2, 3], 4), [m.Refused(4, "late")])))
+        return envelope
+
+    stage = Stage(change).run()
+    assert set(SERVERS) <= set(stage.errors)
+    assert not any(machine.finished and name not in stage.errors for name, machine in stage.machines.items())
+
+
+def test_a_message_in_a_users_name_by_another_key_leaves_it_out() -> None:
+    def change(envelope: Envelope) -> Envelope:
+        if (envelope.step, envelope.sender, envelope.receiver) == (m.SHARES, "bob", "server1"):
+            return msgspec.structs.replace(envelope, signature=b"s" * 64)
+        return envelope
+
+    stage = Stage(change).run()
+    assert "bob" not in stage.machines["alice"].result.included
+
+
+def test_marks_reach_everybody() -> None:
+    stage = Stage(marks=dict(zip(USERS, (1, 0, 1, 0), strict=True))).run()
+    assert stage.machines["alice"].result.terms.marks == (1, 0, 1, 0)
+
+
+def test_shares_of_one_server_say_nothing_and_two_recombine() -> None:
+    prime = int(modulus_for(32, 60), 16)
+    rows = [unpack(row, 1, prime, "x") for row in split([5], prime, 1, 3)]
+    assert (2 * rows[0][0] - rows[1][0]) % prime == 5
+    assert len({split([5], prime, 1, 3)[0] for _ in range(20)}) == 20
+
+
+@pytest.mark.parametrize(
+    ("servers", "fragment"), [(0, "3 are needed"), (2, "no secrecy at all"), (4, "take 3")]
+)
+def test_too_few_or_even_servers_are_refused_with_the_reason(
+    tmp_path: Path, servers: int, fragment: str
+) -> None:
+    with pytest.raises(ConfigError, match=fragment):
+        create_local_session(tmp_path, USERS, {}, protocol="mpyc", servers=servers)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "where"),
+    [
+        ({"length": 2}, "lower"),
+        ({"seconds": 0}, "seconds"),
+        ({"epsilon": 1.0}, "epsilon"),
+        ({"length": 1, "lower": 0, "upper": 1, "kind": "integer", "delta": 1e-6}, "epsilon"),
+        ({"length": 1, "lower": 0, "upper": 1, "kind": "integer", "epsilon": 1.0, "delta": 1e-6}, "delta"),
+        ({"length": 1, "lower": 0, "upper": 1}, "precision"),
+        ({"dropout": 0.9}, "dropout"),
+        ({"colour": 1}, "colour"),
+    ],
+)
+def test_parameters_are_checked(parameters: dict[str, object], where: str) -> None:
+    checked, faults = check_parameters(parameters, 4)
+    assert checked is None
+    assert where in {fault.where for fault in faults}
+
+
+def test_aggregators_have_no_place_among_servers() -> None:
+    members = [IDENTITIES[name].entry("server", f"h:{place}") for place, name in enumerate(SERVERS, 1)]
+    assert not roster_faults(members)
+    assert roster_faults([*members, IDENTITIES["bob"].entry("aggregator", "h:9")])
+
+
+FAST = Timeouts(connect=4.0, step=2.0, gather=2.0)
+
+
+async def test_servers_with_other_parameters_do_not_meet(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, USERS, {}, protocol="mpyc", timeouts=FAST)
+    loaded = load_session(path)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "keys").symlink_to(default_key(path, "x").parent)
+    write_session(other / "session.toml", "mpyc", 1, {"seconds": 99}, loaded.roster, FAST)
+    ended = await asyncio.gather(
+        serve_shares(path, "server1"),
+        serve_shares(path, "server2"),
+        serve_shares(other / "session.toml", "server3"),
+        return_exceptions=True,
+    )
+    assert isinstance(ended[2], ConfigError)
+    assert "seconds" in str(ended[2])
+    for end in ended[:2]:
+        assert isinstance(end, SmpcError)
+        assert "server3" in str(end)
+
+
+# The child process of one server, its peers played here.
+
+
+def job(terms: ProgramTerms | None = None) -> Job:
+    program = terms or sum_program("sum", 2, [(0, 9)], None).terms
+    return Job(program, [[1], [2]])
+
+
+async def silent(_peer: str, _content: bytes) -> None:
+    return
+
+
+async def drive(engine: Engine, *, seconds: float = 20.0, silence: float = 5.0) -> LocalError:
+    with pytest.raises(LocalError) as caught:
+        async with asyncio.timeout(30):
+            await engine.run(job(), 1, seconds=seconds, silence=silence)
+    return caught.value
+
+
+async def test_a_child_whose_peers_are_silent_is_stopped() -> None:
+    assert "anything for 1.5 s" in str(await drive(Engine(SERVERS, "server1", silent), silence=1.5))
+
+
+async def test_a_child_that_takes_too_long_is_stopped() -> None:
+    engine = Engine(SERVERS, "server1", silent)
+
+    async def chatter() -> None:
+        while True:
+            await engine.feed("server2", b"\0")
+            await asyncio.sleep(0.2)
+
+    talking = asyncio.create_task(chatter())
+    try:
+        assert "more than 2.5 s" in str(await drive(engine, seconds=2.5, silence=2.0))
+    finally:
+        talking.cancel()
+
+
+@pytest.mark.parametrize(
+    "garbage", [struct.pack("<H", 2), b"\0\0" + b"\0" * 16 + struct.pack("<qI", 7, 1 << 31) + b"x" * 9]
+)
+async def test_garbage_of_a_peer_ends_the_child_or_is_waited_out(garbage: bytes) -> None:
+    """The second party is told by the first who it is: another's number, or a message of 2 GiB."""
+    engine = Engine(SERVERS, "server2", silent)
+    feeding = asyncio.create_task(engine.feed("server1", garbage))
+    error = await drive(engine, silence=2.0)
+    await feeding
+    assert "server2: mpyc" in str(error)
+
+
+async def test_a_child_that_crashes_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "_BOOT", "import os; os.kill(os.getpid(), 11)")
+    assert "signal 11" in str(await drive(Engine(SERVERS, "server1", silent)))
+
+
+async def test_a_child_inherits_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No environment, no open file, no listening socket, and its limits are on; it says so by a file."""
+    told = tmp_path / "told"
+    secret, other = (
+        os.open(tmp_path / "secret", os.O_CREAT | os.O_RDWR),
+        socket.create_server(("127.0.0.1", 0)),
+    )
+    os.set_inheritable(secret, True)
+    code = (
+        "import os, sys; kinds = sorted(os.readlink(f'/proc/self/fd/{n}').split(':')[0]"
+        " for n in os.listdir('/proc/self/fd') if os.path.exists(f'/proc/self/fd/{n}'));"
+        f"open({str(told)!r}, 'w').write(repr((dict(os.environ), kinds, os.getcwd())))"
+    )
+    monkeypatch.setattr(engines, "_BOOT", code)
+    monkeypatch.setenv("SMPC_SECRET", "x")
+    await drive(Engine(SERVERS, "server1", silent))
+    other.close()
+    os.close(secret)
+    environment, kinds, folder = ast.literal_eval(told.read_text())
+    assert "SMPC_SECRET" not in environment
+    assert set(environment) <= {*engines.ENVIRONMENT, "LC_CTYPE"}
+    assert folder == "/"
+    # Standard input's socket and two peers'; /dev/null; standard error's pipe; its own listing of /proc.
+    assert kinds.count("socket") == 3
+    assert not any("secret" in kind for kind in kinds)

@@ -1,0 +1,98 @@
+"""A token on a ring of processes: the sum, what neighbours are sent, the ledgers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from smpc_dp import simulate
+from smpc_dp.errors import ConfigError, LocalError
+from smpc_dp.learn.averager import PlainExchange
+from smpc_dp.learn.registry import check_learn
+from smpc_dp.learn.ring_learner import ExchangeTokens
+from smpc_dp.learn.tokens import Token
+from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.runtime.local import create_local_session
+from smpc_dp.runtime.session_file import Timeouts
+
+PARTIES = ("ann", "ben", "cat")
+PARAMETERS: dict[str, object] = {
+    "learner": "ring-sum",
+    "rounds": 2,
+    "lower": 0.0,
+    "upper": 1.0,
+    "epsilon": 50.0,
+    "delta": 1e-4,
+}
+TABLES = [np.array([[0.25], [1.0]]), np.array([[0.5], [0.5]]), np.array([[0.0], [0.75]])]
+
+
+def test_three_processes_pass_a_token_and_all_get_one_sum(tmp_path: Path) -> None:
+    """Noise of standard deviation 0.3: 10 of them off with chance 1e-23."""
+    timeouts = Timeouts(connect=30.0, step=20.0, gather=20.0)
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, protocol="learn", timeouts=timeouts)
+    (tmp_path / "inputs").mkdir()
+    for name, table in zip(PARTIES, TABLES, strict=True):
+        np.save(tmp_path / "inputs" / f"{name}.npy", table)
+        Ledger.create(
+            tmp_path / f"{name}.ledger",
+            party=name,
+            dataset="readings",
+            relation="substitution",
+            epsilon=60.0,
+            delta=1e-3,
+        )
+    command = [sys.executable, "-m", "smpc_dp", "run", str(path), "--ledgers", str(tmp_path), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    sums = [found["values"][0][0] for found in shown.values()]
+    assert sorted(shown) == sorted(PARTIES)
+    assert len(set(sums)) == 1
+    assert 0 < abs(sums[0] - 3.0) < 5
+    assert shown["ann"]["guarantee"]["epsilon"] == pytest.approx(50.0)
+    assert "everybody sees the final token" in shown["ann"]["guarantee"]["assumption"]
+    for name in PARTIES:
+        # What the ledger can say of (50, 1e-4) at its own delta.
+        assert 40 < (Ledger.open(tmp_path / f"{name}.ledger").spent().epsilon or 0) < 51
+
+
+def test_in_simulation_it_is_the_same_sum() -> None:
+    found = simulate.learn(PARAMETERS, TABLES)
+    assert np.ptp(found.values) == 0
+    assert 0 < abs(found.values[0, 0] - 3.0) < 5
+    assert found.guarantee is not None
+    assert "order on the ring is public" in found.claim
+
+
+def test_a_token_leaves_its_path_for_nobody() -> None:
+    tokens = ExchangeTokens(PlainExchange(3), np.array([0, 1, 1, 2]), 4)
+    token = Token(1, np.array([5]))
+    with pytest.raises(LocalError, match="from user 0 to 2 is not on the path at hop 0"):
+        asyncio.run(tokens.pass_on(0, 2, token))
+    asyncio.run(tokens.pass_on(0, 1, token))
+    asyncio.run(tokens.pass_on(1, 2, token))  # user 1 kept it for a step
+    asyncio.run(tokens.drain())
+    with pytest.raises(LocalError, match="path of the token has ended"):
+        asyncio.run(tokens.take())
+
+
+def test_settings_and_data_are_checked() -> None:
+    for change, named in (
+        ({"upper": -1.0}, "upper"),
+        ({"colluding": 2}, "colluding"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"lower": 1e9, "upper": 1e9 + 1}, "too large for its grid"),
+    ):
+        _, faults = check_learn(PARAMETERS | change, 4)
+        assert any(named in str(fault) for fault in faults), (change, faults)
+    with pytest.raises(ConfigError, match="user 1: must be 2 lines of one number"):
+        simulate.learn(PARAMETERS, [TABLES[0], np.zeros((3, 1)), TABLES[2]])
+    with pytest.raises(ConfigError, match="user 2: a contribution is outside"):
+        simulate.learn(PARAMETERS, [*TABLES[:2], np.array([[0.5], [np.nan]])])

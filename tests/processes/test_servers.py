@@ -1,0 +1,267 @@
+"""Sums and statistics on shares: server processes, their mpyc, and users over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import runpy
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+import smpc_dp
+from smpc_dp.errors import ConfigError, PeerFault, PrivacyError, SmpcError
+from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.protocols.mpyc.agreement import Opened
+from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
+from smpc_dp.runtime.events import Event, OnEvent, ignore
+from smpc_dp.runtime.launcher import Launcher, member_command
+from smpc_dp.runtime.local import create_local_session
+from smpc_dp.runtime.servers.hub import serve_shares
+from smpc_dp.runtime.session_file import Timeouts
+from smpc_dp.statistics.kernels import Field, auc, kendall_tau
+
+USERS = ("alice", "bob", "carol", "dave")
+SERVERS = ("server1", "server2", "server3")
+SUMS: dict[str, object] = {"length": 2, "lower": -100, "upper": 100, "kind": "integer", "dropout": 0.25}
+TIMEOUTS = Timeouts(connect=15.0, step=5.0, gather=5.0)
+
+Act = Callable[[smpc_dp.Session, int], Awaitable[object]]
+
+
+def session(folder: Path, parameters: dict[str, object] = SUMS) -> Path:
+    return create_local_session(folder, USERS, parameters, protocol="mpyc", timeouts=TIMEOUTS)
+
+
+async def user(path: Path, place: int, act: Act, ledger: Path | None = None) -> object:
+    try:
+        async with smpc_dp.connect(path, party=USERS[place], ledger=ledger) as opened:
+            return await act(opened, place)
+    except SmpcError as error:
+        return error
+
+
+async def play(
+    path: Path,
+    act: Act,
+    *,
+    ledgers: dict[str, Path] | None = None,
+    on_event: OnEvent = ignore,
+    requests: int = 1,
+) -> tuple[list[object], list[list[Opened | SmpcError]]]:
+    """Serve on all servers, in this process, while every user acts; their mpyc are processes."""
+    serving = [
+        asyncio.create_task(serve_shares(path, name, requests=requests, on_event=on_event))
+        for name in SERVERS
+    ]
+    got = await asyncio.gather(
+        *(user(path, place, act, (ledgers or {}).get(name)) for place, name in enumerate(USERS))
+    )
+    return list(got), [list(await task) for task in serving]
+
+
+def vector(place: int) -> list[int]:
+    return [place - 7, 10 * place]
+
+
+def test_run_adds_up_among_three_server_processes(tmp_path: Path) -> None:
+    path = session(tmp_path)
+    (tmp_path / "inputs").mkdir()
+    for place, name in enumerate(USERS):
+        (tmp_path / "inputs" / f"{name}.json").write_text(json.dumps(vector(place)))
+    command = [sys.executable, "-m", "smpc_dp", "run", str(path), "--operation", "sum", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["value"] == [sum(place - 7 for place in range(4)), 60]
+    assert result["survivors"] == list(USERS)
+    assert set(result["evidence"]["survivors"]["signatures"]) == set(SERVERS)
+    assert any("compromised" in what for what in result["privacy"]["not_protected"])
+
+
+async def test_a_session_goes_on_from_sum_to_average_to_statistic(tmp_path: Path) -> None:
+    """At epsilon 12 the noise of tau over 6 pairs is below 1 but once in 1e4 runs: concordant gives 1."""
+    ledgers = {"bob": tmp_path / "bob.ledger"}
+    Ledger.create(
+        ledgers["bob"],
+        party="bob",
+        dataset="d",
+        relation="substitution",
+        epsilon=12.0,
+        delta=1e-6,
+        exact="outside",
+    )
+    kernel = kendall_tau(Field(0, 9), Field(0, 9))
+
+    async def act(opened: smpc_dp.Session, place: int) -> object:
+        total = await opened.sum(vector(place), method="mpyc", label="first")
+        mean = await opened.average(vector(place), method="mpyc")
+        tau = await opened.pairwise(kernel, (place, place + 3), 12.0, engine="mpyc")
+        return total, mean, tau
+
+    got, served = await play(session(tmp_path), act, ledgers=ledgers, requests=3)
+    for answer in got:
+        assert isinstance(answer, tuple), answer
+        total, mean, tau = answer
+        assert total.value.tolist() == [-22, 60]
+        assert mean.value.tolist() == [-5.5, 15.0]
+        assert tau.pairs == 6
+        assert tau.value == got[0][2].value  # type: ignore[index]
+        assert abs(tau.value - 1) < 1 + 1e-9
+        assert tau.privacy.epsilon == 12.0
+        assert tau.survivors == USERS
+        assert set(tau.evidence.opened_by.signatures) == set(SERVERS)
+    assert got[1][2].privacy.receipt is not None  # type: ignore[index]
+    assert all(isinstance(ended, Opened) for ends in served for ended in ends)
+    spent = Ledger.open(ledgers["bob"], party="bob").spent()
+    assert spent.epsilon is not None
+    assert 11 < spent.epsilon <= 12
+
+
+async def test_auc_with_public_labels_is_that_of_the_marks(tmp_path: Path) -> None:
+    """Perfect scores give 1; the noise of 4 pairs at epsilon 12 is above 1 less than once in 1e5 runs."""
+    scores, marks = [9, 8, 1, 0], [1, 1, 0, 0]
+
+    async def act(opened: smpc_dp.Session, place: int) -> object:
+        return await opened.pairwise(auc(Field(0, 9)), scores[place], 12.0, mark=marks[place])
+
+    got, _ = await play(session(tmp_path, {}), act)
+    values = {answer.value for answer in got if isinstance(answer, StatisticResult)}
+    assert len(values) == 1
+    assert abs(values.pop() - 1) < 2
+
+
+async def test_a_ledger_that_refuses_shares_nothing_and_the_others_go_on(tmp_path: Path) -> None:
+    ledgers = {"alice": tmp_path / "alice.ledger"}
+    Ledger.create(
+        ledgers["alice"], party="alice", dataset="d", relation="substitution", epsilon=1.0, delta=1e-6
+    )
+
+    async def act(opened: smpc_dp.Session, place: int) -> object:
+        return await opened.pairwise(kendall_tau(Field(0, 9), Field(0, 9)), (place, place), 12.0)
+
+    (alice, *others), _ = await play(session(tmp_path), act, ledgers=ledgers)
+    assert isinstance(alice, PrivacyError)
+    for answer in others:
+        assert isinstance(answer, StatisticResult)
+        assert answer.survivors == USERS[1:]
+        assert answer.absent == ("alice",)
+        assert all(fault.startswith("alice: left out") for fault in answer.faults)
+    assert not Ledger.open(ledgers["alice"], party="alice").entries()
+
+
+async def test_what_cannot_be_computed_is_refused_at_the_user(tmp_path: Path) -> None:
+    kernel = kendall_tau(Field(0, 9), Field(0, 9))
+    calls: list[tuple[dict[str, object], str]] = [
+        ({"epsilon": 1e-9}, "epsilon"),
+        ({"epsilon": 1.0, "P": 9}, "partners"),
+        ({"epsilon": 1.0, "noise": "randomised_response"}, "noise"),
+        ({"epsilon": 1.0, "engine": "garbled"}, "engine"),
+        ({"epsilon": 1.0, "mark": 1}, "mark"),
+    ]
+
+    async def act(opened: smpc_dp.Session, place: int) -> object:
+        for arguments, where in calls:
+            with pytest.raises(ConfigError) as caught:
+                await opened.pairwise(kernel, (place, place), **arguments)  # type: ignore[arg-type]
+            assert where in str(caught.value)
+        with pytest.raises(PrivacyError, match="out of bounds"):
+            await opened.pairwise(kernel, (place, 10), 1.0)
+        return True
+
+    got, _ = await play(session(tmp_path), act)
+    assert got == [True] * len(USERS)
+
+
+@pytest.mark.parametrize("step", ["connected", "shares", "compute"])
+def test_a_killed_server_ends_everybody_and_is_named(tmp_path: Path, step: str) -> None:
+    path = session(tmp_path)
+    known: set[str] = set()
+
+    def kill(event: Event) -> None:
+        if event.party != "server2":
+            return
+        known.add(event.detail)
+        connected = step == "connected" and known.issuperset(USERS)
+        if connected or (event.kind == "step" and event.step == step):
+            launcher.kill("server2")
+
+    launcher = Launcher(kill)
+    commands = {name: member_command("party", str(path), "--as", name) for name in SERVERS}
+
+    async def act(opened: smpc_dp.Session, place: int) -> object:
+        return await opened.sum(vector(place))
+
+    async def run() -> list[object]:
+        async with asyncio.timeout(45):
+            running = asyncio.create_task(launcher.run(commands, None))
+            got = await asyncio.gather(*(user(path, place, act) for place in range(len(USERS))))
+            await running
+        return list(got)
+
+    for answer in asyncio.run(run()):
+        assert isinstance(answer, SmpcError)
+        assert "server2" in str(answer)
+    for name in ("server1", "server3"):
+        assert launcher.endings[name].exit_code == 1
+        assert "server2" in launcher.endings[name].reason
+    assert not mpyc_processes()
+
+
+async def test_a_killed_mpyc_names_its_server_and_the_session_ends(tmp_path: Path) -> None:
+    """All servers are in this process: which of the three is hit is known by the error alone."""
+
+    async def hit() -> None:
+        while not (own := [pid for pid in mpyc_processes() if parent_of(pid) == os.getpid()]):
+            await asyncio.sleep(0.01)
+        os.kill(int(own[0]), signal.SIGKILL)
+
+    hitting = asyncio.create_task(hit())
+
+    async def act(opened: smpc_dp.Session, place: int) -> object:
+        return await opened.sum(vector(place))
+
+    got, served = await play(session(tmp_path), act, requests=3)
+    await hitting
+    culprits = set()
+    for answer in got:
+        assert isinstance(answer, PeerFault)
+        culprits.add(answer.culprit)
+    assert len(culprits) == 1
+    assert [len(ended) for ended in served] == [1, 1, 1]
+    assert not mpyc_processes()
+
+
+def test_the_example_is_within_its_planned_error() -> None:
+    """Four borrowers, and noise alone: Laplace noise is 14 deviations off once in 4e8 runs."""
+    example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "three_servers.py"))
+    result = asyncio.run(example["main"](4))
+    assert result["pairs"] == 6
+    assert abs(result["value"] - result["truth"]) < 14 * result["noise_error"]
+
+
+def parent_of(process: str) -> int:
+    """Return the process id of a process's parent; 0 when it has ended."""
+    try:
+        return int(Path("/proc", process, "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def mpyc_processes() -> set[str]:
+    """Return the process ids of all mpyc children that servers of this tree have on this machine."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if b"smpc_dp.runtime.servers.child" in line and str(Path.cwd()).encode() in line:
+                found.add(entry.name)
+    return found

@@ -1,0 +1,139 @@
+"""The log of a verifiable run over the session's channels: what users see is what they signed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import smpc_dp
+from smpc_dp.errors import ConfigError, LocalError, PeerFault, TimeoutFault
+from smpc_dp.runtime import aggregator, board
+from smpc_dp.runtime.local import create_local_session
+from smpc_dp.runtime.session import Session
+
+NAMES = ("alice", "bob", "carol", "dave")
+
+
+async def with_sessions(folder: Path, then: Callable[[list[Session]], Awaitable[None]]) -> None:
+    """Average once within a ball, in real time over real channels, then do something with the sessions."""
+    parameters = {
+        "length": 2,
+        "l2_bound": 5.0,
+        "precision": 1.0,
+        "epsilon": 8.0,
+        "delta": 1e-3,
+        "corrupt": 0.0,
+        "verifiable": True,
+    }
+    path = create_local_session(folder, list(NAMES), parameters, protocol="gopa")
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=1))
+    async with contextlib.AsyncExitStack() as stack:
+        sessions = [await stack.enter_async_context(smpc_dp.connect(path, name)) for name in NAMES]
+        with pytest.raises(LocalError, match="there is no log"):
+            sessions[0].log()
+        results = await asyncio.gather(
+            *(
+                session.average([3.0, 4.0], method="gopa", l2_bound=5.0, verifiable=True)
+                for session in sessions
+            )
+        )
+        # Eight standard errors: a false alarm in 4e14 runs.
+        assert np.abs(results[0].value - [3.0, 4.0]).max() < 8 * results[0].standard_error
+        assert results[0].bias is not None
+        await then(sessions)
+    await serving
+
+
+def test_a_user_audits_over_its_session(tmp_path: Path) -> None:
+    async def then(sessions: list[Session]) -> None:
+        log = sessions[1].log()
+        report = await log.audit()
+        assert report.ok, report.conclusion
+        assert report.roster_checked
+        lines = await log.lines()
+        [path] = (tmp_path / "board").glob("*.jsonl")
+        assert path.read_bytes() == b"".join(line + b"\n" for line in lines)
+        assert await log.lines(3, 5) == lines[3:6]
+        assert await log.lines(0, 0) == lines[:1]
+        with pytest.raises(ConfigError, match="first"):
+            await log.lines(5, len(log) + 1)
+
+    asyncio.run(with_sessions(tmp_path, then))
+
+
+@pytest.mark.parametrize(
+    "lie", ["another-line", "another-header", "fewer-lines", "more-lines", "wrong-place"]
+)
+def test_a_relay_that_shows_another_log_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lie: str
+) -> None:
+    true_lines = board.BoardFolder.lines
+
+    def lines(self: board.BoardFolder, request: int, first: int, size: int) -> list[bytes]:
+        found = true_lines(self, request, first, size)
+        if lie == "another-line":
+            found[4] = found[4].replace(b'"signature":"', b'"signature":"0')[:-3] + b'"}'
+        elif lie == "another-header":
+            found[0] = found[0].replace(b"request", b"Request", 1)
+        elif lie == "more-lines":
+            found.append(found[-1])
+        elif lie == "wrong-place":
+            found = found[1:]
+        else:
+            found = []
+        return found
+
+    async def then(sessions: list[Session]) -> None:
+        with pytest.raises(PeerFault, match=r"does not show line 0|shows another log") as caught:
+            await sessions[0].log().audit()
+        assert caught.value.culprit == "aggregator"
+
+    monkeypatch.setattr(board.BoardFolder, "lines", lines)
+    asyncio.run(with_sessions(tmp_path, then))
+
+
+@pytest.mark.slow
+def test_a_party_audits_from_the_command_line(tmp_path: Path) -> None:
+    parameters = {"length": 1, "lower": 0, "upper": 1, "precision": 0.5, "epsilon": 20.0, "delta": 1e-2}
+    path = create_local_session(
+        tmp_path, ["ann", "ben", "cyd"], {**parameters, "corrupt": 0.0, "verifiable": True}, protocol="gopa"
+    )
+    command = [sys.executable, "-m", "smpc_dp", "party", str(path), "--as"]
+    relay = subprocess.Popen([*command, "aggregator"], stdout=subprocess.DEVNULL)
+    parties = {}
+    for name in ("ann", "ben", "cyd"):
+        (tmp_path / f"{name}.json").write_text("[0.5]")
+        given = [*command, name, "--input", str(tmp_path / f"{name}.json"), "--json"]
+        given += ["--audit", str(tmp_path / "kept.jsonl")] if name == "ben" else []
+        parties[name] = subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    said = {name: process.communicate(timeout=60) for name, process in parties.items()}
+    assert relay.wait(60) == 0
+    assert all(process.returncode == 0 for process in parties.values()), said
+    assert "Everything holds for roster" in said["ben"][1].replace("\n", " ")
+    assert json.loads(said["ben"][0])["bias"] > 0
+    [log] = (tmp_path / "board").glob("*.jsonl")
+    assert (tmp_path / "kept.jsonl").read_bytes() == log.read_bytes()
+
+
+def test_a_relay_does_not_linger_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users who stay and ask nothing, or again and again, cannot keep it."""
+    monkeypatch.setattr(aggregator, "LINGER_STEPS", 0)
+
+    async def ask_on(session: Session) -> None:
+        for _ in range(1000):
+            await session.log().lines(0, 0)
+
+    async def then(sessions: list[Session]) -> None:
+        # The relay has left, or leaves while this is asked.
+        with pytest.raises(TimeoutFault):
+            await ask_on(sessions[0])
+
+    asyncio.run(with_sessions(tmp_path, then))

@@ -1,0 +1,47 @@
+"""Logs of runs on a sparse graph, audited by the twin that was written from the specification.
+
+Proofs take it a good part of a second, so it verifies those of three users; all else it checks of everybody.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.simulate.vectors.verifiable_runs import SPARSE, Played, parameters, play
+from smpc_dp.simulate.vectors.verifiable_users import off_by_one
+from tests.reference.board_twin import Audit, Shape
+from tests.reference.proofs_twin import Refused
+
+NAMES = list(SPARSE.inputs)
+CHEAT, GONE = NAMES[7], NAMES[20]
+
+
+def twin(lines: list[bytes]) -> Audit:
+    checked = parameters(SPARSE)
+    shape = Shape(1, 2, checked.bits, checked.plan.quorum, frozenset({NAMES[0], CHEAT, NAMES[-1]}))
+    return Audit([line.decode("ascii") for line in lines], shape)
+
+
+@functools.cache
+def played() -> Played:
+    """One user vanishes before it commits, one publishes a wrong sum."""
+    return play({CHEAT: off_by_one}, kill={GONE: 4}, setting=SPARSE, memo=True)
+
+
+def test_the_twin_finds_the_same_of_a_sparse_run() -> None:
+    found = twin(played().lines)
+    assert found.total == [int(value) for value in played().relay.result.total]
+    assert found.excluded == {CHEAT: "sum"}
+    assert found.void == []
+    assert GONE not in found.participants
+    assert max(len(edges) for edges in found.edges.values()) < len(NAMES) - 3
+
+
+def test_the_twin_refuses_a_sparse_log_without_one_opening() -> None:
+    entries = played().entries
+    dropped = next(place for place, entry in enumerate(entries) if entry.kind == v.OPEN)
+    with pytest.raises(Refused):
+        twin(played().log(entries[:dropped] + entries[dropped + 1 :]))

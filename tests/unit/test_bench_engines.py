@@ -1,0 +1,40 @@
+"""The benchmark of both engines: what it refuses, and its errors on sizes that take no time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from smpc_dp.bench import engines
+from smpc_dp.bench.servers import Measured
+from smpc_dp.errors import ConfigError
+
+
+def test_numbers_out_of_range_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"(?s)runs.*servers.*sizes"):
+        engines.run_engines_bench(0, servers=(2, 4), sizes=(5,))
+
+
+def test_every_figure_stands_beside_the_other_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    side = {"fresh": 0.01, "bytes": 100, "rounds": 6}
+    pair = {"garbler": side, "evaluator": side, "aggregator": {}}
+    asked = []
+
+    def measured(terms: Any, records: Any, servers: int, runs: int, **how: Any) -> Measured:
+        asked.append((servers, terms.users, how.get("way")))
+        return Measured([0], [0.5] * runs, [0.1] * runs, [1000] * runs, 30 if how.get("delay") else 0)
+
+    monkeypatch.setattr(engines, "garbled_session", lambda _: pair)
+    monkeypatch.setattr(engines, "run_servers", measured)
+    monkeypatch.setattr(engines, "DRAWS", 60)
+    shown: Any = engines.run_engines_bench(2, servers=(3, 5), sizes=(40,), channels=False).to_json()
+    assert shown["bench"] == "engines"
+    figures = {figure["name"]: figure for figure in shown["figures"]}
+    assert {servers for servers, _, _ in asked} == {3, 5}
+    assert {way for _, _, way in asked} == {None, "pairs", "counts", "sort"}
+    assert figures["mpyc, 5 servers, a pair: processor time"]["peer"]["median"] == 0.02
+    assert figures["mpyc, 5 servers, a pair: rounds"]["median"] == 30
+    # Noise is nearly all: variances 2 (4/(n e))^2 and 2 (2/e)^2 2/n, so the peer's is sqrt(n/4) as far.
+    error = figures["error, epsilon 0.1, 40 users"]
+    assert 2 < error["ratio_to_peer"] < 5

@@ -1,0 +1,151 @@
+"""Averages of groups: planned noise, the ideal functionality against the machines, accounting."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+import numpy as np
+import pytest
+
+from smpc_dp.errors import ConfigError, PrivacyError
+from smpc_dp.learn.averager import PlainAverager
+from smpc_dp.learn.methods import AveragerTable, Averaging, plan_private, plan_public
+from smpc_dp.learn.needs import PrivateAverages, PublicAverages
+from smpc_dp.privacy.accountant.compose import Composition
+from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.simulate.averagers import IdealAverager, MachineAverager, grid_rows
+
+GROUP = np.array([0, 1, 0, 1, -1, 0, 1, 1, 0])
+
+
+def private(table: AveragerTable, sizes: set[int], count: int = 3, length: int = 2) -> Averaging:
+    need = PrivateAverages(length, 1.0, frozenset(sizes), np.full(9, count), 2.0, 1e-5)
+    return plan_private(table, need, 9)
+
+
+def vectors(seed: int, length: int = 2) -> np.ndarray:
+    drawn = np.random.default_rng(seed).normal(size=(9, length))
+    return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize("method", ["secagg", "local"])
+def test_exact_averages_are_the_same_bits_as_the_machines(method: str) -> None:
+    table = AveragerTable(method=method)  # type: ignore[arg-type]
+    averaging = plan_public(table, PublicAverages(3, 10.0, frozenset({4})))
+    vector = 3 * vectors(1, 3)
+    ideal = asyncio.run(IdealAverager(9, averaging).average(vector, group=GROUP))
+    machine = asyncio.run(MachineAverager(9, averaging, 1).average(vector, group=GROUP))
+    plain = asyncio.run(PlainAverager(9).average(vector, group=GROUP))
+    np.testing.assert_array_equal(ideal.values, machine.values)
+    np.testing.assert_array_equal(ideal.weights, machine.weights)
+    np.testing.assert_allclose(ideal.values, plain.values, atol=1e-10)
+    np.testing.assert_array_equal(ideal.values[4], vector[4])
+    assert ideal.guarantee is None
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        AveragerTable(),
+        AveragerTable(mechanism="skellam"),
+        AveragerTable(method="gopa"),
+        AveragerTable(method="gopa", colluders=0),
+        AveragerTable(method="local"),
+    ],
+    ids=["secagg", "skellam", "gopa", "gopa-0", "local"],
+)
+def test_noisy_averages_have_the_law_of_the_machines(table: AveragerTable) -> None:
+    """Both samples' variance within 5 standard errors of the planned one: false alarms below 1e-5 in all."""
+    averaging = private(table, {4}, length=60)
+    parameters = averaging.plan(4)
+    vector = vectors(2, 60)
+    exact = asyncio.run(PlainAverager(9).average(vector, group=GROUP)).values
+    planned = parameters.noise(4, 0)
+    assert planned is not None
+    for averager in (IdealAverager(9, averaging), MachineAverager(9, averaging, 7)):
+        runs = [asyncio.run(averager.average(vector, group=GROUP)) for _ in range(4)]
+        noise = np.concatenate([(run.values - exact)[[0, 1]].ravel() for run in runs])
+        ratio = noise.var() / (planned.total / 4) ** 2
+        assert abs(ratio - 1) < 5 * math.sqrt(2 / len(noise))
+        assert abs(noise.mean()) < 5 * noise.std() / math.sqrt(len(noise))
+
+
+@pytest.mark.parametrize("table", [AveragerTable(), AveragerTable(method="gopa", verifiable=True)])
+def test_seeded_noise_is_drawn_again(table: AveragerTable) -> None:
+    averaging = private(table, {4})
+
+    def run(key: bytes) -> np.ndarray:
+        averager = IdealAverager(9, averaging, NoiseSource.keyed(key, b"test"))
+        return asyncio.run(averager.average(vectors(3), group=GROUP)).values
+
+    np.testing.assert_array_equal(run(bytes(32)), run(bytes(32)))
+    assert (run(bytes(32)) != run(bytes(31) + b"1")).any()
+
+
+@pytest.mark.parametrize("method", ["secagg", "gopa"])
+def test_noise_is_for_all_participations_together(method: str) -> None:
+    table = AveragerTable(method=method)  # type: ignore[arg-type]
+    variances = []
+    for count in (1, 10, 100):
+        averaging = private(table, {3}, count)
+        event = averaging.plan(3).event()
+        assert 1.98 < Composition([event] * count).epsilon(1e-5) <= 2.0
+        noise = averaging.plan(3).noise(3, 0)
+        assert noise is not None
+        variances.append(noise.total**2)
+    # Composition of Gaussian noise: the variance grows with the number of participations.
+    assert variances[1] / variances[0] == pytest.approx(10, rel=0.05)
+    assert variances[2] / variances[0] == pytest.approx(100, rel=0.05)
+
+
+def test_only_the_honest_shares_are_counted_on() -> None:
+    """s - c honest members bring what one curator would: the total is that, times s / (s - c)."""
+    alone = private(AveragerTable(colluders=4), {6}, 1).plan(6).noise(6, 0)
+    together = private(AveragerTable(colluders=0), {6}, 1).plan(6).noise(6, 0)
+    assert alone is not None
+    assert together is not None
+    assert (alone.honest, together.honest) == (2, 6)
+    assert (alone.total / together.total) ** 2 == pytest.approx(3, rel=0.02)
+
+
+def test_large_groups_count_on_all_honest_members_too() -> None:
+    need = PrivateAverages(2, 1.0, frozenset({120}), np.full(120, 3), 2.0, 1e-5)
+    plan = plan_private(AveragerTable(missing=2), need, 120).plan(120)
+    noise = plan.noise(120, 0)
+    assert noise is not None
+    assert noise.honest == 117
+    assert plan.plan.complete
+
+
+def test_rows_are_rounded_as_one_by_one() -> None:
+    encoding = private(AveragerTable(), {3}, length=5).plan(3).encoding
+    vector = vectors(5, 5) * np.linspace(0.1, 1, 9)[:, None]
+    one = [encoding.encode(row, party="p")[0].view(np.int64) + encoding.lowest for row in vector]
+    np.testing.assert_array_equal(grid_rows(encoding, vector), one)
+    with pytest.raises(PrivacyError, match="user 8"):
+        grid_rows(encoding, vector * 1.01)
+
+
+@pytest.mark.parametrize(
+    ("table", "size", "named"),
+    [
+        (AveragerTable(colluders=2), 2, "colluders"),
+        (AveragerTable(colluders=1), 2, "method"),
+        (AveragerTable(method="gopa", mechanism="skellam"), 4, "mechanism"),
+        (AveragerTable(verifiable=True), 4, "method"),
+    ],
+)
+def test_groups_that_cannot_be_are_refused(table: AveragerTable, size: int, named: str) -> None:
+    assert named in {fault.where.rpartition(".")[2] for fault in table.faults(size)}
+
+
+def test_a_group_of_another_size_is_refused() -> None:
+    with pytest.raises(ConfigError, match="planned are groups of 3"):
+        asyncio.run(IdealAverager(9, private(AveragerTable(), {3})).average(vectors(1), group=GROUP))
+
+
+def test_weights_are_refused() -> None:
+    averager = IdealAverager(9, private(AveragerTable(), {4}))
+    with pytest.raises(ConfigError, match="weight"):
+        asyncio.run(averager.average(vectors(1), np.arange(1.0, 10), GROUP))

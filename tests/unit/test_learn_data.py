@@ -1,0 +1,112 @@
+"""Loaders of data sets: what is kept, what is left out and said so, what is refused."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from smpc_dp.errors import ConfigError, LocalError
+from smpc_dp.learn import data
+
+ROOT = Path(__file__).resolve().parents[2]
+WISCONSIN = ROOT / "examples" / "data" / "breast_cancer_wisconsin_original.csv"
+LENDING = ROOT / "smpc_dp" / "demo" / "data" / "lending_club.csv"
+
+
+def test_wisconsin_leaves_out_missing_values() -> None:
+    found = data.wisconsin(WISCONSIN)
+    assert (found.table.shape, found.left_out, found.features) == ((683, 10), 16, 9)
+    assert (found.table[:, :-1].min(), found.table[:, :-1].max()) == (-1, 1)
+    assert found.table[:, -1].sum() == 239
+    assert found.names[-1] == "malignant"
+
+
+def test_lending_club_has_the_rate_as_label() -> None:
+    found = data.lending_club(LENDING)
+    assert found.names[-1] == "int_rate"
+    assert "annual_inc" in found.names
+    assert 5 < found.table[:, -1].mean() < 20
+    assert np.isfinite(found.table).all()
+    scaled = found.scaled().table
+    assert (scaled[:, :-1].min(), scaled[:, :-1].max()) == (-1, 1)
+    np.testing.assert_array_equal(scaled[:, -1], found.table[:, -1])
+
+
+def test_houses_and_ratings_come_from_a_path(tmp_path: Path) -> None:
+    houses = tmp_path / "houses.csv.gz"
+    houses.write_bytes(gzip.compress(b"-122.2,37.8,41,880,129,322,126,8.3,452600\n" * 3))
+    found = data.california_houses(houses)
+    assert found.table.shape == (3, 9)
+    assert found.table[0, -1] == pytest.approx(4.526)
+    ratings = tmp_path / "ratings.csv"
+    ratings.write_text("userId,movieId,rating,timestamp\n1,31,2.5,1260759144\n")
+    np.testing.assert_array_equal(data.movielens(ratings).table, [[1, 31, 1260759144, 2.5]])
+
+
+def test_bundled_sets_need_the_extra() -> None:
+    pytest.importorskip("sklearn")
+    found = data.bundled("iris")
+    assert found.table.shape == (150, 5)
+    with pytest.raises(ConfigError, match="known: breast_cancer"):
+        data.bundled("mnist")
+
+
+def test_a_split_gives_every_point_once() -> None:
+    found = data.wisconsin(WISCONSIN)
+    tables, test = found.split(12, 0.3, 1)
+    together = np.concatenate([*tables, test])
+    assert len(together) == 683
+    np.testing.assert_array_equal(np.sort(together, axis=0), np.sort(found.table, axis=0))
+    assert {len(table) for table in tables} == {39, 40}
+    again, _ = found.split(12, 0.3, 1)
+    np.testing.assert_array_equal(again[0], tables[0])
+    with pytest.raises(ConfigError, match="cannot be given to 700 users"):
+        found.split(700, 0.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        ("1,2,3\n1,2\n", ":2: 2 columns, the first point has 3"),
+        ("1,2\n1,x\n", ":2: 'x' is not a number"),
+        ("", "holds no points"),
+        ("a,b\n", "holds no points"),
+    ],
+)
+def test_tables_that_are_none_are_refused_by_line(tmp_path: Path, content: str, what: str) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(content)
+    with pytest.raises(ConfigError) as caught:
+        data.read_table(path)
+    assert what in str(caught.value)
+
+
+def test_tables_have_headers_and_missing_values(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("x,y\n1,\n2,3\n")
+    np.testing.assert_array_equal(data.read_table(path), [[1, np.nan], [2, 3]])
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    with pytest.raises(ConfigError, match="must hold a table"):
+        data.read_table(tmp_path / "one.npy")
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.csv"
+    for content, load, what in (
+        ("Id,a,Class\n1,2,benign\n", data.wisconsin, "needs 11 columns"),
+        ("a,b\n1,2\n", data.lending_club, "int_rate"),
+        ("1,2\n", data.california_houses, "has 2 columns, needs 9"),
+        ("a,b\n1,2\n", data.movielens, "needs the columns userId"),
+    ):
+        path.write_text(content)
+        with pytest.raises(ConfigError, match=what):
+            load(path)
+    with pytest.raises(LocalError, match="there is no such file; needed is MovieLens"):
+        data.movielens(tmp_path / "none.csv")
+    broken = tmp_path / "broken.csv.gz"
+    broken.write_bytes(gzip.compress(b"1,2\n")[:-6])
+    with pytest.raises(ConfigError, match="cannot be read as text"):
+        data.california_houses(broken)

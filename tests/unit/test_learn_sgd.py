@@ -1,0 +1,200 @@
+"""Gradient descent over groups: schedule, gradients, a learner against a loop, what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from smpc_dp import simulate
+from smpc_dp.cli import app
+from smpc_dp.errors import ConfigError
+from smpc_dp.learn.groups import GroupDraws
+from smpc_dp.learn.models import Model, clip_rows
+from smpc_dp.learn.registry import check_learn
+
+RNG = np.random.default_rng(4)
+FEATURES = RNG.normal(size=(60, 3))
+LABELS = (FEATURES @ [1.0, -2.0, 0.5] > 0).astype(float)
+DATA = [np.column_stack([FEATURES, LABELS])[user::6] for user in range(6)]
+GIVEN: dict[str, object] = {
+    "learner": "block-gossip",
+    "features": 3,
+    "steps": 12,
+    "group": 3,
+    "epsilon": 2.0,
+    "delta": 1e-5,
+    "seed": 5,
+}
+
+
+def faults_of(change: dict[str, object], users: int = 6) -> dict[str, str]:
+    given = {key: value for key, value in (GIVEN | change).items() if value is not None}
+    checked, faults = check_learn(given, users)
+    assert (checked is None) == bool(faults)
+    return dict(faults)
+
+
+@pytest.mark.parametrize(("users", "size", "steps"), [(12, 4, 30), (10, 3, 17), (7, 7, 4)])
+def test_groups_share_out_the_steps(users: int, size: int, steps: int) -> None:
+    draws = GroupDraws(users, size, 3)
+    groups = draws.draw(steps)
+    assert groups.shape == (steps, size)
+    assert all(len(set(group)) == size for group in groups.tolist())
+    each = users // size
+    for first in range(0, steps - each + 1, each):
+        together = groups[first : first + each].ravel()
+        assert len(set(together.tolist())) == len(together)
+    assert draws.participations(steps).sum() == steps * size
+    np.testing.assert_array_equal(draws.draw(5), groups[:5] if steps >= 5 else draws.draw(5))
+    assert (GroupDraws(users, size, 4).draw(steps) != groups).any() or size == users
+
+
+def test_the_schedule_is_pinned() -> None:
+    """Processes of different versions must draw the same groups from one seed."""
+    np.testing.assert_array_equal(GroupDraws(6, 3, 5).draw(4), [[2, 3, 4], [0, 1, 5], [2, 4, 5], [0, 1, 3]])
+
+
+@pytest.mark.parametrize("kind", ["logistic", "softmax", "linear"])
+def test_gradients_are_those_of_the_loss(kind: str) -> None:
+    model = Model(kind, 3, 2)  # type: ignore[arg-type]
+    points = model.points([DATA[0], DATA[1][:4]])
+    weights = np.random.default_rng(1).normal(size=(2, model.length))
+
+    def loss(weights: np.ndarray) -> np.ndarray:
+        scores = model.scores(weights, points.features)
+        if kind == "linear":
+            each = (scores - points.labels) ** 2 / 2
+        elif kind == "logistic":
+            each = np.logaddexp(0, scores) - points.labels * scores
+        else:
+            label = points.labels.astype(int)[..., None]
+            each = np.log(np.exp(scores).sum(axis=-1)) - np.take_along_axis(scores, label, -1)[..., 0]
+        return np.asarray((each * points.share).sum(axis=1))
+
+    found = model.gradient(weights, points, np.arange(2))
+    for place in range(model.length):
+        moved = np.zeros(model.length)
+        moved[place] = 1e-6
+        slope = (loss(weights + moved) - loss(weights - moved)) / 2e-6
+        np.testing.assert_allclose(found[:, place], slope, atol=1e-7)
+
+
+def test_clipping_keeps_direction_and_short_vectors() -> None:
+    vectors = np.array([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
+    clipped = clip_rows(vectors, 1.0)
+    np.testing.assert_allclose(clipped, [[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]])
+    assert np.linalg.norm(clipped, axis=1).max() <= 1.0
+
+
+def test_exact_block_gossip_is_the_loop() -> None:
+    model, found = Model("logistic", 3), simulate.learn(GIVEN | {"ridge": 0.1}, DATA, fidelity="plain")
+    weights = np.zeros((6, 4))
+    points = model.points(DATA)
+    for group in GroupDraws(6, 3, 5).draw(12):
+        start = weights[group].mean(axis=0)
+        gradients = model.gradient(np.tile(start, (3, 1)), points, group)
+        clipped = [one * min(1, 1 / np.linalg.norm(one)) for one in gradients]
+        weights[group] = start - 0.5 * (np.mean(clipped, axis=0) + 0.1 * start)
+    np.testing.assert_allclose(found.values, weights, atol=1e-3)
+    np.testing.assert_array_equal(found.done, [6] * 6)
+    assert found.guarantee is None
+    assert "NO PRIVACY" in found.claim
+
+
+@pytest.mark.parametrize("averager", [{"method": "secagg"}, {"method": "gopa"}, {"method": "local"}])
+def test_machines_and_ideal_learn_alike_where_noise_is_small(averager: dict[str, object]) -> None:
+    given = GIVEN | {"epsilon": 900.0, "steps": 4, "averager": averager}
+    machines = simulate.learn(given, DATA, fidelity="machines", seed_for_simulation=1)
+    ideal = simulate.learn(given, DATA, fidelity="ideal", seed_for_simulation=1)
+    plain = simulate.learn(given, DATA, fidelity="plain")
+    np.testing.assert_allclose(machines.values, plain.values, atol=0.6)
+    np.testing.assert_allclose(ideal.values, plain.values, atol=0.6)
+    assert ideal.guarantee == machines.guarantee
+    assert ideal.guarantee is not None
+    assert (ideal.guarantee.epsilon, ideal.guarantee.delta) == (900.0, 1e-5)
+
+
+def test_federated_descent_keeps_one_model() -> None:
+    given = {key: value for key, value in GIVEN.items() if key != "group"} | {"learner": "sgd"}
+    found = simulate.learn(given, DATA, seed_for_simulation=2)
+    np.testing.assert_array_equal(found.values, np.tile(found.values[0], (6, 1)))
+    np.testing.assert_array_equal(found.done, [12] * 6)
+
+
+def test_descent_learns() -> None:
+    given = GIVEN | {"learner": "sgd", "epsilon": 500.0, "steps": 30, "rate": 2.0}
+    del given["group"]
+    found = simulate.learn(given, DATA, seed_for_simulation=3)
+    assert Model("logistic", 3).accuracy(found.values[0], np.concatenate(DATA)) > 0.9
+
+
+def test_a_rate_that_diverges_is_stopped() -> None:
+    given = GIVEN | {"model": "linear", "rate": 1000.0, "radius": 50.0}
+    with pytest.raises(ConfigError, match=r"rate: 1000 diverges: a coordinate .* beyond 50 in step"):
+        simulate.learn(given, DATA, seed_for_simulation=1)
+    assert "below 2" in faults_of({"rate": 3.0, "ridge": 1.0})["rate"]
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "what"),
+    [
+        ({"learner": "sdg"}, "learner", "known: sgd"),
+        ({"learner": None}, "learner", "missing"),
+        ({"features": None}, "features", "missing"),
+        ({"colour": 1}, "colour", "unknown"),
+        ({"epsilon": -1.0}, "epsilon", "> 0"),
+        ({"delta": 1}, "delta", "< 1"),
+        ({"group": 7}, "group", "6 users"),
+        ({"averager": 3}, "averager", "table"),
+        ({"averager": {"method": "magic"}}, "averager.method", "magic"),
+        ({"averager": {"method": "mpyc"}}, "averager.method", "no groups yet"),
+        ({"averager": {"colluders": 3}}, "averager.colluders", "no honest"),
+        ({"averager": {"colluders": 2}}, "averager.method", "'local'"),
+        ({"averager": {"method": "pair"}}, "averager.method", "groups of 2"),
+        ({"averager": {"secret": 1}}, "averager.secret", "unknown"),
+    ],
+)
+def test_bad_settings_are_refused_by_key(change: dict[str, object], key: str, what: str) -> None:
+    assert what in faults_of(change)[key]
+
+
+@pytest.mark.parametrize(
+    ("table", "what"),
+    [
+        (np.zeros((3, 3)), "has 3 columns, needs 3 features and a label"),
+        (np.full((2, 4), [0, 0, 0, np.nan]), "the label of point 0 is missing"),
+        (np.full((2, 4), [0, np.inf, 0, 1]), "a feature of point 0 is not finite"),
+        (np.full((2, 4), [0, 0, 0, 2.0]), "must be an integer from 0 to 1"),
+        (np.zeros((0, 4)), "has no points"),
+    ],
+)
+def test_bad_data_are_refused_by_user(table: np.ndarray, what: str) -> None:
+    with pytest.raises(ConfigError, match="user 2") as caught:
+        simulate.learn(GIVEN, [*DATA[:2], table, *DATA[3:]])
+    assert what in str(caught.value)
+
+
+def test_local_scale_goes_from_local_to_curator(tmp_path: object) -> None:
+    """At epsilon 8 one secure group of all is far ahead of local DP; the curator's noise is the least."""
+    arguments = "reproduce local-scale --json --users 12 --size 2 --size 4 --size 12 --participations 6"
+    run = CliRunner().invoke(app, [*arguments.split(), "--repetitions", "3", "--epsilon", "8", "--rate", "1"])
+    assert run.exit_code == 0, run.output
+    found = json.loads(run.output)
+    noise = {(point["kind"], point["size"]): point["noise"] for point in found["points"]}
+    # sigma sqrt(s / (s - c)) / s, with sigma that of a curator for the sum.
+    sigma = noise["curator", 12] * 12
+    assert noise["local", 2] == pytest.approx(sigma / np.sqrt(2), rel=0.01)
+    assert noise["secagg", 4] == pytest.approx(sigma * np.sqrt(4 / 3) / 4, rel=0.01)
+    assert noise["secagg", 12] == pytest.approx(sigma * np.sqrt(12 / 11) / 12, rel=0.01)
+    accuracy = {(point["kind"], point["size"]): point["accuracy"] for point in found["points"]}
+    assert accuracy["secagg", 12] > accuracy["local", 2] + 0.05
+    assert [point["steps"] for point in found["points"]] == [36, 36, 18, 18, 6, 6, 6]
+
+
+def test_local_scale_wants_divisors() -> None:
+    run = CliRunner().invoke(app, ["reproduce", "local-scale", "--json", "--users", "12", "--size", "5"])
+    assert isinstance(run.exception, ConfigError)
+    assert "5 does not divide 12" in str(run.exception)
