@@ -184,9 +184,9 @@ def flooded() -> Any:
     async def ask(_number: int, _deadline: object) -> list[News]:
         return [await Flood().get()]
 
-    server._show, server._ask = show, ask  # type: ignore[method-assign]
+    server._show, server._ask = show, ask  # type: ignore[method-assign, assignment]
     server._machine, server._culprits = Waiting(), {}  # type: ignore[assignment]
-    server._tell = lambda *_: None  # type: ignore[method-assign, assignment]
+    server._tell = lambda *_: None  # type: ignore[method-assign]
     return server
 
 
