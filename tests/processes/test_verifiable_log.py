@@ -168,9 +168,9 @@ class Waiting:
 def flooded() -> Any:
     """Return a relay that a user floods, with steps of 20 ms."""
     timeouts = Timeouts(connect=0.02, step=0.02, gather=0.02)
-    server = object.__new__(aggregator._Server)
-    server._membership = SimpleNamespace(session=SimpleNamespace(timeouts=timeouts))  # type: ignore[assignment]
-    server._hub = SimpleNamespace(  # type: ignore[assignment]
+    server: Any = object.__new__(aggregator.Server)
+    server._membership = SimpleNamespace(session=SimpleNamespace(timeouts=timeouts))
+    server._hub = SimpleNamespace(
         news=Flood(),
         links=["mallory"],
         is_live=lambda _name: True,
@@ -184,9 +184,10 @@ def flooded() -> Any:
     async def ask(_number: int, _deadline: object) -> list[News]:
         return [await Flood().get()]
 
-    server._show, server._ask = show, ask  # type: ignore[method-assign, assignment]
-    server._machine, server._culprits = Waiting(), {}  # type: ignore[assignment]
-    server._tell = lambda *_: None  # type: ignore[method-assign]
+    server._show, server._ask = show, ask
+    server._machine, server._culprits = Waiting(), {}
+    server._asked = {2: SimpleNamespace(group=None)}
+    server._tell = lambda *_: None
     return server
 
 
