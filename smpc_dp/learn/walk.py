@@ -198,7 +198,7 @@ class WalkSum:
             raise ConfigError([Fault("contributions", what)])
         if contributions.shape[1] > 1 and self.plan.paths != "known":
             what = (
-                "must be one of each user, the same at each visit: what changes from visit to visit depends on "
+                "must be one of each user, the same at each visit: what changes between visits depends on "
                 "the hidden path, which is proven for --paths known alone"
             )
             raise ConfigError([Fault("contributions", what)])

@@ -391,7 +391,7 @@ def test_hidden_path_against_a_simulated_composition() -> None:
 
 
 def test_steps_whose_user_is_seen_are_counted() -> None:
-    """On every path of 7 steps over 3 users, with one observer: neighbours of its visits, and who publishes."""
+    """On every path of 7 steps over 3 users: who is next to an observer's visits, and who publishes."""
     worst: dict[int, int] = {}
     for path in itertools.product(range(3), repeat=7):
         held = [t for t in range(7) if path[t] == 2]
