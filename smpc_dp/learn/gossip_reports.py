@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 Statistic = Literal["gini_mean_difference", "variance", "kendall_tau"]
 # The kernel's table on cells has the square of it.
 MAX_CELLS = 1_024
+# Of a message's norm. It travels in steps of 2^-40 of it (`exchanges.EXACT_STEPS`), which must be far below 1:
+# answers and users' numbers are whole.
+_MOST = 2.0**36
 
 
 class GossipReports(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
@@ -92,6 +95,13 @@ class GossipReports(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         if not meetings.all():
             what = f"{self.ticks} are too few: user {int(meetings.argmin())} never meets anybody"
             return [Fault("ticks", what)]
+        try:
+            bound = self._bound(users)
+        except ConfigError as error:
+            return list(error.faults)
+        if bound > _MOST:
+            what = f"{self.epsilon:g} is too small for {self.bins} bins: an estimate may reach {bound:.3g}"
+            return [Fault("epsilon", what)]
         return []
 
     def _clock(self, users: int) -> PoissonClock:
@@ -101,12 +111,14 @@ class GossipReports(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def _meetings(self, users: int) -> NDArray[np.intp]:
         return np.bincount(self._clock(users).draw(self.ticks).ravel(), minlength=users)
 
+    def _bound(self, users: int) -> float:
+        """Return a bound on the l2 norm of a message: an estimate is a mean of values of the unbiased kernel."""
+        largest = float(np.abs(self.reports.response.unbiased_pairs(self.matrix())).max())
+        return math.hypot(largest, self.bins**self.fields, users) * (1 + 1e-9)
+
     def needs(self, users: int) -> Needs:
         """Return what it communicates: estimates with wandering reports, charged as one report."""
-        # An estimate is a mean of values of the unbiased kernel.
-        largest = float(np.abs(self.reports.response.unbiased_pairs(self.matrix())).max())
-        bound = math.hypot(largest, self.bins**self.fields, users) * (1 + 1e-9)
-        messages = PrivateMessages(3, bound, self._meetings(users), epsilon=None, delta=None)
+        messages = PrivateMessages(3, self._bound(users), self._meetings(users), epsilon=None, delta=None)
         return Needs(exchange=messages, own=self.reports.response.event())
 
     def check_data(self, table: Table, user: str) -> None:

@@ -100,6 +100,7 @@ def test_estimates_are_unbiased_under_real_noise() -> None:
         ({"statistic": "median"}, "statistic"),
         ({"statistic": "kendall_tau"}, "1024 cells"),
         ({"epsilon": 0.0}, "epsilon"),
+        ({"epsilon": 1e-4, "bins": 1_000}, "epsilon: 0.0001 is too small for 1000 bins"),
         ({"ticks": 3}, "never meets anybody"),
         ({"delta": 1e-6}, "delta"),
     ],
