@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 Statistic = Literal["gini_mean_difference", "variance", "kendall_tau"]
 # The kernel's table on cells has the square of it.
 MAX_CELLS = 1_024
-# Of a message's norm. It travels in steps of 2^-40 of it (`exchanges.EXACT_STEPS`), which must be far below 1:
-# answers and users' numbers are whole.
+# Of a message's norm. It travels in steps of 2^-40 of it (`exchanges.EXACT_STEPS`), which must be far
+# below 1: answers and users' numbers are whole.
 _MOST = 2.0**36
 
 
@@ -112,7 +112,7 @@ class GossipReports(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return np.bincount(self._clock(users).draw(self.ticks).ravel(), minlength=users)
 
     def _bound(self, users: int) -> float:
-        """Return a bound on the l2 norm of a message: an estimate is a mean of values of the unbiased kernel."""
+        """Bound a message's l2 norm: an estimate is a mean of values of the unbiased kernel."""
         largest = float(np.abs(self.reports.response.unbiased_pairs(self.matrix())).max())
         return math.hypot(largest, self.bins**self.fields, users) * (1 + 1e-9)
 
