@@ -56,7 +56,7 @@ class GossipAuc(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         except ConfigError as error:
             return list(error.faults)
         if bound > _STEPS * min(1 / 8, self.record_bound / _FINE):
-            what = f"{self.ticks}: sums of gradients may reach {bound:.3g}, beside which records are rounded away"
+            what = f"{self.ticks}: sums may reach {bound:.3g}, beside which records are rounded away"
             return [Fault("ticks", what)]
         return []
 
