@@ -177,11 +177,11 @@ class Tree:
 class Histogram:
     """Unbiased estimates of how many of a set of users are in a node.
 
-    The answers are read anew for each level, CHUNK users at a time: beside them the estimates of v nodes take
-    O(v) memory, but for users whose numbers are far apart, of whom the places are kept. With n
-    users, of whom r answer in the level, they take O(n + r v) time from Hadamard responses, or O(n + l 2^l)
-    where 2^l is at most 4 v, or at most SMALL; O(n + r log v) from the others. If users are split, r is about
-    a part alpha of them.
+    If users are split, their answers are read anew for each level, CHUNK users at a time: beside them the
+    estimates of v nodes take O(v) memory, unless the users' numbers are far apart. Then, and if the budget is
+    split, the places of all answers are kept. With n users, of whom r answer in the level, they take
+    O(n + r v) time from Hadamard responses, or O(n + l 2^l) where 2^l is at most 4 v, or at most SMALL;
+    O(n + r log v) from the others. If users are split, r is about a part alpha of them.
     """
 
     def __init__(
@@ -190,9 +190,9 @@ class Histogram:
         self._tree = tree
         self._numbers, self._answers, self._chosen = users, answers, chosen
         self.users = len(users) if chosen is None else int(np.count_nonzero(chosen))
-        # Of numbers far apart each place costs a look-up, which is not made anew for each level.
+        # With answers in all levels, or numbers far apart, places are too dear to make for each level.
         apart = len(users) > 0 and int(users.max() - users.min()) > APART * len(users) + 1_000
-        self._places = tree.places(users) if apart else None
+        self._places = tree.places(users) if apart or tree.split == "budget" else None
 
     def variance(self, level: int) -> float:
         """Return V: a bound on the variance of each estimate in a level."""
