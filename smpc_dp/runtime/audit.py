@@ -137,7 +137,7 @@ def audit_stream(
     """
     begun = time.perf_counter()
     known: dict[str, Any] = dict.fromkeys(("roster", "parameters", "run_id", "head", "verdict", "statistic"))
-    known |= {"entries": 0, "bytes": 0}
+    known |= {"entries": 0, "bytes": 0, "noted": ()}
     bad: BadLog | None = None
     try:
         reader = LogReader(stream)
@@ -150,7 +150,7 @@ def audit_stream(
     verdict: Verdict | None = known["verdict"]
     statistic: StatisticVerdict | None = known["statistic"]
     checked = roster is not None and roster == known["roster"]
-    faults = (str(bad),) if bad is not None else () if verdict is None else verdict.faults
+    faults = (*known["noted"], str(bad)) if bad is not None else () if verdict is None else verdict.faults
     # Parts of them come from the log: nothing that a terminal would obey.
     faults = tuple(map(printable, faults))
     ok = not faults and (verdict is not None or statistic is not None)
@@ -200,6 +200,8 @@ def _read(
     except BadLog:
         # What is checked on other threads may have found an earlier line wrong.
         _settle(auditor)
+        if isinstance(auditor, Auditor):
+            known["noted"] = auditor.noted
         raise
 
 

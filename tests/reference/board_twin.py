@@ -11,6 +11,7 @@ import hashlib
 import json
 from base64 import b64decode
 from functools import cache
+from math import isqrt
 from typing import Any, NamedTuple
 
 import msgspec
@@ -64,6 +65,15 @@ def integers(packed: bytes, length: int) -> list[int]:
     return [int.from_bytes(packed[i : i + 8], "little", signed=True) for i in range(0, len(packed), 8)]
 
 
+def unpacked(body: bytes) -> Any:
+    """Return what is in MessagePack, or None if it is not in its canonical spelling."""
+    try:
+        fields = msgspec.msgpack.decode(body)
+    except (msgspec.DecodeError, ValueError):
+        return None
+    return fields if msgspec.msgpack.encode(fields) == body else None
+
+
 class Audit:
     """Reads the lines of a log; `excluded` and `total` are what it found."""
 
@@ -87,6 +97,11 @@ class Audit:
         }
         present, root = (b64decode(header[key]) for key in ("present", "root"))
         self.bound = (b"gopa", uint(1))
+        # No noise is 40 standard deviations out.
+        pair = int(header["question"].split("/")[-1], 16)
+        highest = self.shape.upper if bound is None else 2 * int(bound)
+        self.most_delta = 40 * (1 + isqrt(pair))
+        self.most_x_hat = highest + self.bits + 40 * (1 + isqrt(len(parties) * pair))
         self.run = hashed(
             "star-run-id",
             *self.bound,
@@ -132,8 +147,8 @@ class Audit:
             self._stage += 1
         need(self._stage < len(ORDER), "order")
         need((name == self.relay) == ORDER[self._stage][1], "who")
-        fields = msgspec.msgpack.decode(body)
-        need(msgspec.msgpack.encode(fields) == body, "not canonical")
+        fields = unpacked(body)
+        need(fields is not None or kind == "publish", "not canonical")
         getattr(self, "_" + kind.replace("-", "_"))(name, fields)
         self._stage += ORDER[self._stage][1]
         digest = hashed(
@@ -217,9 +232,25 @@ class Audit:
         self.combined = hashed("coins", *self.bound, self.run, self.packed, b"".join(coins.values()))
         self._certify("attest-coins", fields)
 
+    def _refused(self, fields: Any) -> str:
+        """Tell what is false in a publication before any proof is looked at."""
+        try:
+            x_hat, blinding, noise, proof = fields
+            values = integers(x_hat, self.shape.length)
+            decode_scalar(blinding)
+            decode_point(noise)
+            need(len(proof) == 32 * (2 * (self.shape.length * self.bits - 1).bit_length() + 5), "length")
+        except (Refused, TypeError, ValueError):
+            return "malformed"
+        return "bounds" if max(map(abs, values)) > self.most_x_hat else ""
+
     def _publish(self, name: str, fields: list[Any]) -> None:
-        x_hat, blinding, noise, proof = fields
         need(name in self.participants, "participant")
+        if false := self._refused(fields):
+            self.excluded[name] = false
+            self._entries["publish"][name] = []
+            return
+        x_hat, blinding, noise, proof = fields
         commits = self._entries["commit"][name]
         seed = hashed("coin-bits", *self.bound, self.run, self.combined, name.encode())
         length, bits = self.shape.length, self.bits
@@ -246,6 +277,7 @@ class Audit:
             need(peer in self.excluded and peer in self._entries["publish"], "opens an honest edge")
             size = 8 * self.shape.length
             delta = integers(deltas[size * i : size * (i + 1)], self.shape.length)
+            need(max(map(abs, delta)) <= self.most_delta, "Delta out of bounds")
             point = committed(delta, decode_scalar(blindings[32 * i : 32 * i + 32]))
             need(ristretto.encode(point) == self.edges[name][peer], "opening")
             self._entries["open"][name, peer] = delta

@@ -14,7 +14,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
-from smpc_dp.protocols.gopa.verifiable.statements import NOISE, OPENING, RANGE, SUM
+from smpc_dp.protocols.gopa.verifiable.statements import BOUNDS, MALFORMED, NOISE, OPENING, RANGE, SUM
 from smpc_dp.simulate.vectors.verifiable_cheat import EXCLUDED, REFUSED, VOID, Cheat
 from smpc_dp.simulate.vectors.verifiable_runs import Cheater, Tamper, entry_of, honest, play
 
@@ -209,6 +209,12 @@ def swap(x_hat: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
 
 
 off_by_one = shifted(_add(0, 1))
+too_far_out = shifted(_add(0, 1 << 40))
+
+
+def cut_proof(_user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
+    """Publish with a noise proof that lacks its last byte."""
+    return replace(_published(message), noise_proof=_published(message).noise_proof[:-1])
 
 
 def _sums() -> Iterator[Cheat]:
@@ -237,6 +243,11 @@ def _sums() -> Iterator[Cheat]:
 
     about = "One pairwise term that was committed to is left out of x_hat, with its blinding."
     yield _excluded("edge-left-out", about, SUM, at(v.PUBLISH, without_edge))
+    about = "x_hat is further out than any noise of the plan."
+    yield _excluded("x-hat-out-of-bounds", about, BOUNDS, too_far_out)
+    yield _excluded(
+        "noise-proof-too-short", "A noise proof lacks its last byte.", MALFORMED, at(v.PUBLISH, cut_proof)
+    )
 
 
 # edges
@@ -265,27 +276,26 @@ def _edges() -> Iterator[Cheat]:
         yield Cheat(name, about, "the two commitments of an edge cancel", VOID, ("ann", CHEAT), make)
 
     def false_opening(user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
-        if not isinstance(message, v.Open):
-            raise LocalError("not an opening")
-        return replace(message, blindings=user.fresh_blinding())
+        return replace(_opened(message), blindings=user.fresh_blinding())
 
-    yield Cheat(
-        "opening-false",
-        "A user opens its edge to another, excluded one to something else, and the relay takes it.",
-        OPENING,
-        REFUSED,
-        (OTHER,),
-        _play({CHEAT: off_by_one, OTHER: at(v.OPEN, false_opening)}, relay=_TakesOpenings),
-    )
+    about = "A user opens its edge to another, excluded one to something else."
+    make = _play({CHEAT: off_by_one, OTHER: at(v.OPEN, false_opening)})
+    yield Cheat("opening-false", about, OPENING, REFUSED, (OTHER,), make)
+    about = "A user opens its edge to an excluded one to more than pairwise noise can be."
+    make = _play({CHEAT: off_by_one, OTHER: at(v.OPEN, opening_too_far_out)})
+    yield Cheat("opening-out-of-bounds", about, "Delta is within its bounds", REFUSED, (OTHER,), make)
 
 
-class _TakesOpenings(VerifiableRelayMachine):
-    """A relay that takes every opening."""
+def _opened(message: msgspec.Struct) -> v.Open:
+    if not isinstance(message, v.Open):
+        raise LocalError("not an opening")
+    return message
 
-    def _accept_open(self, party: int, envelope: Envelope) -> None:
-        for peer, (delta, _) in self._rules.check_open(envelope.body, envelope.sender).items():
-            self._opened[party, peer] = delta
-        self._openings[party] = envelope
+
+def opening_too_far_out(_user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
+    """Open an edge to more than pairwise noise can be."""
+    deltas = np.frombuffer(_opened(message).deltas, dtype=GRID) + (1 << 40)
+    return replace(_opened(message), deltas=deltas.astype(GRID).tobytes())
 
 
 # coins

@@ -153,6 +153,11 @@ class Auditor:
         """Wait for what is checked of single entries; raise the EarlierFault of the first that is wrong."""
         raise_first(self._signatures.checks, self._edges.checks)
 
+    @property
+    def noted(self) -> tuple[str, ...]:
+        """False openings so far, and whose they are; once all is settled, all of them are signed."""
+        return tuple(self._faults)
+
     def take(self, entry: Entry, head: bytes, place: Place) -> None:
         """Take the next entry, in its place; `head` is the one before it."""
         self._place = place
@@ -233,21 +238,28 @@ class Auditor:
     def _publish(self, party: int, entry: Entry) -> None:
         if party not in self._participants:
             raise PeerFault(entry.party, "publishes, and does not take part")
-        message = self._rules.check_publish(entry.payload, entry.party)
+        message = self._rules.read_publish(entry.payload, entry.party)
+        self._published.append(party)
+        if isinstance(message, str):
+            self._excluded[party] = Excluded(entry.party, entry.sequence, FALSE[message])
+            return
         self._rules.add_publish(
             self._batch, party, entry.party, message, self._commits[party], [self._edges.sum_of(party)]
         )
         self._count(2)
-        self._published.append(party)
         self._x_hat[party] = message.x_hat
 
     def _open(self, party: int, entry: Entry) -> None:
         edges = self._edges_left()
-        opened = self._rules.check_open(entry.payload, entry.party)
         false = {peer for peer in self._published if peer in self._excluded}
         if party not in self._published or party in false:
             raise PeerFault(self._relay, f"has an opening of {entry.party}, whose value is not counted")
         own = edges.get(party, {})
+        try:
+            opened = self._rules.check_open(entry.payload, entry.party) if own else {}
+        except PeerFault as fault:
+            self._faults.append(str(fault))
+            return
         if not opened or not opened.keys() <= own.keys():
             # No honest relay takes it. Its author may have been shown another publication, rightly signed.
             raise PeerFault(
@@ -257,7 +269,8 @@ class Auditor:
         for peer, (delta, blinding) in opened.items():
             self._rules.add_opening(batch, party, peer, own[peer], delta, blinding)
         if failures(batch):
-            raise PeerFault(entry.party, FALSE["opening"])
+            self._faults.append(str(PeerFault(entry.party, FALSE["opening"])))
+            return
         for peer, (delta, _) in opened.items():
             self._opened.add((party, peer))
             self._total -= self._rules.lanes(delta, entry.party)

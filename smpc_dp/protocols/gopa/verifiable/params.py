@@ -114,6 +114,17 @@ class VerifiableParameters(GopaParameters, frozen=True):
         return self.plan.degree - self.session.place.least_own
 
     @property
+    def most_publish_bytes(self) -> int:
+        """No publication is longer that the relay takes, right or not."""
+        length = self.encoding.length
+        return 128 + 8 * length + proofs.noise_proof_bytes(length, self.bits)
+
+    @property
+    def most_open_bytes(self) -> int:
+        """No opening is longer that the relay takes, right or not."""
+        return 128 + (34 + 8 * self.encoding.length) * self.most_neighbours
+
+    @property
     def extra_bytes(self) -> int:
         """Of the relay's messages: hashes of all entries, all coins, all publications, commitments."""
         length, neighbours = self.encoding.length, self.most_neighbours

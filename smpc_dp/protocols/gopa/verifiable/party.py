@@ -355,7 +355,9 @@ class VerifiablePartyMachine(GopaPartyMachine):
         self, party: int, name: str, body: bytes, known: Mapping[int, Mapping[int, bytes]]
     ) -> None:
         """Refuse to open an edge to a user whose publication is right: that would bare its value."""
-        message = self._rules.check_publish(body, name)
+        message = self._rules.read_publish(body, name)
+        if isinstance(message, str):
+            return
         around = [party, *(peer for peer in known[party] if peer in self._participants)]
         if not all(peer in known for peer in around):
             raise self._refuse(f"says that {name} published something false, and not what its neighbours say")

@@ -50,6 +50,8 @@ class VerifiableRelayMachine(GopaRelayMachine):
         self._coins: dict[int, Envelope] = {}
         self._publications: dict[int, Envelope] = {}
         self._openings: dict[int, Envelope] = {}
+        # Publications in which there is nothing to prove, and which of FALSE they are.
+        self._refused: dict[int, str] = {}
         self._opened: dict[tuple[int, int], bytes] = {}
         self._steps = {
             m.HELLO: (self._accept_hello, self._finish_hello),
@@ -155,7 +157,7 @@ class VerifiableRelayMachine(GopaRelayMachine):
 
     def _exclude_false(self, batch: proofs.Batch) -> list[int]:
         """Drop who has made a false statement in the batch, and return them."""
-        false: dict[int, str] = {}
+        false = dict(self._refused)
         for tag in failures(batch, self._threads):
             false.setdefault(tag[0], tag[1])
         for party, kind in sorted(false.items()):
@@ -208,15 +210,25 @@ class VerifiableRelayMachine(GopaRelayMachine):
     # publication
 
     def _accept_publish(self, party: int, envelope: Envelope) -> None:
-        published = self._rules.check_publish(envelope.body, envelope.sender)
+        self._check_length(envelope, self._verifiable.most_publish_bytes)
+        # What is signed and false goes on the board.
         self._publications[party] = envelope
-        if self._watch is not None:
+        published = self._rules.read_publish(envelope.body, envelope.sender)
+        if isinstance(published, str):
+            self._refused[party] = published
+        elif self._watch is not None:
             self._watch(envelope.sender, self._rules.lanes(published.x_hat, envelope.sender))
+
+    @staticmethod
+    def _check_length(envelope: Envelope, most: int) -> None:
+        """Raise PeerFault for what is too long for the board, and so is as if it had not been said."""
+        if (size := len(envelope.body)) > most:
+            raise PeerFault(envelope.sender, f"its '{envelope.step}' has {size} bytes, {most} are allowed")
 
     def _finish_publish(self) -> list[Envelope]:
         batch = proofs.Batch()
         authors = sorted(self._publications)
-        for party in authors:
+        for party in self._publications.keys() - self._refused.keys():
             message = decode(self._publications[party].body, v.Publish, "")
             self._rules.add_publish(
                 batch,
@@ -252,22 +264,35 @@ class VerifiableRelayMachine(GopaRelayMachine):
         return [self._advertised_commits[peer] for peer in sorted(lacking)]
 
     def _accept_open(self, party: int, envelope: Envelope) -> None:
-        opened = self._rules.check_open(envelope.body, envelope.sender)
-        if not set(opened) <= set(self._false) & set(self._agreed[party]):
+        self._check_length(envelope, self._verifiable.most_open_bytes)
+        owed = set(self._false) & set(self._agreed[party])
+        try:
+            opened = self._rules.check_open(envelope.body, envelope.sender)
+        except PeerFault as fault:
+            if not owed:
+                raise
+            self._take_false(party, envelope, str(fault))
+            return
+        if not set(opened) <= owed:
             raise PeerFault(envelope.sender, "opens an edge to a user that published nothing false")
         batch = proofs.Batch()
         for peer, (delta, blinding) in opened.items():
             self._rules.add_opening(batch, party, peer, self._agreed[party][peer], delta, blinding)
         if failures(batch):
-            # Not on the board: a wrong opening is worth as much as none.
-            self._faults.append(f"{envelope.sender}: {FALSE['opening']}")
+            self._take_false(party, envelope, str(PeerFault(envelope.sender, FALSE["opening"])))
             return
-        self._openings[party] = envelope
+        if opened:
+            self._openings[party] = envelope
         for peer, (delta, _) in opened.items():
             self._opened[party, peer] = delta
 
+    def _take_false(self, party: int, envelope: Envelope, fault: str) -> None:
+        """Put an opening on the board that is signed and false: it opens nothing, and names its author."""
+        self._openings[party] = envelope
+        self._faults.append(fault)
+
     def _finish_open(self) -> list[Envelope]:
-        opened = sorted({party for party, _ in self._opened})
+        opened = sorted(self._openings)
         digests = self._log(opened, self._openings)
         for delta in self._opened.values():
             self._sum -= self._rules.lanes(delta, "")

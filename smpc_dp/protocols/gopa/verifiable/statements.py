@@ -24,12 +24,16 @@ from smpc_dp.protocols.secagg.graph import unpack_list
 
 # Which statement of a user a proof belongs to, and the reason that is given if it is false.
 RANGE, NORM, NOISE, SUM, OPENING = "range", "norm", "noise", "sum", "opening"
+# What a signed publication or opening is besides, before any proof is looked at.
+MALFORMED, BOUNDS = "malformed", "bounds"
 FALSE = {
     RANGE: "its value is not within the bounds: the range proof is wrong",
     NORM: "its vector is longer than the bound: the norm proof is wrong",
     NOISE: "its noise is not what its secret bits and the coins give: the noise proof is wrong",
     SUM: "x_hat is not the sum of what it has committed to",
     OPENING: "opened an edge to something else than it has committed to",
+    MALFORMED: "what it published is malformed",
+    BOUNDS: "published a value that no noise of the plan explains",
 }
 
 
@@ -110,10 +114,19 @@ class Rules:
             raise PeerFault(sender, f"a {what} proof has {len(message.range_proof)} bytes, {due} are due")
         return message
 
-    def check_publish(self, body: bytes, sender: str) -> v.Publish:
-        """Decode a publication; raise PeerFault if it is malformed or x_hat is out of all bounds."""
+    def read_publish(self, body: bytes, sender: str) -> v.Publish | str:
+        """Decode a publication; or return which of `FALSE` it is: malformed, or x_hat out of bounds."""
+        try:
+            message = self._decode_publish(body, sender)
+        except PeerFault:
+            return MALFORMED
+        if max(map(abs, self.integers(message.x_hat, sender))) > self._parameters.greatest_published:
+            return BOUNDS
+        return message
+
+    def _decode_publish(self, body: bytes, sender: str) -> v.Publish:
         message = decode(body, v.Publish, sender)
-        values = self.integers(message.x_hat, sender)
+        self.lanes(message.x_hat, sender)
         if len(message.noise_proof) != proofs.noise_proof_bytes(self._length, self._parameters.bits):
             raise PeerFault(sender, f"a noise proof has {len(message.noise_proof)} bytes")
         try:
@@ -121,8 +134,6 @@ class Rules:
             commit.check_commitment(message.noise)
         except VerificationError as error:
             raise PeerFault(sender, f"malformed Publish: {error}") from None
-        if max(map(abs, values)) > self._parameters.greatest_published:
-            raise PeerFault(sender, "published a value that no noise of the plan explains")
         return message
 
     def check_open(self, body: bytes, sender: str) -> dict[int, tuple[bytes, bytes]]:
