@@ -35,7 +35,7 @@ PARAMETERS: dict[str, Any] = {
     "group": 6,
     "epsilon": 8.0,
     "delta": 1e-4,
-    "rate": 2.0,
+    "rate": 0.5,
     "seed": SEED,
     "averager": {"method": "secagg", "colluders": 1, "missing": 1},
 }
@@ -108,9 +108,12 @@ async def main() -> dict[str, Any]:
         taken = f"{result['done'][0]} of {result['steps'][0]} steps"
         print(f"{name}: {taken}, epsilon spent {result['spent'] or 0:.2f}")
     simulated = await asyncio.to_thread(simulate_same, tables, test)
-    print(f"accuracy between processes: {found.mean():.3f} ({found.min():.3f} to {found.max():.3f})")
     print(
-        f"accuracy in simulation:     {simulated.mean():.3f} ({simulated.min():.3f} to {simulated.max():.3f})"
+        f"mean accuracy between processes: {found.mean():.3f} (clinics {found.min():.3f} to {found.max():.3f})"
+    )
+    print(
+        f"mean accuracy in ten simulations: {simulated.mean():.3f} "
+        f"({simulated.min():.3f} to {simulated.max():.3f})"
     )
     print("the same data and schedule; the noise of the processes is nobody's to repeat, so ten are drawn")
     guarantee = next(iter(results.values()))["guarantee"]
