@@ -19,6 +19,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.learn.averager import Planned
 from smpc_dp.learn.needs import PrivateAverages, PublicAverages
 from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
@@ -147,12 +148,17 @@ def _checked(protocol: str, given: Mapping[str, object], size: int) -> SumParame
 class Averaging:
     """Planned averages: for each size of a group the parameters of its protocol.
 
-    `guarantee` is of all averages of one user together, None for exact ones.
+    `guarantee` is of all averages of one user together, None for exact ones; `participations` is in how many
+    a user may be for that.
     """
 
     plans: Mapping[int, SumParameters]
     guarantee: PrivacyGuarantee | None = None
     participations: int = 0
+
+    def planned(self, users: int) -> Planned:
+        """Return what keeps each of so many users within `participations`."""
+        return Planned(users, None if self.guarantee is None else self.participations)
 
     def plan(self, size: int) -> SumParameters:
         """Return the parameters for a group of this size; raise ConfigError if none is planned."""
