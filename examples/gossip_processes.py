@@ -109,7 +109,8 @@ async def main() -> dict[str, Any]:
         print(f"{name}: {taken}, epsilon spent {result['spent'] or 0:.2f}")
     simulated = await asyncio.to_thread(simulate_same, tables, test)
     print(
-        f"mean accuracy between processes: {found.mean():.3f} (clinics {found.min():.3f} to {found.max():.3f})"
+        f"mean accuracy between processes: {found.mean():.3f} "
+        f"(of a clinic {found.min():.3f} to {found.max():.3f})"
     )
     print(
         f"mean accuracy in ten simulations: {simulated.mean():.3f} "

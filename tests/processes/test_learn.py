@@ -14,11 +14,13 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 import pytest
+import typer
 from msgspec import Meta
 from scipy import sparse
 from typer.testing import CliRunner
 
 from smpc_dp.cli import app
+from smpc_dp.cli.learn import report_learned
 from smpc_dp.errors import ConfigError, Fault, PeerFault, PrivacyError, SmpcError, TimeoutFault
 from smpc_dp.learn import registry
 from smpc_dp.learn.groups import GroupDraws
@@ -333,6 +335,22 @@ def test_run_refuses_bad_data_before_it_starts(tmp_path: Path) -> None:
     assert "bob: has 2 columns, needs 2 features and a label" in str(run.exception)
     assert "dan: the label of point 0 is missing" in str(run.exception)
     assert "--clip" in str(CliRunner().invoke(app, ["run", str(path), "--clip"]).exception)
+
+
+@pytest.mark.parametrize(("done", "steps", "code"), [(0, 3, 1), (1, 3, 0), (0, 0, 0)])
+def test_who_completed_no_step_has_learned_nothing(
+    done: int, steps: int, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    count, failures = np.array([steps]), ("the others have left",)
+    learned = Learned("sgd", np.zeros((1, 1)), ("w",), count, np.array([done]), failures).to_json()
+    if not code:
+        report_learned({}, None, {"ann": learned}, as_json=True)
+        return
+    with pytest.raises(typer.Exit) as ended:
+        report_learned({}, None, {"ann": learned}, as_json=True)
+    assert ended.value.exit_code == code
+    told = capsys.readouterr()
+    assert "ann: all 3 steps failed: the others have left" in told.err + told.out
 
 
 def test_a_session_that_learns_is_no_session_of_sums(tmp_path: Path) -> None:
