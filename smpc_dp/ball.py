@@ -49,7 +49,12 @@ def rows_on_grid(values: NDArray[np.float64], bound: float, fractional_bits: int
     Rows near the bound are rounded toward zero. Bounds above 2^50 steps are out of range.
     """
     radius = math.sqrt(squared_limit(bound, fractional_bits)) * (1 - TOLERANCE)
-    scaled = np.ldexp(values, fractional_bits)
+    # A coordinate far beyond the bound would overflow: such a row is first scaled, its direction is kept.
+    most = 2.0 * bound
+    largest = np.abs(values).max(axis=1, keepdims=True, initial=0.0)
+    scaled = np.ldexp(
+        np.where(largest > most, values / np.maximum(largest, most) * most, values), fractional_bits
+    )
     # Row by row, as one row alone would be: simulations and processes agree to the last bit.
     norms = np.sqrt((scaled * scaled).sum(axis=1))
     scaled *= np.minimum(1.0, radius / np.maximum(norms, 1e-300))[:, None]

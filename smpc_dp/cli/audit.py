@@ -98,10 +98,13 @@ def _print(report: object) -> None:
         for number, attempt in enumerate(found.attempts, 1):
             silent, false = ", ".join(attempt.silent) or "nobody", ", ".join(attempt.false) or "nobody"
             out.print(f"draw {number}: {attempt.present} present; no coin: {silent}; a wrong one: {false}")
+            if attempt.dropped:
+                out.print(f"left out after it, though their coins are there: {', '.join(attempt.dropped)}")
         for what, pairs in (("failed", found.failed), ("failed, but both say not", found.disputed)):
             for matching, one, other in pairs:
                 out.print(f"{what}: {one} with {other}, matching {matching + 1}")
         out.print(f"the aggregator's estimate: {found.value:.6g}; nobody else can check it")
+        out.print(f'head: {report.head}; who was given a result has the same, as "log" in its evidence')
     for fault in report.faults:
         report_line(fault)
     out.print(report.conclusion)

@@ -106,8 +106,9 @@ def party(
     if serves:
         given = {"--input": vector, "--operation": operation, "--weight": weight, "--clip": clip or None}
         given |= {"--ledger": ledger, "--audit": audit}
-        given |= {"--board": board} if role == "server" else {}
-        _refuse_given(given, f"is not for '{name}', the {role}")
+        _refuse_given(given, f"is for parties, and '{name}' is the {role}")
+        if role == "server":
+            _refuse_given({"--board": board}, f"is for an aggregator, and '{name}' is a server")
     else:
         given = {"--requests": requests, "--board": board}
         given |= {} if member.aggregator is None and not member.servers else {"--listen": listen}

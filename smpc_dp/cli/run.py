@@ -83,6 +83,7 @@ def run(
     if asked is None and labels is not None:
         raise ConfigError([Fault("--labels", "is for --statistic")])
     if asked is not None:
+        asked.check(loaded)
         for option, value in (("--operation", operation), ("--weights", weights), ("--clip", clip or None)):
             if value is not None:
                 raise ConfigError([Fault(option, "is for sums, not for --statistic")])
@@ -148,7 +149,8 @@ def run(
         report_learned(launcher.endings, aggregator, results, as_json=as_json)
         return
     _report(launcher.endings, aggregator, results, as_json)
-    if isinstance(checked, VerifiableParameters) and not as_json:
+    logged = asked is not None and not isinstance(checked, SharedParameters)
+    if (logged or isinstance(checked, VerifiableParameters)) and not as_json:
         kept = board if board is not None else session.parent / "board"
         console().print(f"log: {kept}, which smpc-dp audit checks")
 

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from smpc_dp.errors import ConfigError, Fault, PrivacyError
+from smpc_dp.protocols.mpyc.params import SharedParameters
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.runtime.events import OnEvent
 from smpc_dp.runtime.inputs import find_input, read_table, read_vector
 from smpc_dp.runtime.servers.member import load_member
 from smpc_dp.runtime.session import connect
+from smpc_dp.runtime.session_file import SessionFile
 
 if TYPE_CHECKING:
     from smpc_dp.statistics.kernels import Field, Kernel
@@ -63,11 +65,32 @@ class Statistic:
         if epsilon is None:
             raise ConfigError([Fault("--epsilon", "a statistic needs one")])
         # Not at the top: most calls are sums.
-        from smpc_dp.statistics.known import find_kernel
+        from smpc_dp.statistics.known import ALIASES, NEEDS_FIELDS, find_kernel
 
+        if not fields and ALIASES.get(name, name) in NEEDS_FIELDS:
+            raise ConfigError([Fault("--field", f"'{name}' needs the bounds of its values, LOW:HIGH")])
         kernel = find_kernel(name, *map(_field, fields or ()))
         options: dict[str, Any] = {"epsilon": epsilon, "delta": delta or 0.0, "P": partners}
         return cls(kernel, options | {"noise": noise or "laplace"})
+
+    def check(self, session: SessionFile) -> None:
+        """Raise ConfigError for a budget, noise or number of partners that pairs cannot have.
+
+        In a session with servers these check it.
+        """
+        if isinstance(session.checked_parameters, SharedParameters):
+            return
+        from smpc_dp.statistics.compiled import plan_statistic
+
+        options, parties = self.options, len(session.roster.parties)
+        plan_statistic(
+            self.kernel,
+            parties,
+            options["epsilon"],
+            options["delta"],
+            partners=options["P"],
+            noise=options["noise"],
+        )
 
     def marked(self, mark: int | None) -> Statistic:
         """Return it for a party with this public label; raise ConfigError where it has to have one."""
@@ -103,7 +126,8 @@ async def take_part(
     ledger: Path | None,
 ) -> StatisticResult:
     """Check everything of one party, then connect and estimate."""
-    load_member(session, name, key)
+    membership = load_member(session, name, key)
+    statistic.check(membership.session)
     record = statistic.read(file if file is not None else find_input(session.parent / "inputs", name))
     async with connect(session, name, key=key, ledger=ledger, on_event=on_event) as opened:
         return await opened.pairwise(statistic.kernel, record, mark=statistic.mark, **statistic.options)

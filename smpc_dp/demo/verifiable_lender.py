@@ -47,7 +47,7 @@ def cheat(kind: str) -> None:
         return made
 
     # A program that is not the one that was agreed on: nobody else can prevent it, only see it.
-    vars(runtime)["party_machine"] = machine
+    vars(runtime)["group_machine"] = machine
 
 
 def main() -> int:

@@ -109,7 +109,12 @@ async def diffuse(
 
 def update(gradients: Rows, noise: DiffusionNoise) -> Integers:
     """Return mu times each gradient on the grid, scaled to an l1 norm of `noise.update` at most."""
-    parts = np.ldexp(gradients * noise.step_size, noise.bits).reshape(-1, noise.dimension)
+    # Whatever is beyond the bound is scaled to it: nothing overflows after this.
+    most = 2.0 * noise.l1_bound
+    rows = np.asarray(gradients, dtype=np.float64).reshape(-1, noise.dimension)
+    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
+    rows = np.where(largest > most, rows / np.maximum(largest, most) * most, rows)
+    parts = np.ldexp(rows * noise.step_size, noise.bits)
     norms = np.abs(parts).sum(axis=1)
     factor = np.minimum(1.0, noise.update * (1 - 1e-9) / np.maximum(norms, 1e-300))
     # Toward zero: rounding adds nothing to the norm.

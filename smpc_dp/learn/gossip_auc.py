@@ -6,6 +6,7 @@ protects them from those who meet them, so this is for records that the users ma
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 import msgspec
@@ -22,6 +23,10 @@ from smpc_dp.learn.schedule import PoissonClock
 from smpc_dp.learn.topology import Topology
 
 CLAIM = "NO PRIVACY between users: records wander from user to user, and each sees those that it gets"
+
+# A message travels in so many steps of its bound (`exchanges.EXACT_STEPS`); a record is to have _FINE, and a
+# label eight.
+_STEPS, _FINE = 2.0**40, 2.0**10
 
 
 class GossipAuc(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,10 +52,18 @@ class GossipAuc(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def faults(self, users: int) -> list[Fault]:
         """Return what is wrong with the settings for so many users."""
         try:
-            self._graph(users)
+            bound = self._bound(users)
         except ConfigError as error:
             return list(error.faults)
+        if bound > _STEPS * min(1 / 8, self.record_bound / _FINE):
+            what = f"{self.ticks}: sums may reach {bound:.3g}, beside which records are rounded away"
+            return [Fault("ticks", what)]
         return []
+
+    def _bound(self, users: int) -> float:
+        """Bound a message's l2 norm: a tick adds one weighted gradient, of norm 2 record_bound at most."""
+        dual = self.ticks / float(self._clock(users).chances.min()) * 2 * self.record_bound
+        return math.sqrt(dual**2 + self.record_bound**2 + 1.0)
 
     def _graph(self, users: int) -> Topology:
         return topology.ring(users) if self.topology == "ring" else topology.complete(users)
@@ -63,14 +76,10 @@ class GossipAuc(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def needs(self, users: int) -> Needs:
         """Return what it communicates: sums of gradients with wandering records, unprotected."""
-        # A tick adds one weighted gradient, of norm 2 record_bound at most, to a sum.
-        weight = 1.0 / float(self._clock(users).chances.min())
-        dual = self.ticks * weight * 2 * self.record_bound
-        bound = float(np.sqrt(dual**2 + self.record_bound**2 + 1.0))
         return Needs(
             exchange=PrivateMessages(
                 length=2 * self.features + 1,
-                l2_bound=bound,
+                l2_bound=self._bound(users),
                 participations=self._meetings(users),
                 epsilon=None,
                 delta=None,

@@ -17,6 +17,7 @@ from smpc_dp.learn.block_gossip import BlockGossip
 from smpc_dp.learn.diffusion_learner import Diffusion
 from smpc_dp.learn.exchanges import Exchanging, plan_messages
 from smpc_dp.learn.gossip_auc import GossipAuc
+from smpc_dp.learn.gossip_reports import GossipReports
 from smpc_dp.learn.methods import AveragerTable, Averaging, plan_private, plan_public
 from smpc_dp.learn.needs import Learned, Learner
 from smpc_dp.learn.ring_learner import RingSumLearner
@@ -31,6 +32,7 @@ LEARNERS: Mapping[str, type[Any]] = {
     "diffusion": Diffusion,
     "ring-sum": RingSumLearner,
     "gossip-auc": GossipAuc,
+    "gossip-reports": GossipReports,
 }
 
 # Keys of `[parameters]` that are not the learner's own settings.

@@ -167,7 +167,7 @@ async def walk(
 class WalkSum:
     """The real sum of what T steps over the complete graph gather, with the noise of `plan_walk`.
 
-    The k-th time that a user contributes, it adds its k-th contribution.
+    The k-th time that a user contributes, it adds its k-th contribution, if it has more than one.
     """
 
     def __init__(self, plan: NetworkPlan, lower: float, upper: float) -> None:
@@ -184,17 +184,23 @@ class WalkSum:
     ) -> TokenSum:
         """Walk with the contributions of the users here, shape (rows, columns), and return the sum.
 
-        A user contributes at most so often as there are columns, or `max_contributions`; with one column,
-        the same value each time.
+        With one column, a user contributes the same value each time. More columns need a plan for known
+        paths; then it contributes at most so often as there are columns, or `max_contributions`.
 
         Raises PrivacyError for a contribution out of bounds; ConfigError before the first step for a plan for
-        others, and at a user's visit for which it has no contribution.
+        others or columns that it does not cover, and at a user's visit for which it has no contribution.
         """
         check_plan(self.plan, topology="complete", task="sum", users=tokens.users)
         check_paths(self.plan, tokens)
         contributions = np.asarray(contributions, dtype=np.float64)
         if contributions.ndim != 2 or len(contributions) != len(tokens.here) or not contributions.shape[1]:
             what = f"shape must be ({len(tokens.here)}, columns), is {contributions.shape}"
+            raise ConfigError([Fault("contributions", what)])
+        if contributions.shape[1] > 1 and self.plan.paths != "known":
+            what = (
+                "must be one of each user, the same at each visit: what changes between visits depends on "
+                "the hidden path, which is proven for --paths known alone"
+            )
             raise ConfigError([Fault("contributions", what)])
         adder = _Adder(
             self.grid, self.grid.to_grid(contributions, self.lower, self.upper), tokens.here, source

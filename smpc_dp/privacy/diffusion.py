@@ -23,6 +23,8 @@ Kind = Literal["homomorphic", "iid"]
 
 # Steps of the grid in the noise's scale and in an update, at least, and in the scale at most.
 _FINE, _FINE_UPDATE, _MOST = 1 << 20, 1 << 12, 1 << 38
+# Of b_v in the caller's unit.
+_LARGEST = 1e9
 
 
 class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +49,7 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
     ) -> DiffusionNoise:
         """Return the noise of a given b_v, as the paper has it; raise ConfigError for what cannot be."""
         found = Arguments()
-        found.positive("scale", scale, 1e9)
+        found.positive("scale", scale, _LARGEST)
         found.positive("step_size", step_size, 1e9)
         found.positive("l1_bound", l1_bound, 1e9)
         found.integer("dimension", dimension, 1, 1 << 24)
@@ -80,9 +82,11 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
         found.done()
         shifts = steps * (steps + 1) if kind == "homomorphic" else 2 * steps
         # The grid step is rounded up with the scale: two parts in a million.
-        return cls.of_scale(
-            kind, step_size * l1_bound * shifts / epsilon * (1 + 2 / _FINE), step_size, l1_bound, dimension
-        )
+        scale = step_size * l1_bound * shifts / epsilon * (1 + 2 / _FINE)
+        if scale > _LARGEST:
+            found.fault("epsilon", f"{epsilon:g} is too small for {steps} steps: noise of scale {scale:.3g}")
+            found.done()
+        return cls.of_scale(kind, scale, step_size, l1_bound, dimension)
 
     def epsilon(self, steps: int) -> float:
         """Return epsilon(i) after i steps, for all data of one agent, rounded up.

@@ -178,15 +178,18 @@ class Server:
             if not begun:
                 self._hub.send(number, machine.expire())
             news = held.pop(0) if held else await self._next(deadline.pause())
+            if news is not None and asks_for_lines(news):
+                await self._show(news)
+                if now() < deadline.at:
+                    continue
+                # Who asks on and on does not stop the clock.
+                news = None
             if news is None:
                 if deadline.at <= now():
                     self._hub.send(number, await asyncio.to_thread(machine.expire))
                 elif not declared:
                     declared = True
                     self._declare_absent(number, machine)
-                continue
-            if asks_for_lines(news):
-                await self._show(news)
                 continue
             self._hub.send(number, await self._apply(number, machine, news))
             if news.envelope is not None and not machine.finished and machine.step == step:
@@ -253,7 +256,7 @@ class Server:
         """Show logs to who is still there, until nobody has asked for a step's time, or ten are over."""
         patience = self._membership.session.timeouts.step
         last = now() + LINGER_STEPS * patience
-        while any(map(self._hub.is_live, self._hub.links)):
+        while now() < last and any(map(self._hub.is_live, self._hub.links)):
             news = await self._next(min(now() + patience, last))
             if news is None:
                 return

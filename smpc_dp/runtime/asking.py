@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import replace
+
+import msgspec
 
 from smpc_dp.protocols.exchange.messages import HELLO as EXCHANGE_HELLO
 from smpc_dp.protocols.pairwise.statistic_messages import HELLO as STATISTIC_HELLO
 from smpc_dp.protocols.secagg.messages import HELLO
-from smpc_dp.runtime.links import News
+from smpc_dp.runtime.links import SMALL_MESSAGE, News
 
 # The first step of a sum, of a pairwise statistic, and of an exchange.
 HELLOS = (HELLO, STATISTIC_HELLO, EXCHANGE_HELLO)
@@ -40,8 +43,13 @@ class Asking:
 
     def hold(self, news: News) -> None:
         """Keep a hello, or the loss of a party, until it is settled; of each party a few at most."""
-        if sum(each.peer == news.peer for each in self._held) < KEPT:
-            self._held.append(news)
+        if sum(each.peer == news.peer for each in self._held) >= KEPT:
+            return
+        envelope = news.envelope
+        if envelope is not None and len(envelope.body) > SMALL_MESSAGE:
+            # No hello is so large. What is left has a wrong signature, and excludes its sender.
+            news = replace(news, envelope=msgspec.structs.replace(envelope, body=b""))
+        self._held.append(news)
 
     def is_clear(self, others: Collection[str]) -> bool:
         """Tell whether more than half ask for the same, or none of `others` could still ask."""

@@ -55,6 +55,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         roster: its digest in hex; roster_checked: whether it is the one that was asked for.
         parameters: of the session, as written: bounds, epsilon, part of corrupt users. All signatures cover
             them; whether they are those that an auditor expects is the auditor's to say.
+        head: of the log, in hex; that of a pairwise statistic is `log` in the evidence of its result.
         line, byte: of the first line that is no part of a right log (from 1, from 0), else None.
         verdict: of a verifiable run, statistic: of a pairwise statistic; None where the log could not be read
             to its end.
@@ -67,6 +68,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     roster_checked: bool
     parameters: dict[str, Any] | None
     run_id: str | None
+    head: str | None = None
     line: int | None
     byte: int | None
     faults: tuple[str, ...]
@@ -134,7 +136,7 @@ def audit_stream(
     it the stream is sought back, and put where it was; one that cannot be is refused with LocalError.
     """
     begun = time.perf_counter()
-    known: dict[str, Any] = dict.fromkeys(("roster", "parameters", "run_id", "verdict", "statistic"))
+    known: dict[str, Any] = dict.fromkeys(("roster", "parameters", "run_id", "head", "verdict", "statistic"))
     known |= {"entries": 0, "bytes": 0}
     bad: BadLog | None = None
     try:
@@ -162,6 +164,7 @@ def audit_stream(
         roster_checked=checked,
         parameters=known["parameters"],
         run_id=known["run_id"],
+        head=known["head"],
         line=None if bad is None else bad.line,
         byte=None if bad is None else bad.byte,
         faults=faults,
@@ -247,6 +250,7 @@ def _take_all(
             known["verdict"] = auditor.verdict()
     except SmpcError as error:
         raise reader.fault(error) from None
+    known["head"] = head.hex()
 
 
 def session_of(text: str) -> SessionFile:

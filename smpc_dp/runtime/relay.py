@@ -10,7 +10,7 @@ import contextlib
 import queue
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.pairwise.relay import SealedLine
@@ -24,7 +24,7 @@ TOLD_AFTER = WINDOW // 2
 # Seconds that last words may take.
 CLOSE_SECONDS = 2.0
 
-Give = Callable[[Relay | RelayEnd], Awaitable[None]]
+Give = Callable[[Relay | RelayEnd], Coroutine[None, None, None]]
 
 
 class Tunnel:
@@ -146,15 +146,17 @@ class RelayedChannel:
 
     async def finish(self, failed: bool) -> None:
         """Send what waits, if the partner takes it soon enough, and end; whoever has `failed` says so."""
-        if self._pump is not None and self._error is None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_SECONDS if failed else self._later):
-                    while self._outbox and self._error is None:
-                        await asyncio.sleep(0.005)
         pump, self._pump = self._pump, None
-        if pump is not None:
-            pump.cancel()
-            await asyncio.gather(pump, return_exceptions=True)
+        try:
+            if pump is not None and self._error is None:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(CLOSE_SECONDS if failed else self._later):
+                        while self._outbox and self._error is None:
+                            await asyncio.sleep(0.005)
+        finally:
+            if pump is not None:
+                pump.cancel()
+                await asyncio.gather(pump, return_exceptions=True)
         if failed:
             with contextlib.suppress(SmpcError):
                 await self._give(RelayEnd(self._matching))
@@ -205,7 +207,8 @@ class RelayedChannel:
     async def _frame(self, content: bytes) -> None:
         number, self._told = self._sent, self._taken
         self._sent += bool(content)
-        await self._give(Relay(self._matching, number, self._told, content))
+        # Not cut off when this channel ends: half a message would end the session.
+        await asyncio.shield(self._give(Relay(self._matching, number, self._told, content)))
 
     def _fail(self, error: SmpcError) -> None:
         """End for an error: whoever sends or receives gets it, once what came before is used."""

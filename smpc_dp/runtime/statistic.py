@@ -137,7 +137,7 @@ def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
             asked: Any = json.loads(question)
             kernel = own.get(asked["kernel"]) or kernel_of(asked)
             arguments = {key: asked[key] for key in ("epsilon", "delta", "partners", "noise")}
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise ConfigError([Fault("question", f"not a statistic's ({error})")]) from None
         if not all(isinstance(arguments[key], int | float) for key in ("epsilon", "delta")):
             raise ConfigError([Fault("question", "its budget is no number")])
@@ -221,6 +221,9 @@ class PairRounds:
             self._wire.tell("step", self._machine, what)
             try:
                 await self._evaluate(matching, garbler, evaluator)
+            except asyncio.CancelledError:
+                self.faults.append(f"pair {garbler}, {evaluator}: the run ended before it")
+                raise
             except SmpcError as error:
                 failed.append(matching)
                 self.faults.append(f"pair {garbler}, {evaluator}: {error}")

@@ -67,7 +67,7 @@ def kernel_of(terms: Mapping[str, Any]) -> Kernel:
             Field(float(f["low"]), float(f["high"]), float(f["step"]), str(f["name"]), bool(f["exact"]))
             for f in terms["fields"]
         ]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ConfigError([Fault("kernel", f"not a kernel's description ({error})")]) from None
     if name not in _MAKERS:
         raise ConfigError([Fault("kernel", f"no kernel {name!r}")])

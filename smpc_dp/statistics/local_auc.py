@@ -171,7 +171,7 @@ class LocalAuc:
         numbers = checked_users(users, len(reports))
         answers = self._checked(reports, numbers)
         marks = checked_labels(labels, len(answers))
-        up, down = (self.tree.histogram(numbers[marks == label], answers[marks == label]) for label in (1, 0))
+        up, down = (self.tree.histogram(numbers, answers, marks == label) for label in (1, 0))
         walk = Walk(up, down, ties, threshold)
         for level in range(1, self.tree.levels + 1):
             walk.descend(level, last=level == self.tree.levels)
@@ -210,7 +210,7 @@ class LocalAuc:
         if reports.ndim != 2 or reports.shape[1] != self.tree.width or reports.dtype.kind not in "iu":
             what = f"{reports.dtype} {reports.shape}, not integers (n, {self.tree.width})"
             raise ConfigError([Fault("reports", what)])
-        return self.tree.checked(reports.astype(np.int64), users)
+        return self.tree.checked(reports.astype(np.int64, copy=False), users)
 
 
 class Walk:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -29,6 +30,12 @@ Oracle = Literal["hadamard", "krr"]
 MAX_LEVELS = 30
 MAX_USERS = 1 << 40
 ANSWER_BYTES = 4
+# Users whose answers are looked at together, nodes of a level that are always transformed at once, and words
+# of the coins that are made at once for users apart; farther apart, on average, each is looked up alone.
+CHUNK = 1 << 14
+SMALL = 1 << 12
+MAX_WORDS = 1 << 21
+APART = 64
 
 
 @dataclass(frozen=True)
@@ -152,55 +159,89 @@ class Tree:
 
     def checked(self, answers: Codes, users: Codes) -> Codes:
         """Return answers as they are; raise ConfigError, naming the first that cannot be."""
-        levels, _ = self.places(users)
-        most = 2 if self.oracle == "hadamard" else 1 << levels
-        wrong = ((answers < 0) | (answers >= most)).any(axis=1)
-        if wrong.any():
-            place = int(np.flatnonzero(wrong)[0])
-            raise ConfigError([Fault(f"reports[{place}]", "its answer is none of this protocol")])
+        for start in range(0, len(answers), CHUNK):
+            part = answers[start : start + CHUNK]
+            levels, _ = self.places(users[start : start + CHUNK])
+            most = 2 if self.oracle == "hadamard" else 1 << levels
+            wrong = ((part < 0) | (part >= most)).any(axis=1)
+            if wrong.any():
+                place = start + int(np.flatnonzero(wrong)[0])
+                raise ConfigError([Fault(f"reports[{place}]", "its answer is none of this protocol")])
         return answers
 
-    def histogram(self, users: Codes, answers: Codes) -> Histogram:
-        """Return the estimates that the answers of some users give."""
-        levels, coefficients = self.places(users)
-        rows = []
-        for level in range(1, self.levels + 1):
-            here = levels == level
-            rows.append((coefficients[here], answers[here]))
-        return Histogram(self, len(users), rows)
+    def histogram(self, users: Codes, answers: Codes, chosen: NDArray[np.bool_] | None = None) -> Histogram:
+        """Return the estimates that the answers of users give, of those that are `chosen`."""
+        return Histogram(self, users, answers, chosen)
 
 
 class Histogram:
     """Unbiased estimates of how many of a set of users are in a node.
 
-    With r reports in a level, the estimates of v of its nodes take time O(min(r v, r + l 2^l)) from Hadamard
-    responses, O((r + v) log r) from the others, and memory O(r + v). If users are split, r is about a part
-    alpha of them.
+    If users are split, their answers are read anew for each level, CHUNK users at a time: beside them the
+    estimates of v nodes take O(v) memory, unless the users' numbers are far apart. Then, and if the budget is
+    split, the places of all answers are kept. With n users, of whom r answer in the level, they take
+    O(n + r v) time from Hadamard responses, or O(n + l 2^l) where 2^l is at most 4 v, or at most SMALL;
+    O(n + r log v) from the others. If users are split, r is about a part alpha of them.
     """
 
-    def __init__(self, tree: Tree, users: int, rows: list[tuple[Codes, Codes]]) -> None:
+    def __init__(
+        self, tree: Tree, users: Codes, answers: Codes, chosen: NDArray[np.bool_] | None = None
+    ) -> None:
         self._tree = tree
-        self.users = users
-        self._rows = rows
+        self._numbers, self._answers, self._chosen = users, answers, chosen
+        self.users = len(users) if chosen is None else int(np.count_nonzero(chosen))
+        # With answers in all levels, or numbers far apart, places are too dear to make for each level.
+        apart = len(users) > 0 and int(users.max() - users.min()) > APART * len(users) + 1_000
+        self._places = tree.places(users) if apart or tree.split == "budget" else None
 
     def variance(self, level: int) -> float:
         """Return V: a bound on the variance of each estimate in a level."""
         return self.users * self._tree.variance(level)
 
     def counts(self, level: int, nodes: Codes) -> Floats:
-        """Return the estimates for nodes of a level (1 to alpha)."""
+        """Return the estimates for nodes of a level (1 to alpha), which ascend."""
         tree = self._tree
-        coefficients, answers = self._rows[level - 1]
         kept, lie = tree.scale(level)
         repeat = tree.levels if tree.split == "users" else 1
         if tree.oracle == "hadamard":
-            signs = 1.0 - 2.0 * answers.astype(np.float64)
-            sums: Floats = repeat / kept * _transform(level, coefficients, signs, nodes)
+            sums: Floats = repeat / kept * self._sums(level, nodes)
             return sums
-        ordered = np.sort(answers)
-        ends = np.searchsorted(ordered, nodes, "right") - np.searchsorted(ordered, nodes, "left")
-        hits: Floats = ends.astype(np.float64)
-        return (hits - lie * len(answers)) * (repeat / kept)
+        hits, there = np.zeros(len(nodes)), 0
+        if not len(nodes):
+            return hits
+        for _, answers in self._chunks(level):
+            place = np.minimum(np.searchsorted(nodes, answers), len(nodes) - 1)
+            hits += np.bincount(place[nodes[place] == answers], minlength=len(nodes))
+            there += len(answers)
+        return (hits - lie * there) * (repeat / kept)
+
+    def _sums(self, level: int, nodes: Codes) -> Floats:
+        """Return the sums over reports of their sign (-1)^<node, coefficient>, for each node."""
+        whole = 1 << level <= max(4 * len(nodes), SMALL)
+        sums: Floats = np.zeros(1 << level if whole else len(nodes))
+        for coefficients, answers in self._chunks(level):
+            signs = 1.0 - 2.0 * answers.astype(np.float64)
+            if whole:
+                sums += np.bincount(coefficients, weights=signs, minlength=len(sums))
+            elif len(nodes) > len(signs):
+                for sign, coefficient in zip(signs, coefficients, strict=True):
+                    sums += sign * (1.0 - 2.0 * _parity(nodes & coefficient))
+            else:
+                sums += [float(signs @ (1.0 - 2.0 * _parity(node & coefficients))) for node in nodes]
+        return _transform(sums)[nodes] if whole else sums
+
+    def _chunks(self, level: int) -> Iterator[tuple[Codes, Codes]]:
+        """Yield coefficients and answers of the level."""
+        for start in range(0, len(self._numbers), CHUNK):
+            part = slice(start, start + CHUNK)
+            if self._places is None:
+                levels, coefficients = self._tree.places(self._numbers[part])
+            else:
+                levels, coefficients = (each[part] for each in self._places)
+            here = levels == level
+            if self._chosen is not None:
+                here &= self._chosen[part, None]
+            yield coefficients[here], self._answers[part][here]
 
 
 @functools.lru_cache(maxsize=256)
@@ -214,23 +255,14 @@ def _scale(response: KaryRandomisedResponse) -> tuple[float, float]:
     return float((response.ratio - 1) / whole), float(1 / whole)
 
 
-def _transform(level: int, coefficients: Codes, signs: Floats, nodes: Codes) -> Floats:
-    """Return the sums over reports of sign (-1)^<node, coefficient>, for each node."""
-    size = 1 << level
-    if size > 4 * max(len(signs), len(nodes)) or level * size > len(signs) * len(nodes):
-        if len(nodes) > len(signs):
-            total = np.zeros(len(nodes))
-            for sign, coefficient in zip(signs, coefficients, strict=True):
-                total += sign * (1.0 - 2.0 * _parity(nodes & coefficient))
-            return total
-        return np.array([signs @ (1.0 - 2.0 * _parity(node & coefficients)) for node in nodes])
-    sums: Floats = np.bincount(coefficients, weights=signs, minlength=size).astype(np.float64)
+def _transform(sums: Floats) -> Floats:
+    """Return the Walsh-Hadamard transform of 2^l numbers."""
     half = 1
     while half < len(sums):
         pairs = sums.reshape(-1, 2, half)
         sums = np.stack((pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]), axis=1).ravel()
         half *= 2
-    return sums[nodes]
+    return sums
 
 
 def _parity(values: Codes) -> Codes:
@@ -245,7 +277,10 @@ def _words(coins: bytes, users: Codes, per: int) -> NDArray[np.uint64]:
     if not len(users):
         return np.zeros((0, per), dtype=np.uint64)
     first, last = int(users.min()), int(users.max())
-    if last - first < 4 * len(users) + 1_000:
+    # A word costs far less to make than to look up alone.
+    if last - first < 4 * len(users) + 1_000 or (
+        last - first < APART * len(users) and (last - first) * per < MAX_WORDS
+    ):
         words = np.zeros((last - first + 1) * per, dtype=np.uint64)
         add_masks(words, [coins], [1], offset=first * per)
         return words.reshape(-1, per)[users - first]

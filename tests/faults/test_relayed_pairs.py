@@ -21,6 +21,7 @@ from smpc_dp.protocols.pairwise.statistic_relay import RelayDesk, most_frames
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.pairwise.statistic_terms import Draw
 from smpc_dp.runtime.local import create_local_session
+from smpc_dp.runtime.relay import RelayedChannel
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import Signer
@@ -272,3 +273,26 @@ async def test_a_relay_that_touches_a_frame_costs_one_pair(
         assert bool(answer.faults) == (name in hostile.victim)
         # Spent all the same.
         assert len(Ledger.open(tmp_path / name).entries()) == 1
+
+
+async def test_a_pair_that_ends_cuts_off_no_message_of_its_own() -> None:
+    """Half a message on the channel to the aggregator would cost the party its session, not one pair."""
+    line, _ = ends()
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    whole: list[m.Relay | m.RelayEnd] = []
+
+    async def give(message: m.Relay | m.RelayEnd) -> None:
+        if isinstance(message, m.Relay):
+            begun.set()
+            await go_on.wait()
+        whole.append(message)
+
+    channel = RelayedChannel("bert", "hub", 0, line, give)
+    channel.open(1.0, 1.0)
+    await begun.wait()
+    await channel.finish(failed=True)
+    assert whole == [m.RelayEnd(0)]
+    go_on.set()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert [type(message) for message in whole] == [m.RelayEnd, m.Relay]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from nacl.signing import SigningKey
 
 from smpc_dp.errors import ConfigError, PeerFault, SmpcError, TimeoutFault
@@ -414,7 +415,11 @@ def test_a_question_is_checked() -> None:
     make = plan_maker([])
     good = question_of(KERNEL, plan_statistic(KERNEL, 2, 1.0), "laplace")
     assert make(good).digest == plan_statistic(KERNEL, 2, 1.0).digest
-    for bad in ("", "[]", "{}", "[" * 5000, good.replace("kendall_tau", "x"), good.replace("1.0", '"1"', 1)):
+    assert make(good.replace('"9.0"', "9", 1)).digest == make(good).digest
+    # No float holds it: whoever asks so must not end the aggregator.
+    huge = good.replace('"9.0"', "9" * 400, 1)
+    wrong = good.replace("kendall_tau", "x"), good.replace("1.0", '"1"', 1)
+    for bad in ("", "[]", "{}", "[" * 5000, huge, *wrong):
         with pytest.raises(ConfigError):
             make(bad)
 
@@ -449,3 +454,73 @@ def test_one_record_of_the_kernels_domain() -> None:
     for wrong in (None, 2, 1.0, "1"):
         with pytest.raises(ConfigError, match="mark"):
             ask(3, wrong, labelled)
+
+
+def test_who_waits_for_a_silent_partner_gets_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has paid, and is not late by its own fault: nobody is expelled in the last step."""
+    table = Table(partners=1)
+    table.play()
+    drawn = table.parties["ada"].evaluations or table.parties["ben"].evaluations
+    assert drawn
+    ((matching, *pair),) = drawn
+    monkeypatch.setattr(table.hub, "_outputs", {(matching, (pair[0], pair[1])): 1})
+    for name in sorted(set(NAMES) - {"eve"}):
+        table.deliver(table.parties[name].done([]))
+    assert table.hub.step == m.DONE
+    table.deliver(table.hub.expire())
+    assert not table.errors
+    assert table.hub.finished
+    assert table.parties["eve"].result.value == table.parties["ada"].result.value == table.hub.result.value
+    assert any("eve" in fault and "deadline passed" in fault for fault in table.hub.result.faults)
+
+
+def test_the_partner_of_who_was_lost_with_its_coin_in_is_told_at_once() -> None:
+    table = Table(partners=1, names=NAMES[:4])
+    table.tamper = without_coin("dot")
+    table.play()
+    table.deliver(table.hub.lost("ada"))
+    ended: list[str] = []
+
+    def watch(envelope: Envelope) -> Iterable[Envelope]:
+        if envelope.step == m.RELAY_END:
+            assert table.parties[envelope.receiver].open_relay(envelope) == m.RelayEnd(0)
+            ended.append(envelope.receiver)
+        else:
+            yield envelope
+
+    table.tamper = watch
+    (coin,) = statistic_context(table.context).write(
+        table.signers["dot"], table.hub.run_id, "coin", [HUB], m.Coin(table.parties["dot"]._coins[0])
+    )
+    table.deliver([coin])
+    ((_, *pair),) = table.parties[ended[0]].evaluations or [(0, "", "")]
+    assert set(pair) == {"ada", *ended}
+
+
+def test_nobody_pays_for_a_further_draw_that_has_no_pair() -> None:
+    kernel = find_kernel("auc", Field(0, 9))
+    marks = dict.fromkeys(NAMES, 0) | {"ada": 1}
+    table = Table(kernel=kernel, marks=marks)
+    table.tamper = wrong_coins(table, "ada coin")
+    table.play()
+    assert "all who take part have the same one" in str(table.errors[HUB])
+    assert all(party.evaluations is None for party in table.parties.values())
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"value": float("nan")}, "no number"),
+        ({"pairs": 2}, "2 were drawn"),
+        ({"failed": -1}, "2 were drawn"),
+    ],
+)
+def test_a_party_checks_the_estimate(changes: dict[str, object], said: str) -> None:
+    table = Table(partners=1)
+    table.play()
+    right = m.Result(0.0, None, None, None, 0.95, 1.0, 1, 1, b"h" * 32)
+    (envelope,) = statistic_context(table.context).write(
+        table.signers[HUB], table.hub.run_id, m.RESULT, ["ada"], replace(right, **changes)
+    )
+    table.deliver([envelope])
+    assert said in str(table.errors["ada"])

@@ -257,6 +257,17 @@ def test_no_edge_is_opened_by_what_another_log_says() -> None:
     assert all("other commitments than those that a quorum has signed" in error for error in errors)
 
 
+def test_a_commit_of_nobody_is_refused() -> None:
+    class Inventing(Accusing):
+        def _commits_about(self, party: int) -> list[m.Advertisement]:
+            return [replace(item, party=60_000) for item in super()._commits_about(party)]
+
+    for error in accuse(Inventing).values():
+        assert isinstance(error, PeerFault)
+        assert error.culprit == RELAY
+        assert "a commit of party 60000" in str(error)
+
+
 def test_more_neighbours_than_anybody_accepts_are_refused() -> None:
     """What an honest user never claims bounds what an audit has to hold."""
     checked = parameters(SPARSE)

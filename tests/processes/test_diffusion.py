@@ -101,6 +101,7 @@ def test_settings_are_checked() -> None:
         ({"rate": 2.0, "ridge": 1.0}, "must be at most 1"),
         ({"epsilon": 1e-3, "steps": 5_000}, "too much noise"),
         ({"epsilon": 1_000.0}, "epsilon"),
+        ({"epsilon": 1e-6, "steps": 100_000}, "epsilon: 1e-06 is too small for 100000 steps"),
         ({"topology": "grid"}, "topology"),
     ):
         _, faults = check_learn(PARAMETERS | change, 4)

@@ -56,6 +56,7 @@ def test_public_labels_come_from_a_file(session: Path) -> None:
     ended = run(session, *options)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("auc: ")
+    assert "board, which smpc-dp audit checks" in ended.stdout
     assert "epsilon 12, delta 0 for each record" in ended.stdout
 
 
@@ -68,6 +69,13 @@ def test_public_labels_come_from_a_file(session: Path) -> None:
         (("--statistic", "kendall_tau", "--epsilon", "1", "--clip"), "--clip: is for sums"),
         (("--statistic", "gini", "--epsilon", "1", "--field", "a:2"), "'a:2' is not LOW:HIGH"),
         (("--statistic", "gini", "--epsilon", "1", "--field", "0:9"), "has 1 values, here are 2"),
+        (("--statistic", "gini", "--epsilon", "1"), "--field: 'gini' needs the bounds"),
+        (("--statistic", "collision", "--epsilon", "40"), "smpc-dp: epsilon: 40.0 is not"),
+        (
+            ("--statistic", "collision", "--epsilon", "1", "--noise", "none"),
+            "smpc-dp: noise: 'none' is none of",
+        ),
+        (("--statistic", "collision", "--epsilon", "1", "--partners", "0"), "smpc-dp: partners: 0 is not"),
         (("--statistic", "auc", "--epsilon", "1"), "needs each party's public label"),
         (
             ("--statistic", "kendall_tau", "--epsilon", "1", "--field", "0:9", "--field", "0:9"),

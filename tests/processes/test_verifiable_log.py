@@ -9,15 +9,21 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 import smpc_dp
 from smpc_dp.errors import ConfigError, LocalError, PeerFault, TimeoutFault
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.runtime import aggregator, board
+from smpc_dp.runtime.links import News
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.session import Session
+from smpc_dp.runtime.session_file import Timeouts
 
 NAMES = ("alice", "bob", "carol", "dave")
 
@@ -137,3 +143,67 @@ def test_a_relay_does_not_linger_for_ever(tmp_path: Path, monkeypatch: pytest.Mo
             await ask_on(sessions[0])
 
     asyncio.run(with_sessions(tmp_path, then))
+
+
+class Flood:
+    """News of a user that asks for lines faster than they are shown, without end."""
+
+    async def get(self) -> News:
+        return News("mallory", 1, Envelope(b"", v.FETCH, "mallory", "relay", b"", b""))
+
+
+class Waiting:
+    """A machine that waits for somebody until its time is over."""
+
+    step, finished, has_enough, waiting_for, expired = v.COMMIT, False, False, frozenset[str](), False
+
+    def lost_all(self, _names: object) -> tuple[()]:
+        return ()
+
+    def expire(self) -> tuple[()]:
+        self.finished = True
+        return ()
+
+
+def flooded() -> Any:
+    """Return a relay that a user floods, with steps of 20 ms."""
+    timeouts = Timeouts(connect=0.02, step=0.02, gather=0.02)
+    server: Any = object.__new__(aggregator.Server)
+    server._membership = SimpleNamespace(session=SimpleNamespace(timeouts=timeouts))
+    server._hub = SimpleNamespace(
+        news=Flood(),
+        links=["mallory"],
+        is_live=lambda _name: True,
+        admit_all=lambda: None,
+        send=lambda *_: None,
+    )
+
+    async def show(_news: News) -> None:
+        await asyncio.sleep(0)
+
+    async def ask(_number: int, _deadline: object) -> list[News]:
+        return [await Flood().get()]
+
+    server._show, server._ask = show, ask
+    server._machine, server._culprits = Waiting(), {}
+    server._asked = {2: SimpleNamespace(group=None)}
+    server._tell = lambda *_: None
+    return server
+
+
+def test_a_user_that_asks_without_a_pause_cannot_keep_a_relay() -> None:
+    async def linger() -> None:
+        async with asyncio.timeout(5):
+            await flooded().linger()
+
+    asyncio.run(linger())
+
+
+def test_a_user_that_asks_without_a_pause_does_not_stop_the_clock_of_a_step() -> None:
+    async def run() -> None:
+        server = flooded()
+        async with asyncio.timeout(5):
+            assert await server._run(2)
+        assert server._machine.finished
+
+    asyncio.run(run())

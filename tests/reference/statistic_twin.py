@@ -321,9 +321,10 @@ class Statistic:
         self.value = float(self.terms["low"]) + float(self.terms["unit"]) * sum(read) / len(read)
         said = msgspec.msgpack.decode(b64decode(json.loads(self.vector["log"][-1])["payload"]))
         assert abs(said[0] - self.value) < 1e-12
-        assert said[-2:] == [len(read), []]
-        self.write("outcome", self.hub, self.run, *said)
-        *figures, _, _ = said
+        *figures, pairs, failed, _ = said
+        assert [pairs, failed] == [len(read), []]
+        self._lines()
+        self.write("outcome", self.hub, self.run, *figures, pairs, failed, self.head)
         self.lines = self._lines()
         self.say(self.run, "estimate", self.hub, self.present, *figures, len(read), 0, self.head)
 

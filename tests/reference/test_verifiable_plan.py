@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.gaussian import gaussian_mu
-from smpc_dp.privacy.gopa.verifiable import greatest_bias, plan_verifiable
+from smpc_dp.privacy.gopa.verifiable import VerifiablePlan, greatest_bias, plan_verifiable
 
 Floats = NDArray[np.float64]
 USERS = 3
@@ -144,6 +144,33 @@ def test_what_is_planned(rounding: str, parties: int, honest: int, length: int) 
     assert fewer.delta > 1e-6
     both = Composition(plan.events())
     assert plan.delta * 0.5 < both.delta(1.0) < 1.1e-6
+
+
+@pytest.mark.parametrize("honest", [500, 700, 880])
+def test_a_drawn_graph_may_be_a_path_of_all_who_stay(honest: int) -> None:
+    """Of 1,000 users 900 are honest, and all may lie between two; the plan counts on the noise of fewer."""
+
+    def planned(bits: int | None = None, sigma_delta: float | None = None) -> VerifiablePlan:
+        return plan_verifiable(
+            parties=1000,
+            honest=honest,
+            epsilon=1.0,
+            delta=1e-6,
+            steps=10,
+            degree=150,
+            lost=50,
+            corrupt=100,
+            bits=bits,
+            sigma_delta=sigma_delta,
+        )
+
+    plan = planned()
+    mu = 10 * math.sqrt(899) / plan.sigma_delta
+    assert plan.epsilon_pairwise >= mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / plan.delta_pairwise))
+    # What smooths the lattice of flows, of rank 899 * 898 / 2 on the complete graph of all of them.
+    least = 6 * math.sqrt(900 * 899 * 898 / 2 / (2 * math.pi))
+    with pytest.raises(ConfigError, match="sigma_delta"):
+        planned(plan.bits, least * 0.99)
 
 
 def test_bad_draws_count() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.runtime.asking import HELLOS, KEPT, Asking, is_hello
-from smpc_dp.runtime.links import News
+from smpc_dp.runtime.links import SMALL_MESSAGE, News
 
 SUM, STATISTIC, _ = HELLOS
 
@@ -48,3 +48,12 @@ def test_nobody_fills_the_memory_with_hellos() -> None:
     for _ in range(100):
         asking.hold(hello("a", SUM))
     assert len(asking.settle()[1]) == KEPT
+
+
+def test_what_is_too_large_for_a_hello_is_not_held() -> None:
+    """A session of large vectors takes large messages: a few parties could fill the memory with them."""
+    asking = Asking(3, ())
+    asking.hold(News("a", 1, Envelope(b"", SUM, "a", "hub", b"x" * (1 << 20), b"")))
+    ((held,),) = (asking.settle()[1],)
+    assert held.envelope is not None
+    assert len(held.envelope.body) <= SMALL_MESSAGE

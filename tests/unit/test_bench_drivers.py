@@ -257,7 +257,7 @@ def test_pairs_of_a_statistic_stand_beside_the_peer_that_evaluates_the_same_file
             lines.write(f"ours {instances}\n")
         return {name: dict.fromkeys(keys, float(instances)) for name in ("garbler", "evaluator")}
 
-    monkeypatch.setattr(statistic, "_session", session)
+    monkeypatch.setattr(statistic, "garbled_session", session)
     monkeypatch.setattr(statistic, "_worker_of", lambda _: {"pairs": 5, "wall": 1.0, "memory": 1.0})
     monkeypatch.setattr(statistic, "_mpyc", lambda _: {"absent": "no module"})
     costs = {"garbler": ("s", 2.0), "evaluator": ("s", 4.0), "wall": ("s", 8.0), "sent": ("B", 50.0)}

@@ -14,6 +14,7 @@ from smpc_dp.errors import ConfigError, LocalError
 def test_a_pair_and_a_whole_statistic_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistic, "BATCH", 64)
     monkeypatch.setattr(statistic, "FRESH", 2)
+    monkeypatch.setattr(statistic, "_mpyc", lambda _python: {})
     shown = statistic.run_statistic_bench(1, parties=100).to_json()
     assert shown["bench"] == "pairwise"
     figures = {figure["name"]: figure for figure in shown["figures"]}  # type: ignore[attr-defined]
@@ -24,9 +25,7 @@ def test_a_pair_and_a_whole_statistic_are_measured(monkeypatch: pytest.MonkeyPat
     assert figures["pair, AND gates"]["median"] == 253
     assert figures["fresh pair, garbler"]["target"] == {"of": "median", "at_least": 0.025}
     assert figures["fresh pair, rounds"]["median"] > figures["pair with cached setup, rounds"]["median"] > 1
-    named = {name: figure["peer"]["name"] for name, figure in figures.items() if figure["peer"] is not None}
-    assert len(named) == 3
-    assert all(name.startswith("mpyc") for name in named.values())
+    assert all(figure["peer"] is None for figure in figures.values())
     # The target is for another size.
     assert figures["50 pairs in one process"]["target"] is None
 

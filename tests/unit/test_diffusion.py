@@ -167,6 +167,8 @@ def test_updates_are_clipped_in_the_l1_norm_run_by_run() -> None:
     short = np.abs(real).sum(axis=1) <= 2
     np.testing.assert_allclose(found[short] * 2.0**-noise.bits, 0.5 * real[short], atol=2.0**-noise.bits)
     assert norms[~short].min() >= noise.update * (1 - 1e-5)
+    far = update(np.array([[1e308, -1e308, 5e307, 1e305, 1.0, 0.0]]), noise).reshape(2, 3)
+    assert np.all((np.abs(far).sum(axis=1) <= noise.update) & (far[:, 0] > 0.39 * noise.update))
     unit = found[~short] / norms[~short, None]
     np.testing.assert_allclose(unit, real[~short] / np.abs(real[~short]).sum(axis=1)[:, None], atol=1e-5)
 

@@ -102,6 +102,8 @@ def test_the_hub_makes_the_same_calls_without_rows() -> None:
         ({"ticks": 0}, "ticks"),
         ({"record_bound": -1.0}, "record_bound"),
         ({"topology": "star"}, "topology"),
+        # Sums of up to 1e13 travel in 2^40 steps: labels would be lost.
+        ({"ticks": 1_000_000, "record_bound": 1e6}, "records are rounded away"),
         ({"neighbours": 3}, "neighbours: unknown key"),
     ],
 )

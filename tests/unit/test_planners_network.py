@@ -390,6 +390,20 @@ def test_hidden_path_against_a_simulated_composition() -> None:
     assert float(samples.mean()) - 5 * error <= bound <= 1.3 * float(samples.mean())
 
 
+def test_steps_whose_user_is_seen_are_counted() -> None:
+    """On every path of 7 steps over 3 users: who is next to an observer's visits, and who publishes."""
+    worst: dict[int, int] = {}
+    for path in itertools.product(range(3), repeat=7):
+        held = [t for t in range(7) if path[t] == 2]
+        near = {t + side for t in held for side in (-1, 1)} | {6}
+        # Nothing of a user is in the first step.
+        seen = {t for t in near if 0 < t < 7 and path[t] != 2}
+        worst[len(held)] = max(worst.get(len(held), 0), len(seen))
+    assert all(seen <= complete.seen_steps(visits) for visits, seen in worst.items())
+    assert worst[0] == complete.seen_steps(0) == 1
+    assert worst[1] == complete.seen_steps(1) == 3
+
+
 def test_hidden_path_is_no_less_careful_than_another_accountant() -> None:
     """dp-accounting's Poisson-sampled Gaussian, a record added or removed: one of the pairs we cover."""
     event = dp_accounting.PoissonSampledDpEvent(1 / 50, dp_accounting.GaussianDpEvent(1.5))

@@ -93,9 +93,12 @@ def play(
     withheld: Sequence[str] = (),
     wrong: Sequence[str] = (),
     unpaired: Sequence[str] = (),
+    lost: str = "",
     kernel: Kernel = KERNEL,
 ) -> Played:
-    """Play a run in memory, every gate; `withheld` and `wrong` are "NAME coin", `unpaired` do no pair."""
+    """Play a run in memory, every gate; `withheld` and `wrong` are "NAME coin", `unpaired` do no pair,
+    `lost` breaks off after that.
+    """
     identities = {name: Identity.from_seed(name, name.encode().ljust(32)) for name in (*NAMES, HUB)}
     members = [
         identities[name].entry(
@@ -137,6 +140,8 @@ def play(
                 )
             if envelope.receiver == HUB:
                 waiting += hub.receive(envelope)
+                if what == lost:
+                    waiting += hub.lost(envelope.sender)
             elif envelope.step != m.PAIR:
                 try:
                     waiting += parties[envelope.receiver].receive(envelope)
@@ -411,6 +416,8 @@ CHEATS: dict[str, tuple[Cheat, str]] = {
     "hellos-exchanged": (exchanged(m.HELLO), "the hello of 'ben' where that of 'ada' is due"),
     "coins-exchanged": (exchanged("coin"), "not in the order of the roster"),
     "dones-exchanged": (exchanged(m.DONE), "not in the order of the roster"),
+    "done-dropped": (without(m.DONE, "cem"), "signed the outcome of another log"),
+    "error-no-number": (said(m.OUTCOME, HUB, outcome(noise_error=float("inf"))), "is no number"),
     "coin-of-another-value": (
         said("coin", "ada", lambda _, __: encode(m.Coin(b"c" * 32))),
         "'pairs-done' where 'coin or again-2' is due",
@@ -467,6 +474,32 @@ def test_a_further_draw_keeps_nobody_whose_coin_is_missing(second_draw: Played) 
     entries[place] = second_draw.signed(entries[place], encode(m.Again(left)), second_run(second_draw, left))
     report = judge(second_draw, second_draw.relinked(entries))
     assert "a further draw with a party whose coin is missing" in report.conclusion
+
+
+def test_what_was_opened_of_a_draw_that_was_given_up_cannot_be_taken_away(second_draw: Played) -> None:
+    """Or whoever publishes a log could say of anybody that it withheld its coin, without a key."""
+    report = judge(second_draw, without("coin", "dot")(second_draw))
+    assert not report.ok
+    assert "a further draw with a party whose coin is missing" in report.conclusion
+    wrong = play(wrong=["cem coin"])
+    report = judge(wrong, without("coin", "cem")(wrong))
+    assert not report.ok
+    assert "signed the outcome of another log" in report.conclusion
+
+
+def test_who_is_left_out_of_a_further_draw_with_its_coin_there_is_named() -> None:
+    played = play(withheld=["cem coin"], lost="ben coin")
+    report = judge(played)
+    assert report.ok
+    assert report.statistic is not None
+    first, _ = report.statistic.attempts
+    assert (first.silent, first.dropped) == (("cem",), ("ben",))
+
+
+def test_the_head_is_that_of_the_results(honest: Played) -> None:
+    evidence = honest.hub.result.evidence
+    assert evidence is not None
+    assert judge(honest).head == evidence.log.hex()
 
 
 def test_a_log_of_strangers_has_another_roster(honest: Played) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -378,3 +379,18 @@ def test_bad_reports_are_refused() -> None:
     krr = LocalAuc.plan(Field(0, 1, 0.001), 1.0, levels=8, oracle="krr")
     with pytest.raises(ConfigError, match="none of this protocol"):
         krr.estimate([krr.fingerprint + b"\xff\xff\xff\xff"] * 3, labels)
+
+
+@pytest.mark.parametrize("oracle", ["hadamard", "krr"])
+def test_memory_does_not_grow_with_the_reports(oracle: Oracle) -> None:
+    """Beside a million answers, which are 8 MB, nodes of a deep level take less than half of that."""
+    tree = Tree(20, 1.0, oracle, "users", bytes(32))
+    users = np.arange(1_000_000)
+    answers = np.zeros((len(users), 1), np.int64)
+    chosen = users % 3 == 0
+    histogram = tree.histogram(users, answers, chosen)
+    tracemalloc.start()
+    histogram.counts(18, np.arange(100, 130))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4e6

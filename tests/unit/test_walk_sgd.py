@@ -98,8 +98,10 @@ def test_rows_are_rounded_into_the_ball_as_single_vectors_are() -> None:
     rng = np.random.default_rng(3)
     rows = rng.normal(size=(200, 5)) * rng.choice([0.01, 1.0, 100.0], size=(200, 1))
     rows[0] = 0
+    rows[1] = 1e308, -1e308, 5e307, 1.0, 0.0
     found = ball.rows_on_grid(rows, 0.7, 12)
     limit = ball.squared_limit(0.7, 12)
+    assert 0.4 < found[1, 0] * 2.0**-12 < 0.7
     assert (found.astype(object) ** 2).sum(axis=1).max() <= limit
     for row, grid in zip(rows, found, strict=True):
         alone, inside = ball.on_grid(row, 0.7, 12)

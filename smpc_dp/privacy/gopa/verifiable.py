@@ -11,9 +11,10 @@ the honest users' graph is connected, the whole view shows
   mu^2 <= D^2 r / sigma_delta^2, for r the greatest effective resistance between two honest users, and
   D^2 = R^2 length where there is no bound on the norm,
 
-one after the other. r is at most n_H - 1, on a path. Pairwise noise cancels, so sigma_delta is free: it is
-made so large that the second part costs next to nothing on any connected graph. A graph that is drawn is
-connected but for a probability that `connected` bounds, and delta includes.
+one after the other. r is at most N - 1, on a path of N honest users: n_H on the complete graph, where more
+need not be counted, all who are honest on one that is drawn. Pairwise noise cancels, so sigma_delta is free:
+it is made so large that the second part costs next to nothing on any connected graph. A graph that is drawn
+is connected but for a probability that `connected` bounds, and delta includes.
 """
 
 from __future__ import annotations
@@ -170,11 +171,13 @@ def plan_verifiable(
         if steps > MAX_STEPS:
             raise ConfigError([Fault("steps", f"{steps} are needed, at most {MAX_STEPS}: lower epsilon")])
     reach = Reach.of(length, steps, bound_squared, TAIL_PART * delta)
-    farthest = math.sqrt(reach.squared * (honest - 1))
+    # On the complete graph any n_H honest users are connected by themselves, on a drawn one all who stay.
+    connected = honest if degree is None else max(honest, parties - corrupt)
+    farthest = math.sqrt(reach.squared * (connected - 1))
     if sigma_delta is None:
-        sigma_delta = _sigma_delta(farthest, epsilon, PAIRWISE_PART * delta, honest)
-    elif sigma_delta < _smoothing(honest):
-        least = _smoothing(honest)
+        sigma_delta = _sigma_delta(farthest, epsilon, PAIRWISE_PART * delta, connected)
+    elif sigma_delta < _smoothing(connected):
+        least = _smoothing(connected)
         raise ConfigError([Fault("sigma_delta", f"{sigma_delta:g} steps; at least {least:g} are needed")])
     delta_pairwise = PAIRWISE_PART * delta
     epsilon_pairwise = _pairwise_epsilon(farthest / sigma_delta, delta_pairwise, length)

@@ -110,6 +110,11 @@ def hidden_delta(epsilon: float, mu: float, steps: int, others: int) -> float:
     return composed_delta(epsilon, [(sampled_gaussian(1 / others, mu), steps)])
 
 
+def seen_steps(visits: int) -> int:
+    """Steps whose user is known from so many visits: before and after each, and the one who publishes."""
+    return 2 * visits + 1
+
+
 def gaps_law(parties: int, colluding: int, contributions: int, edge_cap: int | None, tail: float) -> Law:
     """A law above that of S on a known path: the sum of 1/g over a user's contributions.
 
@@ -180,7 +185,7 @@ def _curve(
                 epsilon,
                 [
                     (sampled_gaussian(1 / others, mu), steps),
-                    (spotted_gaussians(2 * visits, 1 / others, mu), 1),
+                    (spotted_gaussians(seen_steps(visits), 1 / others, mu), 1),
                 ],
             )
         )

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import binom
 
 from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings, least_sufficient
-from smpc_dp.privacy.network.complete import walk_assumption
+from smpc_dp.privacy.network.complete import seen_steps, walk_assumption
 from smpc_dp.privacy.network.curves import Curve, Floats, composed_delta
 from smpc_dp.privacy.network.histogram import count_std, local_delta
 from smpc_dp.privacy.network.plan import SUBSTITUTE_USER, NetworkPlan
@@ -95,14 +95,14 @@ def plan_walk_histogram(
     tail, rate = delta * _SIDE, 1 / (parties - colluding)
     visits = int(binom.isf(tail, steps, colluding / parties)) + 1
     beyond = float(binom.sf(visits, steps, colluding / parties)) if paths == "neighbours" else 0.0
-    if paths == "neighbours" and 2 * visits * rate > _MOST_SEEN:
-        found.fault("steps", f"a user may be seen {2 * visits * rate:.0f} times: too many to compute")
+    if paths == "neighbours" and seen_steps(visits) * rate > _MOST_SEEN:
+        found.fault("steps", f"a user may be seen {seen_steps(visits) * rate:.0f} times: too many to compute")
         found.done()
 
     def total(beta: float) -> float:
         parts = [(sampled_response(rate, beta, categories), steps)]
         if paths == "neighbours":
-            parts.append((seen_responses(2 * visits, rate, beta, categories), 1))
+            parts.append((seen_responses(seen_steps(visits), rate, beta, categories), 1))
         return beyond + composed_delta(epsilon, parts)
 
     beta = least_sufficient(lambda b: b >= 1 or total(b) <= delta, 0.5, tolerance=2e-3, name="beta")

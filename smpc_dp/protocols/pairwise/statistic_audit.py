@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from smpc_dp.board.log import Entry, Header
 from smpc_dp.crypto.labels import Label
@@ -37,11 +38,15 @@ from smpc_dp.protocols.secagg.graph import PartySet
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One draw: how many were present, who opened no coin as far as the log says, and who a wrong one."""
+    """One draw: how many were present, who opened no coin as far as the log says, and who a wrong one.
+
+    `dropped`: who opened its coin, and is in the next draw nevertheless not.
+    """
 
     present: int
     silent: tuple[str, ...]
     false: tuple[str, ...]
+    dropped: tuple[str, ...] = ()
 
 
 class StatisticVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -235,7 +240,9 @@ class StatisticAuditor:
         left = self._unpack(packed)
         if not left <= self._present or any(name not in self._coins for name in self._names(left)):
             raise VerificationError("a further draw with a party whose coin is missing")
-        self._given_up.append(self._ended())
+        gone = self._names(party for party in self._present if party not in left)
+        dropped = tuple(name for name in gone if name in self._coins)
+        self._given_up.append(replace(self._ended(), dropped=dropped))
         self._attempt += 1
         self._run_id = again_identifier(self._context, self._run_id, self._attempt, packed)
         self._present, self._coins, self._false, self._last = left, {}, [], 0
@@ -249,9 +256,19 @@ class StatisticAuditor:
 
     def _take_outcome(self, entry: Entry) -> None:
         outcome = decode(entry.payload, m.Outcome, entry.party)
+        if outcome.before.hex() != entry.previous:
+            raise VerificationError("the aggregator signed the outcome of another log: one above was changed")
         if self._draw is None:
             raise VerificationError("an outcome before the draw")
-        if not math.isfinite(outcome.value):
+        figures = (
+            outcome.value,
+            outcome.error,
+            outcome.low,
+            outcome.high,
+            outcome.level,
+            outcome.noise_error,
+        )
+        if not all(figure is None or math.isfinite(figure) for figure in figures):
             raise VerificationError("the outcome is no number")
         drawn = [
             (matching, place)

@@ -117,6 +117,17 @@ class StatisticHub(HubRole[StatisticResult]):
         except PeerFault as fault:
             return self._exclude(party, fault)
 
+    def expire(self) -> Sequence[Envelope]:
+        """Go on without who is late; who waits for a silent partner gets the result too."""
+        if self._over or self.step != m.DONE:
+            return super().expire()
+        late = sorted(self._alive - self._received.keys())
+        self._faults += [
+            str(TimeoutFault({self._name_of(party)}, m.DONE, "deadline passed")) for party in late
+        ]
+        self._over = True
+        return self._with_untold(self._estimate())
+
     def farewell(self, error: SmpcError) -> Sequence[Envelope]:
         """Tell everyone that the run has stopped; what was opened of a draw that is given up is evidence."""
         if self._draw is None and self._openings:
@@ -131,10 +142,18 @@ class StatisticHub(HubRole[StatisticResult]):
         if self.step == m.HELLO:
             self._hellos.pop(party, None)
         super()._drop(party, error)
-        if self._desk is not None:
-            for partner, matching in self._desk.lost(self._name_of(party)):
-                if self._number[partner] in self._alive:
-                    self._untold += self._write(m.RELAY_END, [partner], m.RelayEnd(matching))
+        self._untold += self._end_pairs(party)
+
+    def _end_pairs(self, party: int) -> list[Envelope]:
+        """Tell the partners of a party that is gone that their relayed pairs with it are over."""
+        if self._desk is None:
+            return []
+        return [
+            envelope
+            for partner, matching in self._desk.lost(self._name_of(party))
+            if self._number[partner] in self._alive
+            for envelope in self._write(m.RELAY_END, [partner], m.RelayEnd(matching))
+        ]
 
     def _asked(self) -> Counter[bytes]:
         return Counter(hello.plan for hello in self._hellos.values())
@@ -164,10 +183,8 @@ class StatisticHub(HubRole[StatisticResult]):
 
     def _start(self) -> list[Envelope]:
         self._leave_out_others()
-        marks = bytes(self._hellos[party].mark + 1 for party in sorted(self._hellos))
-        if self._the_plan.bipartite and len(set(marks)) < 2:
-            raise ConfigError([Fault("labels", "all who take part have the same one")])
         self._present = sorted(self._hellos)
+        marks = self._marks()
         present = pack_set(self._present, self._parties)
         commitments = b"".join(self._hellos[party].commitments for party in self._present)
         root, plan = start_root(commitments, marks), self._the_plan
@@ -212,11 +229,23 @@ class StatisticHub(HubRole[StatisticResult]):
             return self._again(missing)
         coins = b"".join(self._coins[party] for party in self._present)
         names = [self._name_of(party) for party in self._present]
-        marks, plan = bytes(self._hellos[party].mark + 1 for party in self._present), self._the_plan
-        self._draw = draw(plan.partners, plan.bipartite, self._run_id, names, marks, coins)
+        plan = self._the_plan
+        self._draw = draw(plan.partners, plan.bipartite, self._run_id, names, self._marks(), coins)
         self._desk = RelayDesk(plan, self._draw)
         self._position = list(self._steps).index(m.COINS[-1])
-        return self._broadcast(m.MATCHED, m.Matched(coins))
+        sent = self._broadcast(m.MATCHED, m.Matched(coins))
+        # Whoever was lost with its coin in is drawn all the same: its partners need not wait for it.
+        for party in self._present:
+            if party not in self._alive:
+                sent += self._end_pairs(party)
+        return sent
+
+    def _marks(self) -> bytes:
+        """Return the marks of who is present; raise ConfigError if no two of them can be a pair."""
+        marks = bytes(self._hellos[party].mark + 1 for party in self._present)
+        if self._the_plan.bipartite and len(set(marks)) < 2:
+            raise ConfigError([Fault("labels", "all who take part have the same one")])
+        return marks
 
     def _log_openings(self) -> None:
         openings, self._openings = self._openings, {}
@@ -227,6 +256,7 @@ class StatisticHub(HubRole[StatisticResult]):
         if self._attempt == m.ATTEMPTS:
             raise TimeoutFault(missing, self.step, f"{m.ATTEMPTS} draws of matchings lacked a coin")
         self._present = sorted(self._alive)
+        self._marks()
         present = pack_set(self._present, self._parties)
         self._coins = {}
         self._past.add(self._run_id)
@@ -272,7 +302,8 @@ class StatisticHub(HubRole[StatisticResult]):
             for place, pair in enumerate(pairs)
             if (matching, pair) not in self._outputs
         ]
-        self._log.say(self._run_id, m.OUTCOME, m.Outcome(*_said(made), made.pairs, failed))
+        outcome = m.Outcome(*_said(made), made.pairs, failed, self._log.head)
+        self._log.say(self._run_id, m.OUTCOME, outcome)
         return self._log.head
 
     def _relay(self, envelope: Envelope) -> list[Envelope]:

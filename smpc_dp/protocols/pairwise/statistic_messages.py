@@ -148,7 +148,10 @@ class Terms(_Body, frozen=True):
 
 
 class Outcome(_Body, frozen=True):
-    """The estimate, and which pairs it is without: of each its matching and its place in that matching."""
+    """The estimate, and which pairs it is without: of each its matching and its place in that matching.
+
+    `before` is the head of the log before this entry: the aggregator signs all entries, their set and order.
+    """
 
     value: float
     error: float | None
@@ -158,3 +161,4 @@ class Outcome(_Body, frozen=True):
     noise_error: float
     pairs: int
     failed: list[tuple[int, int]]
+    before: Bytes32

@@ -7,6 +7,7 @@ aggregator. It runs each once, whatever happens.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -216,6 +217,12 @@ class StatisticParty(PartyRole[StatisticResult]):
         said = decode(body, m.Result, self._context.aggregator)
         if self._draw is None:
             raise LocalError(f"{self.name}: a result before the matchings")
+        figures = (said.value, said.error, said.low, said.high, said.level, said.noise_error)
+        if not all(figure is None or math.isfinite(figure) for figure in figures):
+            raise self._refuse("sent an estimate that is no number")
+        drawn = sum(map(len, self._draw.pairs))
+        if said.failed < 0 or said.pairs < 1 or said.pairs + said.failed != drawn:
+            raise self._refuse(f"counts {said.pairs} pairs and {said.failed} that failed, {drawn} were drawn")
         interval = None if said.low is None or said.high is None else (said.low, said.high)
         found = Estimate(
             said.value, said.error, interval, said.level, said.noise_error, said.pairs, said.failed

@@ -172,7 +172,8 @@ def privacy_of(plan: StatisticPlan, parties: int, how: str) -> Privacy:
             "garbling would prevent both",
             "the estimate itself: any party may give a wrong record or leave, and shift it",
             "the draw of pairs: the aggregator can give up two draws and take the third, so what it would "
-            "like is at most three times as likely as by chance, in each request",
+            "like is at most three times as likely as by chance, in each request and each start; it "
+            "says who else takes part, too" + (", with which label" if plan.bipartite else ""),
             "when messages of pairs come and how long they are: the network sees it, and of relayed pairs "
             "the aggregator; lengths depend on the circuit alone",
             "who takes part, who is paired with whom and which pairs failed are public"

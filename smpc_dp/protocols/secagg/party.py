@@ -86,8 +86,9 @@ class PartyMachine(PartyRole[Outcome]):
         for secret in ("_seal_secret", "_mask_secret", "_self_seed", "_held"):
             self.__dict__.pop(secret, None)
 
-    def _set(self, packed: bytes, within: PartySet | None, what: str) -> PartySet:
+    def _set(self, packed: bytes, within: PartySet | None, what: str, least: int | None = None) -> PartySet:
         """Unpack a set that must lie in `within`, hold this party and be large enough."""
+        least = self._plan.min_survivors if least is None else least
         members = self._context.remember(
             ("set", packed), lambda: PartySet.unpack(packed, self._parties, self._context.aggregator)
         )
@@ -95,8 +96,8 @@ class PartyMachine(PartyRole[Outcome]):
             raise self._refuse(f"{what} has parties that were out before")
         if self._index not in members:
             raise self._refuse(f"left {self.name} out of the {what}")
-        if len(members) < self._plan.min_survivors:
-            raise self._refuse(f"{what} has {len(members)} parties, at least {self._plan.min_survivors} due")
+        if len(members) < least:
+            raise self._refuse(f"{what} has {len(members)} parties, at least {least} due")
         return members
 
     def _on_start(self, body: bytes) -> Sequence[Envelope]:

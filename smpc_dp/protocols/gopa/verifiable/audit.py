@@ -292,7 +292,7 @@ class Auditor:
         self._participants = PartySet.unpack(certified.members, self._parties, self._relay)
         good = set(self._commits) - set(self._excluded)
         self._same(set(self._participants), good, "takes part", "has committed to what is proven")
-        if len(self._participants) < self._parameters.plan.min_survivors:
+        if len(self._participants) < self._parameters.least_left(len(self._excluded)):
             raise PeerFault(self._relay, "lets too few users take part")
         self.settle()
         self._commits_head = head
@@ -315,7 +315,7 @@ class Auditor:
         if self._to_the_false is None:
             published = set(self._published)
             good = published - self._excluded.keys()
-            if len(good) < self._parameters.plan.min_survivors:
+            if len(good) < self._parameters.least_left(len(self._excluded)):
                 raise PeerFault(self._relay, "counts too few users")
             silent = [party for party in self._participants if party not in published]
             self._to_the_false, self._silenced = self._edges.around(good, published - good, silent)

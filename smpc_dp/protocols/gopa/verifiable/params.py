@@ -101,6 +101,13 @@ class VerifiableParameters(GopaParameters, frozen=True):
         """Nobody has more: whoever would does not accept its place."""
         return min(self.plan.degree + self.session.place.most_drawn_by, self.plan.parties - 1)
 
+    def least_left(self, false: int) -> int:
+        """How many users are due when `false` others have signed something false, each of them shown.
+
+        The claim counts neither on the D that may be lost nor on the corrupt ones, so these may go as well.
+        """
+        return self.plan.min_survivors - min(false, max(self.plan.max_corrupt, 1))
+
     @property
     def lost_draws(self) -> int:
         """Of the users that it drew a user may lose so many."""

@@ -124,12 +124,14 @@ class VerifiablePartyMachine(GopaPartyMachine):
     def _on_committed(self, body: bytes) -> Sequence[Envelope]:
         message = decode(body, v.Committed, self._context.aggregator)
         authors = self._list(message.committed)
-        self._participants = self._set(message.participants, self._revealed, "participants")
+        least = self._verifiable.least_left(len(message.false))
+        self._participants = self._set(message.participants, self._revealed, "participants", least)
         self._packed = message.participants
         self._board = self.followed = Follower(self._context, message.head)
         self._follow(authors, v.COMMIT, message.digests)
         if not self._all_among(message.participants, message.committed):
             raise self._refuse("lets parties take part whose commitments are not on the board")
+        self._check_all_false(message.false)
         due = tuple(sorted(peer for peer in self._deltas if peer in self._participants))
         if tuple(item.party for item in message.commits) != due:
             raise self._refuse("commitments are not those of the neighbours that take part")
@@ -145,8 +147,25 @@ class VerifiablePartyMachine(GopaPartyMachine):
         self._excluded = len(authors) - len(self._participants)
         return self._attest(v.ATTEST_COMMITMENTS)
 
+    def _check_all_false(self, items: Sequence[m.Advertisement]) -> None:
+        """Refuse a relay that leaves users out for commits of which not each has a false proof."""
+        parties, batch = [item.party for item in items], proofs.Batch()
+        if parties != sorted({*parties}) or any(party in self._participants for party in parties):
+            raise self._refuse("calls commits false of parties that take part, or twice")
+        for item in items:
+            message = self._commit_of(item, self._board)[0]
+            self._rules.add_commit(batch, item.party, self._name_of(item.party), message)
+        false = {tag[0] for tag in failures(batch)} if items else set()
+        if right := [party for party in parties if party not in false]:
+            raise self._refuse(
+                f"says that {self._name_of(right[0])} committed to something false: it did not"
+            )
+        self._false = len(parties)
+
     def _commit_of(self, item: m.Advertisement, board: Follower) -> tuple[v.Commit, dict[int, bytes]]:
         """Return what a party has committed to, and its edges: as it is in the last batch of a board."""
+        if not 1 <= item.party <= self._parties:
+            raise self._refuse(f"forwarded a commit of party {item.party}, which there is not")
         name = self._check_forwarded(v.COMMIT, item)
         self._check_entry(board, item.party, v.COMMIT, item.body, item.signature)
 
@@ -303,6 +322,7 @@ class VerifiablePartyMachine(GopaPartyMachine):
                 opened.append(item.party)
         opened.sort()
         self._excluded += len(message.false)
+        self._false += len(message.false)
         terms = [self._deltas[party] for party in opened]
         del self._deltas
         pack = self._parameters.encoding.pack
@@ -354,7 +374,8 @@ class VerifiablePartyMachine(GopaPartyMachine):
         self._follow(opened, v.OPEN, message.digests)
         tally = decode(message.tally, v.Tally, relay)
         self._counted = PartySet.unpack(tally.counted, self._parties, relay)
-        if not self._counted <= self._participants or len(self._counted) < self._plan.min_survivors:
+        least = self._verifiable.least_left(self._false)
+        if not self._counted <= self._participants or len(self._counted) < least:
             raise self._refuse("counts parties that do not take part, or too few")
         if self._index not in self._counted:
             raise self._refuse(f"left {self.name} out of the average")

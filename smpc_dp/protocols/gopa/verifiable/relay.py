@@ -44,6 +44,8 @@ class VerifiableRelayMachine(GopaRelayMachine):
         super().__init__(context, parameters, identity, threads=threads, watch=watch)
         self._verifiable = parameters
         self._board = board
+        # Users who have signed something false.
+        self._shown_false = 0
         # What is here counts, also of a user that is lost before the step is over.
         self._coins: dict[int, Envelope] = {}
         self._publications: dict[int, Envelope] = {}
@@ -64,7 +66,7 @@ class VerifiableRelayMachine(GopaRelayMachine):
 
     def _needed(self) -> int:
         if self.step != v.COIN:
-            return self._plan.min_survivors
+            return self._verifiable.least_left(self._shown_false)
         # A coin that is not there stops the run: without it, its author would choose the noise.
         return len(self._participants) - len(self._coins.keys() - self._alive)
 
@@ -99,7 +101,7 @@ class VerifiableRelayMachine(GopaRelayMachine):
         self._begin_log()
         head, authors = self._chain.head, sorted(self._alive)
         self._committed = digests = self._log(authors, self._received)
-        self._exclude_false(batch)
+        excluded = self._exclude_false(batch)
         if len(self._alive) < self._needed():
             raise self._too_few(self._needed())
         self._edges = {party: self._edges[party] for party in self._alive}
@@ -107,18 +109,21 @@ class VerifiableRelayMachine(GopaRelayMachine):
         self._participants = tuple(sorted(self._alive))
         self._packed = pack_set(self._participants, self._parties)
         self._set_digest = self._rules.attestation(v.ATTEST_COMMITMENTS, self._chain.head, self._packed)
-        self._advertised_commits = {
-            peer: m.Advertisement(peer, self._received[peer].body, self._received[peer].signature)
-            for peer in self._participants
-        }
+        self._advertised_commits = {peer: self._as_signed(peer) for peer in self._participants}
+        few = len(self._participants) < self._plan.min_survivors
+        false = [self._as_signed(party) for party in excluded if few]
         sent: list[Envelope] = []
         for party in self._participants:
             forwarded = [
                 self._advertised_commits[peer] for peer in self._neighbours[party] if peer in self._edges
             ]
-            message = v.Committed(head, pack_list(authors), digests, self._packed, forwarded)
+            message = v.Committed(head, pack_list(authors), digests, self._packed, forwarded, false)
             sent += self._write(v.COMMITTED, [self._name_of(party)], message)
         return sent
+
+    def _as_signed(self, party: int) -> m.Advertisement:
+        """Return what a party has sent in this step."""
+        return m.Advertisement(party, self._received[party].body, self._received[party].signature)
 
     def _begin_log(self) -> None:
         self._chain = Chain.begin(
@@ -159,6 +164,7 @@ class VerifiableRelayMachine(GopaRelayMachine):
                 self._drop(party, fault)
             else:
                 self._faults.append(str(fault))
+        self._shown_false += len(false)
         return sorted(false)
 
     def _certify(self, step: str, kind: str, answer: str) -> tuple[list[Envelope], Certificate]:

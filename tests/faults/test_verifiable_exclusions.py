@@ -1,0 +1,91 @@
+"""Users who sign something false are excluded beyond those who may be lost, if everybody sees that it is."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+
+from smpc_dp.crypto import proofs
+from smpc_dp.errors import PeerFault, TimeoutFault
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
+from smpc_dp.runtime.audit import audit_stream
+from smpc_dp.simulate.vectors.verifiable_runs import (
+    INPUTS,
+    PARAMETERS,
+    RELAY,
+    USERS,
+    Played,
+    Setting,
+    play,
+)
+from smpc_dp.simulate.vectors.verifiable_users import CHEAT, off_by_one, out_of_range
+
+# Nobody may be lost.
+ALL = Setting(INPUTS, PARAMETERS | {"dropout": 0})
+TOO_FAR = out_of_range((5, 0))
+REST = tuple(name for name in USERS if name != CHEAT)
+
+
+def audited(played: Played) -> Any:
+    return audit_stream(io.BytesIO(b"".join(line + b"\n" for line in played.lines)), threads=1)
+
+
+@pytest.mark.parametrize("cheat", [TOO_FAR, off_by_one])
+def test_one_cheat_does_not_end_a_run_in_which_nobody_may_be_lost(cheat: Any) -> None:
+    played = play({CHEAT: cheat}, setting=ALL)
+    noise = np.sum([played.users[name].secret.given for name in REST], axis=0)
+    values = np.sum([INPUTS[name] for name in REST], axis=0)
+    assert set(played.errors) == {CHEAT}
+    for machine in (played.relay, *(played.users[name] for name in REST)):
+        np.testing.assert_array_equal(machine.result.total, values + noise)
+        assert machine.result.survivors == REST
+        assert machine.result.privacy.guarantee is not None
+        assert machine.result.privacy.guarantee.epsilon == PARAMETERS["epsilon"]
+    report = audited(played)
+    assert report.ok
+    assert [item.party for item in report.excluded] == [CHEAT]
+
+
+def test_more_cheats_than_the_plan_counts_on_end_it() -> None:
+    played = play({CHEAT: TOO_FAR, REST[0]: TOO_FAR}, setting=ALL)
+    error = played.errors[RELAY]
+    assert isinstance(error, TimeoutFault)
+    assert {CHEAT, REST[0]} <= set(error.missing)
+    assert v.COIN not in {entry.kind for entry in played.entries}
+
+
+class Excluding(VerifiableRelayMachine):
+    """Leaves out a user that has committed to nothing false, and says that it has, if `says_so`."""
+
+    says_so = True
+
+    def _exclude_false(self, batch: proofs.Batch) -> list[int]:
+        if self.step != v.COMMIT:
+            return super()._exclude_false(batch)
+        party = USERS.index(CHEAT) + 1
+        self._drop(party, PeerFault(CHEAT, "is left out"))
+        self._shown_false += 1
+        return [party] if self.says_so else []
+
+
+class Silent(Excluding):
+    """Says nothing of it."""
+
+    says_so = False
+
+
+@pytest.mark.parametrize(
+    ("relay", "what"), [(Excluding, "committed to something false: it did not"), (Silent, "has 4 parties")]
+)
+def test_nobody_goes_on_without_a_user_that_said_nothing_false(relay: Any, what: str) -> None:
+    played = play(relay=relay, setting=ALL)
+    for name in REST:
+        error = played.errors[name]
+        assert isinstance(error, PeerFault)
+        assert error.culprit == RELAY
+        assert what in error.reason
+    assert v.COIN not in {entry.kind for entry in played.entries}
