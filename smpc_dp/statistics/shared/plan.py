@@ -128,11 +128,9 @@ def statistic_program(
 def check_kernel(kernel: Kernel) -> None:
     """Raise ConfigError unless it is a kernel of this package, by what it computes and not by its name alone."""
     if kernel.name not in kernels.NAMES:
-        what = f"'{kernel.name}' has no program on shares; there is one for {', '.join(kernels.NAMES)}"
+        what = f"'{kernel.name}' has no program on shares, {', '.join(kernels.NAMES)} have one"
     elif kernel.gadget is not None or kernel_of(kernel.terms()).terms() != kernel.terms():
-        what = (
-            f"'{kernel.name}' is the name of another kernel; this one has no program on shares"
-        )
+        what = f"'{kernel.name}' is the name of another kernel; this one has no program on shares"
     else:
         return
     raise ConfigError([Fault("kernel", f"{what}; pairs of users compute any kernel (engine 'garbled')")])
