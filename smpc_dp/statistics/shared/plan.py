@@ -126,7 +126,7 @@ def statistic_program(
 
 
 def check_kernel(kernel: Kernel) -> None:
-    """Raise ConfigError unless it is a kernel of this package, by what it computes and not by its name alone."""
+    """Raise ConfigError unless it is a kernel of this package, and not by its name alone."""
     if kernel.name not in kernels.NAMES:
         what = f"'{kernel.name}' has no program on shares, {', '.join(kernels.NAMES)} have one"
     elif kernel.gadget is not None or kernel_of(kernel.terms()).terms() != kernel.terms():
