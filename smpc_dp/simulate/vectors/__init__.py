@@ -24,6 +24,7 @@ from smpc_dp.simulate.vectors import (
     proofs,
     runs,
     sampling,
+    servers,
     statistic_negative,
     statistic_runs,
     succinct,
@@ -105,6 +106,7 @@ def _pairwise() -> dict[str, bytes]:
 PROTOCOLS: dict[str, Callable[[], dict[str, bytes]]] = {
     "secagg": _secagg,
     "gopa": lambda: {**_gopa(), **verifiable.generate()},
+    "mpyc": lambda: {f"{name}.json": _encode(made) for name, made in servers.all_to_json().items()},
     "pairwise": _pairwise,
     "proofs": proofs.generate,
     "sampling": sampling.generate,
