@@ -93,11 +93,18 @@ def report_learned(
     *,
     as_json: bool,
 ) -> None:
-    """Print what everybody has learned, and who failed; exit with 1 if the aggregator did, or all."""
+    """Print what everybody has learned, and who failed.
+
+    Exits with 1 if the aggregator failed, or all did, or nobody completed a step: then nothing was learned.
+    """
     for name, ending in endings.items():
         if not ending.ok:
             report_line(f"{name}: {ending.reason}")
     if not results or (aggregator is not None and not endings[aggregator].ok):
+        raise typer.Exit(1)
+    if not any(result["done"][0] or not result["steps"][0] for result in results.values()):
+        for name, result in results.items():
+            report_line(f"{name}: all {result['steps'][0]} steps failed: {'; '.join(result['failures'][:3])}")
         raise typer.Exit(1)
     if as_json:
         print_json(results)

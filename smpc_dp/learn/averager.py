@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigError, Fault, PeerFault, PrivacyError, TimeoutFault, VerificationError
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ Users = NDArray[np.intp]
 Groups = NDArray[np.intp]
 
 ALONE = -1
+
+# What an average or exchange that fails raises while the session goes on: a learner leaves the step out.
+FAILURES = (PeerFault, TimeoutFault, VerificationError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,8 @@ class Averager(Protocol):
             group: shape (n,), the group of every user, the same wherever it is called; None is one of all.
 
         Raises:
-            ConfigError: a shape or value is refused. PeerFault, TimeoutFault: the group's average failed.
+            ConfigError: a shape or value is refused. PeerFault, TimeoutFault, VerificationError (`FAILURES`):
+                the group's average failed. PrivacyError: a user took part as often as planned already.
         """
         ...
 
@@ -231,3 +235,22 @@ def check_average(
     if group.shape != (place.users,) or group.dtype.kind not in "iu" or np.any(group < ALONE):
         raise ConfigError([Fault("group", f"must be {place.users} integers from {ALONE}")])
     return vector, weight, group.astype(np.intp)
+
+
+class Planned:
+    """Counts in how many private averages or exchanges each user takes part: noise is planned for so many.
+
+    `most`: for each user, or None where nothing is protected.
+    """
+
+    def __init__(self, users: int, most: int | None) -> None:
+        self._taken = np.zeros(users, dtype=np.intp)
+        self._most = most
+
+    def take(self, users: Users) -> None:
+        """Count these users once more; raise PrivacyError, and count nobody, if that is once too often."""
+        if self._most is not None and np.any(over := self._taken[users] >= self._most):
+            raise PrivacyError(
+                f"user {users[over][0]}: noise is planned for {self._most} private vectors, this is one more"
+            )
+        self._taken[users] += 1

@@ -41,7 +41,7 @@ def read_table(path: str | os.PathLike[str]) -> Table:
     if file.suffix not in (".csv", ".txt"):
         raise ConfigError([Fault(str(file), "unknown kind of file, the known ones are .npy, .csv, .txt")])
     try:
-        lines = list(csv.reader(content.decode("utf-8").splitlines()))
+        lines = list(csv.reader(content.decode("utf-8-sig").splitlines()))
     except (UnicodeDecodeError, csv.Error) as error:
         raise ConfigError([Fault(str(file), f"no table ({error})")]) from None
     rows = [(number, cells) for number, cells in enumerate(lines, 1) if cells]
@@ -72,7 +72,8 @@ def _is_number(cell: str) -> bool:
         float(cell)
     except ValueError:
         return False
-    return True
+    # Python reads 1_0 as ten; in a table it is a slip.
+    return "_" not in cell
 
 
 def _from_npy(file: Path) -> Table:
@@ -161,9 +162,11 @@ def wisconsin(path: str | os.PathLike[str], *, incomplete: bool = False) -> Data
             continue
         known = ["" if gone else cell for cell, gone in zip(cells[1:-1], missing, strict=True)]
         values = numbers([(line, known)], str(path))[0]
-        if np.any(values < 1) or np.any(values > 10):
+        if not np.all((values >= 1) & (values <= 10) | missing):
             raise ConfigError([Fault(f"{path}:{line}", "a feature is outside 1 to 10")])
         kept.append([*((values - 5.5) / 4.5), label])
+    if not kept:
+        raise ConfigError([Fault(str(path), "holds no points without a missing value")])
     source = "Breast Cancer Wisconsin (Original), UCI, CC BY 4.0"
     return Dataset(np.array(kept), (*names, "malignant"), source, left_out)
 
@@ -181,6 +184,8 @@ def lending_club(path: str | os.PathLike[str]) -> Dataset:
     ]
     columns = [*numeric, label]
     table = numbers([(line, [cells[place] for place in columns]) for line, cells in rows], str(path))
+    if len(bad := np.flatnonzero(~np.isfinite(table).all(axis=1))):
+        raise ConfigError([Fault(f"{path}:{rows[bad[0]][0]}", "a value is missing")])
     names = tuple(header[place] for place in columns)
     return Dataset(table, names, "Lending Club, R package modeldata, MIT")
 
@@ -216,8 +221,9 @@ def movielens(path: str | os.PathLike[str]) -> Dataset:
     if header != due:
         raise ConfigError([Fault(str(path), f"needs the columns {', '.join(due)}")])
     table = numbers(rows, str(path))[:, [0, 1, 3, 2]]
-    if table[:, -1].min() < 0 or table[:, -1].max() > 5:
-        raise ConfigError([Fault(str(path), "a rating is outside 0 to 5")])
+    # Written so that NaN fails.
+    if len(bad := np.flatnonzero(~((table[:, -1] >= 0) & (table[:, -1] <= 5)))):
+        raise ConfigError([Fault(f"{path}:{rows[bad[0]][0]}", "a rating is missing or outside 0 to 5")])
     return Dataset(table, ("user", "movie", "time", "rating"), "MovieLens latest small, GroupLens")
 
 
@@ -255,7 +261,7 @@ def _text(path: str | os.PathLike[str], what: str) -> str:
                 content = opened.read(MAX_BYTES + 1)
             if len(content) > MAX_BYTES:
                 raise LocalError(f"{file}: holds more than {MAX_BYTES} bytes")
-        return content.decode("utf-8")
+        return content.decode("utf-8-sig")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise ConfigError([Fault(str(file), f"cannot be read as text ({error})")]) from None
 

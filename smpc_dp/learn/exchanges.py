@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smpc_dp.learn.averager import Users
+from smpc_dp.learn.averager import Planned, Users
 from smpc_dp.learn.methods import STEPS, calibrate
 from smpc_dp.learn.needs import PrivateMessages
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
@@ -22,10 +22,18 @@ EXACT_STEPS = 1 << 40
 
 @dataclass(frozen=True)
 class Exchanging:
-    """Planned messages; `guarantee` is of all messages of one user together, None without noise."""
+    """Planned messages; `guarantee` is of all messages of one user together, None without noise.
+
+    `participations`: how many vectors a user may send for that.
+    """
 
     parameters: ExchangeParameters
     guarantee: PrivacyGuarantee | None = None
+    participations: int = 0
+
+    def planned(self, users: int) -> Planned:
+        """Return what keeps each of so many users within `participations`."""
+        return Planned(users, None if self.guarantee is None else self.participations)
 
     @property
     def claim(self) -> str:
@@ -69,7 +77,7 @@ def plan_messages(need: PrivateMessages, users: int) -> Exchanging:
         proof="composition over a user's vectors (privacy.accountant)",
         warnings=delta_warnings(need.delta, users),
     )
-    return Exchanging(parameters, guarantee)
+    return Exchanging(parameters, guarantee, count)
 
 
 def partner_edges(partner: Users) -> dict[int, list[int]]:

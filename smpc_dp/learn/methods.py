@@ -19,6 +19,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.learn.averager import Planned
 from smpc_dp.learn.needs import PrivateAverages, PublicAverages
 from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
@@ -108,9 +109,11 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         faults: list[Fault] = []
         honest = size - self.colluders - self.missing
         if self.method == "mpyc":
-            return [
-                Fault("averager.method", "'mpyc' averages no groups yet (known: secagg, gopa, local, pair)")
-            ]
+            what = (
+                "'mpyc' averages no groups: it needs a roster of servers, a learner has an aggregator; "
+                "session.average takes it (known here: secagg, gopa, local, pair)"
+            )
+            return [Fault("averager.method", what)]
         if self.method == "pair" and (size != 2 or self.colluders > 1 or self.missing):
             faults.append(Fault("averager.method", "'pair' is for groups of 2, with at most 1 colluder"))
         elif self.method in ("local", "pair"):
@@ -138,6 +141,10 @@ def _checked(protocol: str, given: Mapping[str, object], size: int) -> SumParame
         checked, faults = check_noisy(given, size, complete=True)
     else:
         checked, faults = PARAMETER_CHECKERS[protocol, 1](given, size)
+    if given.get("verifiable") and "precision" in {where for where, _ in faults}:
+        # Its grid follows from the noise: nobody has given it.
+        what = "needs more noise than verifiable averages have: raise it, take fewer steps or larger groups"
+        raise ConfigError([Fault("epsilon", what)])
     if not isinstance(checked, SumParameters):
         raise ConfigError([Fault(f"averager ({where})", what) for where, what in faults])
     return checked
@@ -147,12 +154,17 @@ def _checked(protocol: str, given: Mapping[str, object], size: int) -> SumParame
 class Averaging:
     """Planned averages: for each size of a group the parameters of its protocol.
 
-    `guarantee` is of all averages of one user together, None for exact ones.
+    `guarantee` is of all averages of one user together, None for exact ones; `participations` is in how many
+    a user may be for that.
     """
 
     plans: Mapping[int, SumParameters]
     guarantee: PrivacyGuarantee | None = None
     participations: int = 0
+
+    def planned(self, users: int) -> Planned:
+        """Return what keeps each of so many users within `participations`."""
+        return Planned(users, None if self.guarantee is None else self.participations)
 
     def plan(self, size: int) -> SumParameters:
         """Return the parameters for a group of this size; raise ConfigError if none is planned."""

@@ -17,6 +17,8 @@ from smpc_dp.learn.averager import Rows
 from smpc_dp.learn.needs import Table
 
 ModelName = Literal["logistic", "softmax", "linear"]
+# Features and labels up to this have gradients whose norm does not overflow: it would be clipped to nothing.
+LARGEST = 1e50
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +71,13 @@ class Model:
         if not len(table):
             faults.append(Fault(user, "has no points"))
         labels = table[:, -1]
-        if len(bad := np.flatnonzero(~np.isfinite(table[:, :-1]).all(axis=1))):
-            faults.append(Fault(user, f"a feature of point {bad[0]} is not finite"))
+        # Written so that NaN fails.
+        if len(bad := np.flatnonzero(~(np.abs(table[:, :-1]) <= LARGEST).all(axis=1))):
+            faults.append(Fault(user, f"a feature of point {bad[0]} is not finite, or beyond {LARGEST:g}"))
         if len(bad := np.flatnonzero(~np.isfinite(labels))):
             faults.append(Fault(user, f"the label of point {bad[0]} is missing"))
+        elif len(bad := np.flatnonzero(np.abs(labels) > LARGEST)):
+            faults.append(Fault(user, f"the label of point {bad[0]} is beyond {LARGEST:g}"))
         elif self.kind != "linear":
             most = 1 if self.kind == "logistic" else self.classes - 1
             bad = np.flatnonzero((labels != np.rint(labels)) | (labels < 0) | (labels > most))

@@ -14,8 +14,8 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, TimeoutFault
-from smpc_dp.learn.averager import ALONE, Rows
+from smpc_dp.errors import ConfigError, Fault, LocalError
+from smpc_dp.learn.averager import ALONE, FAILURES, Rows
 from smpc_dp.learn.methods import STEPS
 from smpc_dp.learn.models import Model, ModelName, clip_rows
 from smpc_dp.learn.needs import Learned, Means, Needs, PrivateAverages, PublicAverages, Table
@@ -138,12 +138,12 @@ async def descend(name: str, settings: SgdSettings, means: Means, data: list[Tab
         # Whatever fails, everybody makes the same calls: requests are counted by them.
         try:
             mixed = (await mixer.average(weights, group=group)).values
-        except (PeerFault, TimeoutFault) as error:
+        except FAILURES as error:
             failures[str(error)] = None
         gradients[rows] = clip_rows(model.gradient(mixed[rows], points, rows), inside)
         try:
             averaged = (await averager.average(gradients, group=group)).values
-        except (PeerFault, TimeoutFault) as error:
+        except FAILURES as error:
             failures[str(error)] = None
             continue
         stepped = mixed[rows] - rate * (averaged[rows] + settings.ridge * mixed[rows])

@@ -70,6 +70,7 @@ class PartyExchange(_Exchanges):
         self._line = line
         self._ledger = charged
         self._own = self._names.index(membership.name)
+        self._planned = exchanging.planned(self.users)
 
     @property
     def here(self) -> Users:
@@ -101,6 +102,8 @@ class PartyExchange(_Exchanges):
         if self._own not in involved:
             return {}
         parameters, name = membership.parameters, membership.name
+        if self._own in edges:
+            self._planned.take(self.here)
         try:
             lanes, _ = parameters.encoding.encode(vector[0], party=name)
         except SmpcError as error:

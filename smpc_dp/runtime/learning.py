@@ -87,6 +87,7 @@ class PartyAverager(_Requests):
         super().__init__(membership, averaging, counter, purpose)
         self._line = line
         self._ledger = charged
+        self._planned = averaging.planned(self.users)
         self._on_event = on_event
         self._last = 0
 
@@ -101,7 +102,7 @@ class PartyAverager(_Requests):
         """Return the average of the survivors of the party's group; see `Averager.average`.
 
         Raises:
-            PrivacyError: the ledger refuses; nothing of the vector has left.
+            PrivacyError: the ledger refuses, or the plan; nothing of the vector has left.
             AggregatorLostError: no further average can be had.
         """
         vector, weight, group = check_average(self, vector, weight, group)
@@ -112,6 +113,7 @@ class PartyAverager(_Requests):
             return Averaged(vector.copy(), np.zeros(1))
         number = numbers[own]
         membership = self._of(group, own)
+        self._planned.take(self.here)
         before, self._last = number - self._last - 1, number
         try:
             lanes, _ = membership.parameters.encoding.encode(vector[0], party=membership.name)

@@ -50,6 +50,7 @@ class _Simulated:
     def __init__(self, users: int, averaging: Averaging) -> None:
         self._here = np.arange(users)
         self._averaging = averaging
+        self._planned = averaging.planned(users)
 
     @property
     def users(self) -> int:
@@ -86,6 +87,7 @@ class IdealAverager(_Simulated):
         """Return each group's average with the noise of its members; see `Averager.average`."""
         vector, weight, group = check_average(self, vector, weight, group)
         check_weights(weight)
+        self._planned.take(np.flatnonzero(group >= 0))
         values, weights = vector.copy(), np.zeros(self.users)
         members = np.flatnonzero(group >= 0)
         order = members[np.argsort(group[members], kind="stable")]
@@ -134,6 +136,7 @@ class MachineAverager(_Simulated):
         """Return each group's average; see `Averager.average`."""
         vector, weight, group = check_average(self, vector, weight, group)
         check_weights(weight)
+        self._planned.take(np.flatnonzero(group >= 0))
         values, weights = vector.copy(), np.zeros(self.users)
         for label in np.unique(group[group >= 0]):
             rows = np.flatnonzero(group == label)
@@ -163,6 +166,7 @@ class IdealExchange:
     def __init__(self, users: int, exchanging: Exchanging, source: NoiseSource | None = None) -> None:
         self._here = np.arange(users)
         self._exchanging = exchanging
+        self._planned = exchanging.planned(users)
         self._source = source or NoiseSource.system()
 
     @property
@@ -204,6 +208,7 @@ class IdealExchange:
     def _sent(self, vector: Rows, senders: Users) -> Rows:
         """Return the vectors of these users as they leave: on the grid, with noise."""
         parameters = self._exchanging.parameters
+        self._planned.take(senders)
         grid = grid_rows(parameters.encoding, vector[senders])
         noise = parameters.own_noise(self._source, grid.size).reshape(grid.shape)
         return parameters.encoding.real(grid + noise)

@@ -226,7 +226,28 @@ def test_a_user_that_sends_along_no_edge_is_left_out() -> None:
     run.hub.receive(forged)
     for place in (0, 1):
         run.hub.receive(sent[run.stage.context.names[place]][0])
-    assert "sends to others than it should" in "; ".join(run.hub.result.faults)
+    assert "does not send to exactly" in "; ".join(run.hub.result.faults)
+
+
+def test_a_user_that_keeps_a_box_back_is_left_out_and_not_the_hub_blamed() -> None:
+    run = Run(parameters(missing=1))
+    names = run.stage.context.names
+    hellos = [envelope for party in run.parties for envelope in party.start()]
+    starts = [answer for envelope in hellos for answer in run.hub.receive(envelope)]
+    delivered: list[Envelope] = []
+    for place, start in enumerate(starts):
+        (honest,) = run.parties[place].receive(start)
+        if place == 2:
+            boxes = decode(honest.body, m.Send, names[2]).boxes[:1]
+            signer = run.stage.signers[names[2]]
+            (honest,) = run.stage.context.write(signer, honest.run_id, m.SEND, (AGGREGATOR,), m.Send(boxes))
+        delivered += run.hub.receive(honest)
+    for envelope in delivered:
+        if envelope.step == m.DELIVER:
+            run.parties[names.index(envelope.receiver)].receive(envelope)
+    assert run.hub.result.absent == (names[2],)
+    for party in run.parties[:2]:
+        assert party.result.survivors == names[:2]
 
 
 def test_a_partner_that_dies_is_named_to_its_receiver_alone() -> None:

@@ -434,6 +434,34 @@ async def test_a_child_that_crashes_is_told_at_once(monkeypatch: pytest.MonkeyPa
     assert "signal 11" in str(await drive(Engine(SERVERS, "server1", silent)))
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"garbage",
+        b'{"values": ["one"]}',
+        b'{"values": ["1_0"]}',
+        b'{"values": ["%s"]}' % (b"9" * 5000),
+        b'{"values": []}',
+        b'{"values": ["3", "2"]}',
+        b'{"values": ["3", "1", "1"]}',
+        b'{"values": ["3", "-1"]}',
+        b"size",
+    ],
+)
+async def test_an_answer_that_no_program_gives_is_told_as_such(
+    monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    """What peers send may take a child over: its answer must not end its server, or fill its memory."""
+    size = 1 << 29 if said == b"size" else len(said)
+    code = (
+        "import socket, sys, threading; s = socket.socket(fileno=0); n = int.from_bytes(s.recv(8), 'big')\n"
+        "while n: n -= len(s.recv(n))\n"
+        f"s.sendall(b'\\1' + ({size}).to_bytes(8, 'big') + {said!r}); s.recv(1)"
+    )
+    monkeypatch.setattr(engines, "_BOOT", code)
+    assert "server1: mpyc's process" in str(await drive(Engine(SERVERS, "server1", silent)))
+
+
 async def test_a_child_inherits_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No environment, no open file, no listening socket, and its limits are on; it says so by a file."""
     told = tmp_path / "told"

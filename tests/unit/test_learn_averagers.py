@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.learn.averager import PlainAverager
+from smpc_dp.learn.exchanges import plan_messages
 from smpc_dp.learn.methods import AveragerTable, Averaging, plan_private, plan_public
-from smpc_dp.learn.needs import PrivateAverages, PublicAverages
+from smpc_dp.learn.needs import PrivateAverages, PrivateMessages, PublicAverages
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.simulate.averagers import IdealAverager, MachineAverager, grid_rows
+from smpc_dp.simulate.averagers import IdealAverager, IdealExchange, MachineAverager, grid_rows
 
 GROUP = np.array([0, 1, 0, 1, -1, 0, 1, 1, 0])
 
@@ -57,7 +59,7 @@ def test_exact_averages_are_the_same_bits_as_the_machines(method: str) -> None:
 )
 def test_noisy_averages_have_the_law_of_the_machines(table: AveragerTable) -> None:
     """Both samples' variance within 5 standard errors of the planned one: false alarms below 1e-5 in all."""
-    averaging = private(table, {4}, length=60)
+    averaging = private(table, {4}, count=4, length=60)
     parameters = averaging.plan(4)
     vector = vectors(2, 60)
     exact = asyncio.run(PlainAverager(9).average(vector, group=GROUP)).values
@@ -149,3 +151,27 @@ def test_weights_are_refused() -> None:
     averager = IdealAverager(9, private(AveragerTable(), {4}))
     with pytest.raises(ConfigError, match="weight"):
         asyncio.run(averager.average(vectors(1), np.arange(1.0, 10), GROUP))
+
+
+@pytest.mark.parametrize("made", [IdealAverager, MachineAverager])
+def test_nobody_is_in_more_groups_than_noise_is_planned_for(
+    made: Callable[[int, Averaging], IdealAverager | MachineAverager],
+) -> None:
+    averager = made(9, private(AveragerTable(), {3}, count=2))
+    zeros = np.zeros((9, 2))
+    first, second = (np.isin(np.arange(9), group) - 1 for group in ([0, 1, 2], [2, 3, 4]))
+    for _ in range(2):
+        asyncio.run(averager.average(zeros, group=first))
+    with pytest.raises(PrivacyError, match="user 2: noise is planned for 2"):
+        asyncio.run(averager.average(zeros, group=second))
+    # Who was refused with user 2 is not counted.
+    for _ in range(2):
+        asyncio.run(averager.average(zeros, group=np.isin(np.arange(9), [3, 4, 5]) - 1))
+
+
+def test_nobody_sends_more_than_noise_is_planned_for() -> None:
+    exchange = IdealExchange(2, plan_messages(PrivateMessages(1, 1.0, np.array([1, 1]), 1.0, 1e-5), 2))
+    swap = np.array([1, 0])
+    asyncio.run(exchange.exchange(np.zeros((2, 1)), swap))
+    with pytest.raises(PrivacyError, match="user 0: noise is planned for 1"):
+        asyncio.run(exchange.exchange(np.zeros((2, 1)), swap))

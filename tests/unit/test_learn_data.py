@@ -74,6 +74,7 @@ def test_a_split_gives_every_point_once() -> None:
         ("1,2\n1,x\n", ":2: 'x' is not a number"),
         ("", "holds no points"),
         ("a,b\n", "holds no points"),
+        ("1,2\n1_0,2\n", ":2: '1_0' is not a number"),
     ],
 )
 def test_tables_that_are_none_are_refused_by_line(tmp_path: Path, content: str, what: str) -> None:
@@ -88,9 +89,26 @@ def test_tables_have_headers_and_missing_values(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text("x,y\n1,\n2,3\n")
     np.testing.assert_array_equal(data.read_table(path), [[1, np.nan], [2, 3]])
+    path.write_bytes(b"\xef\xbb\xbf1,2\n")
+    np.testing.assert_array_equal(data.read_table(path), [[1, 2]])
     np.save(tmp_path / "one.npy", np.zeros(3))
     with pytest.raises(ConfigError, match="must hold a table"):
         data.read_table(tmp_path / "one.npy")
+
+
+def test_missing_values_of_a_set_are_refused_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "set.csv"
+    header = "Id,a,b,c,d,e,f,g,h,i,Class\n"
+    for content, load, what in (
+        (header + "1,1,1,1,1,1,1,1,1,nan,benign\n", data.wisconsin, ":2: a feature is outside 1 to 10"),
+        (header + "1,1,1,1,1,1,1,1,1,,benign\n", data.wisconsin, "holds no points without a missing value"),
+        ("a,int_rate\n1,2\n2,\n", data.lending_club, ":3: a value is missing"),
+        ("a,int_rate\n1,2\n2,inf\n", data.lending_club, ":3: a value is missing"),
+        ("userId,movieId,rating,timestamp\n1,2,,4\n", data.movielens, ":2: a rating is missing"),
+    ):
+        path.write_text(content)
+        with pytest.raises(ConfigError, match=what):
+            load(path)
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import numpy as np
@@ -10,9 +11,11 @@ from typer.testing import CliRunner
 
 from smpc_dp import simulate
 from smpc_dp.cli import app
-from smpc_dp.errors import ConfigError
+from smpc_dp.errors import ConfigError, VerificationError
+from smpc_dp.learn.averager import Averaged, Groups, PlainAverager, Rows
 from smpc_dp.learn.groups import GroupDraws
 from smpc_dp.learn.models import Model, clip_rows
+from smpc_dp.learn.needs import Means
 from smpc_dp.learn.registry import check_learn
 
 RNG = np.random.default_rng(4)
@@ -131,6 +134,28 @@ def test_descent_learns() -> None:
     assert Model("logistic", 3).accuracy(found.values[0], np.concatenate(DATA)) > 0.9
 
 
+class Lied(PlainAverager):
+    """The group's second average fails as it does when a member sends what no vector explains."""
+
+    calls = 0
+
+    async def average(
+        self, vector: Rows, weight: np.ndarray | None = None, group: Groups | None = None
+    ) -> Averaged:
+        self.calls += 1
+        if self.calls == 2:
+            raise VerificationError("no 3 vectors within the bounds have this sum: somebody lies")
+        return await super().average(vector, weight, group)
+
+
+def test_a_sum_that_nothing_explains_costs_a_step_and_not_the_run() -> None:
+    checked, _ = check_learn(GIVEN, 6)
+    assert checked is not None
+    found = asyncio.run(checked.learner.run(Means(Lied(6), PlainAverager(6)), DATA))
+    assert (found.steps - found.done).sum() == 3
+    assert found.failures == ("no 3 vectors within the bounds have this sum: somebody lies",)
+
+
 def test_a_rate_that_diverges_is_stopped() -> None:
     given = GIVEN | {"model": "linear", "rate": 1000.0, "radius": 50.0}
     with pytest.raises(ConfigError, match=r"rate: 1000 diverges: a coordinate .* beyond 50 in step"):
@@ -150,7 +175,8 @@ def test_a_rate_that_diverges_is_stopped() -> None:
         ({"group": 7}, "group", "6 users"),
         ({"averager": 3}, "averager", "table"),
         ({"averager": {"method": "magic"}}, "averager.method", "magic"),
-        ({"averager": {"method": "mpyc"}}, "averager.method", "no groups yet"),
+        ({"averager": {"method": "mpyc"}}, "averager.method", "needs a roster of servers"),
+        ({"averager": {"method": "gopa", "verifiable": True}, "epsilon": 0.1}, "epsilon", "fewer steps"),
         ({"averager": {"colluders": 3}}, "averager.colluders", "no honest"),
         ({"averager": {"colluders": 2}}, "averager.method", "'local'"),
         ({"averager": {"method": "pair"}}, "averager.method", "groups of 2"),
@@ -169,6 +195,7 @@ def test_bad_settings_are_refused_by_key(change: dict[str, object], key: str, wh
         (np.full((2, 4), [0, np.inf, 0, 1]), "a feature of point 0 is not finite"),
         (np.full((2, 4), [0, 0, 0, 2.0]), "must be an integer from 0 to 1"),
         (np.zeros((0, 4)), "has no points"),
+        (np.full((2, 4), [0, 1e200, 0, 1]), "a feature of point 0 is not finite, or beyond 1e+50"),
     ],
 )
 def test_bad_data_are_refused_by_user(table: np.ndarray, what: str) -> None:

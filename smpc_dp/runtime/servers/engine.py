@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -13,8 +14,10 @@ import msgspec
 
 from smpc_dp.errors import LocalError
 from smpc_dp.protocols.mpyc.server import Job
+from smpc_dp.protocols.mpyc.terms import ProgramTerms
 from smpc_dp.runtime.servers.child import LENGTH_BYTES, READY, Answer, Assignment
 from smpc_dp.runtime.servers.member import PIECE
+from smpc_dp.statistics.shared.program import output_spans
 
 # The path is an argument: the child's environment is empty.
 _BOOT = (
@@ -22,7 +25,8 @@ _BOOT = (
     "from smpc_dp.runtime.servers.child import main; main()"
 )
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-MAX_ANSWER = 1 << 30
+# Beside the integers of an answer: its keys, figures of what it cost, or an error.
+ANSWER_REST = 1 << 16
 STDERR_KEPT = 2000
 STOP_SECONDS = 2.0
 START_SECONDS = 60.0
@@ -95,7 +99,9 @@ class Engine:
                     terms=job.terms.canonical().decode("ascii"),
                     shares=[[f"{share:x}" for share in row] for row in job.shares],
                 )
-                answer = await self._drive(process, control, peers, assignment, seconds, silence)
+                largest = largest_answer(job.terms)
+                encoded = await self._drive(process, control, peers, assignment, largest, seconds, silence)
+                answer = read_reply(encoded, job.terms, self._own)
                 patience = STOP_SECONDS
                 return answer
             finally:
@@ -128,9 +134,10 @@ class Engine:
         control: socket.socket,
         peers: dict[str, tuple[socket.socket, socket.socket]],
         assignment: Assignment,
+        largest: int,
         seconds: float,
         silence: float,
-    ) -> Answer:
+    ) -> bytes:
         loop = asyncio.get_running_loop()
         tasks: list[asyncio.Task[None]] = []
         try:
@@ -140,7 +147,7 @@ class Engine:
             # Until it says that it is there, the child is loading mpyc.
             self._last = loop.time() + START_SECONDS
             self._ready.set()
-            answering = loop.create_task(_ask(control, assignment, self._touch))
+            answering = loop.create_task(_ask(control, assignment, largest, self._touch))
             errors = loop.create_task(_tail(process))
             tasks += [errors]
             latest = loop.time() + seconds
@@ -163,10 +170,7 @@ class Engine:
             await asyncio.gather(*tasks, return_exceptions=True)
             for writer in self._writers.values():
                 writer.close()
-        answer = msgspec.json.decode(encoded, type=Answer)
-        if answer.error:
-            raise LocalError(f"{self._own}: mpyc cannot compute this: {answer.error}")
-        return answer
+        return encoded
 
     def _touch(self) -> None:
         self._last = asyncio.get_running_loop().time()
@@ -203,6 +207,37 @@ class Engine:
         return LocalError(f"{self._own}: mpyc {what}")
 
 
+def largest_answer(terms: ProgramTerms) -> int:
+    """Return a bound in bytes on what a child may answer: the opened integers, and an index for each user."""
+    digits = terms.prime.bit_length() // 3 + 8
+    return ANSWER_REST + (terms.users + len(output_spans(terms))) * digits
+
+
+def read_reply(encoded: bytes, terms: ProgramTerms, own: str) -> Answer:
+    """Return a child's answer; raise LocalError for one that no program gives.
+
+    What a child receives from other servers may make it say anything.
+    """
+    try:
+        answer = msgspec.json.decode(encoded, type=Answer)
+    except msgspec.MsgspecError:
+        raise LocalError(f"{own}: mpyc's process answered what is no answer") from None
+    if answer.error:
+        raise LocalError(f"{own}: mpyc cannot compute this: {answer.error}")
+    opened = len(output_spans(terms))
+    # No more digits than the field's elements have: a longer one costs Python much, or is refused by it.
+    digits = len(str(terms.prime))
+    integers, users = answer.values[:opened], answer.values[opened:]
+    written = all(len(text) <= digits + 1 and re.fullmatch("-?[0-9]+", text, re.ASCII) for text in integers)
+    named = all(len(text) <= digits and text.isascii() and text.isdigit() for text in users)
+    if not (written and named) or len(integers) < opened:
+        raise LocalError(f"{own}: mpyc's process answered no integers, {opened} are opened")
+    places = [int(text) for text in users]
+    if any(place >= terms.users for place in places) or places != sorted(set(places)):
+        raise LocalError(f"{own}: mpyc's process named users that there are not")
+    return answer
+
+
 def _how(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
@@ -224,7 +259,9 @@ def _socket_pairs(count: int) -> Iterator[list[tuple[socket.socket, socket.socke
                 end.close()
 
 
-async def _ask(control: socket.socket, assignment: Assignment, on_ready: Callable[[], None]) -> bytes | None:
+async def _ask(
+    control: socket.socket, assignment: Assignment, largest: int, on_ready: Callable[[], None]
+) -> bytes | None:
     """Send the assignment and return the answer, None if the child has closed the socket before.
 
     `on_ready` is called when it has loaded mpyc.
@@ -238,7 +275,7 @@ async def _ask(control: socket.socket, assignment: Assignment, on_ready: Callabl
         on_ready()
         header = await _exactly(control, LENGTH_BYTES)
         size = int.from_bytes(header or b"", "big")
-        return await _exactly(control, size) if header and size <= MAX_ANSWER else None
+        return await _exactly(control, size) if header and size <= largest else None
     except ConnectionError:
         return None
 

@@ -24,7 +24,13 @@ from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.result import Evidence, Noise, Outcome
 from smpc_dp.statistics.kernels import Kernel, as_array
 from smpc_dp.statistics.known import kernel_of
-from smpc_dp.statistics.shared.plan import Program, read_answer, statistic_program, sum_program
+from smpc_dp.statistics.shared.plan import (
+    Program,
+    check_kernel,
+    read_answer,
+    statistic_program,
+    sum_program,
+)
 from smpc_dp.statistics.shared.result import event_of, privacy_of, statistic_result
 
 if TYPE_CHECKING:
@@ -60,6 +66,7 @@ def compile_question(
 
 def question_of(kernel: Kernel, epsilon: float, delta: float, law: str, partners: int | None) -> str:
     """Return what servers are asked for, as JSON; raise ConfigError for what does not go into a message."""
+    check_kernel(kernel)
     if law not in LAWS:
         raise ConfigError([Fault("noise", f"{law!r} is none of {', '.join(LAWS)}")])
     for name, value in (("epsilon", epsilon), ("delta", delta)):

@@ -14,6 +14,8 @@ from smpc_dp.simulate.vectors import (
     derivations,
     direct_negative,
     direct_runs,
+    exchange_negative,
+    exchange_runs,
     gopa_negative,
     gopa_runs,
     negative,
@@ -24,6 +26,7 @@ from smpc_dp.simulate.vectors import (
     proofs,
     runs,
     sampling,
+    servers,
     statistic_negative,
     statistic_runs,
     succinct,
@@ -88,6 +91,14 @@ def _gopa() -> dict[str, bytes]:
     return {f"{name}.json": _encode(content) for name, content in files.items()}
 
 
+def _exchange() -> dict[str, bytes]:
+    files: dict[str, JsonObject] = {
+        f"run-{scenario.name}": exchange_runs.to_json(scenario) for scenario in exchange_runs.SCENARIOS
+    }
+    files.update((f"negative-{fault.name}", fault.to_json()) for fault in exchange_negative.all_faults())
+    return {f"{name}.json": _encode(content) for name, content in files.items()}
+
+
 def _pairwise() -> dict[str, bytes]:
     files: dict[str, JsonObject] = {
         f"run-{scenario.name}": pairwise_runs.to_json(scenario) for scenario in pairwise_runs.SCENARIOS
@@ -105,6 +116,8 @@ def _pairwise() -> dict[str, bytes]:
 PROTOCOLS: dict[str, Callable[[], dict[str, bytes]]] = {
     "secagg": _secagg,
     "gopa": lambda: {**_gopa(), **verifiable.generate()},
+    "exchange": _exchange,
+    "mpyc": lambda: {f"{name}.json": _encode(made) for name, made in servers.all_to_json().items()},
     "pairwise": _pairwise,
     "proofs": proofs.generate,
     "sampling": sampling.generate,

@@ -14,6 +14,7 @@ from smpc_dp.privacy.central_noise import CentralNoise, CoarseGaussian
 from smpc_dp.privacy.central_pairwise import CentralLaw, design_central, split, sum_sensitivity
 from smpc_dp.protocols.mpyc.terms import NoiseTerms, ProgramKind, ProgramTerms, modulus_for
 from smpc_dp.statistics.kernels import Kernel
+from smpc_dp.statistics.known import kernel_of
 from smpc_dp.statistics.shared import kernels
 from smpc_dp.statistics.shared.noise import noise_terms
 from smpc_dp.statistics.shared.program import (
@@ -82,9 +83,8 @@ def statistic_program(
     does not depend on the records. `security` is mpyc's k; None takes what leaves 2**-40 for all masked
     openings together among up to eleven servers. Raises ConfigError.
     """
+    check_kernel(kernel)
     faults = []
-    if kernel.name not in kernels.NAMES:
-        faults.append(Fault("kernel", f"'{kernel.name}' is none of {', '.join(kernels.NAMES)}"))
     if not 2 <= users <= MAX_USERS:
         faults.append(Fault("users", f"{users} is not 2 to {MAX_USERS}"))
     if (kernel.labels == "public") != bool(marks):
@@ -123,6 +123,24 @@ def statistic_program(
     spans = [high for _, high in output_spans(bare)]
     noise = design_central(law, moved[: len(spans)], spans, epsilon, delta)
     return _with_noise(bare, noise, epsilon, delta)
+
+
+def check_kernel(kernel: Kernel) -> None:
+    """Raise ConfigError unless it is a kernel of this package, and not by its name alone."""
+    if kernel.name not in kernels.NAMES:
+        what = f"'{kernel.name}' has no program on shares, {', '.join(kernels.NAMES)} have one"
+    elif not _is_ours(kernel):
+        what = f"'{kernel.name}' is the name of another kernel; this one has no program on shares"
+    else:
+        return
+    raise ConfigError([Fault("kernel", f"{what}; pairs of users compute any kernel (engine 'garbled')")])
+
+
+def _is_ours(kernel: Kernel) -> bool:
+    """Whether a kernel computes what the one of this package by its name does: it has the same code."""
+    made = kernel_of(kernel.terms())
+    codes = [getattr(each.integer, "__code__", None) for each in (kernel, made)]
+    return codes[0] is not None and codes[0] == codes[1] and made.terms() == kernel.terms()
 
 
 def sum_program(

@@ -1,0 +1,82 @@
+"""The published vectors of exchanges are what the code produces, and every published fault is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smpc_dp import errors
+from smpc_dp.protocols.abort import ABORT, LEAVE, Abort
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import decode
+from smpc_dp.simulate import vectors
+from smpc_dp.simulate.vectors.exchange_runs import SCENARIOS, Run, cast
+from smpc_dp.simulate.vectors.runs import AGGREGATOR
+from tests.vectors.test_secagg_vectors import layer_of
+
+PUBLISHED = Path(__file__).parents[2] / "protocols" / "exchange" / "vectors"
+NEGATIVE = sorted(PUBLISHED.glob("negative-*.json"))
+
+
+def test_published_is_generated() -> None:
+    assert vectors.check(PUBLISHED, "exchange") == []
+
+
+def test_every_kind_is_there() -> None:
+    files = [json.loads(path.read_bytes()) for path in PUBLISHED.glob("*.json")]
+    runs = [content for content in files if content["kind"] == "run"]
+    assert sorted(run["name"] for run in runs) == sorted(scenario.name for scenario in SCENARIOS)
+    layers = [content["expect"]["layer"] for content in files if content["kind"] == "negative"]
+    assert set(layers) == {"envelope", "order", "decoding", "content"}
+    assert len(layers) == len(NEGATIVE) >= 30
+
+
+def replayed(vector: dict[str, Any]) -> tuple[Run, Envelope, Envelope]:
+    """Return fresh machines, the receiver fed up to the fault, the faulty envelope and what it replaces."""
+    [scenario] = [scenario for scenario in SCENARIOS if f"run-{scenario.name}.json" == vector["base"]]
+    fresh, raw = cast(scenario), vector["envelope"]
+    envelope = Envelope(
+        bytes.fromhex(raw["run_id"]),
+        raw["step"],
+        raw["sender"],
+        raw["receiver"],
+        bytes.fromhex(raw["body"]),
+        bytes.fromhex(raw["signature"]),
+    )
+    due = [sent for sent in cast(scenario).play().sent if sent.receiver == envelope.receiver]
+    machine = fresh.parties.get(envelope.receiver, fresh.aggregator)
+    machine.start()
+    for earlier in due[: vector["after"]]:
+        machine.receive(earlier)
+    return fresh, envelope, due[vector["after"]]
+
+
+@pytest.mark.parametrize("path", NEGATIVE, ids=lambda path: path.stem.removeprefix("negative-"))
+def test_fault_is_refused(path: Path) -> None:
+    vector = json.loads(path.read_bytes())
+    run, envelope, _ = replayed(vector)
+    expect = vector["expect"]
+    if envelope.receiver == AGGREGATOR:
+        [abort] = [sent for sent in run.aggregator.receive(envelope) if sent.step == ABORT]
+        told = decode(abort.body, Abort, AGGREGATOR)
+        assert (abort.receiver, told.kind, told.culprit) == (expect["culprit"], "peer", expect["culprit"])
+        assert layer_of(told.reason) == expect["layer"]
+        return
+    party = run.parties[envelope.receiver]
+    with pytest.raises(errors.SmpcError) as raised:
+        party.receive(envelope)
+    assert type(raised.value).__name__ == expect["error"]
+    assert getattr(raised.value, "culprit", "") == expect["culprit"]
+    assert layer_of(str(raised.value)) == expect["layer"]
+    assert party.finished, "a party that refused goes on"
+    assert party.receive(envelope) == ()
+
+
+@pytest.mark.parametrize("path", NEGATIVE, ids=lambda path: path.stem.removeprefix("negative-"))
+def test_without_the_fault_it_is_taken(path: Path) -> None:
+    run, envelope, good = replayed(json.loads(path.read_bytes()))
+    machine = run.parties.get(envelope.receiver, run.aggregator)
+    assert not any(answer.step in (ABORT, LEAVE) for answer in machine.receive(good))
