@@ -17,6 +17,7 @@ from smpc_dp.board.log import (
 )
 from smpc_dp.errors import SmpcError, VerificationError
 
+_STORE = b"SQLite format 3"
 _PREFIX = b'{"format":"' + FORMAT.encode() + b'"'
 
 
@@ -45,7 +46,10 @@ class LogReader:
         self._next_byte = 0
         start = stream.read(len(_PREFIX))
         if start != _PREFIX:
-            raise BadLog(1, 0, "not a log of smpc-dp" if start else "the log is empty")
+            what = "not a log of smpc-dp" if start else "the log is empty"
+            if start.startswith(_STORE):
+                what = "a board's own store, not its log: give the .jsonl beside it (smpc-dp board export)"
+            raise BadLog(1, 0, what)
         line = self._line(start)
         if line is None:
             raise BadLog(1, 0, "the log is empty")

@@ -152,7 +152,8 @@ def run(
     logged = asked is not None and not isinstance(checked, SharedParameters)
     if (logged or isinstance(checked, VerifiableParameters)) and not as_json:
         kept = board if board is not None else session.parent / "board"
-        console().print(f"log: {kept}, which smpc-dp audit checks")
+        logs = sorted(kept.glob("*.jsonl"), key=lambda path: path.stat().st_mtime)
+        console().print(f"log: {logs[-1] if logs else kept}, which smpc-dp audit checks")
 
 
 def _load_all(loaded: SessionFile, session: Path, keys: Path | None) -> str | None:

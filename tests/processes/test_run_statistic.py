@@ -56,7 +56,7 @@ def test_public_labels_come_from_a_file(session: Path) -> None:
     ended = run(session, *options)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("auc: ")
-    assert "board, which smpc-dp audit checks" in ended.stdout
+    assert ".jsonl, which smpc-dp audit checks" in ended.stdout
     assert "epsilon 12, delta 0 for each record" in ended.stdout
 
 

@@ -164,6 +164,11 @@ def test_endless_lines_are_left(filler: bytes) -> None:
     assert garbage.sent < 1 << 20
 
 
+def test_the_store_is_told_from_the_log() -> None:
+    with pytest.raises(BadLog, match=r"line 1, byte 0: a board's own store.*\.jsonl"):
+        LogReader(io.BytesIO(b"SQLite format 3\0" + bytes(100)))
+
+
 def test_who_signed_is_checked() -> None:
     header, entries = a_log()
 
