@@ -359,9 +359,6 @@ class ServerMachine(Member):
         self._seals[self.name] = m.Seal(self._included, signature)
         return self._write(m.SEAL, self._others, self._seals[self.name])
 
-    def _identity_sign(self, statement: bytes) -> bytes:
-        return self._identity.sign(statement)
-
     def _unlock(self) -> list[Envelope]:
         seals = {name: self._seals[name] for name in self._servers}
         common({name: seal.included for name, seal in seals.items()}, "holds the shares of other users")
