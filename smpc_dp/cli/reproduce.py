@@ -5,29 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.table import Table
 
 from smpc_dp.cli import reproduce_gossip, reproduce_learn
+from smpc_dp.cli.figure import Epsilons, Json, Plot, hand_over, plot_path
 from smpc_dp.cli.live import Bar
-from smpc_dp.cli.output import console, print_json
+from smpc_dp.cli.output import console
 
 app = typer.Typer(name="reproduce", help="Measure what a paper states, with a plot.", no_args_is_help=True)
 
-Plot = Annotated[
-    Path | None,
-    typer.Option(
-        "--plot",
-        help="The plot: .png, .svg or .pdf. Left out: NAME.png, with --json none.",
-        show_default=False,
-    ),
-]
-Epsilons = Annotated[
-    list[float] | None,
-    typer.Option("--epsilon", help="Privacy parameter; may be repeated.", show_default=False),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 NAMES = {"local": "local DP", "gopa": "GOPA", "curator": "trusted curator"}
 
 reproduce_learn.register(app)
@@ -60,18 +47,16 @@ def gopa(
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Error of a private average against the number of users [Bellet 2021, section 4.1].
 
     Local DP, GOPA and a trusted curator at the same epsilon and delta, as planned and as measured.
     """
     # The benchmarks take a while to load.
-    from smpc_dp.bench.tradeoff import PARTIES, REPETITIONS, check_plot, gopa_tradeoff, plot
+    from smpc_dp.bench.tradeoff import PARTIES, REPETITIONS, gopa_tradeoff, plot
 
-    path = plot_file or (None if as_json else Path("gopa-tradeoff.png"))
-    if path is not None:
-        check_plot(path)
+    path = plot_path("gopa-tradeoff", plot_file, as_json)
     with Bar("sizes", quiet=as_json) as bar:
         found = gopa_tradeoff(
             epsilon,
@@ -82,10 +67,7 @@ def gopa(
             seed=seed,
             progress=bar.show,
         )
-    if path is not None:
-        plot(found, path)
-    if as_json:
-        print_json(msgspec.to_builtins(found) | {"plot": None if path is None else str(path)})
+    if hand_over(found, path, plot, as_json):
         return
     table = Table("users", "honest", "method", "planned", "measured", title="standard error of the average")
     for point in found.points:
@@ -116,11 +98,8 @@ def kendall(
     minute.
     """
     from smpc_dp.bench.kendall import EPSILONS, kendall_errors, plot
-    from smpc_dp.bench.tradeoff import check_plot
 
-    path = plot_file or (None if as_json else Path("kendall-tripadvisor.png"))
-    if path is not None:
-        check_plot(path)
+    path = plot_path("kendall-tripadvisor", plot_file, as_json)
     with Bar("repetitions", quiet=as_json) as bar:
         found = kendall_errors(
             parties=parties,
@@ -130,10 +109,7 @@ def kendall(
             seed=seed,
             progress=bar.show,
         )
-    if path is not None:
-        plot(found, path)
-    if as_json:
-        print_json(msgspec.to_builtins(found) | {"plot": None if path is None else str(path)})
+    if hand_over(found, path, plot, as_json):
         return
     table = Table(
         "epsilon",
@@ -188,11 +164,8 @@ def auc(
     The generic protocol and hierarchical histograms. Takes about a minute.
     """
     from smpc_dp.bench.local_auc import BINS, EPSILONS, LEVELS, auc_errors, plot
-    from smpc_dp.bench.tradeoff import check_plot
 
-    path = plot_file or (None if as_json else Path("auc.png"))
-    if path is not None:
-        check_plot(path)
+    path = plot_path("auc", plot_file, as_json)
     with Bar("settings", quiet=as_json) as bar:
         found = auc_errors(
             positives=positives,
@@ -204,10 +177,7 @@ def auc(
             seed=seed,
             progress=bar.show,
         )
-    if path is not None:
-        plot(found, path)
-    if as_json:
-        print_json(msgspec.to_builtins(found) | {"plot": None if path is None else str(path)})
+    if hand_over(found, path, plot, as_json):
         return
     columns = ("epsilon", "protocol", "bins", "mean", "s.d.", "r.m.s.", "calculated", "Theorem 3.5")
     table = Table(*columns, title="error of the AUC")

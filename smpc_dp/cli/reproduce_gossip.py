@@ -5,22 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.table import Table
 
+from smpc_dp.cli.figure import Json, Plot, hand_over, plot_path
 from smpc_dp.cli.live import Bar
-from smpc_dp.cli.output import console, print_json
-
-Plot = Annotated[
-    Path | None,
-    typer.Option(
-        "--plot",
-        help="The plot: .png, .svg or .pdf. Left out: NAME.png, with --json none.",
-        show_default=False,
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+from smpc_dp.cli.output import console
 
 
 def register(app: typer.Typer) -> None:
@@ -42,11 +32,8 @@ def gosta(
     GoSta and U2-gossip on three graphs, and the bound of Theorem 3.1. Takes about half a minute.
     """
     from smpc_dp.bench.gosta import gosta_errors, last_rows, plot
-    from smpc_dp.bench.tradeoff import check_plot
 
-    path = plot_file or (None if as_json else Path("gosta.png"))
-    if path is not None:
-        check_plot(path)
+    path = plot_path("gosta", plot_file, as_json)
     with Bar("runs", quiet=as_json) as bar:
         found = gosta_errors(
             parties=parties,
@@ -55,10 +42,7 @@ def gosta(
             seed=seed,
             progress=bar.show,
         )
-    if path is not None:
-        plot(found, path)
-    if as_json:
-        print_json(msgspec.to_builtins(found) | {"plot": None if path is None else str(path)})
+    if hand_over(found, path, plot, as_json):
         return
     title = f"relative error of the users' estimates after {found.iterations:,} iterations"
     table = Table("graph", "method", "error", "spread", "Theorem 3.1", "reference", title=title)
@@ -88,12 +72,9 @@ def dual_averaging(
     minute.
     """
     from smpc_dp.bench.dual_averaging import dual_averaging_errors, plot
-    from smpc_dp.bench.tradeoff import check_plot
     from smpc_dp.learn.data import wisconsin
 
-    path = plot_file or (None if as_json else Path("dual-averaging.png"))
-    if path is not None:
-        check_plot(path)
+    path = plot_path("dual-averaging", plot_file, as_json)
     read = wisconsin(data, incomplete=True)
     records = read.table
     with Bar("runs", quiet=as_json) as bar:
@@ -107,10 +88,7 @@ def dual_averaging(
             seed=seed,
             progress=bar.show,
         )
-    if path is not None:
-        plot(found, path)
-    if as_json:
-        print_json(msgspec.to_builtins(found) | {"plot": None if path is None else str(path)})
+    if hand_over(found, path, plot, as_json):
         return
     title = f"asynchronous, after {found.iterations:,} iterations; minimum {found.minimum:.5f}"
     table = Table("graph", "objective", "spread", "bias term", "AUC", "least AUC", title=title)

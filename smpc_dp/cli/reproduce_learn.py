@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-import msgspec
 import typer
 from rich.table import Table
 
+from smpc_dp.cli.figure import Json, hand_over, plot_path
 from smpc_dp.cli.live import Bar
-from smpc_dp.cli.output import console, print_json
+from smpc_dp.cli.output import console
 
 DATA = Path("examples/data/breast_cancer_wisconsin_original.csv")
 
@@ -45,19 +45,16 @@ def scale(
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Utility of block gossip against the size of its groups [Bellet 2021, chapter 5].
 
     From local DP to a trusted curator at the same epsilon and as many participations. Takes two minutes.
     """
     from smpc_dp.bench.local_scale import SIZES, local_scale, plot
-    from smpc_dp.bench.tradeoff import check_plot
     from smpc_dp.learn.data import wisconsin
 
-    path = plot_file or (None if as_json else Path("local-scale.png"))
-    if path is not None:
-        check_plot(path)
+    path = plot_path("local-scale", plot_file, as_json)
     with Bar("runs", quiet=as_json) as bar:
         found = local_scale(
             wisconsin(data),
@@ -73,10 +70,7 @@ def scale(
             seed=seed,
             progress=bar.show,
         )
-    if path is not None:
-        plot(found, path)
-    if as_json:
-        print_json(msgspec.to_builtins(found) | {"plot": None if path is None else str(path)})
+    if hand_over(found, path, plot, as_json):
         return
     columns = ("s", "honest", "noise from", "steps", "noise", "accuracy", "s.d.", "worst", "best")
     table = Table(*columns, title="test accuracy of the users' own models")

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.table import Table
 
+from smpc_dp.cli.figure import Epsilons, Json, Plot, hand_over, plot_path
 from smpc_dp.cli.live import Bar
-from smpc_dp.cli.output import console, print_json
-from smpc_dp.cli.reproduce import Epsilons, Json, Plot
+from smpc_dp.cli.output import console
 
 
 def register(app: typer.Typer) -> None:
@@ -32,16 +31,10 @@ def homomorphic(
     Deviation of the centroid from the optimum, and epsilon(i) with the factor that the paper lacks.
     """
     from smpc_dp.bench.homomorphic import homomorphic_deviation, plot
-    from smpc_dp.bench.tradeoff import check_plot
 
-    path = plot_file or (None if as_json else Path("homomorphic.png"))
-    if path is not None:
-        check_plot(path)
+    path = plot_path("homomorphic", plot_file, as_json)
     found = homomorphic_deviation(steps=steps, repetitions=repetitions, seed=seed)
-    if path is not None:
-        plot(found, path)
-    if as_json:
-        print_json(msgspec.to_builtins(found) | {"plot": None if path is None else str(path)})
+    if hand_over(found, path, plot, as_json):
         return
     table = Table(
         "noise", "deviation", "epsilon(i)", title="mean square deviation of the centroid, last half"
@@ -81,11 +74,8 @@ def network_sgd(
     a minute.
     """
     from smpc_dp.bench.network_sgd import EPSILONS, network_sgd, plot
-    from smpc_dp.bench.tradeoff import check_plot
 
-    path = plot_file or (None if as_json else Path("network-sgd.png"))
-    if path is not None:
-        check_plot(path)
+    path = plot_path("network-sgd", plot_file, as_json)
     with Bar("settings", quiet=as_json) as bar:
         found = network_sgd(
             houses,
@@ -97,10 +87,7 @@ def network_sgd(
             seed=seed,
             progress=bar.show,
         )
-    if path is not None:
-        plot(found, path)
-    if as_json:
-        print_json(msgspec.to_builtins(found) | {"plot": None if path is None else str(path)})
+    if hand_over(found, path, plot, as_json):
         return
     columns = (
         "epsilon",
