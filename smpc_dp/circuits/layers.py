@@ -1,9 +1,9 @@
 """A circuit over a field: layers of products of shared bits, each layer one vectorised multiplication.
 
-Bits are the integers 0 and 1 of a prime field, where a XOR costs a product as an AND does: x + y - 2 x y. Gates
-on the same two wires share one product, and a choice between two wires, u XOR (s AND (u XOR v)), which
-comparisons, adders and multiplexers are made of, is u + s (v - u): one product where gate by gate it is three.
-Additions and public factors are free.
+Bits are the integers 0 and 1 of a prime field, where a XOR costs a product as an AND does: x + y - 2 x y.
+Gates on the same two wires share one product, and a choice between two wires, u XOR (s AND (u XOR v)), which
+comparisons, adders and multiplexers are made of, is u + s (v - u): one product where gate by gate it is
+three. Additions and public factors are free.
 """
 
 from __future__ import annotations

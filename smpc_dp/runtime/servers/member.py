@@ -12,6 +12,7 @@ from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
+from smpc_dp.protocols.mpyc.messages import MAX_QUESTION
 from smpc_dp.protocols.mpyc.params import SharedParameters
 from smpc_dp.protocols.mpyc.terms import MODULUS_BITS, ProgramTerms
 from smpc_dp.runtime.member import MIN_BUDGET, Membership, load_identity
@@ -105,10 +106,16 @@ class SharedMembership:
         )
 
     def largest_message(self) -> int:
-        """Return a bound in bytes on any message of a run: a record's shares, the opened values, lists."""
+        """Return a bound in bytes on any message of a run: a question, a record's shares, what is opened."""
         encoding = self.parameters.encoding
         values = 64 if encoding is None else encoding.lanes
-        return (64 << 10) + PIECE + values * OUTPUT_BYTES + self.parameters.users * (64 + FAULT_BYTES)
+        return (
+            (64 << 10)
+            + MAX_QUESTION
+            + PIECE
+            + values * OUTPUT_BYTES
+            + self.parameters.users * (64 + FAULT_BYTES)
+        )
 
 
 def load_member(

@@ -13,12 +13,12 @@ from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.central_noise import CentralNoise, CoarseGaussian
 from smpc_dp.privacy.central_pairwise import CentralLaw, design_central, split, sum_sensitivity
 from smpc_dp.protocols.mpyc.terms import NoiseTerms, ProgramKind, ProgramTerms, modulus_for
+from smpc_dp.statistics.described import describe, read_kernel
 from smpc_dp.statistics.kernels import Kernel
-from smpc_dp.statistics.known import kernel_of
-from smpc_dp.statistics.shared import kernels
 from smpc_dp.statistics.shared.noise import noise_terms
 from smpc_dp.statistics.shared.program import (
     LEAST_SECURITY,
+    circuit_faults,
     count_pairs,
     kernel_in,
     needed_bits,
@@ -83,7 +83,8 @@ def statistic_program(
     does not depend on the records. `security` is mpyc's k; None takes what leaves 2**-40 for all masked
     openings together among up to eleven servers. Raises ConfigError.
     """
-    check_kernel(kernel)
+    described = describe(kernel)
+    kernel = read_kernel(described)
     faults = []
     if not 2 <= users <= MAX_USERS:
         faults.append(Fault("users", f"{users} is not 2 to {MAX_USERS}"))
@@ -97,7 +98,6 @@ def statistic_program(
         faults.append(Fault("design", f"{len(design)} bytes, not 32"))
     if faults:
         raise ConfigError(faults)
-    described = json.dumps(kernel.terms(), sort_keys=True, separators=(",", ":"))
     tops = tuple(field.steps for field in kernel.fields)
     bare = _sized(
         ProgramTerms(
@@ -110,12 +110,14 @@ def statistic_program(
             upper=tops,
             security=security or _security(users * len(tops)),
             kernel=kernel.name,
-            kernel_terms=described,
+            kernel_terms=json.dumps(described, sort_keys=True, separators=(",", ":")),
             marks=tuple(int(mark) for mark in marks),
             partners=partners,
             design=design.hex(),
         )
     )
+    if faults := circuit_faults(kernel, users, count_pairs(bare), not partners):
+        raise ConfigError(faults)
     if epsilon is None:
         return Program(terms=bare)
     sides = (sum(bare.marks), users - sum(bare.marks)) if marks else None
@@ -123,24 +125,6 @@ def statistic_program(
     spans = [high for _, high in output_spans(bare)]
     noise = design_central(law, moved[: len(spans)], spans, epsilon, delta)
     return _with_noise(bare, noise, epsilon, delta)
-
-
-def check_kernel(kernel: Kernel) -> None:
-    """Raise ConfigError unless it is a kernel of this package, and not by its name alone."""
-    if kernel.name not in kernels.NAMES:
-        what = f"'{kernel.name}' has no program on shares, {', '.join(kernels.NAMES)} have one"
-    elif not _is_ours(kernel):
-        what = f"'{kernel.name}' is the name of another kernel; this one has no program on shares"
-    else:
-        return
-    raise ConfigError([Fault("kernel", f"{what}; pairs of users compute any kernel (engine 'garbled')")])
-
-
-def _is_ours(kernel: Kernel) -> bool:
-    """Whether a kernel computes what the one of this package by its name does: it has the same code."""
-    made = kernel_of(kernel.terms())
-    codes = [getattr(each.integer, "__code__", None) for each in (kernel, made)]
-    return codes[0] is not None and codes[0] == codes[1] and made.terms() == kernel.terms()
 
 
 def sum_program(

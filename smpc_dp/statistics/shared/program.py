@@ -12,10 +12,21 @@ import numpy as np
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.protocols.mpyc.terms import ProgramTerms
 from smpc_dp.protocols.pairwise.draw import Pairs, bipartite_matchings, matchings
+from smpc_dp.statistics.described import read_kernel
 from smpc_dp.statistics.kernels import Kernel
-from smpc_dp.statistics.known import kernel_of
 from smpc_dp.statistics.shared.arithmetic import Shared, below_each, number, public
-from smpc_dp.statistics.shared.kernels import Way, by_counts, by_sort, by_sums, cheapest, over_pairs
+from smpc_dp.statistics.shared.kernels import (
+    MAX_PRODUCTS,
+    Way,
+    by_counts,
+    by_sort,
+    by_sums,
+    by_table,
+    cheapest,
+    compiled_layers,
+    over_circuit,
+    over_pairs,
+)
 from smpc_dp.statistics.shared.noise import add_noise, width
 
 LEAST_SECURITY = 40
@@ -92,7 +103,7 @@ def kernel_in(terms: ProgramTerms) -> Kernel:
         described = json.loads(terms.kernel_terms)
     except ValueError as error:
         raise ConfigError([Fault("kernel_terms", f"not JSON ({error})")]) from None
-    kernel = kernel_of(described) if isinstance(described, dict) else None
+    kernel = read_kernel(described) if isinstance(described, dict) else None
     if kernel is None or kernel.name != terms.kernel:
         raise ConfigError([Fault("kernel_terms", f"do not describe {terms.kernel!r}")])
     return kernel
@@ -139,13 +150,17 @@ async def _statistic(mpc: Any, terms: ProgramTerms, bits: list[Shared], codes: S
     match way:
         case "sums":
             total = by_sums(codes)
+        case "counts" if kernel.definition is None:
+            total = by_table(kernel, bits)
         case "counts":
             total = by_counts(kernel, bits, codes, terms.marks)
         case "sort":
             total = by_sort(mpc, kernel, bits, terms.marks)
         case _:
-            total = 0
-            for part in over_pairs(kernel, bits, codes, design_pairs(terms)):
+            total, pairs = 0, design_pairs(terms)
+            compiled = way == "circuit"
+            parts = over_circuit(kernel, bits, pairs) if compiled else over_pairs(kernel, bits, codes, pairs)
+            for part in parts:
                 # Waiting bounds how much is under way.
                 await mpc.gather(part)
                 total = part + total
@@ -244,4 +259,22 @@ def _check_statistic(terms: ProgramTerms) -> list[Fault]:
         faults.append(Fault("users", f"{terms.users}, a pair needs 2"))
     if terms.partners and len(terms.design) != 64:
         faults.append(Fault("design", "not 32 bytes in hex"))
-    return faults
+    return faults or circuit_faults(kernel, terms.users, count_pairs(terms), not terms.partners)
+
+
+def circuit_faults(kernel: Kernel, users: int, pairs: int, complete: bool) -> list[Fault]:
+    """Return why a user's kernel cannot be computed over that many pairs."""
+    if kernel.definition is not None:
+        return []
+    where = f"kernel {kernel.name}"
+    if complete and not kernel.symmetric and users > 2:
+        return [
+            Fault(where, "is not symmetric: the pairs of `P` partners have an order, all pairs have none")
+        ]
+    if cheapest(kernel, users, pairs, complete) == "counts":
+        return []
+    each = compiled_layers(kernel).products
+    if each * pairs > MAX_PRODUCTS:
+        what = f"its circuit has {each} products, times {pairs} pairs; at most {MAX_PRODUCTS}"
+        return [Fault(where, f"{what} in all: take fewer pairs, `P`, or a smaller circuit")]
+    return []
