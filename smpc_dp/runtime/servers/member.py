@@ -18,6 +18,7 @@ from smpc_dp.protocols.mpyc.terms import MODULUS_BITS, ProgramTerms
 from smpc_dp.runtime.member import MIN_BUDGET, Membership, load_identity
 from smpc_dp.runtime.servers.programs import charge_of, compile_question
 from smpc_dp.runtime.session_file import SessionFile, load_session
+from smpc_dp.statistics.shared.pairs import MAX_PARTNERS
 from smpc_dp.transport.endpoint import Endpoint
 from smpc_dp.transport.framing import InflightBudget
 
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 # Bytes of one message of the bridge.
 PIECE = 1 << 18
-# Bytes of an opened integer and its place in a message, in decimal; of a fault.
-OUTPUT_BYTES, FAULT_BYTES = 2 * MODULUS_BITS[-1] // 6, 512
+# Bytes of an opened integer and its place in a message, in decimal; of a fault; of half a pair's output.
+OUTPUT_BYTES, FAULT_BYTES, PAIR_BYTES = 2 * MODULUS_BITS[-1] // 6, 512, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ class SharedMembership:
             + MAX_QUESTION
             + PIECE
             + values * OUTPUT_BYTES
-            + self.parameters.users * (64 + FAULT_BYTES)
+            + self.parameters.users * (64 + FAULT_BYTES + MAX_PARTNERS * PAIR_BYTES)
         )
 
 

@@ -24,6 +24,7 @@ from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.result import Evidence, Noise, Outcome
 from smpc_dp.statistics.described import describe, read_kernel
 from smpc_dp.statistics.kernels import Kernel, as_array
+from smpc_dp.statistics.shared.pairs import PAIR_LAWS
 from smpc_dp.statistics.shared.plan import (
     Program,
     read_answer,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.privacy.central_pairwise import CentralLaw
 
-LAWS = ("laplace", "gaussian")
+LAWS = ("laplace", "gaussian", *PAIR_LAWS)
 
 
 def compile_question(
@@ -78,7 +79,7 @@ def question_of(kernel: Kernel, epsilon: float, delta: float, law: str, partners
         "epsilon": float(epsilon),
         "delta": float(delta),
         "law": law,
-        "partners": partners or 0,
+        "partners": partners or (1 if law in PAIR_LAWS else 0),
     }
     question = json.dumps(asked, sort_keys=True)
     if len(question) > MAX_QUESTION:

@@ -28,6 +28,7 @@ from smpc_dp.statistics.shared.kernels import (
     over_pairs,
 )
 from smpc_dp.statistics.shared.noise import add_noise, width
+from smpc_dp.statistics.shared.pairs import MAX_PARTNERS, each_pair, output_bits, pair_layers
 
 LEAST_SECURITY = 40
 """All masked openings of a program together are within 2**-40 of what can be simulated."""
@@ -55,6 +56,12 @@ async def run_program(
     ones = secint.array(public(np.ones((terms.users, terms.length), dtype=object)))
     records = secint.array(secint.field.array(public([list(row) for row in shares]))) * ones
     codes, bits, refused = await _within_bounds(mpc, terms, records)
+    if terms.kind == "pairs":
+        outputs = []
+        for part in each_pair(mpc, secint, kernel_in(terms), terms.noise[0], bits, design_pairs(terms)):
+            # Waiting bounds how much is under way.
+            outputs += [int(value) for value in await mpc.output(part)]
+        return [*outputs, *refused]
     if terms.kind == "statistic":
         integers = await _statistic(mpc, terms, bits, codes, way or way_of(terms))
     else:
@@ -82,7 +89,10 @@ async def run_program(
 
 
 def output_spans(terms: ProgramTerms) -> list[tuple[int, int]]:
-    """Return the least and the greatest value of each opened integer, without noise."""
+    """Return the least and the greatest value of each opened integer, without noise but that of pairs."""
+    if terms.kind == "pairs":
+        top = (1 << output_bits(terms.noise[0], kernel_in(terms).steps)) - 1
+        return [(0, top)] * count_pairs(terms)
     if terms.kind == "statistic":
         kernel, pairs = kernel_in(terms), count_pairs(terms)
         spans = [(0, kernel.steps * pairs)]
@@ -214,7 +224,7 @@ def _check(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]]) -> No
         faults.append(Fault("upper", "not all above the lower bounds"))
     if faults:
         raise ConfigError(faults)
-    if terms.kind == "statistic":
+    if terms.kind in ("statistic", "pairs"):
         faults = _check_statistic(terms)
     elif terms.kind == "weighted-mean" and (terms.length < 2 or terms.lower[-1] < 0):
         faults = [Fault("length", "no value before the weight, or a weight below 0")]
@@ -222,7 +232,8 @@ def _check(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]]) -> No
         raise ConfigError(faults)
     # mpyc's masks are sums of one number for each set of servers that lacks t: all but one may be known.
     masks = math.comb(servers, mpc.threshold)
-    openings = terms.users * terms.length + len(output_spans(terms))
+    # What is opened of pairs is what the program gives, and hides nothing.
+    openings = terms.users * terms.length + (0 if terms.kind == "pairs" else len(output_spans(terms)))
     left = terms.security - masks.bit_length() - openings.bit_length() - 1
     if left < LEAST_SECURITY:
         what = f"{terms.security} leaves {left} bits for {openings} masked values, not {LEAST_SECURITY}"
@@ -248,6 +259,9 @@ def needed_bits(terms: ProgramTerms) -> int:
 def _check_statistic(terms: ProgramTerms) -> list[Fault]:
     kernel = kernel_in(terms)
     faults = []
+    paired = [law.law not in ("laplace", "gaussian") for law in terms.noise]
+    if any(paired) if terms.kind == "statistic" else paired != [True]:
+        faults.append(Fault("noise", f"{len(paired)} laws, not those of a program of kind {terms.kind}"))
     tops = tuple(field.steps for field in kernel.fields)
     if terms.lower != (0,) * len(tops) or terms.upper != tops:
         faults.append(Fault("upper", f"not 0 to {', '.join(map(str, tops))}, the grids of {kernel.name}"))
@@ -259,21 +273,26 @@ def _check_statistic(terms: ProgramTerms) -> list[Fault]:
         faults.append(Fault("users", f"{terms.users}, a pair needs 2"))
     if terms.partners and len(terms.design) != 64:
         faults.append(Fault("design", "not 32 bytes in hex"))
-    return faults or circuit_faults(kernel, terms.users, count_pairs(terms), not terms.partners)
+    return faults or circuit_faults(kernel, terms)
 
 
-def circuit_faults(kernel: Kernel, users: int, pairs: int, complete: bool) -> list[Fault]:
-    """Return why a user's kernel cannot be computed over that many pairs."""
-    if kernel.definition is not None:
-        return []
+def circuit_faults(kernel: Kernel, terms: ProgramTerms) -> list[Fault]:
+    """Return why circuits cannot be computed over the pairs of terms: a user's, or noise in each pair."""
+    pairs, complete = count_pairs(terms), not terms.partners
     where = f"kernel {kernel.name}"
-    if complete and not kernel.symmetric and users > 2:
-        return [
-            Fault(where, "is not symmetric: the pairs of `P` partners have an order, all pairs have none")
-        ]
-    if cheapest(kernel, users, pairs, complete) == "counts":
+    if terms.kind == "pairs":
+        if not 1 <= terms.partners <= MAX_PARTNERS:
+            return [Fault("partners", f"{terms.partners} is not 1 to {MAX_PARTNERS}, for noise in each pair")]
+        each = pair_layers(kernel, terms.noise[0]).products
+    elif kernel.definition is not None:
         return []
-    each = compiled_layers(kernel).products
+    elif complete and not kernel.symmetric and terms.users > 2:
+        what = "is not symmetric: the pairs of `P` partners have an order, all pairs have none"
+        return [Fault(where, what)]
+    elif cheapest(kernel, terms.users, pairs, complete) == "counts":
+        return []
+    else:
+        each = compiled_layers(kernel).products
     if each * pairs > MAX_PRODUCTS:
         what = f"its circuit has {each} products, times {pairs} pairs; at most {MAX_PRODUCTS}"
         return [Fault(where, f"{what} in all: take fewer pairs, `P`, or a smaller circuit")]
