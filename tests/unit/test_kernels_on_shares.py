@@ -109,6 +109,9 @@ def of_product(a: Codes, b: Codes) -> Codes:
     return np.asarray(a[..., 0] * b[..., 0], np.int64)
 
 
+PRODUCT = circuit_kernel("product", product, of_product, Field(0, 511), low=0.0, high=float(511**2))
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_a_users_kernel_is_the_same_on_shares(data: st.DataObject) -> None:
@@ -118,9 +121,6 @@ def test_a_users_kernel_is_the_same_on_shares(data: st.DataObject) -> None:
     table = data.draw(st.lists(st.integers(0, steps), min_size=36, max_size=36), "table")
     users = data.draw(st.integers(2, 6), "users")
     partners = data.draw(st.integers(0, 1), "partners")
-    circuit = circuit_kernel(
-        "product", product, of_product, Field(0, 255), low=0.0, high=float(255**2)
-    )  # fmt: skip
     even = table_kernel(
         "table",
         lambda x, y: float(table[int(min(x, y)[0]) + 6 * int(max(x, y)[0])]),
@@ -128,7 +128,7 @@ def test_a_users_kernel_is_the_same_on_shares(data: st.DataObject) -> None:
         low=0,
         high=steps,
     )
-    kernel = data.draw(st.sampled_from([circuit, even]), "kernel")
+    kernel = data.draw(st.sampled_from([PRODUCT, even]), "kernel")
     codes = np.array(
         data.draw(st.lists(st.integers(0, kernel.fields[0].steps), min_size=users, max_size=users), "codes")
     ).reshape(users, 1)

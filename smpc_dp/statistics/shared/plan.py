@@ -93,9 +93,9 @@ def statistic_program(
 
     `epsilon` None is for an exact result. A `law` of single pairs adds noise to each pair, as the two-party
     protocol does, and opens them all: `partners` is then 1 to 32. `marks` are public labels, 0 or 1, for a
-    kernel with such. With `partners` above 0 each user is in that many pairs at most, and `design` is a public
-    seed of 32 bytes that does not depend on the records. `security` is mpyc's k; None takes what leaves 2**-40
-    for all masked openings together among up to eleven servers. Raises ConfigError.
+    kernel with such. With `partners` above 0 each user is in that many pairs at most, and `design` is a
+    public seed of 32 bytes that does not depend on the records. `security` is mpyc's k; None takes what
+    leaves 2**-40 for all masked openings together among up to eleven servers. Raises ConfigError.
     """
     described = describe(kernel)
     kernel = read_kernel(described)
