@@ -98,15 +98,17 @@ class Layers:
         Both are arrays of numpy's kind that hold 0 and 1: integers, or shares of them.
         """
         for layer in self.layers:
-            right = bits[layer.plus] * layer.scale + layer.offset
+            right = _plus(_times(bits[layer.plus], layer.scale), layer.offset)
             if count := len(layer.minus):
                 split = len(layer.left) - count
                 right = np.concatenate((right[:split], right[split:] - bits[layer.minus]))
             products = bits[layer.left] * right
-            made = products[layer.product] * layer.factor + layer.constant
-            made = made + bits[layer.first] * layer.by_first + bits[layer.second] * layer.by_second
+            made = _plus(_times(products[layer.product], layer.factor), layer.constant)
+            for rows, factors in ((layer.first, layer.by_first), (layer.second, layer.by_second)):
+                if factors.any():
+                    made = made + _times(bits[rows], factors)
             bits = np.concatenate((bits[layer.kept], made)) if len(layer.kept) else made
-        return bits[self.rows] * self.signs + self.constants
+        return _plus(_times(bits[self.rows], self.signs), self.constants)
 
 
 def layers_of(circuit: Circuit) -> Layers:
@@ -259,6 +261,15 @@ def _layer(gates: Sequence[Combination], place: dict[int, int], kept: Sequence[i
         second=rows([gate.second[0] for gate in gates]),
         by_second=_factors([gate.second[1] for gate in gates]),
     )
+
+
+def _times(rows: Any, factors: Factors) -> Any:
+    """Multiply, unless by 1: shares are large integers."""
+    return rows if (factors == 1).all() else rows * factors
+
+
+def _plus(rows: Any, constants: Factors) -> Any:
+    return rows + constants if constants.any() else rows
 
 
 def _factors(values: Sequence[int]) -> Factors:

@@ -35,6 +35,8 @@ def test_every_figure_stands_beside_the_other_engine(monkeypatch: pytest.MonkeyP
     assert {way for _, _, way in asked} == {None, "pairs", "counts", "sort"}
     assert figures["mpyc, 5 servers, a pair: processor time"]["peer"]["median"] == 0.02
     assert figures["mpyc, 5 servers, a pair: rounds"]["median"] == 30
+    own = figures["mpyc, 3 servers, a user's kernel, all pairs of 30: sent"]
+    assert own["peer"]["name"] == "the same kernel compiled from its definition"
     # Noise is nearly all: variances 2 (4/(n e))^2 and 2 (2/e)^2 2/n, so the peer's is sqrt(n/4) as far.
     error = figures["error, epsilon 0.1, 40 users"]
     assert 2 < error["ratio_to_peer"] < 5
