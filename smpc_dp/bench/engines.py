@@ -208,7 +208,7 @@ def _of_ways(bits: int, users: int, servers: int, runs: int) -> list[Figure]:
 def _of_circuits(
     m: int, runs: int, pairs: Sequence[Mapping[str, Mapping[str, Any]]], advance: Callable[[], None]
 ) -> list[Figure]:
-    """Measure what is compiled from circuits: tau as if it were a user's, and a pair with noise of its own."""
+    """Measure what is compiled from circuits: tau as if it were a user's, and noise in a single pair."""
     tau = kendall_tau(GRID, GRID)
     own = circuit_kernel(
         "own_tau", as_circuit(definitions.kendall_tau), tau.integer, *tau.fields, low=-1.0, high=1.0

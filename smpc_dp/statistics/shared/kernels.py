@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -150,7 +150,7 @@ def over_circuit(kernel: Kernel, bits: Sequence[Shared], pairs: Pairs) -> Iterat
         yield np.sum(ones * public([1 << place for place in range(ones.shape[0])]), keepdims=True)
 
 
-@cache
+@lru_cache(maxsize=16)
 def compiled_layers(kernel: Kernel) -> Layers:
     """Return a kernel's circuit as layers of products. Raises ConfigError for a kernel without a circuit."""
     return layers_of(compile_kernel(kernel, None))

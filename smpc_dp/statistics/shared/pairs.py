@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import cache
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -66,7 +66,7 @@ def output_bits(terms: NoiseTerms, steps: int) -> int:
     return steps.bit_length() if terms.law == "randomised_response" else terms.bits
 
 
-@cache
+@lru_cache(maxsize=16)
 def pair_circuit(kernel: Kernel, terms: NoiseTerms) -> Circuit:
     """Return the circuit from the fields of two records and joint bits to an output. Raises ConfigError."""
     if kernel.gadget is None:
@@ -93,7 +93,7 @@ def pair_circuit(kernel: Kernel, terms: NoiseTerms) -> Circuit:
     return builder.build()
 
 
-@cache
+@lru_cache(maxsize=16)
 def pair_layers(kernel: Kernel, terms: NoiseTerms) -> Layers:
     """Return that circuit as layers of products."""
     return layers_of(pair_circuit(kernel, terms))
