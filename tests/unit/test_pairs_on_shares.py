@@ -197,6 +197,7 @@ def test_what_pairs_cannot_be() -> None:
         but(program.terms, noise=central.noise),
         but(central, noise=program.terms.noise),
         but(program.terms, partners=0),
+        but(program.terms, noise=(but(program.terms.noise[0], bits=3),)),
         but(program.terms, noise=(but(program.terms.noise[0], law="randomised_response"),)),
         but(program.terms, noise=(but(program.terms.noise[0], law="pair_gaussian"),)),
     ):

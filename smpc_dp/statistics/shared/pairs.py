@@ -90,7 +90,11 @@ def pair_circuit(kernel: Kernel, terms: NoiseTerms) -> Circuit:
             builder.output(randomisers.add_table_gaussian(builder, integer, joint, cuts, terms.bits))
         case _:
             raise ConfigError([Fault("noise", f"{terms.law!r} is not of single pairs")])
-    return builder.build()
+    circuit = builder.build()
+    due = output_bits(terms, kernel.steps)
+    if circuit.outputs != (due,):
+        raise ConfigError([Fault("noise", f"gives {circuit.outputs[0]} bits, {due} are due")])
+    return circuit
 
 
 @lru_cache(maxsize=16)
