@@ -15,6 +15,8 @@ from smpc_dp.crypto.transcript import digest
 ProgramKind = Literal["sum", "mean", "weighted-mean", "statistic", "pairs"]
 NoiseLaw = Literal["laplace", "gaussian", "pair_laplace", "pair_gaussian", "randomised_response"]
 
+PAIRED: tuple[NoiseLaw, ...] = ("pair_laplace", "pair_gaussian", "randomised_response")
+
 # Mersenne primes p = 3 (mod 4), as mpyc's random bits need them.
 MODULUS_BITS = (127, 521, 607, 1279)
 
@@ -34,6 +36,11 @@ class NoiseTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     parameter: Ratio
     bits: Annotated[int, Meta(ge=0, le=1024)] = 0
     cuts: tuple[Hex, ...] = ()
+
+    @property
+    def paired(self) -> bool:
+        """Whether it is drawn anew in each pair, and every pair opened."""
+        return self.law in PAIRED
 
     @property
     def exact(self) -> Fraction:

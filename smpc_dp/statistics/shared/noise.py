@@ -52,7 +52,7 @@ def read_coins(terms: NoiseTerms) -> list[Coin]:
 
 def width(terms: NoiseTerms) -> int:
     """Return the bits of the greatest absolute value that noise can make of an integer in range, at least."""
-    if terms.law not in ("laplace", "gaussian"):
+    if terms.paired:
         return terms.bits
     return terms.bits + 1 if terms.law == "laplace" else len(terms.cuts).bit_length() + 1
 

@@ -259,7 +259,7 @@ def needed_bits(terms: ProgramTerms) -> int:
 def _check_statistic(terms: ProgramTerms) -> list[Fault]:
     kernel = kernel_in(terms)
     faults = []
-    paired = [law.law not in ("laplace", "gaussian") for law in terms.noise]
+    paired = [law.paired for law in terms.noise]
     if any(paired) if terms.kind == "statistic" else paired != [True]:
         faults.append(Fault("noise", f"{len(paired)} laws, not those of a program of kind {terms.kind}"))
     tops = tuple(field.steps for field in kernel.fields)
