@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smpc_dp.learn.averager import Planned, Users
+from smpc_dp.learn.averager import Planned, Rows, Users
 from smpc_dp.learn.methods import STEPS, calibrate
 from smpc_dp.learn.needs import PrivateMessages
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
 
 # Messages without noise are rounded to this fraction of the bound.
 EXACT_STEPS = 1 << 40
+
+
+def on_messages_grid(values: Rows, l2_bound: float) -> Rows:
+    """Round values to steps that messages without noise, of that bound, carry exactly."""
+    bits = math.floor(math.log2(EXACT_STEPS / l2_bound))
+    return np.asarray(np.ldexp(np.rint(np.ldexp(values, bits)), -bits))
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,31 @@ def plan_messages(need: PrivateMessages, users: int) -> Exchanging:
 def partner_edges(partner: Users) -> dict[int, list[int]]:
     """Return for each user that has a partner to whom it sends."""
     return {int(user): [int(partner[user])] for user in np.flatnonzero(partner != np.arange(len(partner)))}
+
+
+def among(
+    parameters: ExchangeParameters, edges: dict[int, list[int]]
+) -> tuple[ExchangeParameters, list[int]]:
+    """Return the parameters of messages along these edges alone, and the users at their ends, ascending."""
+    involved = sorted({*edges, *(user for sent in edges.values() for user in sent)})
+    place = {user: number for number, user in enumerate(involved, 1)}
+    numbered = tuple(tuple(sorted(place[to] for to in edges.get(user, []))) for user in involved)
+    return parameters.between(numbered), involved
+
+
+def mixed_row(own: Rows, received: dict[int, Rows], user: int, weights: sparse.csr_array) -> Rows:
+    """Return the weighted sum of a user's own vector and those received, (length,).
+
+    In the order of `IdealExchange`, the own vector last, so that both have the same bits.
+    """
+    row = weights[[user]].tocoo()
+    total, mine = np.zeros_like(own), 0.0
+    for other, weight in sorted(zip(row.col.tolist(), row.data.tolist(), strict=True)):
+        if other == user:
+            mine = weight
+        elif weight != 0:
+            total += weight * received[other]
+    return np.asarray(mine * own + total)
 
 
 def weight_edges(weights: sparse.csr_array) -> dict[int, list[int]]:

@@ -17,6 +17,7 @@ from smpc_dp.learn.block_gossip import BlockGossip
 from smpc_dp.learn.diffusion_learner import Diffusion
 from smpc_dp.learn.exchanges import Exchanging, plan_messages
 from smpc_dp.learn.gossip_auc import GossipAuc
+from smpc_dp.learn.gossip_clear import GossipClear
 from smpc_dp.learn.gossip_reports import GossipReports
 from smpc_dp.learn.methods import AveragerTable, Averaging, plan_private, plan_public
 from smpc_dp.learn.needs import Learned, Learner
@@ -32,6 +33,7 @@ LEARNERS: Mapping[str, type[Any]] = {
     "diffusion": Diffusion,
     "ring-sum": RingSumLearner,
     "gossip-auc": GossipAuc,
+    "gossip-clear": GossipClear,
     "gossip-reports": GossipReports,
 }
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from smpc_dp.errors import LocalError, SmpcError, TimeoutFault
 from smpc_dp.learn.averager import Rows, Users, check_mixing, check_partners, check_rows
-from smpc_dp.learn.exchanges import Exchanging, partner_edges, weight_edges
+from smpc_dp.learn.exchanges import Exchanging, among, mixed_row, partner_edges, weight_edges
 from smpc_dp.protocols.exchange.params import ExchangeParameters
 from smpc_dp.runtime.aggregator import Server
 from smpc_dp.runtime.line import HubLine
@@ -44,10 +44,7 @@ class _Exchanges:
 
     def _of(self, edges: dict[int, list[int]]) -> tuple[Membership, list[int]]:
         """Return the membership of a request for these edges, and the users in it, ascending."""
-        involved = sorted({*edges, *(user for sent in edges.values() for user in sent)})
-        place = {user: number for number, user in enumerate(involved, 1)}
-        numbered = tuple(tuple(sorted(place[to] for to in edges.get(user, []))) for user in involved)
-        parameters = self._exchanging.parameters.between(numbered)
+        parameters, involved = among(self._exchanging.parameters, edges)
         return self._membership.of_group(parameters, tuple(self._names[user] for user in involved)), involved
 
 
@@ -87,11 +84,7 @@ class PartyExchange(_Exchanges):
         """Return the weighted sum of the own vector and those received; see `PeerExchange.mix`."""
         vector, weights = check_rows(self, vector), check_mixing(self.users, weights)
         received = await self._send(vector, weight_edges(weights))
-        row = weights[[self._own]].tocoo()
-        mixed = np.zeros_like(vector[0])
-        for user, weight in zip(row.col, row.data, strict=True):
-            mixed += weight * (vector[0] if user == self._own else received[int(user)])
-        return np.asarray(mixed[None])
+        return mixed_row(vector[0], received, self._own, weights)[None]
 
     async def _send(self, vector: Rows, edges: dict[int, list[int]]) -> dict[int, Rows]:
         """Take part in one request, and return by user what the party was sent."""

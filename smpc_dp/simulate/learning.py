@@ -17,6 +17,7 @@ from smpc_dp.learn.needs import Learned, Means
 from smpc_dp.learn.registry import LearnParameters, check_learn
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.simulate.averagers import IdealAverager, IdealExchange, MachineAverager
+from smpc_dp.simulate.exchanges import MachineExchange
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 
 Fidelity = Literal["ideal", "machines", "plain"]
@@ -69,8 +70,11 @@ def learn(
     exchange: PeerExchange | None = None
     if checked.exchange is not None and fidelity == "plain":
         exchange = PlainExchange(users)
+    elif checked.exchange is not None and fidelity == "machines":
+        exchange = MachineExchange(users, checked.exchange, seed)
     elif checked.exchange is not None:
         exchange = IdealExchange(users, checked.exchange, NoiseSource.keyed(randomness.bytes(32), b"learn"))
-    means = Means(averager(checked.average), averager(checked.mix), exchange)
+    own = NoiseSource.keyed(randomness.bytes(32), b"learn", b"own")
+    means = Means(averager(checked.average), averager(checked.mix), exchange, own)
     learned = asyncio.run(checked.learner.run(means, tables))
     return learned if fidelity == "plain" else checked.completed(learned)
