@@ -74,7 +74,9 @@ def learn(
         exchange = MachineExchange(users, checked.exchange, seed)
     elif checked.exchange is not None:
         exchange = IdealExchange(users, checked.exchange, NoiseSource.keyed(randomness.bytes(32), b"learn"))
-    own = NoiseSource.keyed(randomness.bytes(32), b"learn", b"own")
+    # The same whatever the fidelity.
+    drawn = SystemRandomness() if seed is None else SeededRandomnessForSimulation(seed, "learn-own")
+    own = NoiseSource.keyed(drawn.bytes(32), b"learn")
     means = Means(averager(checked.average), averager(checked.mix), exchange, own)
     learned = asyncio.run(checked.learner.run(means, tables))
     return learned if fidelity == "plain" else checked.completed(learned)
