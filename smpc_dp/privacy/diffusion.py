@@ -103,9 +103,9 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
         return value if Fraction(value) >= exact else math.nextafter(value, math.inf)
 
     def publication(self, steps: int, epsilon: float) -> Fraction:
-        """Return b_p in grid steps: noise with which an agent's model after i steps costs `epsilon` more.
+        """Return b_p in grid steps: noise for an agent's model after i steps, for `epsilon` more.
 
-        Homomorphic alone: given all messages, the model differs by 2 mu G i in the l1 norm. Raises ConfigError.
+        Homomorphic alone: given all messages, it differs by 2 mu G i in the l1 norm. Raises ConfigError.
         """
         found = Arguments()
         found.budget(epsilon)
