@@ -126,6 +126,8 @@ def learned_text(results: Mapping[str, dict[str, Any]]) -> str:
         done, steps = result["done"][0], result["steps"][0]
         if done < steps:
             lines.append(f"{name}: {steps - done} of {steps} steps missed")
+    if some["confidential"]:
+        lines.append("confidential: what each party has learned is its own; the guarantee does not cover it")
     guarantee = some["guarantee"]
     if guarantee is not None:
         lines.append(

@@ -15,9 +15,9 @@ import numpy as np
 from msgspec import Meta
 
 from smpc_dp.errors import ConfigError, Fault, LocalError
-from smpc_dp.learn.averager import Rows
-from smpc_dp.learn.diffusion import diffuse, published
-from smpc_dp.learn.meetings import Graph, graph_of
+from smpc_dp.learn.averager import PeerExchange, Rows
+from smpc_dp.learn.diffusion import Diffused, diffuse, published
+from smpc_dp.learn.meetings import Graph, graph_of, renamed
 from smpc_dp.learn.models import Model, ModelName
 from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
 from smpc_dp.privacy.diffusion import DiffusionNoise
@@ -146,22 +146,8 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         exchange, noise = means.exchange, self.planned
         if exchange is None:
             raise LocalError("diffusion needs messages")
-        model, points = self.loss, self.loss.points(data)
-        rows = np.arange(len(data))
         source = None if noise is None else means.source or NoiseSource.system()
-        found = await diffuse(
-            exchange,
-            self.combination(exchange.users),
-            lambda models, _step: model.gradient(models, points, rows) if len(data) else models,
-            np.zeros((len(data), model.length)),
-            self.steps,
-            self.rate,
-            ridge=self.ridge,
-            noise=noise,
-            source=source,
-            budget=self.epsilon,
-            radius=self._bound / math.sqrt(model.length),
-        )
+        found = await self._descend(exchange, data, source)
         steps = np.full(len(data), self.steps)
         values, guarantee, claim = found.models, None, f"{CLAIM}; {exchange.claim}"
         if noise is not None and source is not None:
@@ -172,7 +158,29 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         confidential = self.noise == "homomorphic" and self.publish is None
         if confidential:
             claim = f"{OWN}; {claim}"
-        return Learned("diffusion", values, model.names, steps, steps, (), guarantee, claim, confidential)
+        return Learned("diffusion", values, self.loss.names, steps, steps, (), guarantee, claim, confidential)
+
+    async def _descend(
+        self, exchange: PeerExchange, data: list[Table], source: NoiseSource | None
+    ) -> Diffused:
+        """Take all steps from zeros."""
+        model, points, rows = self.loss, self.loss.points(data), np.arange(len(data))
+        try:
+            return await diffuse(
+                exchange,
+                self.combination(exchange.users),
+                lambda models, _step: model.gradient(models, points, rows) if len(data) else models,
+                np.zeros((len(data), model.length)),
+                self.steps,
+                self.rate,
+                ridge=self.ridge,
+                noise=self.planned,
+                source=source,
+                budget=self.epsilon,
+                radius=self._bound / math.sqrt(model.length),
+            )
+        except ConfigError as error:
+            raise renamed(error, "step_size", "rate") from None
 
     def _released(self, models: Rows, noise: DiffusionNoise, source: NoiseSource) -> Rows:
         """Return the models as they are shown."""

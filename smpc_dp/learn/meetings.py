@@ -32,10 +32,14 @@ def graph_of(graph: Graph, users: int) -> Topology:
     try:
         drawn = topology.from_edges(users, np.array(graph, dtype=np.int64).reshape(-1, 2), "the graph")
     except ConfigError as error:
-        faults = [Fault(fault.where.replace("edges", "topology"), fault.what) for fault in error.faults]
-        raise ConfigError(faults) from None
+        raise renamed(error, "edges", "topology") from None
     drawn.require_connected()
     return drawn
+
+
+def renamed(error: ConfigError, argument: str, key: str) -> ConfigError:
+    """Return the error with an argument's name replaced by the key that a session has for it."""
+    return ConfigError([Fault(fault.where.replace(argument, key), fault.what) for fault in error.faults])
 
 
 def clock_of(name: ClockName, graph: Topology, seed: int) -> Clock:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import PeerExchange, Rows
 from smpc_dp.learn.dual_averaging import Models, dual_averaging, dual_averaging_asynchronous, inverse_root
-from smpc_dp.learn.meetings import ClockName, Graph, Seed, Ticks, clock_of, graph_of, meetings_of
+from smpc_dp.learn.meetings import ClockName, Graph, Seed, Ticks, clock_of, graph_of, meetings_of, renamed
 from smpc_dp.learn.needs import Table
 from smpc_dp.learn.pairwise_losses import (
     PairGradient,
@@ -150,13 +150,16 @@ class PairDescent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     async def descend(self, exchange: PeerExchange, rows: Rows, gradient: PairGradient) -> Models:
         """Gossip to the last tick; see `learn.dual_averaging`."""
         run = dual_averaging if self.clock == "synchronous" else dual_averaging_asynchronous
-        return await run(
-            exchange,
-            rows,
-            gradient,
-            self._clock(exchange.users),
-            self.ticks,
-            dimension=self.dimension,
-            step_size=inverse_root(self.rate),
-            prox=self.prox,
-        )
+        try:
+            return await run(
+                exchange,
+                rows,
+                gradient,
+                self._clock(exchange.users),
+                self.ticks,
+                dimension=self.dimension,
+                step_size=inverse_root(self.rate),
+                prox=self.prox,
+            )
+        except ConfigError as error:
+            raise renamed(error, "step_size", "rate") from None

@@ -212,10 +212,10 @@ async def learn(
     own = [member.name for member in membership.session.roster.parties].index(party)
     if book is not None:
         await asyncio.to_thread(check_budget, book, parameters, own)
-        noise = parameters.learner.needs(parameters.users).own
-        if noise is not None:
+        whole = own_release(parameters)
+        if whole is not None:
             # All steps at once, before the first message: they are not private one by one.
-            await asyncio.to_thread(book.charge, secrets.token_bytes(32), noise)
+            await asyncio.to_thread(book.charge, secrets.token_bytes(32), whole)
     line = await HubLine.open(membership, membership.endpoint(), on_event)
     counter = Counter()
 
@@ -251,9 +251,23 @@ def check_budget(ledger: Ledger, parameters: LearnParameters, user: int) -> None
         planned += [event] * int(needs.average.participations[user])
     if needs.exchange is not None and parameters.exchange is not None and parameters.exchange.guarantee:
         planned += [parameters.exchange.parameters.event()] * int(needs.exchange.participations[user])
-    if needs.own is not None:
-        planned.append(needs.own)
+    whole = own_release(parameters)
+    if whole is not None:
+        planned.append(whole)
     ledger.check(planned)
+
+
+def own_release(parameters: LearnParameters) -> ReleaseEvent | None:
+    """Return what a ledger is charged for all messages of a run at once; None where each is charged by itself.
+
+    Messages that nothing protects are an exact release, which a budget refuses.
+    """
+    needs = parameters.learner.needs(parameters.users)
+    if needs.own is not None or parameters.exchange is None or parameters.exchange.guarantee is not None:
+        return needs.own
+    from smpc_dp.privacy.accountant.events import exact_release
+
+    return exact_release("messages that nothing protects", "substitution")
 
 
 async def serve_learning(
