@@ -258,7 +258,7 @@ def check_budget(ledger: Ledger, parameters: LearnParameters, user: int) -> None
 
 
 def own_release(parameters: LearnParameters) -> ReleaseEvent | None:
-    """Return what a ledger is charged for all messages of a run at once; None where each is charged by itself.
+    """Return what a ledger is charged for all messages of a run at once; None where each is charged.
 
     Messages that nothing protects are an exact release, which a budget refuses.
     """

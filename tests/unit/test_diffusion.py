@@ -308,7 +308,11 @@ def test_bad_requests_are_named() -> None:
         gradient=count,
     )
     assert not called, "refused before the first step"
-    ask("step_size: the descent diverges: at step 15 user 0 has a coordinate", steps=100, gradient=lambda w, _i: -9 * w + 1)
+    ask(
+        "step_size: the descent diverges: at step 15 user 0 has a coordinate",
+        steps=100,
+        gradient=lambda w, _i: -9 * w + 1,
+    )
     ask("step 1 has no finite gradient", gradient=lambda w, _i: w + np.nan)
     for bad in ({"scale": 0.0}, {"l1_bound": math.inf}, {"dimension": 0}):
         named = {"scale": 1.0, "step_size": 1.0, "l1_bound": 1.0, "dimension": 1} | bad
