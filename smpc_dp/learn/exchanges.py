@@ -16,6 +16,8 @@ from smpc_dp.protocols.exchange.params import ExchangeParameters, plan_exchange
 if TYPE_CHECKING:
     from scipy import sparse
 
+# For each user that sends, to whom.
+Recipients = dict[int, list[int]]
 # Messages without noise are rounded to this fraction of the bound.
 EXACT_STEPS = 1 << 40
 
@@ -80,15 +82,23 @@ def plan_messages(need: PrivateMessages, users: int) -> Exchanging:
     return Exchanging(parameters, guarantee, count)
 
 
-def partner_edges(partner: Users) -> dict[int, list[int]]:
+def request_of(parameters: ExchangeParameters, edges: Recipients) -> tuple[ExchangeParameters, list[int]]:
+    """Return the parameters of a request along these edges, and the users in it, ascending."""
+    involved = sorted({*edges, *(user for sent in edges.values() for user in sent)})
+    place = {user: number for number, user in enumerate(involved, 1)}
+    numbered = tuple(tuple(sorted(place[to] for to in edges.get(user, []))) for user in involved)
+    return parameters.between(numbered), involved
+
+
+def partner_edges(partner: Users) -> Recipients:
     """Return for each user that has a partner to whom it sends."""
     return {int(user): [int(partner[user])] for user in np.flatnonzero(partner != np.arange(len(partner)))}
 
 
-def weight_edges(weights: sparse.csr_array) -> dict[int, list[int]]:
+def weight_edges(weights: sparse.csr_array) -> Recipients:
     """Return for each user that sends to others to whom: l sends to k where weights[k, l] is not zero."""
     entries = weights.tocoo()
-    edges: dict[int, list[int]] = {}
+    edges: Recipients = {}
     for receiver, sender, weight in zip(entries.row, entries.col, entries.data, strict=True):
         if receiver != sender and weight != 0:
             edges.setdefault(int(sender), []).append(int(receiver))

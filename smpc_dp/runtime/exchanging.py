@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smpc_dp.errors import LocalError, SmpcError, TimeoutFault
-from smpc_dp.learn.averager import Rows, Users, check_mixing, check_partners, check_rows
-from smpc_dp.learn.exchanges import Exchanging, partner_edges, weight_edges
+from smpc_dp.learn.averager import (
+    Boxes,
+    Rows,
+    Users,
+    check_boxes,
+    check_mixing,
+    check_partners,
+    check_rows,
+)
+from smpc_dp.learn.exchanges import Exchanging, Recipients, partner_edges, request_of, weight_edges
 from smpc_dp.protocols.exchange.params import ExchangeParameters
 from smpc_dp.runtime.aggregator import Server
 from smpc_dp.runtime.line import HubLine
@@ -42,13 +50,14 @@ class _Exchanges:
         """What the messages give away, and against whom that holds."""
         return self._exchanging.claim
 
-    def _of(self, edges: dict[int, list[int]]) -> tuple[Membership, list[int]]:
+    def _of(self, edges: Recipients) -> tuple[Membership, list[int]]:
         """Return the membership of a request for these edges, and the users in it, ascending."""
-        involved = sorted({*edges, *(user for sent in edges.values() for user in sent)})
-        place = {user: number for number, user in enumerate(involved, 1)}
-        numbered = tuple(tuple(sorted(place[to] for to in edges.get(user, []))) for user in involved)
-        parameters = self._exchanging.parameters.between(numbered)
+        parameters, involved = request_of(self._exchanging.parameters, edges)
         return self._membership.of_group(parameters, tuple(self._names[user] for user in involved)), involved
+
+    def _of_all(self) -> Membership:
+        """Return the membership of a request from everyone to everyone."""
+        return self._membership.of_group(self._exchanging.parameters.to_each(), tuple(self._names))
 
 
 class PartyExchange(_Exchanges):
@@ -93,7 +102,21 @@ class PartyExchange(_Exchanges):
             mixed += weight * (vector[0] if user == self._own else received[int(user)])
         return np.asarray(mixed[None])
 
-    async def _send(self, vector: Rows, edges: dict[int, list[int]]) -> dict[int, Rows]:
+    async def all_to_all(self, vectors: Boxes) -> Boxes:
+        """Return what every user had for this one; see `PeerExchange.all_to_all`.
+
+        Raises TimeoutFault naming whoever does not take part.
+        """
+        vectors = check_boxes(self, vectors)
+        membership, number = self._of_all(), self._counter.take(1)
+        self._planned.take(self.here)
+        received = await self._meet(membership, number, vectors[0], self._ledger)
+        found = vectors.copy()
+        for user, vector in received.items():
+            found[0, user] = vector
+        return found
+
+    async def _send(self, vector: Rows, edges: Recipients) -> dict[int, Rows]:
         """Take part in one request, and return by user what the party was sent."""
         number = self._counter.take(1)
         if not edges:
@@ -101,16 +124,22 @@ class PartyExchange(_Exchanges):
         membership, involved = self._of(edges)
         if self._own not in involved:
             return {}
-        parameters, name = membership.parameters, membership.name
         if self._own in edges:
             self._planned.take(self.here)
+        return await self._meet(membership, number, vector, self._ledger if self._own in edges else None)
+
+    async def _meet(
+        self, membership: Membership, number: int, vectors: Rows, ledger: Ledger | None
+    ) -> dict[int, Rows]:
+        """Send one vector, shape (1, length), or for each user one; return by user what was received."""
+        parameters, name = membership.parameters, membership.name
         try:
-            lanes, _ = parameters.encoding.encode(vector[0], party=name)
+            rows = [parameters.encoding.encode(vector, party=name)[0] for vector in vectors]
         except SmpcError as error:
             # The others must not wait for this vector.
             await self._line.decline_as(membership, number, error)
             raise
-        ledger = self._ledger if self._own in edges else None
+        lanes = np.stack(rows).reshape(parameters.shape)
 
         async def charge(run_id: bytes) -> Receipt | None:
             if ledger is None:
@@ -128,8 +157,7 @@ class PartyExchange(_Exchanges):
             raise
         if not isinstance(parameters, ExchangeParameters):
             raise LocalError("an exchange has its own parameters")
-        place = {self._names[user]: user for user in involved}
-        return {place[who]: parameters.real(lanes) for who, lanes in machine.received.items()}
+        return {self._names.index(who): parameters.real(lanes) for who, lanes in machine.received.items()}
 
 
 class HubExchange(_Exchanges):
@@ -159,11 +187,19 @@ class HubExchange(_Exchanges):
         await self._serve(weight_edges(weights))
         return vector
 
-    async def _serve(self, edges: dict[int, list[int]]) -> None:
+    async def all_to_all(self, vectors: Boxes) -> Boxes:
+        """Serve one round of messages from everyone to everyone; see `PeerExchange.all_to_all`."""
+        vectors = check_boxes(self, vectors)
+        await self._request(self._counter.take(1), self._of_all())
+        return vectors
+
+    async def _serve(self, edges: Recipients) -> None:
         number = self._counter.take(1)
-        if not edges:
-            return
-        ended = await self._server.request(number, self._of(edges)[0])
+        if edges:
+            await self._request(number, self._of(edges)[0])
+
+    async def _request(self, number: int, membership: Membership) -> None:
+        ended = await self._server.request(number, membership)
         if ended is None:
             raise EverybodyLeftError(f"all parties have left before request {number}")
         if isinstance(ended, SmpcError):

@@ -17,10 +17,12 @@ from smpc_dp.encoding import EXACT_FLOAT, Encoding
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import (
     Averaged,
+    Boxes,
     Groups,
     Rows,
     Users,
     check_average,
+    check_boxes,
     check_mixing,
     check_partners,
     check_rows,
@@ -204,6 +206,13 @@ class IdealExchange:
         sent = np.zeros_like(vector)
         sent[senders] = self._sent(vector, senders)
         return np.asarray(own[:, None] * vector + others @ sent)
+
+    async def all_to_all(self, vectors: Boxes) -> Boxes:
+        """Return what each was sent, on the grid; see `PeerExchange.all_to_all`."""
+        vectors = check_boxes(self, vectors)
+        parameters = self._exchanging.parameters.to_each()
+        grid = grid_rows(parameters.encoding, vectors.reshape(-1, vectors.shape[2]))
+        return parameters.encoding.real(grid).reshape(vectors.shape).transpose(1, 0, 2)
 
     def _sent(self, vector: Rows, senders: Users) -> Rows:
         """Return the vectors of these users as they leave: on the grid, with noise."""
