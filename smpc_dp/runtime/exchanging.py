@@ -17,7 +17,14 @@ from smpc_dp.learn.averager import (
     check_partners,
     check_rows,
 )
-from smpc_dp.learn.exchanges import Exchanging, Recipients, partner_edges, request_of, weight_edges
+from smpc_dp.learn.exchanges import (
+    Exchanging,
+    OneUser,
+    Recipients,
+    partner_edges,
+    request_of,
+    weight_edges,
+)
 from smpc_dp.protocols.exchange.params import ExchangeParameters
 from smpc_dp.runtime.aggregator import Server
 from smpc_dp.runtime.line import HubLine
@@ -50,17 +57,13 @@ class _Exchanges:
         """What the messages give away, and against whom that holds."""
         return self._exchanging.claim
 
-    def _of(self, edges: Recipients) -> tuple[Membership, list[int]]:
-        """Return the membership of a request for these edges, and the users in it, ascending."""
+    def _of(self, edges: Recipients | None) -> Membership:
+        """Return the membership of a request along these edges; None: from everyone to everyone."""
         parameters, involved = request_of(self._exchanging.parameters, edges)
-        return self._membership.of_group(parameters, tuple(self._names[user] for user in involved)), involved
-
-    def _of_all(self) -> Membership:
-        """Return the membership of a request from everyone to everyone."""
-        return self._membership.of_group(self._exchanging.parameters.to_each(), tuple(self._names))
+        return self._membership.of_group(parameters, tuple(self._names[user] for user in involved))
 
 
-class PartyExchange(_Exchanges):
+class PartyExchange(_Exchanges, OneUser):
     """The messages of one party; a `PeerExchange` whose one row is its own.
 
     `charged`: the ledger, if there is one and the messages are private: each vector that leaves is charged
@@ -86,52 +89,20 @@ class PartyExchange(_Exchanges):
         """The party's own number."""
         return np.array([self._own])
 
-    async def exchange(self, vector: Rows, partner: Users) -> Rows:
-        """Return the partner's vector; see `PeerExchange.exchange`."""
-        vector, partner = check_rows(self, vector), check_partners(self.users, partner)
-        received = await self._send(vector, partner_edges(partner))
-        return np.asarray(received.get(int(partner[self._own]), vector[0])[None])
+    async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
+        """Take part in one request; see `OneUser.meet`.
 
-    async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
-        """Return the weighted sum of the own vector and those received; see `PeerExchange.mix`."""
-        vector, weights = check_rows(self, vector), check_mixing(self.users, weights)
-        received = await self._send(vector, weight_edges(weights))
-        row = weights[[self._own]].tocoo()
-        mixed = np.zeros_like(vector[0])
-        for user, weight in zip(row.col, row.data, strict=True):
-            mixed += weight * (vector[0] if user == self._own else received[int(user)])
-        return np.asarray(mixed[None])
-
-    async def all_to_all(self, vectors: Boxes) -> Boxes:
-        """Return what every user had for this one; see `PeerExchange.all_to_all`.
-
-        Raises TimeoutFault naming whoever does not take part.
+        Raises TimeoutFault naming whoever is needed and missing.
         """
-        vectors = check_boxes(self, vectors)
-        membership, number = self._of_all(), self._counter.take(1)
-        self._planned.take(self.here)
-        received = await self._meet(membership, number, vectors[0], self._ledger)
-        found = vectors.copy()
-        for user, vector in received.items():
-            found[0, user] = vector
-        return found
-
-    async def _send(self, vector: Rows, edges: Recipients) -> dict[int, Rows]:
-        """Take part in one request, and return by user what the party was sent."""
         number = self._counter.take(1)
-        if not edges:
+        if edges is not None and not edges:
             return {}
-        membership, involved = self._of(edges)
-        if self._own not in involved:
+        membership = self._of(edges)
+        if membership.name not in membership.names:
             return {}
-        if self._own in edges:
+        sends = edges is None or self._own in edges
+        if sends:
             self._planned.take(self.here)
-        return await self._meet(membership, number, vector, self._ledger if self._own in edges else None)
-
-    async def _meet(
-        self, membership: Membership, number: int, vectors: Rows, ledger: Ledger | None
-    ) -> dict[int, Rows]:
-        """Send one vector, shape (1, length), or for each user one; return by user what was received."""
         parameters, name = membership.parameters, membership.name
         try:
             rows = [parameters.encoding.encode(vector, party=name)[0] for vector in vectors]
@@ -140,6 +111,7 @@ class PartyExchange(_Exchanges):
             await self._line.decline_as(membership, number, error)
             raise
         lanes = np.stack(rows).reshape(parameters.shape)
+        ledger = self._ledger if sends else None
 
         async def charge(run_id: bytes) -> Receipt | None:
             if ledger is None:
@@ -190,16 +162,14 @@ class HubExchange(_Exchanges):
     async def all_to_all(self, vectors: Boxes) -> Boxes:
         """Serve one round of messages from everyone to everyone; see `PeerExchange.all_to_all`."""
         vectors = check_boxes(self, vectors)
-        await self._request(self._counter.take(1), self._of_all())
+        await self._serve(None)
         return vectors
 
-    async def _serve(self, edges: Recipients) -> None:
+    async def _serve(self, edges: Recipients | None) -> None:
         number = self._counter.take(1)
-        if edges:
-            await self._request(number, self._of(edges)[0])
-
-    async def _request(self, number: int, membership: Membership) -> None:
-        ended = await self._server.request(number, membership)
+        if edges is not None and not edges:
+            return
+        ended = await self._server.request(number, self._of(edges))
         if ended is None:
             raise EverybodyLeftError(f"all parties have left before request {number}")
         if isinstance(ended, SmpcError):

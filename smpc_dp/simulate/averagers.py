@@ -30,13 +30,13 @@ from smpc_dp.learn.averager import (
 from smpc_dp.learn.exchanges import Exchanging
 from smpc_dp.learn.methods import Averaging, check_weights
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.exchange.machines import ExchangeHub, ExchangeParty
 from smpc_dp.protocols.exchange.params import ExchangeParameters
 from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.simulate.average import cast_sum
 from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.stage import AGGREGATOR, set_stage
+from smpc_dp.simulate.exchanging import cast_exchange
+from smpc_dp.simulate.stage import AGGREGATOR
 from smpc_dp.transport.memory import MemoryNetwork
 
 if TYPE_CHECKING:
@@ -221,33 +221,6 @@ class IdealExchange:
         grid = grid_rows(parameters.encoding, vector[senders])
         noise = parameters.own_noise(self._source, grid.size).reshape(grid.shape)
         return parameters.encoding.real(grid + noise)
-
-
-def cast_exchange(
-    parameters: ExchangeParameters,
-    vectors: Rows,
-    *,
-    request: int = 1,
-    seed_for_simulation: int | None = None,
-) -> list[ExchangeParty]:
-    """Return the users of an exchange of these vectors, which has run to its end; raises what ended it."""
-    stage = set_stage(
-        len(vectors),
-        request=request,
-        seed_for_simulation=seed_for_simulation,
-        protocol=parameters.protocol,
-        question=parameters.planned(),
-    )
-    parties = []
-    for name, vector in zip(stage.context.names, vectors, strict=True):
-        lanes, _ = parameters.encoding.encode(vector, party=name)
-        signer, source = stage.signers[name], stage.sources[name]
-        parties.append(ExchangeParty(stage.context, parameters, signer, lanes, source))
-    hub = ExchangeHub(stage.context, parameters, stage.signers[AGGREGATOR])
-    errors = drive([hub, *parties], MemoryNetwork(seed=seed_for_simulation or 0), AGGREGATOR)
-    for error in errors.values():
-        raise error
-    return parties
 
 
 def grid_rows(encoding: Encoding, vectors: Rows) -> NDArray[np.int64]:

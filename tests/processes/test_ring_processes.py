@@ -14,8 +14,8 @@ import pytest
 from smpc_dp import simulate
 from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.learn.averager import PlainExchange
-from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.exchange_tokens import PathTokens
+from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.tokens import Token
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.runtime.local import create_local_session
