@@ -146,7 +146,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         exchange, noise = means.exchange, self.planned
         if exchange is None:
             raise LocalError("diffusion needs messages")
-        source = None if noise is None else means.source or NoiseSource.system()
+        source = None if noise is None else means.source
         found = await self._descend(exchange, data, source)
         steps = np.full(len(data), self.steps)
         values, guarantee, claim = found.models, None, f"{CLAIM}; {exchange.claim}"

@@ -18,7 +18,6 @@ from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.exchanges import EXACT_STEPS
 from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
 from smpc_dp.learn.pair_descent import PairDescent
-from smpc_dp.privacy.sampling import NoiseSource
 
 if TYPE_CHECKING:
     from smpc_dp.learn.local_reports import LocalReports
@@ -125,7 +124,7 @@ class DualAveragingReports(PairDescent, frozen=True, kw_only=True, forbid_unknow
             self.cells(records),
             here,
             labels=records[:, -1] if public else None,
-            source=means.source or NoiseSource.system(),
+            source=means.source,
         )
         gradient = self.reports.gradient(self.pairwise_loss.gradient, self.points, labelled=public)
         found = await self.descend(exchange, rows, gradient)

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
 from smpc_dp.learn.pair_statistics import PairEstimate, pair_kernel
-from smpc_dp.privacy.sampling import NoiseSource
 
 if TYPE_CHECKING:
     from smpc_dp.learn.local_reports import LocalReports
@@ -112,8 +111,7 @@ class GossipReports(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fiel
             raise ConfigError([Fault("exchange", "is needed to meet other users")])
         users, here = exchange.users, exchange.here
         records = np.concatenate(data) if data else np.zeros((0, self.fields))
-        source = means.source or NoiseSource.system()
-        rows = self.reports.randomise(self.cells(records), here, source=source)
+        rows = self.reports.randomise(self.cells(records), here, source=means.source)
         found = await self.estimate(exchange, rows, self.reports.kernel(self.matrix()))
         steps = self.meetings(users)[here]
         claim = f"{self.reports.claim}; the line by itself: {exchange.claim}"

@@ -22,8 +22,9 @@ from smpc_dp.learn.gossip_clear import GossipClear
 from smpc_dp.learn.gossip_reports import GossipReports
 from smpc_dp.learn.methods import AveragerTable, Averaging, plan_private, plan_public
 from smpc_dp.learn.needs import Learned, Learner
-from smpc_dp.learn.ring_learner import RingSumLearner
+from smpc_dp.learn.ring_learner import RingHistogramLearner, RingSumLearner
 from smpc_dp.learn.sgd import FederatedSgd
+from smpc_dp.learn.walk_learners import WalkHistogramLearner, WalkSgdLearner, WalkSumLearner
 from smpc_dp.protocols.secagg.params import SumParameters
 
 PROTOCOL = "learn"
@@ -33,6 +34,10 @@ LEARNERS: Mapping[str, type[Any]] = {
     "block-gossip": BlockGossip,
     "diffusion": Diffusion,
     "ring-sum": RingSumLearner,
+    "ring-histogram": RingHistogramLearner,
+    "walk-sum": WalkSumLearner,
+    "walk-histogram": WalkHistogramLearner,
+    "walk-sgd": WalkSgdLearner,
     "gossip-clear": GossipClear,
     "gossip-reports": GossipReports,
     "dual-averaging": DualAveraging,

@@ -65,6 +65,10 @@ class TokenPassing(Protocol):
         """Wait for the next token of a user here; raise TimeoutFault or PeerFault if none can come."""
         ...
 
+    async def publish(self, sender: int, token: Token) -> None:
+        """Hand the final token from `sender`, who lives here, to everybody who does not."""
+        ...
+
 
 class PlainTokens:
     """Tokens in the memory of one process, for simulations and tests: nothing hides who passes to whom."""
@@ -116,6 +120,11 @@ class PlainTokens:
         """Return the next token; see `TokenPassing.take`."""
         return await self._lanes[int(self._here[0])].get()
 
+    async def publish(self, sender: int, token: Token) -> None:
+        """Put it into everybody's lane; see `TokenPassing.publish`."""
+        for user in np.setdiff1d(np.arange(self._users), self._here).tolist():
+            await self.pass_on(sender, user, token)
+
 
 def check_token(taken: Taken, after: int, steps: int, shape: tuple[int, ...], dtype: type) -> Values:
     """Return the values of a token; raise PeerFault unless it is one of a step in after..steps, finite."""
@@ -128,11 +137,3 @@ def check_token(taken: Taken, after: int, steps: int, shape: tuple[int, ...], dt
     if not np.isfinite(values).all():
         raise PeerFault(sender, "token is not finite")
     return values
-
-
-async def publish(tokens: TokenPassing, sender: int, token: Token) -> None:
-    """Hand the final token to everybody who does not live here."""
-    here = set(tokens.here.tolist())
-    for user in range(tokens.users):
-        if user not in here:
-            await tokens.pass_on(sender, user, token)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import Users
 from smpc_dp.learn.ring import TokenHistogram, TokenSum, randomised, unbiased
-from smpc_dp.learn.tokens import Token, TokenPassing, Values, check_token, publish
+from smpc_dp.learn.tokens import Token, TokenPassing, Values, check_token
 from smpc_dp.privacy.network.grid import Grid, check_plan, guarantee
 from smpc_dp.privacy.network.plan import NetworkPlan
 from smpc_dp.privacy.sampling import NoiseSource, uniform
@@ -155,7 +155,7 @@ async def walk(
             memory.edges[user, following] += following != user
             step += 1
             if step == steps:
-                await publish(tokens, user, Token(step, values))
+                await tokens.publish(user, Token(step, values))
                 return values
             if following not in here:
                 break

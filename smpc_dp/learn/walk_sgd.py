@@ -140,6 +140,11 @@ class WalkSgd:
         self.noise, self.radius, self.shorten = noise, radius, shorten
         self.step_sizes = np.broadcast_to(sizes, (noise.steps,))
 
+    @property
+    def plan(self) -> NetworkPlan | None:
+        """That of the noise."""
+        return self.noise.plan
+
     def move(
         self, tokens: Rows, gradients: Rows, noise: Integers, contributes: NDArray[np.bool_], size: ArrayLike
     ) -> Rows:

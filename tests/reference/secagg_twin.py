@@ -38,8 +38,8 @@ def pack(value: bytes | int | str | Fields) -> bytes:
                 return bytes([code]) + value.to_bytes(width, "big")
     if isinstance(value, str):
         text = value.encode()
-        assert len(text) < 32
-        return bytes([0xA0 + len(text)]) + text
+        assert len(text) < 256
+        return (bytes([0xA0 + len(text)]) if len(text) < 32 else bytes([0xD9, len(text)])) + text
     assert isinstance(value, (list, tuple))
     header = bytes([0x90 + len(value)]) if len(value) < 16 else b"\xdc" + len(value).to_bytes(2, "big")
     return header + b"".join(pack(item) for item in value)

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from smpc_dp.errors import ConfigError
 from smpc_dp.learn import topology
-from smpc_dp.learn.averager import PlainExchange, Rows, Users
+from smpc_dp.learn.averager import Boxes, PlainExchange, Rows, Users
 from smpc_dp.learn.dual_averaging import dual_averaging, inverse_root
 from smpc_dp.learn.dual_averaging_learner import DualAveraging
 from smpc_dp.learn.dual_averaging_reports import DualAveragingReports
@@ -173,6 +173,9 @@ def test_the_hub_makes_the_same_calls_without_rows() -> None:
             return vector
 
         async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
+            raise NotImplementedError
+
+        async def all_to_all(self, vectors: Boxes) -> Boxes:
             raise NotImplementedError
 
     class Everybody(PlainExchange):
