@@ -148,7 +148,9 @@ def test_sockets_have_the_bits_of_the_simulation(tmp_path: Path) -> None:
             assert "NO PRIVACY between neighbours" in found.claim
 
 
-async def everybody_in(path: Path, ledgers: Path | None = None) -> tuple[list[Learned], dict[int, str]]:
+async def everybody_in(
+    path: Path, ledgers: Path | None = None, names: tuple[str, ...] = PARTIES
+) -> tuple[list[Learned], dict[int, str]]:
     """Run all parties in tasks of their names."""
     serving = asyncio.create_task(serve_learning(path))
 
@@ -156,7 +158,7 @@ async def everybody_in(path: Path, ledgers: Path | None = None) -> tuple[list[Le
         ledger = None if ledgers is None else ledgers / f"{name}.ledger"
         return learn(path, name, path.parent / "inputs" / f"{name}.npy", ledger=ledger)
 
-    tasks = [asyncio.create_task(one(name), name=name) for name in PARTIES]
+    tasks = [asyncio.create_task(one(name), name=name) for name in names]
     return await asyncio.gather(*tasks), await serving
 
 

@@ -15,10 +15,13 @@ import pytest
 from smpc_dp.errors import ConfigError, PrivacyError, TimeoutFault
 from smpc_dp.learn.needs import Learned
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.privacy.mechanisms.randomised_response import KaryRandomisedResponse
+from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.runtime.learning import learn
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.simulate.learning import learn as simulated_learn
+from tests.processes.test_diffusion import everybody_in
 from tests.processes.test_learn import everybody
 
 PARTIES = ("ann", "bob", "cho", "dan")
@@ -81,6 +84,42 @@ def test_sockets_have_the_bits_of_the_simulation(
         assert found.guarantee == simulated.guarantee
         assert found.names == simulated.names
     assert np.abs(simulated.values).max() > 0
+
+
+@pytest.mark.parametrize(
+    ("parameters", "tables"),
+    [
+        (REPORTS | {"epsilon": 1.0}, DATA),
+        (
+            {"learner": "gossip-reports", "statistic": "variance"} | CELLS | ESTIMATE | {"epsilon": 1.0},
+            [table[:, :1] for table in DATA],
+        ),
+    ],
+    ids=["descent", "estimate"],
+)
+def test_equal_reports_give_equal_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parameters: dict[str, Any], tables: list[np.ndarray]
+) -> None:
+    """At epsilon 1 most reports are lies: here each user's own, in its process or in the simulation."""
+
+    def lie(response: KaryRandomisedResponse, values: np.ndarray, _source: NoiseSource) -> np.ndarray:
+        task = asyncio.current_task()
+        assert task is not None
+        users = [PARTIES.index(task.get_name())] if len(values) == 1 else range(len(values))
+        return np.array(
+            [(value + user) % response.categories for value, user in zip(values, users, strict=True)]
+        )
+
+    monkeypatch.setattr(KaryRandomisedResponse, "release", lie)
+    path = session(tmp_path, parameters, tables)
+    results, _ = asyncio.run(everybody_in(path, names=PARTIES))
+    simulated = simulated_learn(parameters, tables)
+    for user, found in enumerate(results):
+        np.testing.assert_array_equal(found.values[0], simulated.values[user])
+        assert found.guarantee is not None
+        assert found.guarantee.epsilon == pytest.approx(1.0)
+    monkeypatch.undo()
+    assert not np.array_equal(simulated.values, simulated_learn(parameters, tables, fidelity="plain").values)
 
 
 def test_processes_learn_what_the_simulation_learns(tmp_path: Path) -> None:
