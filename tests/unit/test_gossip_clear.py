@@ -75,11 +75,14 @@ def test_users_end_with_the_statistic(learner: str, statistic: str, method: str,
 @pytest.mark.parametrize("learner", ["gossip-clear", "gossip-reports"])
 @pytest.mark.parametrize(("method", "clock"), WAYS)
 def test_machines_and_their_ideal_have_the_same_bits(learner: str, method: str, clock: str) -> None:
-    """Kendall's tau jumps at ties, of which there are many: records must come back as they went."""
+    """Kendall's tau jumps at ties, of which there are many: records must come back as they went.
+
+    None of these values is a multiple of a power of two.
+    """
     settings = given("kendall_tau", 40, learner=learner, method=method, clock=clock, topology=EDGES)
+    tables = [0.07 * table for table in data("kendall_tau")]
     plain, ideal, machines = (
-        learn(settings, data("kendall_tau"), fidelity=how, seed_for_simulation=1)
-        for how in ("plain", "ideal", "machines")
+        learn(settings, tables, fidelity=how, seed_for_simulation=1) for how in ("plain", "ideal", "machines")
     )
     np.testing.assert_array_equal(machines.values, ideal.values)
     np.testing.assert_allclose(ideal.values, plain.values, atol=1e-8)
