@@ -17,7 +17,7 @@ from smpc_dp.errors import ConfigError, PrivacyError, SmpcError
 from smpc_dp.learn.needs import Learned, Means, Table
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.tokens import PlainTokens
-from smpc_dp.learn.walk_learners import _planned, _Walk
+from smpc_dp.learn.walk_learners import WalkLearner, planned_walk
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.runtime.events import Event
@@ -81,23 +81,23 @@ def test_a_walk_over_sockets_is_the_simulated_one_to_the_last_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], tables: list[np.ndarray]
 ) -> None:
     """The same randomness for noise and path, in one case through channels and machines, in the other not."""
-    run = _Walk.run
+    run = WalkLearner.run
 
-    async def seeded(self: _Walk, means: Means, data: list[Table]) -> Learned:
+    async def seeded(self: WalkLearner, means: Means, data: list[Table]) -> Learned:
         assert means.exchange is not None
         own = means.exchange.here.tolist()
         return await run(self, replace(means, source=source(own[0])) if own else means, data)
 
-    monkeypatch.setattr(_Walk, "run", seeded)
+    monkeypatch.setattr(WalkLearner, "run", seeded)
     found, failures = asyncio.run(everybody(session(tmp_path, settings, tables)))
     assert failures == {}
     checked, _ = check_learn(settings, 4)
     assert checked is not None
     learner = checked.learner
-    assert isinstance(learner, _Walk)
+    assert isinstance(learner, WalkLearner)
 
     async def simulated() -> list[np.ndarray]:
-        places, protocol = PlainTokens.apart(4), _planned(learner, 4)
+        places, protocol = PlainTokens.apart(4), planned_walk(learner, 4)
         results = await asyncio.gather(
             *(learner.walked(protocol, places[u], tables[u : u + 1], source(u)) for u in range(4))
         )

@@ -20,7 +20,7 @@ from smpc_dp.learn.exchanges import Exchanging, plan_messages
 from smpc_dp.learn.needs import Means
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.tokens import PlainTokens, Token, TokenPassing
-from smpc_dp.learn.walk_learners import WalkSumLearner, _planned, _Walk
+from smpc_dp.learn.walk_learners import WalkLearner, WalkSumLearner, planned_walk
 from smpc_dp.privacy.network.grid import Grid
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.simulate.exchanging import MemoryHub, drive_exchange
@@ -67,10 +67,10 @@ def source(*parts: int) -> NoiseSource:
     return NoiseSource.keyed(bytes(32), *(str(part).encode() for part in parts))
 
 
-def planned(settings: dict[str, Any], users: int = 4) -> tuple[_Walk, Exchanging]:
+def planned(settings: dict[str, Any], users: int = 4) -> tuple[WalkLearner, Exchanging]:
     checked, faults = check_learn(settings, users)
     assert checked is not None, faults
-    assert isinstance(checked.learner, _Walk)
+    assert isinstance(checked.learner, WalkLearner)
     assert checked.exchange is not None
     return checked.learner, checked.exchange
 
@@ -113,7 +113,7 @@ def test_what_is_neither_token_nor_cover_has_a_culprit(bad: list[float]) -> None
 
 
 def apart(
-    learner: _Walk,
+    learner: WalkLearner,
     tables: list[np.ndarray],
     places: list[PlainTokens],
     seed: int,
@@ -121,7 +121,7 @@ def apart(
     """Run the learner's protocol with one task for each user over tokens in memory, without messages."""
 
     async def run() -> list[np.ndarray]:
-        protocol = _planned(learner, len(tables))
+        protocol = planned_walk(learner, len(tables))
         found = await asyncio.gather(
             *(
                 learner.walked(protocol, places[u], tables[u : u + 1], source(seed, u))
@@ -134,7 +134,7 @@ def apart(
 
 
 def by_messages(
-    learner: _Walk, exchanging: Exchanging, tables: list[np.ndarray], seed: int, **more: Any
+    learner: WalkLearner, exchanging: Exchanging, tables: list[np.ndarray], seed: int, **more: Any
 ) -> list[Any]:
     """Run the learner user by user, every message through machines, from the same randomness as `apart`."""
 
@@ -197,7 +197,7 @@ def test_without_noise_a_token_has_the_sum_of_those_who_held_it(values: list[int
         patch.setattr(Grid, "noise", lambda _self, _source, count, **_share: np.zeros(count, np.int64))
         patch.setattr("smpc_dp.learn.walk_learners.CoveredTokens", Watched)
         found = by_messages(learner, exchanging, [np.array([[value / 16]]) for value in values], seed)
-    bits = _planned(learner, 4).grid.bits
+    bits = planned_walk(learner, 4).grid.bits
     # What a holder added while it had the token: its value, as often as it contributed.
     tokens = [(0, 0, 0), *passed[1:]]
     total = 0.0
@@ -249,7 +249,7 @@ class Forger(PlainExchange):
 def hold(changed: Callable[[int, Boxes], None], steps: int = 4) -> None:
     """Let user 1 take part in a walk of these messages."""
     learner, _ = planned(SUM | {"steps": steps}, 3)
-    protocol = _planned(learner, 3)
+    protocol = planned_walk(learner, 3)
     tokens: TokenPassing = CoveredTokens(Forger(changed), steps, np.zeros(1, np.int64))
     asyncio.run(learner.walked(protocol, tokens, [np.array([[0.5]])], source(8)))
 
