@@ -36,6 +36,7 @@ SUM: dict[str, Any] = {
     "delta": 1e-4,
 }
 SGD: dict[str, Any] = {"learner": "walk-sgd", "steps": 12, "features": 2, "epsilon": 20.0, "delta": 1e-4}
+KNOWN = SGD | {"paths": "known", "record_bound": 4.0, "clip": 4.2, "max_contributions": 3, "edge_cap": 1}
 NUMBERS = [np.array([[user / 4]]) for user in range(4)]
 POINTS = [np.array([[1.0, user, 0.0], [user, 2.0, 1.0]]) for user in range(4)]
 
@@ -76,7 +77,9 @@ async def everybody(path: Path) -> tuple[list[Learned | SmpcError], dict[int, st
     return found, await serving
 
 
-@pytest.mark.parametrize(("settings", "tables"), [(SUM, NUMBERS), (SGD, POINTS)], ids=["sum", "sgd"])
+@pytest.mark.parametrize(
+    ("settings", "tables"), [(SUM, NUMBERS), (SGD, POINTS), (KNOWN, POINTS)], ids=["sum", "sgd", "known"]
+)
 def test_a_walk_over_sockets_is_the_simulated_one_to_the_last_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], tables: list[np.ndarray]
 ) -> None:
@@ -107,7 +110,8 @@ def test_a_walk_over_sockets_is_the_simulated_one_to_the_last_bit(
     for learned, values in zip(found, wanted, strict=True):
         assert isinstance(learned, Learned), learned
         np.testing.assert_array_equal(learned.values[0], values)
-        assert "from whom and to whom they go" in learned.claim
+        seen = "the whole path" if "paths" in settings else "from whom and to whom they go"
+        assert seen in learned.claim
         assert "the aggregator included" in learned.claim
     for name in PARTIES:
         ledger = Ledger.open(tmp_path / f"{name}.ledger")
