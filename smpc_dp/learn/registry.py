@@ -24,7 +24,8 @@ from smpc_dp.learn.methods import AveragerTable, Averaging, plan_private, plan_p
 from smpc_dp.learn.needs import Learned, Learner
 from smpc_dp.learn.ring_learner import RingHistogramLearner, RingSumLearner
 from smpc_dp.learn.sgd import FederatedSgd
-from smpc_dp.learn.walk_learners import WalkHistogramLearner, WalkSgdLearner, WalkSumLearner
+from smpc_dp.learn.walk_learners import WalkHistogramLearner, WalkSumLearner
+from smpc_dp.learn.walk_sgd_learner import WalkSgdLearner
 from smpc_dp.protocols.secagg.params import SumParameters
 
 PROTOCOL = "learn"

@@ -1,4 +1,4 @@
-"""Walks on the complete graph as learners of a session: sums, histograms, gradient descent.
+"""Walks on the complete graph as learners of a session: what they have in common, sums, histograms.
 
 Where one user lives, the token goes as `CoveredTokens`, and its holder draws the next user.
 """
@@ -13,9 +13,7 @@ import numpy as np
 from msgspec import Meta
 
 from smpc_dp.errors import ConfigError, Fault, LocalError
-from smpc_dp.learn.averager import Rows, Users
 from smpc_dp.learn.exchange_tokens import CoveredTokens, spent, token_messages
-from smpc_dp.learn.models import Model, ModelName
 from smpc_dp.learn.needs import Learned, Means, Needs, Table
 from smpc_dp.learn.ring_learner import (
     bound_faults,
@@ -28,17 +26,15 @@ from smpc_dp.learn.tokens import PlainTokens, TokenPassing, Values
 
 if TYPE_CHECKING:
     from smpc_dp.learn.walk import WalkHistogram, WalkSum
-    from smpc_dp.learn.walk_sgd import WalkSgd
     from smpc_dp.privacy.guarantee import PrivacyGuarantee
     from smpc_dp.privacy.network.plan import NetworkPlan
     from smpc_dp.privacy.sampling import NoiseSource
 
 Steps = Annotated[int, Meta(ge=2, le=100_000)]
-Positive = Annotated[float, Meta(gt=0, le=1e6)]
 Limit = Annotated[int, Meta(ge=1, le=100_000)] | None
 
 
-class _Walk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class WalkLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """What all walks have in common.
 
     Attributes:
@@ -95,7 +91,7 @@ class _Walk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         if found:
             return found
         try:
-            _planned(self, users)
+            planned_walk(self, users)
             token_messages(self.start.size, users, 1)
         except ConfigError as error:
             return list(error.faults)
@@ -105,7 +101,7 @@ class _Walk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """Return what it communicates: a message of everyone to everyone at each step, and one before."""
         from smpc_dp.privacy.network.grid import guarantee
 
-        protocol = _planned(self, users)
+        protocol = planned_walk(self, users)
         messages = token_messages(self.start.size, users, self.steps + 1)
         claim = guarantee(protocol.plan, self.closeness(protocol), f"{self.kind}, network DP")
         return Needs(exchange=messages, own=spent(claim))
@@ -116,7 +112,7 @@ class _Walk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         if exchange is None:
             raise LocalError("a walk needs messages")
         here, users = exchange.here, exchange.users
-        protocol = _planned(self, users)
+        protocol = planned_walk(self, users)
         steps = np.full(len(here), self.steps)
         if len(here) == users:
             tokens: TokenPassing = PlainTokens(users)
@@ -135,11 +131,12 @@ class _Walk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 @lru_cache(maxsize=64)
-def _planned(settings: _Walk, users: int) -> Any:
+def planned_walk(settings: WalkLearner, users: int) -> Any:
+    """Return the protocol of these settings; raises ConfigError."""
     return settings.made(settings.plan(users))
 
 
-class WalkSumLearner(_Walk, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class WalkSumLearner(WalkLearner, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """The sum of the contributions at T steps of a random walk, T - 1 of them without limits.
 
     Attributes:
@@ -223,7 +220,7 @@ class WalkSumLearner(_Walk, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return np.array([found.value]), found.guarantee
 
 
-class WalkHistogramLearner(_Walk, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class WalkHistogramLearner(WalkLearner, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """How often each category is met at T - 1 steps of a random walk, by randomised response.
 
     Attributes:
@@ -277,82 +274,3 @@ class WalkHistogramLearner(_Walk, frozen=True, kw_only=True, forbid_unknown_fiel
         values = np.array([int(table[0, 0]) for table in data], dtype=np.int64)
         found = await protocol.run(tokens, values, source)
         return found.counts, found.guarantee
-
-
-class WalkSgdLearner(_Walk, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """A model by T noisy gradient steps on a walking token: see `learn.walk_sgd`.
-
-    Attributes:
-        features: columns of every table without the label.
-        rate: the step size. clip: L, the norm that a gradient is clipped to before noise is added.
-        radius: of the ball around 0 that the model is projected to.
-        model, classes: the loss and, for "softmax", the number of labels.
-    """
-
-    features: Annotated[int, Meta(ge=1, le=10_000)]
-    rate: Positive = 0.1
-    clip: Positive = 1.0
-    radius: Positive = 100.0
-    model: ModelName = "logistic"
-    classes: Annotated[int, Meta(ge=2, le=1_000)] = 2
-
-    @property
-    def loss(self) -> Model:
-        """The model."""
-        return Model(self.model, self.features, self.classes)
-
-    @property
-    def kind(self) -> str:
-        """The learner's name."""
-        return "walk-sgd"
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the model's coordinates."""
-        return self.loss.names
-
-    @property
-    def start(self) -> Values:
-        """Zeros."""
-        return np.zeros(self.loss.length)
-
-    def closeness(self, protocol: WalkSgd) -> float:
-        """Return what the grid of the noise adds to epsilon."""
-        return protocol.noise.grid.closeness
-
-    def plan(self, users: int) -> NetworkPlan:
-        """Return the planned noise; raises ConfigError."""
-        from smpc_dp.privacy.network.complete import plan_walk
-
-        return plan_walk(
-            "sgd",
-            users,
-            self.steps,
-            self.epsilon,
-            self.delta,
-            sensitivity=2 * self.clip,
-            colluding=self.colluding,
-        )
-
-    def made(self, plan: NetworkPlan) -> WalkSgd:
-        """Return the planned protocol; raises ConfigError."""
-        from smpc_dp.learn.walk_sgd import SgdNoise, WalkSgd
-
-        return WalkSgd(SgdNoise.of(plan, self.clip), self.rate, radius=self.radius)
-
-    def check_data(self, table: Table, user: str) -> None:
-        """Raise ConfigError, naming the user, unless its data fit."""
-        self.loss.check(table, user)
-
-    async def walked(
-        self, protocol: WalkSgd, tokens: TokenPassing, data: list[Table], source: NoiseSource
-    ) -> tuple[Values, PrivacyGuarantee | None]:
-        """Descend."""
-        model, here = self.loss, tokens.here
-        points = model.points(data)
-
-        def gradient(weights: Rows, users: Users) -> Rows:
-            return model.gradient(weights, points, np.searchsorted(here, users))
-
-        found = await protocol.run(tokens, gradient, np.zeros(model.length), source)
-        return found.token, found.guarantee

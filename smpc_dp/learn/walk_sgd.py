@@ -58,7 +58,7 @@ class SgdNoise:
         if plan.paths == "known" or plan.method == "theorem":
             what = (
                 "rests on amplification by iteration, which is not proven for gradients rounded to a grid; "
-                "plan with --paths neighbours or hidden and --method exact"
+                "plan with --paths neighbours or hidden and --method exact, or use walk_known.KnownWalkSgd"
             )
             raise ConfigError([Fault("plan", what)])
         steps = plan.steps or 0
@@ -144,6 +144,11 @@ class WalkSgd:
     def plan(self) -> NetworkPlan | None:
         """That of the noise."""
         return self.noise.plan
+
+    @property
+    def grid(self) -> Grid:
+        """That of the noise."""
+        return self.noise.grid
 
     def move(
         self, tokens: Rows, gradients: Rows, noise: Integers, contributes: NDArray[np.bool_], size: ArrayLike

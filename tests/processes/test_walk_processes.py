@@ -17,7 +17,7 @@ from smpc_dp.errors import ConfigError, PrivacyError, SmpcError
 from smpc_dp.learn.needs import Learned, Means, Table
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.tokens import PlainTokens
-from smpc_dp.learn.walk_learners import _planned, _Walk
+from smpc_dp.learn.walk_learners import WalkLearner, planned_walk
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.runtime.events import Event
@@ -36,6 +36,7 @@ SUM: dict[str, Any] = {
     "delta": 1e-4,
 }
 SGD: dict[str, Any] = {"learner": "walk-sgd", "steps": 12, "features": 2, "epsilon": 20.0, "delta": 1e-4}
+KNOWN = SGD | {"paths": "known", "record_bound": 4.0, "clip": 4.2, "max_contributions": 3, "edge_cap": 1}
 NUMBERS = [np.array([[user / 4]]) for user in range(4)]
 POINTS = [np.array([[1.0, user, 0.0], [user, 2.0, 1.0]]) for user in range(4)]
 
@@ -76,28 +77,30 @@ async def everybody(path: Path) -> tuple[list[Learned | SmpcError], dict[int, st
     return found, await serving
 
 
-@pytest.mark.parametrize(("settings", "tables"), [(SUM, NUMBERS), (SGD, POINTS)], ids=["sum", "sgd"])
+@pytest.mark.parametrize(
+    ("settings", "tables"), [(SUM, NUMBERS), (SGD, POINTS), (KNOWN, POINTS)], ids=["sum", "sgd", "known"]
+)
 def test_a_walk_over_sockets_is_the_simulated_one_to_the_last_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], tables: list[np.ndarray]
 ) -> None:
     """The same randomness for noise and path, in one case through channels and machines, in the other not."""
-    run = _Walk.run
+    run = WalkLearner.run
 
-    async def seeded(self: _Walk, means: Means, data: list[Table]) -> Learned:
+    async def seeded(self: WalkLearner, means: Means, data: list[Table]) -> Learned:
         assert means.exchange is not None
         own = means.exchange.here.tolist()
         return await run(self, replace(means, source=source(own[0])) if own else means, data)
 
-    monkeypatch.setattr(_Walk, "run", seeded)
+    monkeypatch.setattr(WalkLearner, "run", seeded)
     found, failures = asyncio.run(everybody(session(tmp_path, settings, tables)))
     assert failures == {}
     checked, _ = check_learn(settings, 4)
     assert checked is not None
     learner = checked.learner
-    assert isinstance(learner, _Walk)
+    assert isinstance(learner, WalkLearner)
 
     async def simulated() -> list[np.ndarray]:
-        places, protocol = PlainTokens.apart(4), _planned(learner, 4)
+        places, protocol = PlainTokens.apart(4), planned_walk(learner, 4)
         results = await asyncio.gather(
             *(learner.walked(protocol, places[u], tables[u : u + 1], source(u)) for u in range(4))
         )
@@ -107,7 +110,8 @@ def test_a_walk_over_sockets_is_the_simulated_one_to_the_last_bit(
     for learned, values in zip(found, wanted, strict=True):
         assert isinstance(learned, Learned), learned
         np.testing.assert_array_equal(learned.values[0], values)
-        assert "from whom and to whom they go" in learned.claim
+        seen = "the whole path" if "paths" in settings else "from whom and to whom they go"
+        assert seen in learned.claim
         assert "the aggregator included" in learned.claim
     for name in PARTIES:
         ledger = Ledger.open(tmp_path / f"{name}.ledger")

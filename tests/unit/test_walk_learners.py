@@ -20,7 +20,7 @@ from smpc_dp.learn.exchanges import Exchanging, plan_messages
 from smpc_dp.learn.needs import Means
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.tokens import PlainTokens, Token, TokenPassing
-from smpc_dp.learn.walk_learners import WalkSumLearner, _planned, _Walk
+from smpc_dp.learn.walk_learners import WalkLearner, WalkSumLearner, planned_walk
 from smpc_dp.privacy.network.grid import Grid
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.simulate.exchanging import MemoryHub, drive_exchange
@@ -34,6 +34,19 @@ SUM: dict[str, Any] = {
     "delta": 1e-4,
 }
 KNOWN = SUM | {"paths": "known", "contributions": 3, "max_contributions": 3, "edge_cap": 1, "steps": 20}
+KNOWN_SGD: dict[str, Any] = {
+    "learner": "walk-sgd",
+    "steps": 20,
+    "features": 2,
+    "epsilon": 20.0,
+    "delta": 1e-4,
+    "paths": "known",
+    "record_bound": 4.0,
+    "clip": 4.2,
+    "radius": 5.0,
+    "max_contributions": 4,
+    "edge_cap": 2,
+}
 HISTOGRAM: dict[str, Any] = {
     "learner": "walk-histogram",
     "steps": 12,
@@ -54,10 +67,10 @@ def source(*parts: int) -> NoiseSource:
     return NoiseSource.keyed(bytes(32), *(str(part).encode() for part in parts))
 
 
-def planned(settings: dict[str, Any], users: int = 4) -> tuple[_Walk, Exchanging]:
+def planned(settings: dict[str, Any], users: int = 4) -> tuple[WalkLearner, Exchanging]:
     checked, faults = check_learn(settings, users)
     assert checked is not None, faults
-    assert isinstance(checked.learner, _Walk)
+    assert isinstance(checked.learner, WalkLearner)
     assert checked.exchange is not None
     return checked.learner, checked.exchange
 
@@ -100,7 +113,7 @@ def test_what_is_neither_token_nor_cover_has_a_culprit(bad: list[float]) -> None
 
 
 def apart(
-    learner: _Walk,
+    learner: WalkLearner,
     tables: list[np.ndarray],
     places: list[PlainTokens],
     seed: int,
@@ -108,7 +121,7 @@ def apart(
     """Run the learner's protocol with one task for each user over tokens in memory, without messages."""
 
     async def run() -> list[np.ndarray]:
-        protocol = _planned(learner, len(tables))
+        protocol = planned_walk(learner, len(tables))
         found = await asyncio.gather(
             *(
                 learner.walked(protocol, places[u], tables[u : u + 1], source(seed, u))
@@ -121,14 +134,14 @@ def apart(
 
 
 def by_messages(
-    learner: _Walk, exchanging: Exchanging, tables: list[np.ndarray], seed: int, **more: Any
-) -> list[np.ndarray | SmpcError]:
+    learner: WalkLearner, exchanging: Exchanging, tables: list[np.ndarray], seed: int, **more: Any
+) -> list[Any]:
     """Run the learner user by user, every message through machines, from the same randomness as `apart`."""
 
-    async def run() -> list[np.ndarray | SmpcError]:
+    async def run() -> list[Any]:
         hub = MemoryHub(len(tables), exchanging, seed_for_simulation=seed, **more)
 
-        async def one(user: int) -> np.ndarray | SmpcError:
+        async def one(user: int) -> Any:
             exchange = hub.exchanges[user]
             try:
                 means = Means(exchange=exchange, source=source(seed, user))
@@ -145,8 +158,14 @@ def by_messages(
 
 @pytest.mark.parametrize(
     ("settings", "tables"),
-    [(SUM, "walk-sum"), (KNOWN, "known"), (HISTOGRAM, "walk-histogram"), (SGD, "walk-sgd")],
-    ids=["sum", "known", "histogram", "sgd"],
+    [
+        (SUM, "walk-sum"),
+        (KNOWN, "known"),
+        (HISTOGRAM, "walk-histogram"),
+        (SGD, "walk-sgd"),
+        (KNOWN_SGD, "walk-sgd"),
+    ],
+    ids=["sum", "known", "histogram", "sgd", "known-sgd"],
 )
 def test_messages_carry_the_walk_of_the_simulation_to_the_last_bit(
     settings: dict[str, Any], tables: str
@@ -178,7 +197,7 @@ def test_without_noise_a_token_has_the_sum_of_those_who_held_it(values: list[int
         patch.setattr(Grid, "noise", lambda _self, _source, count, **_share: np.zeros(count, np.int64))
         patch.setattr("smpc_dp.learn.walk_learners.CoveredTokens", Watched)
         found = by_messages(learner, exchanging, [np.array([[value / 16]]) for value in values], seed)
-    bits = _planned(learner, 4).grid.bits
+    bits = planned_walk(learner, 4).grid.bits
     # What a holder added while it had the token: its value, as often as it contributed.
     tokens = [(0, 0, 0), *passed[1:]]
     total = 0.0
@@ -230,7 +249,7 @@ class Forger(PlainExchange):
 def hold(changed: Callable[[int, Boxes], None], steps: int = 4) -> None:
     """Let user 1 take part in a walk of these messages."""
     learner, _ = planned(SUM | {"steps": steps}, 3)
-    protocol = _planned(learner, 3)
+    protocol = planned_walk(learner, 3)
     tokens: TokenPassing = CoveredTokens(Forger(changed), steps, np.zeros(1, np.int64))
     asyncio.run(learner.walked(protocol, tokens, [np.array([[0.5]])], source(8)))
 
@@ -332,7 +351,13 @@ def test_every_message_of_a_step_has_the_same_length() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "tables"),
-    [(SUM, "walk-sum"), (HISTOGRAM, "walk-histogram"), (SGD, "walk-sgd"), (KNOWN, "known")],
+    [
+        (SUM, "walk-sum"),
+        (HISTOGRAM, "walk-histogram"),
+        (SGD, "walk-sgd"),
+        (KNOWN, "known"),
+        (KNOWN_SGD, "walk-sgd"),
+    ],
 )
 @pytest.mark.parametrize("fidelity", ["ideal", "machines"])
 def test_a_learner_runs_in_both_fidelities_and_again(
@@ -366,6 +391,14 @@ def test_a_learner_runs_in_both_fidelities_and_again(
         (SGD, {"clip": 0.0}, "clip"),
         (SGD, {"features": 10_000, "model": "softmax", "classes": 10}, "token: has 100010 values"),
         (SGD, {"paths": "hidden"}, "paths"),
+        (SGD, {"record_bound": 4.0}, "record_bound"),
+        (SGD, {"max_contributions": 4}, "max_contributions"),
+        (KNOWN_SGD, {"record_bound": 4.2}, "clip"),
+        (KNOWN_SGD, {"rate": 0.5}, "rate"),
+        (KNOWN_SGD, {"model": "linear"}, "model"),
+        (KNOWN_SGD, {"epsilon": 400.0}, "epsilon"),
+        (KNOWN_SGD, {"radius": 1e6, "rate": 1e-6}, "steps"),
+        ({key: value for key, value in KNOWN_SGD.items() if key != "record_bound"}, {}, "record_bound"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(
@@ -385,6 +418,7 @@ def test_settings_that_cannot_be_are_refused(
         (HISTOGRAM, "walk-histogram", [[0.5]], "user 1: a value is no category"),
         (HISTOGRAM, "walk-histogram", [[3]], "user 1: a value is no category"),
         (SGD, "walk-sgd", [[1.0, 1.0]], "user 1: has 2 columns"),
+        (KNOWN_SGD, "walk-sgd", [[3.0, 3.0, 0.0]], "user 1: point 0 has norm 4.24264, record_bound is 4"),
     ],
 )
 def test_data_that_do_not_fit_are_refused(
