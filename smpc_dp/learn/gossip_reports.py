@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.learn.gosta import PairKernel
 from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
 from smpc_dp.learn.pair_statistics import PairEstimate, pair_kernel
 
@@ -36,18 +37,26 @@ class GossipReports(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fiel
 
     Attributes:
         bins: cells of each value; a record stands at the centre of its cell, which moves each value by
-            (upper - lower) / (2 bins) at most. A label is a part of the cell, and as private.
+            (upper - lower) / (2 bins) at most.
         epsilon: of each user's record, in all.
+        labels: of auc: "private", a part of the cell; "public": sent with the report, and not protected.
     """
 
     bins: Annotated[int, Meta(ge=2, le=MAX_CELLS)]
     epsilon: Annotated[float, Meta(gt=0, le=100)]
+    labels: Literal["private", "public"] = "private"
+
+    @property
+    def labelled(self) -> bool:
+        """Whether reports come with their labels."""
+        return self.statistic == "auc" and self.labels == "public"
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Cells of each value of a record."""
-        labels = (2,) if self.statistic == "auc" else ()
-        return (*(self.bins for _ in range(self.fields - len(labels))), *labels)
+        if self.statistic == "auc":
+            return (self.bins,) if self.labelled else (self.bins, 2)
+        return (self.bins,) * self.fields
 
     @cached_property
     def reports(self) -> LocalReports:
@@ -58,17 +67,21 @@ class GossipReports(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fiel
         return LocalReports.plan(self.epsilon, math.prod(self.shape))
 
     def matrix(self) -> NDArray[np.float64]:
-        """Return h between the centres of the cells, shape (k, k)."""
+        """Return h between the centres of the cells, shape (k, k); of label 1 and 0 where they are sent."""
         width = self.upper - self.lower
         centres = self.lower + width * (np.arange(self.bins) + 0.5) / self.bins
         places = np.indices(self.shape).reshape(len(self.shape), -1)
         points = np.stack([centres[place] for place in places], axis=-1)
+        if self.labelled:
+            return np.asarray((1 + np.sign(centres[:, None] - centres[None])) / 2)
         if self.statistic == "auc":
             points[:, 1] = places[1]
         return pair_kernel(self.statistic)(points[:, None], points[None])
 
     def faults(self, users: int) -> list[Fault]:
         """Return what is wrong with the settings for so many users."""
+        if self.labels == "public" and self.statistic != "auc":
+            return [Fault("labels", "are of auc alone")]
         if math.prod(self.shape) > MAX_CELLS:
             what = f"{self.bins} for each value of a record are more than {MAX_CELLS} cells"
             return [Fault("bins", what)]
@@ -92,7 +105,11 @@ class GossipReports(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fiel
     def needs(self, users: int) -> Needs:
         """Return what it communicates: estimates with wandering reports, charged as one report."""
         messages = PrivateMessages(
-            self.columns + 2, self._bound(users), self.meetings(users), epsilon=None, delta=None
+            self.columns + (3 if self.labelled else 2),
+            self._bound(users),
+            self.meetings(users),
+            epsilon=None,
+            delta=None,
         )
         return Needs(exchange=messages, own=self.reports.response.event())
 
@@ -100,9 +117,18 @@ class GossipReports(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fiel
         """Return the cell of each record, shape (rows,), from (rows, fields)."""
         found = np.floor((records - self.lower) / (self.upper - self.lower) * self.bins).astype(np.int64)
         found = np.minimum(found, self.bins - 1)
-        if self.statistic == "auc":
+        if self.labelled:
+            found = found[:, :1]
+        elif self.statistic == "auc":
             found[:, 1] = records[:, 1]
         return np.asarray(np.ravel_multi_index(tuple(found.T), self.shape), dtype=np.int64)
+
+    def _kernel(self) -> PairKernel:
+        """Return the unbiased kernel on reports, of the statistic over all pairs."""
+        if not self.labelled:
+            return self.reports.kernel(self.matrix())
+        half = self.reports.labelled_kernel(self.matrix())
+        return lambda own, other: 2 * half(own, other)
 
     async def run(self, means: Means, data: list[Table]) -> Learned:
         """Report and gossip; see `needs.Learner`."""
@@ -111,8 +137,9 @@ class GossipReports(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fiel
             raise ConfigError([Fault("exchange", "is needed to meet other users")])
         users, here = exchange.users, exchange.here
         records = np.concatenate(data) if data else np.zeros((0, self.fields))
-        rows = self.reports.randomise(self.cells(records), here, source=means.source)
-        found = await self.estimate(exchange, rows, self.reports.kernel(self.matrix()))
+        labels = records[:, 1] if self.labelled else None
+        rows = self.reports.randomise(self.cells(records), here, labels=labels, source=means.source)
+        found = await self.estimate(exchange, rows, self._kernel())
         steps = self.meetings(users)[here]
         claim = f"{self.reports.claim}; the line by itself: {exchange.claim}"
         return Learned(

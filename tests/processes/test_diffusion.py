@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from smpc_dp import simulate
+from smpc_dp.cli.learn import learned_text
 from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.learn import diffusion
 from smpc_dp.learn.models import Model
@@ -196,6 +197,8 @@ def test_equal_noise_gives_equal_bits(
         spent = Ledger.open(ledgers / f"{PARTIES[user]}.ledger").spent().epsilon
         assert spent == pytest.approx(total, rel=1e-3)
         assert found.confidential == (parameters is HOMOMORPHIC)
+        text = learned_text({PARTIES[user]: found.to_json()})
+        assert ("confidential: what each party has learned is its own" in text) == found.confidential
     assert calls["ann"] == 6 + ("publish" in parameters)
 
 

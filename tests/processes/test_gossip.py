@@ -91,8 +91,11 @@ def test_sockets_have_the_bits_of_the_simulation(
     [
         (REPORTS | {"epsilon": 1.0}, DATA),
         (
-            {"learner": "gossip-reports", "statistic": "variance"} | CELLS | ESTIMATE | {"epsilon": 1.0},
-            [table[:, :1] for table in DATA],
+            {"learner": "gossip-reports", "statistic": "auc", "positives": 2, "labels": "public"}
+            | CELLS
+            | ESTIMATE
+            | {"epsilon": 1.0},
+            SCORES,
         ),
     ],
     ids=["descent", "estimate"],
