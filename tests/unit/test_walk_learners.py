@@ -240,7 +240,7 @@ class Forger(PlainExchange):
 
     def __init__(self, changed: Callable[[int, Boxes], None]) -> None:
         super().__init__(3)
-        self._changed, self.calls = changed, 0
+        self._changed, self.calls, self.sent = changed, 0, 0
 
     @property
     def users(self) -> int:
@@ -253,16 +253,18 @@ class Forger(PlainExchange):
     async def all_to_all(self, vectors: Boxes) -> Boxes:
         found = np.zeros_like(vectors)
         found[0, 1] = vectors[0, 1]
+        self.sent += int(vectors.any())
         self._changed(self.calls, found)
         self.calls += 1
         return found
 
 
-def hold(changed: Callable[[int, Boxes], None], steps: int = 4) -> None:
+def hold(changed: Callable[[int, Boxes], None] | Forger, steps: int = 4) -> None:
     """Let user 1 take part in a walk of these messages."""
+    exchange = changed if isinstance(changed, Forger) else Forger(changed)
     learner, _ = planned(SUM | {"steps": steps}, 3)
     protocol = planned_walk(learner, 3)
-    tokens: TokenPassing = CoveredTokens(Forger(changed), steps, np.zeros(1, np.int64))
+    tokens: TokenPassing = CoveredTokens(exchange, steps, np.zeros(1, np.int64))
     asyncio.run(learner.walked(protocol, tokens, [np.array([[0.5]])], source(8)))
 
 
@@ -288,15 +290,18 @@ def test_two_tokens_are_not_one_walk() -> None:
         if call == 1:
             boxes[0, [0, 2]] = packed(token)
 
+    forger = Forger(both)
     with pytest.raises(PeerFault, match="one of the two is forged"):
-        hold(both)
+        hold(forger)
+    assert forger.sent == 0, "nothing is added to either"
 
     def later(call: int, boxes: Boxes) -> None:
-        if call:
+        if call in (1, 2):
             boxes[0, 0] = packed(Token(call, np.zeros(1, np.int64)))
 
-    with pytest.raises(PeerFault, match="one of the two is forged"):
-        hold(later, steps=2)
+    for steps in (2, 5):
+        with pytest.raises(PeerFault, match="one of the two is forged"):
+            hold(later, steps=steps)
 
 
 def test_a_token_that_nobody_publishes_is_lost() -> None:
