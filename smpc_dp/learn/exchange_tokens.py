@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, VerificationError
 from smpc_dp.learn.averager import Boxes, PeerExchange, Users
 from smpc_dp.learn.needs import PrivateMessages
-from smpc_dp.learn.tokens import Taken, Token, Values
+from smpc_dp.learn.tokens import Taken, Token, Values, nothing
 from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 
@@ -76,7 +77,7 @@ class PathTokens:
             if user != sender:
                 await self.pass_on(sender, user, token)
 
-    async def take(self) -> Taken:
+    async def take(self, idle: Callable[[], None] = nothing) -> Taken:  # noqa: ARG002
         """Take part in hops until one ends here, and return its token; raise LocalError if none does."""
         while self._hop < len(self._hops):
             (sender, receiver), step = self._hops[self._hop], self._steps[self._hop]
@@ -103,7 +104,7 @@ class CoveredTokens:
     """A token whose holder alone knows where it goes: at each step every user sends to every other.
 
     All but the token's message are cover. At hop h, 0 to `steps`, the token of step h moves; at the last one
-    whoever holds it sends it to everybody. A user who keeps it sends cover as the others do.
+    whoever holds it sends it to everybody. A user who keeps it has it for itself.
     """
 
     def __init__(self, exchange: PeerExchange, steps: int, start: Values) -> None:
@@ -156,11 +157,12 @@ class CoveredTokens:
         if self._arrived:
             raise self._second(self._arrived[0].sender)
 
-    async def take(self) -> Taken:
+    async def take(self, idle: Callable[[], None] = nothing) -> Taken:
         """Take part in hops until a token comes; see `TokenPassing.take`."""
         while not self._arrived:
             if self._hop > self._steps:
                 raise VerificationError("nobody has published the token: it was lost on its way")
+            idle()
             await self._swap(self._cover())
         return self._arrived.popleft()
 
@@ -173,12 +175,8 @@ class CoveredTokens:
         return np.zeros((len(self.here), self.users, width(self._start.size)))
 
     async def _at(self, step: int, boxes: Boxes) -> None:
-        if not self._hop <= step <= self._steps:
+        if self._hop != step:
             raise LocalError(f"the token of step {step} is passed on at hop {self._hop} of {self._steps}")
-        while self._hop < step:
-            await self._swap(self._cover())
-        if self._arrived:
-            raise self._second(self._arrived[0].sender)
         await self._swap(boxes)
 
     async def _swap(self, boxes: Boxes) -> None:

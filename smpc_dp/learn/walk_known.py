@@ -9,7 +9,7 @@ distance is bounded, and the noise is larger by that: docs/network.md, "Known pa
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,7 +117,8 @@ class KnownWalkSgd:
                 visit = Visit(int(user), step, int(before), bool(path.contributes[step]))
                 values = holder.hold(values, visit)
         else:
-            found = await walk(tokens, holder, values, self.steps, self.limits, source)
+            shadow = replace(holder, source=NoiseSource.system())
+            found = await walk(tokens, holder, values, self.steps, self.limits, source, shadow)
             values = found.astype(np.int64)
         claim = guarantee(
             self.plan, self.grid.closeness, "discrete Gaussian noise on each gradient, the token on a lattice"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -234,7 +234,8 @@ class WalkSgd:
             found = self.simulate(gradient, start, source).tokens[0]
         else:
             holder = _Descent(self, gradient, source)
-            found = await walk(tokens, holder, start, self.noise.steps, self.noise.limits, source)
+            shadow, limits = replace(holder, source=NoiseSource.system()), self.noise.limits
+            found = await walk(tokens, holder, start, self.noise.steps, limits, source, shadow)
         claim = None
         if plan is not None:
             claim = guarantee(plan, self.noise.grid.closeness, "discrete Gaussian noise on each gradient")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,8 @@ from smpc_dp.learn.exchange_tokens import CoveredTokens, packed, token_messages,
 from smpc_dp.learn.exchanges import Exchanging, plan_messages
 from smpc_dp.learn.needs import Means
 from smpc_dp.learn.registry import check_learn
-from smpc_dp.learn.tokens import PlainTokens, Token, TokenPassing
+from smpc_dp.learn.tokens import PlainTokens, Token, TokenPassing, Values
+from smpc_dp.learn.walk import Visit, _Adder
 from smpc_dp.learn.walk_learners import WalkLearner, WalkSumLearner, planned_walk
 from smpc_dp.privacy.network.grid import Grid
 from smpc_dp.privacy.sampling import NoiseSource
@@ -198,17 +200,27 @@ def test_without_noise_a_token_has_the_sum_of_those_who_held_it(values: list[int
         patch.setattr("smpc_dp.learn.walk_learners.CoveredTokens", Watched)
         found = by_messages(learner, exchanging, [np.array([[value / 16]]) for value in values], seed)
     bits = planned_walk(learner, 4).grid.bits
-    # What a holder added while it had the token: its value, as often as it contributed.
-    tokens = [(0, 0, 0), *passed[1:]]
-    total = 0.0
-    for (_, step, before), (holder, after, now) in itertools.pairwise(tokens):
-        each = (now - before) * 2.0**-bits
-        assert each == values[holder] / 16 * (after - step - (step == 0))
-        total += each
-    last, first = steps - tokens[-1][1], tokens[-1][2] * 2.0**-bits
-    assert first == total
-    assert any(found[0] == first + (last - (tokens[-1][1] == 0)) * value / 16 for value in values)
+    assert [step for _, step, _ in passed] == list(range(steps))
+    for (_, _, before), (holder, step, now) in itertools.pairwise(passed):
+        assert (now - before) * 2.0**-bits == (values[holder] / 16 if step > 1 else 0)
+    total = passed[-1][2] * 2.0**-bits
+    assert any(found[0] == total + value / 16 for value in values)
     np.testing.assert_array_equal(found, [found[0]] * 4)
+
+
+def test_who_waits_is_as_busy_as_who_has_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One draw of noise before each message of each user, but user 0's first, who starts the walk."""
+    busy: Counter[int] = Counter()
+    hold = _Adder.hold
+
+    def counted(self: _Adder, values: Values, visit: Visit) -> Values:
+        busy[int(self.here[0])] += 1
+        return hold(self, values, visit)
+
+    monkeypatch.setattr(_Adder, "hold", counted)
+    learner, exchanging = planned(SUM)
+    by_messages(learner, exchanging, TABLES["walk-sum"], 7)
+    assert busy == {0: SUM["steps"], 1: SUM["steps"] + 1, 2: SUM["steps"] + 1, 3: SUM["steps"] + 1}
 
 
 @pytest.mark.parametrize("when", [1, 6, 13])
@@ -228,7 +240,7 @@ class Forger(PlainExchange):
 
     def __init__(self, changed: Callable[[int, Boxes], None]) -> None:
         super().__init__(3)
-        self._changed, self.calls = changed, 0
+        self._changed, self.calls, self.sent = changed, 0, 0
 
     @property
     def users(self) -> int:
@@ -241,16 +253,18 @@ class Forger(PlainExchange):
     async def all_to_all(self, vectors: Boxes) -> Boxes:
         found = np.zeros_like(vectors)
         found[0, 1] = vectors[0, 1]
+        self.sent += int(vectors.any())
         self._changed(self.calls, found)
         self.calls += 1
         return found
 
 
-def hold(changed: Callable[[int, Boxes], None], steps: int = 4) -> None:
+def hold(changed: Callable[[int, Boxes], None] | Forger, steps: int = 4) -> None:
     """Let user 1 take part in a walk of these messages."""
+    exchange = changed if isinstance(changed, Forger) else Forger(changed)
     learner, _ = planned(SUM | {"steps": steps}, 3)
     protocol = planned_walk(learner, 3)
-    tokens: TokenPassing = CoveredTokens(Forger(changed), steps, np.zeros(1, np.int64))
+    tokens: TokenPassing = CoveredTokens(exchange, steps, np.zeros(1, np.int64))
     asyncio.run(learner.walked(protocol, tokens, [np.array([[0.5]])], source(8)))
 
 
@@ -276,15 +290,18 @@ def test_two_tokens_are_not_one_walk() -> None:
         if call == 1:
             boxes[0, [0, 2]] = packed(token)
 
+    forger = Forger(both)
     with pytest.raises(PeerFault, match="one of the two is forged"):
-        hold(both)
+        hold(forger)
+    assert forger.sent == 0, "nothing is added to either"
 
     def later(call: int, boxes: Boxes) -> None:
-        if call:
+        if call in (1, 2):
             boxes[0, 0] = packed(Token(call, np.zeros(1, np.int64)))
 
-    with pytest.raises(PeerFault, match="one of the two is forged"):
-        hold(later, steps=2)
+    for steps in (2, 5):
+        with pytest.raises(PeerFault, match="one of the two is forged"):
+            hold(later, steps=steps)
 
 
 def test_a_token_that_nobody_publishes_is_lost() -> None:
@@ -294,12 +311,13 @@ def test_a_token_that_nobody_publishes_is_lost() -> None:
 
 def test_a_covered_token_leaves_at_its_step_and_from_here() -> None:
     tokens = CoveredTokens(Forger(lambda _call, _boxes: None), 3, np.zeros(1, np.int64))
-    token = Token(1, np.zeros(1, np.int64))
+    token = Token(0, np.zeros(1, np.int64))
     with pytest.raises(LocalError, match="does not leave here"):
         asyncio.run(tokens.pass_on(0, 2, token))
     asyncio.run(tokens.pass_on(1, 2, token))
-    with pytest.raises(LocalError, match="step 1 is passed on at hop 2"):
-        asyncio.run(tokens.pass_on(1, 2, token))
+    for step in (0, 2):
+        with pytest.raises(LocalError, match=f"step {step} is passed on at hop 1 of 3"):
+            asyncio.run(tokens.pass_on(1, 2, Token(step, token.values)))
     with pytest.raises(ConfigError, match="one user here"):
         CoveredTokens(PlainExchange(3), 3, np.zeros(1, np.int64))
 
