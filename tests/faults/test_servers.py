@@ -263,6 +263,68 @@ def test_a_server_that_opens_another_value_is_named_by_all() -> None:
         assert error.culprit == "server2"
 
 
+class Reckless(ServerMachine):
+    """A server whose `hidden` users are left out, not told, and sent the output."""
+
+    hidden: frozenset[str] = frozenset()
+
+    def _computed(self, values: Sequence[int]) -> list[Envelope]:
+        sent = super()._computed(values)
+        return [*sent, *self._write(m.OUTPUT, sorted(self.hidden), self._outputs[self.name])]
+
+    def _take_untold(self) -> list[Envelope]:
+        return [envelope for envelope in super()._take_untold() if envelope.receiver not in self.hidden]
+
+
+def reckless(change: Change, hidden: frozenset[str] = frozenset()) -> Stage:
+    """Play with servers that go on with however few users."""
+    stage = Stage(change)
+    for name in SERVERS:
+        server = Reckless(context(), SERVERS, IDENTITIES[name], make, fewest=1)
+        server.hidden = hidden
+        stage.servers[name] = stage.machines[name] = server
+    return stage.run()
+
+
+def test_users_share_nothing_with_servers_that_begin_with_fewer_than_agreed() -> None:
+    sent: list[Envelope] = []
+
+    def change(envelope: Envelope) -> Envelope | None:
+        sent.append(envelope)
+        return None if envelope.step == m.HELLO and envelope.sender in ("carol", "dave") else envelope
+
+    stage = reckless(change)
+    for name in ("alice", "bob"):
+        assert "begins with 2 users, 3 are needed" in str(stage.errors[name])
+    assert not any(envelope.step == m.SHARES for envelope in sent)
+
+
+def test_users_take_no_result_over_fewer_than_agreed_whoever_signed_it() -> None:
+    """All servers sign the set, and sum over two users: the record of one is the sum less the other's."""
+
+    def change(envelope: Envelope) -> Envelope | None:
+        late = envelope.step == m.SHARES and envelope.sender in ("carol", "dave")
+        return None if late else envelope
+
+    stage = reckless(change)
+    assert all(stage.servers[name].result.included == ("alice", "bob") for name in SERVERS)
+    for name in ("alice", "bob"):
+        error = stage.errors[name]
+        assert isinstance(error, PeerFault)
+        assert "opened a value over 2 users, 3 are needed" in str(error)
+
+
+def test_a_user_that_is_left_out_in_silence_takes_no_result() -> None:
+    def change(envelope: Envelope) -> Envelope | None:
+        lost = (envelope.step, envelope.sender, envelope.receiver) == (m.SHARES, "dave", "server3")
+        return None if lost else envelope
+
+    stage = reckless(change, hidden=frozenset({"dave"}))
+    assert stage.machines["alice"].result.included == ("alice", "bob", "carol")
+    assert isinstance(stage.errors["dave"], PeerFault)
+    assert "left this user out" in str(stage.errors["dave"])
+
+
 def test_a_server_that_begins_with_other_users_is_named() -> None:
     def change(envelope: Envelope) -> Envelope:
         if envelope.step == m.START and envelope.sender == "server3":
