@@ -6,8 +6,10 @@ import ast
 import asyncio
 import dataclasses
 import os
+import signal
 import socket
 import struct
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -549,3 +551,73 @@ async def test_a_child_inherits_nothing(monkeypatch: pytest.MonkeyPatch, tmp_pat
     # Standard input's socket and two peers'; /dev/null; standard error's pipe; its own listing of /proc.
     assert kinds.count("socket") == 3
     assert not any("secret" in kind for kind in kinds)
+
+
+def is_running(process: int) -> bool:
+    """Tell whether a process is there and no zombie."""
+    try:
+        stat = Path("/proc", str(process), "stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def children_of(parent: int) -> list[int]:
+    return [
+        int(pid) for pid in Path("/proc", str(parent), "task", str(parent), "children").read_text().split()
+    ]
+
+
+async def eventually(true: Callable[[], object], seconds: float = 15.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not true():
+            await asyncio.sleep(0.02)
+
+
+SERVER = """
+import asyncio
+from smpc_dp.protocols.mpyc.server import Job
+from smpc_dp.runtime.servers.engine import Engine
+from smpc_dp.statistics.shared.plan import sum_program
+
+async def silent(peer, content):
+    pass
+
+job = Job(sum_program("sum", 2, [(0, 9)], None).terms, [[1], [2]])
+asyncio.run(Engine(("server1", "server2", "server3"), "server1", silent).run(job, 1, seconds=60, silence=60))
+"""
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_no_child_outlives_a_killed_server(stopped: bool) -> None:
+    """Also one that cannot see the end of its socket, being stopped."""
+    server = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVER)
+    await eventually(lambda: children_of(server.pid))
+    (child,) = children_of(server.pid)
+    status = Path("/proc", str(child), "status")
+    await eventually(lambda: "NoNewPrivs:\t1" in status.read_text())
+    if stopped:
+        os.kill(child, signal.SIGSTOP)
+    assert is_running(child)
+    server.kill()
+    await server.wait()
+    await eventually(lambda: not is_running(child), 5.0)
+
+
+async def test_what_a_child_has_started_ends_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A peer may take a child over, and make it start processes: they hold its sockets."""
+    told = tmp_path / "told"
+    code = (
+        "import os, socket, time; s = socket.socket(fileno=0); n = int.from_bytes(s.recv(8), 'big')\n"
+        "while n: n -= len(s.recv(n))\n"
+        "other = os.fork()\n"
+        f"if other: open({str(told)!r}, 'w').write(str(other))\n"
+        'said = b\'{"values": ["3"]}\'\n'
+        "if other: s.sendall(b'\\1' + len(said).to_bytes(8, 'big') + said)\n"
+        "time.sleep(60)"
+    )
+    monkeypatch.setattr(engines, "_BOOT", code)
+    async with asyncio.timeout(10):
+        answer = await Engine(SERVERS, "server1", silent).run(job(), 1, seconds=20, silence=20)
+    assert answer.values == ["3"]
+    await eventually(lambda: not is_running(int(told.read_text())), 5.0)
