@@ -3,7 +3,7 @@
 Each borrower is a process with one record, which it shares among three server processes; they compute
 Kendall's tau over all pairs on the shares with mpyc, add noise inside, and open the noisy value only. Data:
 Lending Club, first quarter of 2016, MIT, as shipped with the demo. docs/servers.md has the claims.
-Run: python examples/three_servers.py
+Run: python examples/three_servers.py, with --servers 5 or 7 for more of them.
 """
 
 import argparse
@@ -54,19 +54,19 @@ async def take_part(path: str, name: str, count: int) -> None:
     print(json.dumps(result.to_json()))
 
 
-async def main(count: int = len(BORROWERS)) -> dict[str, Any]:
+async def main(count: int = len(BORROWERS), servers: int = SERVERS) -> dict[str, Any]:
     """Start servers and borrowers as processes; print the estimate beside the truth."""
     names = BORROWERS[:count]
     with tempfile.TemporaryDirectory() as folder:
-        session = create_local_session(folder, names, {}, protocol="mpyc", servers=SERVERS, timeouts=TIMEOUTS)
+        session = create_local_session(folder, names, {}, protocol="mpyc", servers=servers, timeouts=TIMEOUTS)
         path = str(session)
-        servers = [
+        serving = [
             await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "smpc_dp", "party", path, "--as", f"server{number}"),
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.DEVNULL,
             )
-            for number in range(1, SERVERS + 1)
+            for number in range(1, servers + 1)
         ]
         users = [
             await asyncio.create_subprocess_exec(
@@ -76,7 +76,7 @@ async def main(count: int = len(BORROWERS)) -> dict[str, Any]:
             for name in names
         ]
         outputs = [(await user.communicate())[0] for user in users]
-        codes = [await server.wait() for server in servers]
+        codes = [await server.wait() for server in serving]
     if any(codes) or not all(outputs):
         raise SystemExit("a server or a borrower has failed")
     results = [json.loads(output) for output in outputs]
@@ -103,8 +103,9 @@ if __name__ == "__main__":
     parser.add_argument("--as", dest="name", default="", help=argparse.SUPPRESS)
     parser.add_argument("--session", default="", help=argparse.SUPPRESS)
     parser.add_argument("--count", type=int, default=len(BORROWERS), help="borrowers, 4 to 30")
+    parser.add_argument("--servers", type=int, default=SERVERS, help="servers: 3, 5, 7 or 9")
     arguments = parser.parse_args()
     if arguments.name:
         asyncio.run(take_part(arguments.session, arguments.name, arguments.count))
     else:
-        asyncio.run(main(arguments.count))
+        asyncio.run(main(arguments.count, arguments.servers))
