@@ -17,6 +17,7 @@ from typing import Any
 
 import smpc_dp
 from smpc_dp.demo.lenders import DATA
+from smpc_dp.errors import SmpcError
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.pairwise_plan import complete_error
 from smpc_dp.runtime.local import create_local_session
@@ -48,9 +49,12 @@ async def take_part(path: str, name: str, count: int) -> None:
     place = BORROWERS.index(name)
     file = Path(path).parent / f"{name}.ledger"
     Ledger.create(file, party=name, dataset="loan", relation="substitution", epsilon=EPSILON, delta=1e-6)
-    async with smpc_dp.connect(path, party=name, ledger=file) as session:
-        record = (rates[place], incomes[place])
-        result = await session.pairwise(KERNEL, record, EPSILON, engine="mpyc", zetas=ZETAS)
+    try:
+        async with smpc_dp.connect(path, party=name, ledger=file) as session:
+            record = (rates[place], incomes[place])
+            result = await session.pairwise(KERNEL, record, EPSILON, engine="mpyc", zetas=ZETAS)
+    except SmpcError as error:
+        raise SystemExit(f"{name}: {error}") from None
     print(json.dumps(result.to_json()))
 
 
@@ -72,22 +76,25 @@ async def main(count: int = len(BORROWERS), servers: int = SERVERS) -> dict[str,
             await asyncio.create_subprocess_exec(
                 *(sys.executable, __file__, "--as", name, "--session", path, "--count", str(count)),
                 stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
             )
             for name in names
         ]
-        outputs = [(await user.communicate())[0] for user in users]
+        told = [await user.communicate() for user in users]
         codes = [await server.wait() for server in serving]
+    outputs, errors = zip(*told, strict=True)
     if any(codes) or not all(outputs):
-        raise SystemExit("a server or a borrower has failed")
+        first = next((error.decode().strip() for error in errors if error), "a server has failed")
+        raise SystemExit(first)
     results = [json.loads(output) for output in outputs]
     result: dict[str, Any] = results[0]
     truth = exact.u_statistic(KERNEL, records(count))
     planned = (complete_error(count, *ZETAS) + result["noise_error"] ** 2) ** 0.5
     low, high = result["interval"]
     spent = result["privacy"]["receipt"]["spent"]
-    told = len({other["value"] for other in results})
+    alike = len({other["value"] for other in results})
     print(
-        f"estimate:       {result['value']:.3f} from all {result['pairs']} pairs; {told} value for everybody"
+        f"estimate:       {result['value']:.3f} from all {result['pairs']} pairs; {alike} value for everybody"
     )
     print(f"noise:          {result['noise_error']:.3f}, one draw for the whole statistic")
     print(f"planned error:  {planned:.3f}, interval {low:.3f} to {high:.3f}")
@@ -108,4 +115,7 @@ if __name__ == "__main__":
     if arguments.name:
         asyncio.run(take_part(arguments.session, arguments.name, arguments.count))
     else:
-        asyncio.run(main(arguments.count, arguments.servers))
+        try:
+            asyncio.run(main(arguments.count, arguments.servers))
+        except SmpcError as error:
+            sys.exit(str(error))
