@@ -162,6 +162,8 @@ def _together(works: Sequence[Work]) -> list[Told]:
                 stderr=subprocess.PIPE,
                 env=os.environ | ENVIRONMENT,
                 pass_fds=() if work.listening < 0 else (work.listening,),
+                # As mpyc behind channels: the scheduler shares a busy machine out among sessions.
+                start_new_session=True,
             )
             started.append(process)
             if process.stdin is not None:
