@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -190,7 +191,7 @@ def at_fault(run: Run, key: Key, message: Message) -> str:
     )
     if bytes.fromhex(message.run_id) != due:
         return sender
-    right = {
+    right: dict[str, Callable[[], bool]] = {
         "shared-hello": lambda: fields[:2] == [run.session_digest, run.request],
         "shares": lambda: _shares_fit(run, fields[0]),
         "present": lambda: fields[0] == run.present and len(fields[1]) == 32 * len(run.users),
