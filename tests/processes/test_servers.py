@@ -140,23 +140,20 @@ async def test_a_session_goes_on_from_sum_to_average_to_statistic(tmp_path: Path
 async def test_channels_are_served_while_noise_is_planned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Plans that take 1.5 s each, at three servers and four users, do not hold up the loop that all share."""
-    gaps, asked = [], []
+    """Plans that take a second each, at three servers and four users, do not hold up the loop that all share."""
+    beats, during = [], []
     compiled = programs.compile_question
 
     def slowly(parameters: SharedParameters, question: str, *rest: Any) -> Program:
-        asked.append(question)
-        time.sleep(1.5)
+        before = len(beats)
+        time.sleep(1.0)
+        during.append(len(beats) - before)
         return compiled(parameters, question, *rest)
 
     async def beat() -> None:
         while True:
-            began = time.monotonic()
             await asyncio.sleep(0.02)
-            gaps.append(time.monotonic() - began)
-
-    path = session(tmp_path)
-    serving = [asyncio.create_task(serve_shares(path, name, requests=1)) for name in SERVERS]
+            beats.append(None)
 
     async def act(opened: smpc_dp.Session, place: int) -> object:
         if place == 0:
@@ -165,12 +162,12 @@ async def test_channels_are_served_while_noise_is_planned(
         return await opened.sum(vector(place))
 
     beating = asyncio.create_task(beat())
-    got = await asyncio.gather(*(user(path, place, act) for place in range(len(USERS))))
+    got, _ = await play(session(tmp_path), act)
     beating.cancel()
-    await asyncio.gather(*serving)
     assert all(answer.value.tolist() == [-22, 60] for answer in got)  # type: ignore[attr-defined]
-    assert asked == ["sum"] * 7
-    assert max(gaps) < 1.2
+    assert len(during) == len(SERVERS) + len(USERS)
+    # Some fifty on a machine that is idle; none where the loop waits.
+    assert min(during) >= 3
 
 
 async def test_auc_with_public_labels_is_that_of_the_marks(tmp_path: Path) -> None:
