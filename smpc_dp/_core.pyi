@@ -15,8 +15,8 @@ def tuple_hash(custom: bytes, parts: Sequence[bytes], length: int = 32) -> bytes
 class TupleHash:
     """`tuple_hash` of 32 bytes, of which a part may come in pieces.
 
-    `begin` begins a part of so many bytes, `update` gives some of them, `digest` ends nothing. Raises ValueError
-    for more bytes than are due, and from `begin` and `digest` while some are.
+    `begin` begins a part of so many bytes, `update` gives some of them, `digest` ends nothing. Raises
+    ValueError for more bytes than are due, and from `begin` and `digest` while some are.
     """
 
     def __new__(cls, custom: bytes) -> TupleHash: ...

@@ -99,7 +99,7 @@ def _sizes(path: Path) -> tuple[float, float]:
     said = neighbours = users = 0
     with path.open("rb") as stream:
         reader = LogReader(stream)
-        parties = msgspec.json.decode(reader.header.session)["roster"]
+        parties = msgspec.json.decode(reader.session.whole())["roster"]
         for entry in reader.entries():
             if any(entry.kind == kind for kind in ("commit", "coin", "publish")):
                 said += len(entry.payload)

@@ -11,7 +11,6 @@ import contextlib
 import functools
 import http.client
 import io
-import json
 import os
 import re
 import time
@@ -26,7 +25,6 @@ import msgspec
 
 from smpc_dp.board.log import Entry
 from smpc_dp.board.reader import BadLog, LogReader
-from smpc_dp.board.session import session_digest, session_json
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError, VerificationError
 from smpc_dp.protocols.envelope import Context, printable
 from smpc_dp.protocols.gopa.verifiable.audit import Again, Auditor, Excluded, Verdict
@@ -34,7 +32,8 @@ from smpc_dp.protocols.gopa.verifiable.deferred import EarlierFault, at_once
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.pairwise.statistic_audit import StatisticAuditor, StatisticVerdict
 from smpc_dp.protocols.pairwise.statistic_log import QUESTION
-from smpc_dp.runtime.session_file import SessionFile, check_document, load_session
+from smpc_dp.runtime.log_session import LogSession, long_session, session_of, whole_session
+from smpc_dp.runtime.session_file import load_session
 
 # Batches of checks that wait or are under way, at most, for each thread.
 AHEAD = 4
@@ -140,9 +139,8 @@ def audit_stream(
     known |= {"entries": 0, "bytes": 0, "noted": ()}
     bad: BadLog | None = None
     try:
-        reader = LogReader(stream)
-        known["run_id"] = reader.header.run_id
-        with _Pool(threads or os.cpu_count() or 1) as pool:
+        with LogReader(stream) as reader, _Pool(threads or os.cpu_count() or 1) as pool:
+            known["run_id"] = reader.header.run_id
             once_more = functools.partial(_entries, again or functools.partial(_sought, stream))
             _read(reader, once_more, pool, roster, known, size, progress)
     except BadLog as error:
@@ -188,8 +186,8 @@ def _read(
 ) -> None:
     """Read a log to its end and put what is found in `known`; raise BadLog."""
     try:
-        session = session_of(reader.header.session)
-        known["roster"], known["parameters"] = session.roster.digest.hex(), dict(session.parameters)
+        session = _session(reader)
+        known["roster"], known["parameters"] = session.roster_digest.hex(), dict(session.parameters)
         if roster is not None and known["roster"] != roster:
             raise VerificationError(f"the roster is {known['roster']}, not {roster}")
         auditor = _auditor(reader, session, again, pool)
@@ -255,34 +253,28 @@ def _take_all(
     known["head"] = head.hex()
 
 
-def session_of(text: str) -> SessionFile:
-    """Return the session whose canonical JSON a header holds; raise ConfigError or VerificationError."""
-    try:
-        document = json.loads(text)
-        canonical = isinstance(document, dict) and session_json(document) == text.encode()
-    except (ValueError, RecursionError) as error:
-        raise VerificationError(f"the session in the header is not JSON ({error})") from None
-    if not canonical:
-        raise VerificationError("the session in the header is not in its canonical spelling")
-    return check_document(document)
+def _session(reader: LogReader) -> LogSession:
+    text = reader.session
+    long = long_session(text) if text.long else None
+    if long is not None:
+        return long
+    return whole_session(session_of(text.whole()), text.whole())
 
 
-def _auditor(
-    reader: LogReader, session: SessionFile, again: Again, pool: _Pool
-) -> Auditor | StatisticAuditor:
+def _auditor(reader: LogReader, session: LogSession, again: Again, pool: _Pool) -> Auditor | StatisticAuditor:
     header, parameters = reader.header, session.checked_parameters
     statistic = header.question.startswith(QUESTION)
     verifiable = statistic or isinstance(parameters, VerifiableParameters)
-    if not verifiable or session.roster.aggregator is None:
+    if not verifiable or session.aggregator is None:
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable")
     context = Context(
         protocol=session.protocol,
         version=session.version,
-        session_digest=session_digest(header.session.encode()),
+        session_digest=session.digest,
         request=header.request,
-        names=tuple(member.name for member in session.roster.parties),
-        aggregator=session.roster.aggregator.name,
-        keys={member.name: member.public_key for member in session.roster},
+        names=session.names,
+        aggregator=session.aggregator,
+        keys=session.keys,
         question=header.question,
     )
     if not isinstance(parameters, VerifiableParameters) or statistic:
@@ -293,8 +285,7 @@ def _auditor(
 
 def _entries(reopen: Reopen) -> Generator[tuple[Entry, bytes], None, None]:
     """Read the entries of a log from the first, each with the head before it."""
-    with reopen() as stream:
-        reader = LogReader(stream)
+    with reopen() as stream, LogReader(stream) as reader:
         head = reader.chain.head
         for entry in reader.entries():
             yield entry, head
