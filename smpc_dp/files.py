@@ -6,6 +6,7 @@ import os
 import secrets
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Self
@@ -19,13 +20,14 @@ SPOOL_MEMORY, SPOOL_BLOCK = 1 << 18, 1 << 16
 class Spool:
     """Bytes that are put aside: in memory while they are few, then in a file of ours alone, without a name.
 
-    They are gone when it is closed, or this process ends. Threads may share one. Raises LocalError where the
-    disk refuses, with `what` they are. `length` is where the last byte ends.
+    They are gone when nobody has it any more, or after `close()`. Threads may share one. Raises LocalError
+    where the disk refuses, with `what` they are. `length` is where the last byte ends.
     """
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._file = tempfile.SpooledTemporaryFile(SPOOL_MEMORY)  # noqa: SIM115
+        self.close = weakref.finalize(self, self._file.close)
         self._lock = threading.Lock()
         self.length = 0
 
@@ -34,10 +36,6 @@ class Spool:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def close(self) -> None:
-        """Forget it."""
-        self._file.close()
 
     def add(self, content: bytes) -> None:
         """Write behind the last byte."""
@@ -79,10 +77,6 @@ class Records:
 
     def __init__(self, what: str, size: int) -> None:
         self._spool, self._size = Spool(what), size
-
-    def close(self) -> None:
-        """Forget them."""
-        self._spool.close()
 
     def __setitem__(self, number: int, record: bytes) -> None:
         if len(record) != self._size:

@@ -6,6 +6,7 @@ signed statement that is false, of a user that is excluded for it, is none. Spec
 
 from __future__ import annotations
 
+import array
 import contextlib
 import math
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
@@ -21,6 +22,7 @@ from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.deferred import Place, Workers, at_once, raise_first
 from smpc_dp.protocols.gopa.verifiable.edges import EdgeAudit, Edges
+from smpc_dp.protocols.gopa.verifiable.kept import COIN_BYTES, KeptBytes, KeptCommits, Sequences
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.signatures import SignatureAudit
 from smpc_dp.protocols.gopa.verifiable.statements import FALSE, Rules, failures
@@ -124,7 +126,6 @@ class Auditor:
                 f"the users asked for {context.question!r}, the parameters plan {parameters.planned()}"
             )
         self._rules = Rules(context, parameters, run_id)
-        self._number = {name: place for place, name in enumerate(context.names, 1)}
         self._workers, self._again = workers, again
         self._signatures = SignatureAudit(context, run_id, workers)
         self._edges = EdgeAudit(context.names, workers, self._commits_again)
@@ -134,14 +135,14 @@ class Auditor:
         self._last = 0
         self._faults: list[str] = []
         self._excluded: dict[int, Excluded] = {}
-        self._sequences: dict[tuple[int, str], int] = {}
-        self._commits: dict[int, v.Commit] = {}
-        self._coins: dict[int, bytes] = {}
-        self._published: list[int] = []
+        self._sequences = Sequences(self._parties)
+        self._commits = KeptCommits(self._parties)
+        self._coins = KeptBytes(self._parties, COIN_BYTES)
+        self._published = array.array("H")
         self._opened: set[tuple[int, int]] = set()
         self._to_the_false: Edges | None = None
         self._total = np.zeros(parameters.encoding.lanes, dtype=np.uint64)
-        self._x_hat: dict[int, bytes] = {}
+        self._x_hat = KeptBytes(self._parties, self._total.nbytes)
         self._closed = False
         self._tally: v.Tally | None = None
 
@@ -176,7 +177,7 @@ class Auditor:
             self._of_the_relay(entry, head)
             self._stage += 1
         else:
-            party = self._number.get(entry.party)
+            party = self._number(entry.party)
             if party is None:
                 raise PeerFault(entry.party, f"has an entry '{entry.kind}', which is a user's")
             if party <= self._last:
@@ -222,8 +223,7 @@ class Auditor:
             raise PeerFault(entry.party, "commits, and was not present")
         message = self._rules.read_commit(party, entry.payload, entry.party)
         self._edges.add(self._place, party, message)
-        # Neither proof nor edges are kept: of a user there are a few points.
-        self._commits[party] = msgspec.structs.replace(message, range_proof=b"", neighbours=b"", edges=b"")
+        self._commits[party] = message
         self._rules.add_commit(self._batch, party, entry.party, message)
         self._count(1)
 
@@ -319,7 +319,9 @@ class Auditor:
                     if head != self._commits_head:
                         break
                     return
-                yield self._number[entry.party], decode(entry.payload, v.Commit, entry.party)
+                if (party := self._number(entry.party)) is None:
+                    break
+                yield party, decode(entry.payload, v.Commit, entry.party)
         raise VerificationError("the log is not the one that was read before: it changed meanwhile")
 
     def _edges_left(self) -> Edges:
@@ -411,6 +413,12 @@ class Auditor:
         return " and ".join(
             f"no {what} of {', '.join(map(self._name, parties))}" for what, parties in missing if parties
         )
+
+    def _number(self, name: str) -> int | None:
+        try:
+            return self._context.names.index(name) + 1
+        except ValueError:
+            return None
 
     def _name(self, party: int) -> str:
         return self._context.names[party - 1]
