@@ -27,9 +27,10 @@ from smpc_dp.board.log import Entry
 from smpc_dp.board.reader import BadLog, LogReader
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError, VerificationError
 from smpc_dp.protocols.envelope import Context, printable
-from smpc_dp.protocols.gopa.verifiable.audit import Again, Auditor, Excluded, Verdict
+from smpc_dp.protocols.gopa.verifiable.audit import Again, Auditor
 from smpc_dp.protocols.gopa.verifiable.deferred import EarlierFault, at_once
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.gopa.verifiable.verdict import Excluded, Verdict
 from smpc_dp.protocols.pairwise.statistic_audit import StatisticAuditor, StatisticVerdict
 from smpc_dp.protocols.pairwise.statistic_log import QUESTION
 from smpc_dp.runtime.log_session import LogSession, long_session, session_of, whole_session
