@@ -7,19 +7,14 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
-import contextlib
 import functools
-import http.client
-import io
 import os
 import re
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
@@ -34,17 +29,15 @@ from smpc_dp.protocols.gopa.verifiable.verdict import Excluded, Verdict
 from smpc_dp.protocols.pairwise.statistic_audit import StatisticAuditor, StatisticVerdict
 from smpc_dp.protocols.pairwise.statistic_log import QUESTION
 from smpc_dp.runtime.log_session import LogSession, long_session, session_of, whole_session
+from smpc_dp.runtime.log_source import Reopen, open_log, twice
 from smpc_dp.runtime.session_file import load_session
 
 # Batches of checks that wait or are under way, at most, for each thread.
-AHEAD = 4
-HTTP_SECONDS = 60.0
+AHEAD = 2
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 T = TypeVar("T")
 Progress = Callable[[int, int, int | None], None]
-# Opens a log at its beginning.
-Reopen = Callable[[], contextlib.AbstractContextManager[BinaryIO]]
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +83,7 @@ def audit(
     """Audit a log; see `Report`.
 
     Args:
-        source: path of a log as JSON lines, or an http(s) URL of one.
+        source: path of a log as JSON lines, or an http(s) URL of one, or "-": standard input.
         roster: the roster's digest in hex, or a session file with the roster; without it identities are not
             checked.
         threads: that verify proofs; by default one for each processor.
@@ -100,15 +93,8 @@ def audit(
         LocalError: the source cannot be read. ConfigError: `roster` is neither.
     """
     wanted = None if roster is None else roster_digest(roster)
-    with _open(source) as (stream, size):
-        return audit_stream(
-            stream,
-            size=size,
-            roster=wanted,
-            threads=threads,
-            progress=progress,
-            again=lambda: _stream_of(source),
-        )
+    with open_log(source) as (stream, size):
+        return audit_stream(stream, size=size, roster=wanted, threads=threads, progress=progress)
 
 
 def roster_digest(text: str | os.PathLike[str]) -> str:
@@ -128,22 +114,22 @@ def audit_stream(
     roster: str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
-    again: Reopen | None = None,
 ) -> Report:
     """Audit the log that `stream` gives from its beginning to its end; as `audit`.
 
-    What is not as it should be may have to be read once more: then `again` opens the same log anew. Without
-    it the stream is sought back, and put where it was; one that cannot be is refused with LocalError.
+    What is not as it should be may have to be read once more: then the stream is sought back, and put where
+    it was. Of one that cannot be, such as a pipe, a copy is put in a temporary file; LocalError where it is
+    needed and there was no room for it, or what is needed is beyond `KEPT_BYTES`.
     """
     begun = time.perf_counter()
     known: dict[str, Any] = dict.fromkeys(("roster", "parameters", "run_id", "head", "verdict", "statistic"))
     known |= {"entries": 0, "bytes": 0, "noted": ()}
     bad: BadLog | None = None
     try:
-        with LogReader(stream) as reader, _Pool(threads or os.cpu_count() or 1) as pool:
+        readable, again = twice(stream)
+        with LogReader(readable) as reader, _Pool(threads or os.cpu_count() or 1) as pool:
             known["run_id"] = reader.header.run_id
-            once_more = functools.partial(_entries, again or functools.partial(_sought, stream))
-            _read(reader, once_more, pool, roster, known, size, progress)
+            _read(reader, functools.partial(_entries, again), pool, roster, known, size, progress)
     except BadLog as error:
         bad = error
     verdict: Verdict | None = known["verdict"]
@@ -293,18 +279,6 @@ def _entries(reopen: Reopen) -> Generator[tuple[Entry, bytes], None, None]:
             head = reader.chain.head
 
 
-@contextlib.contextmanager
-def _sought(stream: BinaryIO) -> Iterator[BinaryIO]:
-    if not stream.seekable():
-        raise LocalError("the log must be read twice, and cannot be: give its file or its URL")
-    place = stream.tell()
-    stream.seek(0)
-    try:
-        yield stream
-    finally:
-        stream.seek(place)
-
-
 class _Pool:
     """Threads that do what takes long; whoever hands something over waits when too much is under way."""
 
@@ -352,54 +326,3 @@ def _draw_found(verdict: StatisticVerdict) -> str:
     if (given_up := len(verdict.attempts) - 1) > 0:
         who += f"; it is draw number {given_up + 1}, as coins were missing in those before"
     return who
-
-
-@contextlib.contextmanager
-def _stream_of(source: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    with _open(source) as (stream, _):
-        yield stream
-
-
-@contextlib.contextmanager
-def _open(source: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, int | None]]:
-    """Open a file or a URL; yield a stream and its size, where that is known."""
-    text = os.fspath(source)
-    if text.lower().startswith(("http://", "https://")):
-        with _url(text) as (stream, size):
-            yield stream, size
-        return
-    try:
-        with Path(text).open("rb") as file:
-            yield file, os.fstat(file.fileno()).st_size or None
-    except OSError as error:
-        raise LocalError(f"{text}: cannot read the log ({error.strerror})") from None
-
-
-@contextlib.contextmanager
-def _url(url: str) -> Iterator[tuple[BinaryIO, int | None]]:
-    try:
-        with _opener().open(url, timeout=HTTP_SECONDS) as answer:
-            length = answer.headers.get("Content-Length", "")
-            yield io.BufferedReader(cast("io.RawIOBase", answer)), int(length) if length.isdecimal() else None
-    except urllib.error.URLError as error:
-        raise LocalError(f"{url}: cannot read the log ({error.reason})") from None
-    except (OSError, ValueError) as error:
-        raise LocalError(f"{url}: cannot read the log ({error})") from None
-    except http.client.HTTPException as error:
-        raise LocalError(f"{url}: cannot read the log ({type(error).__name__}: no right HTTP)") from None
-
-
-def _opener() -> urllib.request.OpenerDirector:
-    """Return what opens http and https, also where a server redirects to: no ftp, no files."""
-    opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler,
-        urllib.request.UnknownHandler,
-        urllib.request.HTTPHandler,
-        urllib.request.HTTPSHandler,
-        urllib.request.HTTPDefaultErrorHandler,
-        urllib.request.HTTPRedirectHandler,
-        urllib.request.HTTPErrorProcessor,
-    ):
-        opener.add_handler(handler())
-    return opener

@@ -33,8 +33,10 @@ from smpc_dp.protocols.secagg.graph import PartySet
 
 # Reads the log from its first entry once more, each with the head before it.
 Again = Callable[[], Generator[tuple[Entry, bytes], None, None]]
-# Proofs that are verified together, at most.
-BATCH = 512
+# Proofs that are verified together, at most, and bytes of them.
+BATCH, BATCH_BYTES = 512, 1 << 22
+# A published value of 8 bytes and the scalar that it becomes, to the value.
+_OPENED = 5
 
 # The kinds of entries, in the order in which they stand on a board.
 ORDER = (
@@ -89,7 +91,7 @@ class Auditor:
         self._workers, self._again = workers, again
         self._signatures = SignatureAudit(context, run_id, workers)
         self._edges = EdgeAudit(context.names, workers, self._commits_again)
-        self._batch, self._batched = proofs.Batch(), 0
+        self._batch, self._batched, self._batched_bytes = proofs.Batch(), 0, 0
         self._results: list[Callable[[], Sequence[tuple[Any, ...]]]] = []
         self._stage = 0
         self._last = 0
@@ -185,7 +187,7 @@ class Auditor:
         self._edges.add(self._place, party, message)
         self._commits[party] = message
         self._rules.add_commit(self._batch, party, entry.party, message)
-        self._count(1)
+        self._count(1, len(message.range_proof))
 
     def _coin(self, party: int, entry: Entry) -> None:
         coin = decode(entry.payload, v.Coin, entry.party).coin
@@ -206,7 +208,7 @@ class Auditor:
         self._rules.add_publish(
             self._batch, party, entry.party, message, self._commits[party], [self._edges.sum_of(party)]
         )
-        self._count(2)
+        self._count(2, _OPENED * len(message.x_hat) + len(message.noise_proof))
         self._x_hat[party] = message.x_hat
 
     def _open(self, party: int, entry: Entry) -> None:
@@ -235,16 +237,17 @@ class Auditor:
             self._opened.add((party, peer))
             self._total -= self._rules.lanes(delta, entry.party)
 
-    def _count(self, proofs_more: int) -> None:
+    def _count(self, proofs_more: int, size: int) -> None:
         self._batched += proofs_more
-        if self._batched >= BATCH:
+        self._batched_bytes += size
+        if self._batched >= BATCH or self._batched_bytes >= BATCH_BYTES:
             self._hand_over()
 
     def _hand_over(self) -> None:
         if self._batched:
             batch = self._batch
             self._results.append(self._workers(lambda: failures(batch)))
-            self._batch, self._batched = proofs.Batch(), 0
+            self._batch, self._batched, self._batched_bytes = proofs.Batch(), 0, 0
 
     def _settle(self, kind: str) -> None:
         """Wait for the proofs of one stage, and exclude whose are false."""
