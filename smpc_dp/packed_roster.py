@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import overload
@@ -41,7 +42,7 @@ class Names(Sequence[str]):
     def __getitem__(self, place: int | slice) -> str | Names:
         if isinstance(place, slice):
             return Names(self._names[place])
-        return bytes(self._names[place]).decode()
+        return str(self._names[place], "ascii")
 
     def __contains__(self, name: object) -> bool:
         return self._find(name) is not None
@@ -54,14 +55,13 @@ class Names(Sequence[str]):
         return place
 
     def _find(self, name: object) -> int | None:
-        # numpy takes a name with zeros behind it for the name.
-        if not isinstance(name, str) or "\0" in name:
+        if not isinstance(name, str):
             return None
-        wanted = np.bytes_(name.encode())
-        rank = int(np.searchsorted(self._names, wanted, sorter=self._order))
-        if rank == len(self) or self._names[self._order[rank]] != wanted:
+        wanted = name.encode()
+        rank = bisect.bisect_left(self._order, wanted, key=self._names.item)
+        if rank == len(self) or self._names.item(place := int(self._order[rank])) != wanted:
             return None
-        return int(self._order[rank])
+        return place
 
 
 class Keys(Mapping[str, bytes]):
