@@ -119,28 +119,21 @@ class RosterPacker:
         aggregator = self._aggregator
         if aggregator is None or not self._keys:
             raise VerificationError("no aggregator, or no parties")
-        last = aggregator.name.encode().ljust(_NAME_BYTES, b"\0")
-        if any(
-            _repeats(packed, width)
-            for packed, width in (
-                (self._names + last, _NAME_BYTES),
-                (self._keys + aggregator.public_key, PUBLIC_KEY_BYTES),
-                (self._addresses, _HASH_BYTES),
-            )
-        ):
-            raise VerificationError("two members share a name, a key or an address")
         names = np.frombuffer(self._names, dtype=f"S{_NAME_BYTES}")
         # As short as the longest; the bytes that were collected may go.
         longest = int(np.char.str_len(names).max())
-        self.names = Names(names.astype(f"S{longest}"))
-        del names
-        self._names = bytearray()
+        names, self._names = names.astype(f"S{longest}"), bytearray()
+        self.names = Names(names)
+        keys = np.frombuffer(self._keys + aggregator.public_key, dtype=f"S{PUBLIC_KEY_BYTES}")
+        addresses = np.frombuffer(self._addresses, dtype=f"S{_HASH_BYTES}")
+        if aggregator.name in self.names or any(map(_repeats, (names, keys, addresses))):
+            raise VerificationError("two members share a name, a key or an address")
         self.keys = Keys(self.names, bytes(self._keys), aggregator.name, aggregator.public_key)
         self.aggregator = aggregator.name
         self.digest = self._digest.value()
 
 
-def _repeats(packed: bytearray, width: int) -> bool:
-    """Tell whether two entries of `width` bytes are the same."""
-    entries = np.sort(np.frombuffer(bytes(packed), dtype=f"S{width}"))
+def _repeats(entries: NDArray[np.bytes_]) -> bool:
+    """Tell whether two entries are the same."""
+    entries = np.sort(entries)
     return bool((entries[1:] == entries[:-1]).any())

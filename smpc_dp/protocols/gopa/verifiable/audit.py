@@ -9,7 +9,7 @@ from __future__ import annotations
 import array
 import contextlib
 import math
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.deferred import Place, Workers, at_once, raise_first
 from smpc_dp.protocols.gopa.verifiable.edges import EdgeAudit, Edges
-from smpc_dp.protocols.gopa.verifiable.kept import COIN_BYTES, KeptBytes, KeptCommits, Sequences
+from smpc_dp.protocols.gopa.verifiable.kept import COIN_BYTES, KeptBytes, KeptCommits, Sequences, flags_of
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.signatures import SignatureAudit
 from smpc_dp.protocols.gopa.verifiable.statements import FALSE, Rules, failures
@@ -266,8 +266,8 @@ class Auditor:
         self._settle(v.COMMIT)
         self._packed = certified.members
         self._participants = PartySet.unpack(certified.members, self._parties, self._relay)
-        good = set(self._commits) - set(self._excluded)
-        self._same(set(self._participants), good, "takes part", "has committed to what is proven")
+        good = [party for party in self._commits if party not in self._excluded]
+        self._same(self._participants, good, "takes part", "has committed to what is proven")
         if len(self._participants) < self._parameters.least_left(len(self._excluded)):
             raise PeerFault(self._relay, "lets too few users take part")
         self.settle()
@@ -300,14 +300,15 @@ class Auditor:
         return self._to_the_false
 
     def _combine(self) -> None:
-        self._same(set(self._coins), set(self._participants), "opens a coin", "takes part")
+        self._same(self._coins, self._participants, "opens a coin", "takes part")
         ordered = b"".join(self._coins[party] for party in self._participants)
         self._rules.combine_coins(self._packed, ordered)
 
-    def _same(self, shown: Collection[int], due: Collection[int], one: str, other: str) -> None:
+    def _same(self, shown: Iterable[int], due: Iterable[int], one: str, other: str) -> None:
         """Raise unless two sets of users are the same: it is the relay that lists them."""
-        for party in sorted(set(shown) ^ set(due)):
-            has, lacks = (one, other) if party in shown else (other, one)
+        is_shown, is_due = (flags_of(parties, self._parties) for parties in (shown, due))
+        for party in np.flatnonzero(is_shown != is_due).tolist():
+            has, lacks = (one, other) if is_shown[party] else (other, one)
             raise PeerFault(self._relay, f"{self._name(party)} {has}, and not: {lacks}")
 
     def _check_tally(self, tally: v.Tally) -> None:

@@ -5,9 +5,10 @@ These are dictionaries by party; of each party there is one byte in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smpc_dp.crypto.commit import POINT_BYTES
 from smpc_dp.files import Records
@@ -15,6 +16,14 @@ from smpc_dp.protocols.gopa.verifiable import messages as v
 
 _WHAT = "what an audit keeps of each user"
 COIN_BYTES = 32
+
+
+def flags_of(members: Iterable[int], parties: int) -> NDArray[np.bool_]:
+    """Return of each of the parties 1 to `parties` whether it is a member; place 0 is nobody's."""
+    flags = np.zeros(parties + 1, dtype=np.bool_)
+    for party in members:
+        flags[party] = True
+    return flags
 
 
 class KeptBytes(MutableMapping[int, bytes]):
