@@ -114,14 +114,23 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
     @property
+    def sides(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """The least and greatest lanes of a vector where each coordinate has bounds of its own."""
+        if self.box is None:
+            return None
+        lows, highs = (
+            tuple(_grid(bound, self.fractional_bits) - self.lowest for bound in side) for side in self.box
+        )
+        return lows, highs
+
+    @property
     def widths(self) -> list[int]:
         """How far apart two vectors can be in each coordinate, in steps; one number if all are alike."""
         if self.l2_bound is not None:
             return [2 * math.isqrt(ball.squared_limit(self.l2_bound, self.fractional_bits))]
-        if self.box is None:
+        if (sides := self.sides) is None:
             return [self.highest - self.lowest]
-        bits = self.fractional_bits
-        return [_grid(high, bits) - _grid(low, bits) for low, high in zip(*self.box, strict=True)]
+        return [high - low for low, high in zip(*sides, strict=True)]
 
     @property
     def diameter(self) -> float:

@@ -60,9 +60,7 @@ def prove_range(
     return _core.prove_range(context, values, blinding, low, high, randomness.bytes(SEED_BYTES))
 
 
-def verify_range(
-    context: bytes, commitment: bytes, length: int, lo: Bound, hi: Bound, proof: bytes
-) -> None:
+def verify_range(context: bytes, commitment: bytes, length: int, lo: Bound, hi: Bound, proof: bytes) -> None:
     """Check that `commitment` is to `length` values in [lo, hi], whose blinding its author knew.
 
     Raises VerificationError for a false or malformed statement, ValueError as `prove_range`.
