@@ -94,7 +94,7 @@ class Audit:
             # A box: what is committed to counts from the lowest value of all coordinates.
             lower, upper = session["parameters"]["lower"], session["parameters"]["upper"]
             self.lowest = min(lower)
-            self.range = tuple(tuple(int(value) - self.lowest for value in side) for side in (lower, upper))
+            self.range = tuple(v - self.lowest for v in lower), tuple(v - self.lowest for v in upper)
             highest = max(upper) - self.lowest
         parties = [member for member in session["roster"] if member["role"] == "party"]
         [relay] = [member["name"] for member in session["roster"] if member["role"] == "aggregator"]
