@@ -18,7 +18,7 @@ from smpc_dp.privacy.accountant.events import Event, Line, Renyi, Shift, Shifts
 from smpc_dp.privacy.laws import BinomialLaw
 
 # So many different widths of a box are composed exactly.
-MOST_WIDTHS = 8
+MOST_WIDTHS = 16
 # Floating point loses less than this, relatively.
 _MARGIN = 1 + 1e-12
 
