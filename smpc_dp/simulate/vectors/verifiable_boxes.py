@@ -89,8 +89,8 @@ def _excluded(name: str, about: str, check: str, tamper: Tamper) -> Cheat:
 
 
 def _box() -> tuple[tuple[int, ...], tuple[int, ...]]:
-    lows, highs = parameters(BOX).encoding.sides or ((), ())
-    return lows, highs
+    lows, highs = parameters(BOX).encoding.sides
+    return tuple(lows), tuple(highs)
 
 
 def _on_grid(values: Sequence[int]) -> list[int]:

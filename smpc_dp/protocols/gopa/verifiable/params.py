@@ -351,7 +351,7 @@ def plan_session_noise(
         session=session,
         on_dropout="keep",
         bits=planned.bits,
-        box=encoding.sides,
+        box=_box(encoding),
     )
     check_room(encoding, parameters.greatest_deviation)
     return parameters
@@ -394,6 +394,12 @@ def _planned_noise(
         # The planner's own names for what a session calls precision.
         names = dict.fromkeys(("steps", "bits", "bound_squared"), "precision")
         raise ConfigError([Fault(names.get(where, where), what) for where, what in error.faults]) from None
+
+
+def _box(encoding: Encoding) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Return the bounds of each coordinate on the grid, if they are given for each."""
+    lows, highs = encoding.sides
+    return None if encoding.box is None else (tuple(lows), tuple(highs))
 
 
 def _steps(encoding: Encoding) -> int | tuple[int, ...]:
