@@ -59,3 +59,14 @@ def test_circuits_are_evaluated_on_real_shares() -> None:
     # once in 2e5 runs.
     assert int((np.array(opened) == exact_ones).sum()) >= 4
     assert read_answer(program, opened).found is not None
+
+
+def test_a_program_opens_the_same_over_channels_as_over_mpycs_own_sockets() -> None:
+    program = sum_program("sum", 3, [(0, 99), (-5, 5)], None)
+    records = [[99, -5], [17, 5], [0, 3]]
+    own = run_servers(program.terms, records, 3, warm=False)
+    ours = run_servers(program.terms, records, 3, channels=True)
+    assert own.opened == ours.opened == [116, 3]
+    # The same messages, of numbers that differ in length; what carries them is on top, in time.
+    assert abs(own.sent[0] - ours.sent[0]) < own.sent[0] / 100
+    assert min(own.wall + own.cpu + ours.wall + ours.cpu) > 0
