@@ -18,6 +18,8 @@ import numpy as np
 from smpc_dp.bench.figures import Figure, Peer, Report, Target
 from smpc_dp.bench.servers import DELAY, Measured, run_servers
 from smpc_dp.bench.statistic import garbled_session
+from smpc_dp.circuits import definitions
+from smpc_dp.circuits.kernels import as_circuit
 from smpc_dp.crypto.noise import NoiseSource
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.protocols.pairwise.draw import matchings
@@ -27,6 +29,7 @@ from smpc_dp.statistics.ideal import noisy_mean
 from smpc_dp.statistics.kernels import Codes, Field, Kernel, gini_mean_difference, kendall_tau
 from smpc_dp.statistics.shared.kernels import Way
 from smpc_dp.statistics.shared.plan import read_answer, statistic_program
+from smpc_dp.statistics.user_kernels import circuit_kernel
 
 SERVERS = (3, 5, 7)
 USERS = 30
@@ -67,6 +70,7 @@ def run_engines_bench(
         raise ConfigError(faults)
     steps = 1 + 4 * len(servers) + len(WAYS) + len(sizes)
     done = 0
+    steps += 3
 
     def advance() -> None:
         nonlocal done
@@ -84,6 +88,7 @@ def run_engines_bench(
     for bits, users in WAYS:
         figures += _of_ways(bits, users, servers[0], runs)
         advance()
+    figures += _of_circuits(servers[0], runs, pairs, advance)
     for n in sizes:
         figures += [_error(n, epsilon) for epsilon in EPSILONS]
         advance()
@@ -215,6 +220,52 @@ def _of_ways(bits: int, users: int, servers: int, runs: int) -> list[Figure]:
             note,
         )
         for way in ways
+    ]
+
+
+def _of_circuits(
+    m: int, runs: int, pairs: Sequence[Mapping[str, Mapping[str, Any]]], advance: Callable[[], None]
+) -> list[Figure]:
+    """Measure what is compiled from circuits: tau as if it were a user's, and noise in a single pair."""
+    tau = kendall_tau(GRID, GRID)
+    own = circuit_kernel(
+        "own_tau", as_circuit(definitions.kendall_tau), tau.integer, *tau.fields, low=-1.0, high=1.0
+    )
+    records = np.random.default_rng(m).integers(0, GRID.steps + 1, (USERS, 2)).tolist()
+    terms, known = (statistic_program(kernel, USERS, EPSILON).terms for kernel in (own, tau))
+    taken, other = run_servers(terms, records, m, runs), run_servers(known, records, m, runs)
+    advance()
+    pair = statistic_program(tau, 2, EPSILON, law="pair_laplace", partners=1, design=bytes(32)).terms
+    alone = run_servers(pair, records[:2], m, runs)
+    advance()
+    two = statistic_program(own, 2, EPSILON).terms
+    counted = run_servers(two, records[:2], m, 1, delay=DELAY)
+    advance()
+    name, how = f"mpyc, {m} servers, a user's kernel", "Kendall's tau as if it were a user's own circuit"
+    rival = "the same kernel compiled from its definition"
+    return [
+        Figure(
+            f"{name}, all pairs of {USERS}: {what}",
+            unit,
+            [float(value) for value in found],
+            "lower",
+            f"{how}; all servers, range checks and one noise included",
+            Peer(rival, version("smpc-dp"), float(np.median(than))),
+        )
+        for what, unit, found, than in (
+            ("processor time", "s", taken.cpu, other.cpu),
+            ("sent", "B", taken.sent, other.sent),
+        )
+    ] + [
+        Figure(f"{name}, a pair: rounds", "rounds", [float(counted.rounds)], "lower", how),
+        Figure(
+            f"mpyc, {m} servers, a pair with noise of its own: processor time",
+            "s",
+            alone.cpu,
+            "lower",
+            "Kendall's tau, the law of a garbled pair; all servers, range checks included",
+            _peer(pairs, "fresh"),
+        ),
     ]
 
 

@@ -103,6 +103,34 @@ class Builder:
         """Add an OR: one AND."""
         return self.not_(self.and_(self.not_(x), self.not_(y)))
 
+    def insert(self, circuit: Circuit, inputs: Sequence[Sequence[Bit]]) -> list[Bits]:
+        """Add the gates of a circuit to values as its inputs; return its outputs.
+
+        Raises ConfigError for a wrong number of inputs, or of other widths.
+        """
+        widths = tuple(len(value) for value in inputs)
+        if widths != circuit.inputs:
+            raise ConfigError([Fault("inputs", f"of {widths} bits, the circuit has {circuit.inputs}")])
+        wires: list[Bit] = [bit for value in inputs for bit in value]
+        wires.extend([ZERO] * (circuit.n_wires - len(wires)))
+        for op, a, b, out in zip(
+            circuit.op.tolist(), circuit.a.tolist(), circuit.b.tolist(), circuit.out.tolist(), strict=True
+        ):
+            if op == Op.XOR:
+                wires[out] = self.xor(wires[a], wires[b])
+            elif op == Op.AND:
+                wires[out] = self.and_(wires[a], wires[b])
+            elif op == Op.EQ:
+                wires[out] = ONE if a else ZERO
+            else:
+                wires[out] = self.not_(wires[a]) if op == Op.INV else wires[a]
+        results: list[Bits] = []
+        place = circuit.n_wires - circuit.n_outputs
+        for width in circuit.outputs:
+            results.append(tuple(wires[place : place + width]))
+            place += width
+        return results
+
     def _gate(self, op: Op, low: int, high: int) -> Bit:
         key = (int(op), low, high)
         known = self._known.get(key)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from smpc_dp.circuits import kernels
+from smpc_dp.circuits import definitions
 from smpc_dp.circuits.builder import Bits, Builder
 from smpc_dp.circuits.entry import Published, Value, Values
+from smpc_dp.circuits.kernels import as_circuit
 from smpc_dp.circuits.randomisers import add_cyclic_laplace, joint_bits
 
 # (threshold, bits) of the coins of `privacy.circuit_noise.CyclicLaplace.design(2, 1.0)`.
@@ -44,11 +45,13 @@ def _kernel(
     fields: tuple[tuple[str, int], ...],
     output: str,
     steps: int,
-    gadget: kernels.Gadget,
+    definition: definitions.Definition,
     meaning: Callable[..., int],
 ) -> Published:
+    compiled = as_circuit(definition)
+
     def build(builder: Builder, *values: Bits) -> list[Bits]:
-        return [gadget(builder, values[: len(fields)], values[len(fields) :])]
+        return [compiled(builder, values[: len(fields)], values[len(fields) :])]
 
     def plain(*values: int) -> Values:
         return (meaning(*values),)
@@ -62,7 +65,7 @@ def _noisy_tau() -> Published:
 
     def build(builder: Builder, *values: Bits) -> list[Bits]:
         x, first, y, second = values[:2], values[2], values[3:5], values[5]
-        integer = kernels.kendall_tau(builder, x, y)
+        integer = as_circuit(definitions.kendall_tau)(builder, x, y)
         return [add_cyclic_laplace(builder, integer, joint_bits(builder, first, second), TAU_COINS)]
 
     def plain(x0: int, x1: int, first: int, y0: int, y1: int, second: int) -> Values:
@@ -93,7 +96,7 @@ KERNELS = (
         (("first", 32), ("second", 32)),
         "0 discordant, 1 tied, 2 concordant",
         2,
-        kernels.kendall_tau,
+        definitions.kendall_tau,
         _tau,
     ),
     _kernel(
@@ -102,7 +105,7 @@ KERNELS = (
         (("value", 16),),
         "grid steps between the two",
         (1 << 16) - 1,
-        lambda builder, x, y: kernels.absolute_difference(builder, x, y, (1 << 16) - 1),
+        definitions.absolute_difference((1 << 16) - 1),
         lambda x, y: abs(x - y),
     ),
     _kernel(
@@ -111,7 +114,7 @@ KERNELS = (
         (("value", 16),),
         "squared grid steps",
         ((1 << 16) - 1) ** 2,
-        lambda builder, x, y: kernels.squared_difference(builder, x, y, (1 << 16) - 1),
+        definitions.squared_difference((1 << 16) - 1),
         lambda x, y: (x - y) ** 2,
     ),
     _kernel(
@@ -120,7 +123,7 @@ KERNELS = (
         (("value", 32),),
         "1 where both are equal",
         1,
-        kernels.collision,
+        definitions.collision,
         lambda x, y: int(x == y),
     ),
     _kernel(
@@ -129,7 +132,7 @@ KERNELS = (
         (("score", 32),),
         "0 less, 1 tied, 2 greater",
         2,
-        kernels.auc,
+        definitions.auc,
         lambda x, y: 1 + _sign(x - y),
     ),
     _kernel(
@@ -138,7 +141,7 @@ KERNELS = (
         (("score", 32), ("label", 1)),
         "0 less or same label, 1 tied, 2 greater",
         2,
-        kernels.auc_private_labels,
+        definitions.auc_private_labels,
         lambda x, a, y, b: 1 + (a - b) * _sign(x - y) if a != b else 0,
     ),
     _noisy_tau(),

@@ -3,13 +3,20 @@
 A record is one value of unsigned bits, or a few; what the integer means is in `statistics.kernels`. The
 integer is at most `steps` for every pattern of input bits, those included that encode no record: noise is
 scaled to that range, and a party may give any bits that it likes.
+
+AND gates for fields of n (and m) bits: Kendall's tau 2 n + 2 m + 1; an absolute difference 2 n, and up to
+2 n more where its limit is not 2**n - 1; a squared difference less than 2 n**2 + 4 n; a collision n - 1; the
+AUC 2 n, with private labels 2 n + 2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from smpc_dp.circuits.builder import Bit, Bits, Builder
+from smpc_dp.circuits.definitions import Definition
 from smpc_dp.circuits.gadgets import (
     absolute,
     equal,
@@ -29,45 +36,78 @@ MAX_TABLE_BITS = 16
 """Bits of both records of a kernel that is given as a table, at most."""
 
 
-def kendall_tau(builder: Builder, x: Record, y: Record) -> Bits:
-    """Return 1 + sign(x0 - y0) sign(x1 - y1) for fields of n and m bits: 2 n + 2 m + 1 AND."""
-    less_0, tie_0 = _order(builder, x[0], y[0])
-    less_1, tie_1 = _order(builder, x[1], y[1])
-    tied = builder.or_(tie_0, tie_1)
-    concordant = builder.not_(builder.xor(less_0, less_1))
-    return tied, builder.and_(builder.not_(tied), concordant)
+class Sign(NamedTuple):
+    """A sign as bits. `negative` means nothing where `zero` is 1, unless `strict`: then it is 0."""
+
+    negative: Bit
+    zero: Bit
+    strict: bool
 
 
-def absolute_difference(builder: Builder, x: Record, y: Record, steps: int) -> Bits:
-    """Return min(|x0 - y0|, steps): 2 n AND for n bits, and up to 2 n more where steps is not 2**n - 1."""
-    n = len(x[0])
-    return at_most(builder, _distance(builder, x[0], y[0])[:n], steps)
+class Distance(NamedTuple):
+    """A distance of two fields, and the most that it can be."""
+
+    bits: Bits
+    limit: int
 
 
-def squared_difference(builder: Builder, x: Record, y: Record, side: int) -> Bits:
-    """Return (x0 - y0)**2, |x0 - y0| being cut at `side`: less than 2 n**2 + 4 n AND for n bits."""
-    distance = at_most(builder, _distance(builder, x[0], y[0])[: len(x[0])], side)
-    return multiply(builder, distance, distance, 2 * len(distance))[: (side * side).bit_length()]
+@dataclass(frozen=True)
+class OnBits:
+    """The arithmetic of circuits: `circuits.definitions.Arithmetic` on bits of a builder."""
+
+    builder: Builder
+
+    def sign(self, x: Bits, y: Bits) -> Sign:
+        """2 n AND for n bits; none for one bit."""
+        on = self.builder
+        if len(x) == 1:
+            return Sign(on.not_(x[0]), on.not_(on.xor(x[0], y[0])), strict=False)
+        less, greater = less_than(on, x, y), less_than(on, y, x)
+        return Sign(less, on.not_(on.xor(less, greater)), strict=True)
+
+    def product(self, s: Sign, t: Sign) -> Sign:
+        """One AND."""
+        zero = self.builder.or_(s.zero, t.zero)
+        return Sign(self.builder.xor(s.negative, t.negative), zero, strict=False)
+
+    def raised(self, s: Sign) -> Bits:
+        """No AND for a comparison, one for a product."""
+        on = self.builder
+        if s.strict:
+            return s.zero, on.not_(on.xor(s.negative, s.zero))
+        return s.zero, on.and_(on.not_(s.zero), on.not_(s.negative))
+
+    def decided(self, s: Sign, by: Sign) -> Bits:
+        """Three AND."""
+        on = self.builder
+        apart = on.not_(by.zero)
+        won = on.and_(on.not_(s.zero), on.not_(on.xor(s.negative, by.negative)))
+        return on.and_(apart, s.zero), on.and_(apart, won)
+
+    def equal(self, x: Bits, y: Bits) -> Bits:
+        """Take n - 1 AND for n bits."""
+        return (equal(self.builder, x, y),)
+
+    def distance(self, x: Bits, y: Bits, limit: int) -> Distance:
+        """2 n AND for n bits, and those of `at_most`."""
+        on, zero = self.builder, self.builder.constant(0, 1)
+        apart = absolute(on, subtract(on, (*x, *zero), (*y, *zero)))
+        return Distance(at_most(on, apart[: len(x)], limit), limit)
+
+    def square(self, distance: Distance) -> Bits:
+        """Less than 2 n**2 AND for n bits."""
+        bits, limit = distance
+        return multiply(self.builder, bits, bits, 2 * len(bits))[: (limit * limit).bit_length()]
 
 
-def collision(builder: Builder, x: Record, y: Record) -> Bits:
-    """Return whether x0 = y0: n - 1 AND."""
-    return (equal(builder, x[0], y[0]),)
+def as_circuit(definition: Definition) -> Gadget:
+    """Return the circuit of a kernel."""
 
+    def gadget(builder: Builder, x: Record, y: Record) -> Bits:
+        found: Bits | Distance = definition(OnBits(builder), x, y)
+        return found.bits if isinstance(found, Distance) else found
 
-def auc(builder: Builder, x: Record, y: Record) -> Bits:
-    """Return 1 + sign(x0 - y0): 2 n AND for n bits."""
-    less, tie = _order(builder, x[0], y[0])
-    return tie, builder.not_(builder.xor(less, tie))
-
-
-def auc_private_labels(builder: Builder, x: Record, y: Record) -> Bits:
-    """Return 1 + (x1 - y1) sign(x0 - y0) where the labels x1, y1 differ, else 0: 2 n + 2 AND."""
-    less, tie = _order(builder, x[0], y[0])
-    mixed = builder.xor(x[1][0], y[1][0])
-    # With different labels the label of y is 1 exactly where that of x is 0.
-    won = builder.and_(builder.not_(tie), builder.xor(less, x[1][0]))
-    return builder.and_(mixed, tie), builder.and_(mixed, won)
+    return gadget
 
 
 def table(builder: Builder, x: Record, y: Record, integers: Sequence[int], steps: int) -> Bits:
@@ -93,15 +133,3 @@ def at_most(builder: Builder, value: Bits, limit: int) -> Bits:
     below = less_than_constant(builder, value, limit)
     cut = multiplex(builder, below, builder.constant(limit, len(value)), value)
     return cut[: max(1, limit.bit_length())]
-
-
-def _order(builder: Builder, x: Bits, y: Bits) -> tuple[Bit, Bit]:
-    """Return whether x < y and whether x = y: 2 n AND."""
-    less, greater = less_than(builder, x, y), less_than(builder, y, x)
-    return less, builder.not_(builder.xor(less, greater))
-
-
-def _distance(builder: Builder, x: Bits, y: Bits) -> Bits:
-    """Return |x - y| of n unsigned bits, with one bit more that is 0: 2 n AND."""
-    zero = builder.constant(0, 1)
-    return absolute(builder, subtract(builder, (*x, *zero), (*y, *zero)))

@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from numpy.typing import ArrayLike
 
@@ -33,6 +33,7 @@ from smpc_dp.runtime.statistic import Asked, PairRounds, SessionWire
 from smpc_dp.statistics.compiled import NoiseKind
 from smpc_dp.statistics.kernels import Kernel
 from smpc_dp.statistics.known import find_kernel
+from smpc_dp.statistics.shared.pairs import PairLaw
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
@@ -225,7 +226,7 @@ class Session:
         P: int | None = None,
         *,
         delta: float = 0.0,
-        noise: NoiseKind = "laplace",
+        noise: NoiseKind | PairLaw = "laplace",
         zetas: tuple[float, float] | None = None,
         mark: int | None = None,
         engine: Engine | None = None,
@@ -244,8 +245,9 @@ class Session:
             P: evaluations of each party; None, noise, zetas: see `statistics.compiled.plan_statistic`.
             mark: a public label, 0 or 1, where the kernel has them.
             engine: "garbled", as above; "mpyc" in a session with servers: they compute it on shares over all
-                pairs, or P of each user, and add one noise, "laplace" or "gaussian", to the whole
-                (docs/servers.md). By default what the session has.
+                pairs, or P of each user, and add one noise, "laplace" or "gaussian", to the whole; or
+                "pair_laplace", "pair_gaussian" or "randomised_response" to each pair (docs/servers.md). By
+                default what the session has.
 
         Raises:
             ConfigError: an argument is wrong. PrivacyError: the record is outside the kernel's domain, or the
@@ -276,7 +278,7 @@ class Session:
                 epsilon=epsilon,
                 delta=delta,
                 partners=P,
-                noise=noise,
+                noise=cast("NoiseKind", noise),
                 zetas=zetas,
                 mark=mark,
             )

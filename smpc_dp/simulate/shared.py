@@ -16,6 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any
 
+import numpy as np
+
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.statistics.kernels import Codes
@@ -53,6 +55,10 @@ def run_ideal(program: Program, records: Codes, source: Randomness) -> list[int]
     Records are all in bounds, shape (users, length).
     """
     terms = program.terms
+    if program.plan is not None:
+        pairs = design_pairs(terms)
+        integers = kernel_in(terms).integer(records[pairs[:, 0]], records[pairs[:, 1]])
+        return [int(raw) for raw in program.plan.noise.draw(integers.astype(np.int64), source)]
     if terms.kind == "statistic":
         kernel, pairs = kernel_in(terms), design_pairs(terms)
         # Python integers: a sum over pairs may have more than 63 bits.

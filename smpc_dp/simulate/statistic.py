@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from nacl.signing import SigningKey
@@ -29,6 +29,7 @@ from smpc_dp.simulate.stage import Signer
 from smpc_dp.statistics.compiled import NoiseKind, plan_statistic
 from smpc_dp.statistics.kernels import Codes, Kernel, checked_labels
 from smpc_dp.statistics.known import find_kernel
+from smpc_dp.statistics.shared.pairs import PAIR_LAWS, PairLaw
 from smpc_dp.statistics.shared.plan import read_answer, statistic_program
 from smpc_dp.statistics.shared.result import statistic_result
 
@@ -52,7 +53,7 @@ def pairwise(
     *,
     labels: Any = None,
     delta: float = 0.0,
-    noise: NoiseKind = "laplace",
+    noise: NoiseKind | PairLaw = "laplace",
     zetas: tuple[float, float] | None = None,
     fidelity: Fidelity | None = None,
     engine: Engine = "garbled",
@@ -67,7 +68,9 @@ def pairwise(
         data: one record for each party, shape (n, fields), or a tuple of one array (n,) for each field.
         labels: (n,) of 0 and 1, for a kernel with public labels.
         engine: "garbled", a circuit for each pair; "mpyc", servers that compute on shares with one noise for
-            all pairs: then P None is all of them, and `noise` is "laplace" or "gaussian".
+            all pairs: then P None is all of them, and `noise` is "laplace" or "gaussian". With the noises
+            "pair_laplace", "pair_gaussian" and "randomised_response" they add it to each pair, as "garbled"
+            does, P None being 1.
         fidelity: None for what the engine does: "gates" garbles and evaluates every pair, with one setup of
             oblivious transfers for all, so that the cost of setups is left out; "program" runs mpyc as a
             single party. "ideal" computes the same noise from the same coins without either.
@@ -91,8 +94,7 @@ def pairwise(
     if seed_for_simulation is not None:
         source = SeededRandomnessForSimulation(seed_for_simulation, "pairwise")
     if engine == "mpyc":
-        if noise == "randomised_response":
-            raise ConfigError([Fault("noise", "randomised response is of single pairs: engine 'garbled'")])
+        partners = P or (1 if noise in PAIR_LAWS else 0)
         program = statistic_program(
             known,
             len(codes),
@@ -100,14 +102,15 @@ def pairwise(
             delta,
             law=noise,
             marks=marks or (),
-            partners=P or 0,
-            design=source.bytes(32) if P else b"",
+            partners=partners,
+            design=source.bytes(32) if partners else b"",
         )
         ideal = how == "ideal"
         opened = run_ideal(program, codes, source) if ideal else run_alone(program, codes.tolist())
-        answer = read_answer(program, opened)
+        answer = read_answer(program, opened, level)
         return statistic_result(program, answer, servers=SERVERS, how=how, level=level, zetas=zetas)
-    plan = plan_statistic(known, len(codes), epsilon, delta, partners=P, noise=noise, zetas=zetas)
+    garbled = cast("NoiseKind", noise)
+    plan = plan_statistic(known, len(codes), epsilon, delta, partners=P, noise=garbled, zetas=zetas)
     pairs = draw(plan, source.bytes(32), len(codes), marks).reshape(-1, 2)
     if how == "ideal":
         integers = known.integer(codes[pairs[:, 0]], codes[pairs[:, 1]])

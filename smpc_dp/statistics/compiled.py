@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import cache
+from functools import lru_cache
 from typing import Literal
 
 from smpc_dp.circuits import randomisers
@@ -93,7 +93,7 @@ def design_noise(steps: int, epsilon: float, delta: float, partners: int, kind: 
     raise ConfigError([Fault("noise", f"{kind!r} is none of {', '.join(NOISES)}")])
 
 
-@cache
+@lru_cache(maxsize=64)
 def compile_kernel(kernel: Kernel, noise: Noise | None) -> Circuit:
     """Return the circuit: records and random bits to a raw output; without noise, records to the integer.
 

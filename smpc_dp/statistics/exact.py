@@ -11,6 +11,7 @@ from smpc_dp.crypto.prg import expand
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.statistics.kernels import Floats, Kernel
+from smpc_dp.statistics.known import is_known
 
 # Pairs of one step where all pairs are looked at.
 BLOCK = 1 << 22
@@ -84,7 +85,7 @@ def u_statistic(kernel: Kernel, records: Any) -> float:
     n = len(values)
     if n < 2:
         raise ConfigError([Fault("data", f"{n} records, a pair needs 2")])
-    match kernel.name:
+    match kernel.name if is_known(kernel) else "":
         case "kendall_tau":
             return kendall_tau(values[:, 0], values[:, 1])
         case "gini_mean_difference":

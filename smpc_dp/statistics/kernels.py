@@ -15,8 +15,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smpc_dp.circuits import kernels as circuits
-from smpc_dp.circuits.kernels import Gadget
+from smpc_dp.circuits import definitions
+from smpc_dp.circuits.definitions import Definition
+from smpc_dp.circuits.kernels import Gadget, as_circuit
 from smpc_dp.errors import ConfigError, Fault, PrivacyError
 
 Floats = NDArray[np.float64]
@@ -124,7 +125,9 @@ class Kernel:
         function: h on values: takes two arrays of shape (..., len(fields)), broadcast against each other,
             and returns float64 of shape (...). Any real values serve, grid or not.
         integer: j on codes, int64: what the circuit computes; shapes as for `function`.
-        gadget: j as a circuit on the bits of two records; None for a kernel that has none.
+        definition: j in an arithmetic that circuits and programs on shares are made from; None for a kernel
+            of which there is a circuit alone, or nothing.
+        gadget: j as a circuit on the bits of two records: that of the definition unless it is given.
         symmetric: whether h(x, y) = h(y, x).
         labels: "none"; "private": the last field of a record is its label, 0 or 1; "public": the first
             argument is a record with label 1, the second one with label 0, and labels are no part of them.
@@ -140,9 +143,12 @@ class Kernel:
     lipschitz: float | None = None
     symmetric: bool = True
     labels: Labels = "none"
+    definition: Definition | None = None
     gadget: Gadget | None = None
 
     def __post_init__(self) -> None:
+        if self.gadget is None and self.definition is not None:
+            object.__setattr__(self, "gadget", as_circuit(self.definition))
         if not 1 <= self.steps <= MAX_STEPS:
             what = f"{self.steps} steps between its least and its greatest value, not 1 to {MAX_STEPS}"
             raise ConfigError([Fault(f"kernel {self.name}", f"{what}: take a coarser grid")])
@@ -230,7 +236,7 @@ def kendall_tau(x: Field | None = None, y: Field | None = None) -> Kernel:
         steps=2,
         function=function,
         integer=lambda a, b: 1 + np.sign(a[..., 0] - b[..., 0]) * np.sign(a[..., 1] - b[..., 1]),
-        gadget=circuits.kendall_tau,
+        definition=definitions.kendall_tau,
     )
 
 
@@ -244,7 +250,7 @@ def gini_mean_difference(x: Field) -> Kernel:
         steps=x.steps,
         function=lambda a, b: np.abs(a[..., 0] - b[..., 0]) * 1.0,
         integer=lambda a, b: np.abs(a[..., 0] - b[..., 0]),
-        gadget=lambda builder, a, b: circuits.absolute_difference(builder, a, b, x.steps),
+        definition=definitions.absolute_difference(x.steps),
         lipschitz=1.0,
     )
 
@@ -259,7 +265,7 @@ def variance(x: Field) -> Kernel:
         steps=x.steps**2,
         function=lambda a, b: (a[..., 0] - b[..., 0]) ** 2 / 2,
         integer=lambda a, b: (a[..., 0] - b[..., 0]) ** 2,
-        gadget=lambda builder, a, b: circuits.squared_difference(builder, a, b, x.steps),
+        definition=definitions.squared_difference(x.steps),
         lipschitz=float(x.high - x.low),
     )
 
@@ -277,7 +283,7 @@ def collision(x: Field | None = None) -> Kernel:
         steps=1,
         function=lambda a, b: (a[..., 0] == b[..., 0]) * 1.0,
         integer=lambda a, b: (a[..., 0] == b[..., 0]).astype(np.int64),
-        gadget=circuits.collision,
+        definition=definitions.collision,
     )
 
 
@@ -299,7 +305,7 @@ def auc(score: Field | None = None) -> Kernel:
         steps=2,
         function=lambda a, b: compared(a, b) / 2.0,
         integer=compared,
-        gadget=circuits.auc,
+        definition=definitions.auc,
         symmetric=False,
         labels="public",
     )
@@ -324,7 +330,7 @@ def auc_private_labels(score: Field | None = None) -> Kernel:
         steps=2,
         function=lambda a, b: compared(a, b) / 2.0,
         integer=compared,
-        gadget=circuits.auc_private_labels,
+        definition=definitions.auc_private_labels,
         labels="private",
     )
 

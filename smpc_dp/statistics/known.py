@@ -58,17 +58,33 @@ def find_kernel(kernel: str | Kernel, *fields: Field) -> Kernel:
 
 def kernel_of(terms: Mapping[str, Any]) -> Kernel:
     """Return the kernel of this package that `Kernel.terms` describes. Raises ConfigError for others."""
+    fields, name = read_fields(terms), terms.get("kernel")
+    if not isinstance(name, str) or name not in _MAKERS:
+        raise ConfigError([Fault("kernel", f"no kernel {name!r}")])
+    return find_kernel(name, *fields[: _MAKERS[name][1]])
+
+
+def read_fields(terms: Mapping[str, Any]) -> list[Field]:
+    """Return the fields of the kernel that `Kernel.terms` describes. Raises ConfigError."""
     try:
-        name = terms["kernel"]
         names = [str(f["name"]) for f in terms["fields"]]
         if not all(name.isprintable() and len(name) <= MAX_NAME for name in names):
             raise ValueError(f"names of fields must be printable, {MAX_NAME} characters at most")
-        fields = [
+        return [
             Field(float(f["low"]), float(f["high"]), float(f["step"]), str(f["name"]), bool(f["exact"]))
             for f in terms["fields"]
         ]
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ConfigError([Fault("kernel", f"not a kernel's description ({error})")]) from None
-    if name not in _MAKERS:
-        raise ConfigError([Fault("kernel", f"no kernel {name!r}")])
-    return find_kernel(name, *fields[: _MAKERS[name][1]])
+
+
+def is_known(kernel: Kernel) -> bool:
+    """Whether a kernel is the one of this package by its name, and not by its name alone: by its code."""
+    try:
+        made = kernel_of(kernel.terms())
+    except ConfigError:
+        return False
+    return made.terms() == kernel.terms() and all(
+        getattr(getattr(kernel, part), "__code__", part) == getattr(getattr(made, part), "__code__", None)
+        for part in ("integer", "definition", "gadget")
+    )

@@ -22,6 +22,7 @@ from smpc_dp.identity import Identity
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode, encode
 from smpc_dp.protocols.mpyc import messages as m
+from smpc_dp.protocols.mpyc.agreement import MakeTerms
 from smpc_dp.protocols.mpyc.params import check_parameters, roster_faults
 from smpc_dp.protocols.mpyc.server import Job, ServerMachine
 from smpc_dp.protocols.mpyc.sharing import field_bytes, split, unpack
@@ -33,7 +34,8 @@ from smpc_dp.runtime.servers import engine as engines
 from smpc_dp.runtime.servers.engine import Engine
 from smpc_dp.runtime.servers.hub import serve_shares
 from smpc_dp.runtime.session_file import Timeouts, load_session, write_session
-from smpc_dp.statistics.shared.plan import sum_program
+from smpc_dp.statistics.kernels import Field, Kernel
+from smpc_dp.statistics.shared.plan import statistic_program, sum_program
 
 USERS = ("alice", "bob", "carol", "dave")
 SERVERS = ("server1", "server2", "server3")
@@ -70,6 +72,7 @@ class Stage:
         questions: dict[str, str] | None = None,
         marks: dict[str, int] | None = None,
         lie: dict[str, int] | None = None,
+        makes: dict[str, MakeTerms] | None = None,
     ) -> None:
         self.change = change
         self.lie = lie or {}
@@ -80,7 +83,7 @@ class Stage:
                 context((questions or {}).get(name, "sum")),
                 SERVERS,
                 IDENTITIES[name],
-                make,
+                (makes or {}).get(name, make),
                 (records or {}).get(name, (place, 1)),
                 threshold=1,
                 fewest=fewest,
@@ -89,7 +92,10 @@ class Stage:
             for place, name in enumerate(USERS)
         }
         self.servers = {
-            name: ServerMachine(context(), SERVERS, IDENTITIES[name], make, fewest=fewest) for name in SERVERS
+            name: ServerMachine(
+                context(), SERVERS, IDENTITIES[name], (makes or {}).get(name, make), fewest=fewest
+            )
+            for name in SERVERS
         }
         self.machines: dict[str, UserMachine | ServerMachine] = {**self.users, **self.servers}
 
@@ -346,6 +352,47 @@ def test_a_server_that_begins_with_other_users_is_named() -> None:
         error = stage.errors[name]
         assert isinstance(error, PeerFault)
         assert "server3" in str(error)
+
+
+def test_a_server_with_another_circuit_is_named_and_nothing_is_shared() -> None:
+    """One gate of a user's kernel differs at one server, so its terms do; users compare all servers'."""
+
+    def make_of(*, other: bool) -> MakeTerms:
+        kernel = Kernel(
+            "own",
+            (Field(0, 9), Field(0, 9)),
+            low=0.0,
+            unit=1.0,
+            steps=1,
+            function=lambda a, b: (a[..., 0] == b[..., 1]) * 1.0,
+            integer=lambda a, b: (a[..., 0] == b[..., 1]) * 1,
+            gadget=lambda builder, x, y: ((builder.or_ if other else builder.and_)(x[0][0], y[0][0]),),
+        )
+        return lambda _question, users, _marks, _seed: statistic_program(kernel, users, 1.0).terms
+
+    agreed = make_of(other=False)
+    makes = dict.fromkeys((*USERS, *SERVERS), agreed)
+    assert Stage(makes=makes).run().errors == {}
+    seen: list[str] = []
+
+    def watch(envelope: Envelope) -> Envelope:
+        seen.append(envelope.step)
+        return envelope
+
+    stage = Stage(watch, makes=makes | {"server3": make_of(other=True)}).run()
+    for name in USERS:
+        error = stage.errors[name]
+        assert isinstance(error, PeerFault)
+        assert error.culprit == "server3"
+    assert m.START in seen
+    assert m.SHARES not in seen
+
+
+def test_a_question_is_kept_once_however_many_ask_it() -> None:
+    stage = Stage(questions=dict.fromkeys(USERS, "sum " + "x" * 5000)).run()
+    kept = {id(hello.question) for _, hello in stage.servers["server1"]._hellos.values()}
+    assert len(stage.servers["server1"]._hellos) == len(USERS)
+    assert len(kept) == 1
 
 
 def test_a_server_that_claims_shares_that_others_lack_cannot_split_the_set() -> None:

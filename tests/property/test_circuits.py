@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 from smpc_dp.circuits import gadgets
 from smpc_dp.circuits.bristol import format_bristol, parse_bristol
 from smpc_dp.circuits.builder import ONE, ZERO, Bits, Builder
-from smpc_dp.circuits.circuit import Circuit, pack, unpack
+from smpc_dp.circuits.circuit import Circuit, Op, pack, unpack
+from smpc_dp.circuits.layers import layers_of
 from smpc_dp.errors import ConfigError
 
 INPUTS = 4
@@ -46,6 +48,51 @@ def naive(steps: list[tuple[str, int, int]], outputs: list[int], value: int) -> 
     for kind, a, b in steps:
         bits.append(TRUTH[kind](bits[a % len(bits)], bits[b % len(bits)]))
     return sum(bits[place % len(bits)] << i for i, place in enumerate(outputs))
+
+
+@settings(deadline=None)
+@given(STEPS, OUTPUTS, st.booleans())
+def test_layers_of_products_and_circuits_in_circuits_keep_the_meaning(
+    steps: list[tuple[str, int, int]], outputs: list[int], literal: bool
+) -> None:
+    """On integers in place of shares, for every input; also for a circuit that nobody has simplified."""
+    circuit = written_out(steps, outputs) if literal else assemble(steps, outputs)
+    wanted = [naive(steps, outputs, value) for value in range(1 << INPUTS)]
+    layers = layers_of(circuit)
+    bits = np.array([[value >> place & 1 for value in range(1 << INPUTS)] for place in range(INPUTS)], object)
+    found = layers.evaluate(bits)
+    assert [sum(int(bit) << place for place, bit in enumerate(row)) for row in found.T] == wanted
+    assert layers.depth <= layers.products <= circuit.and_count + circuit.xor_count
+    builder = Builder()
+    for value in builder.insert(circuit, [builder.input(INPUTS)]):
+        builder.output(value)
+    again = builder.build()
+    assert [again.evaluate([value])[0] for value in range(1 << INPUTS)] == wanted
+
+
+def written_out(steps: list[tuple[str, int, int]], outputs: list[int]) -> Circuit:
+    """Every step as it is, by gates of all five kinds."""
+    rows = [(Op.EQ, 0, 0, INPUTS), (Op.EQ, 1, 0, INPUTS + 1)]
+    wires = [INPUTS, INPUTS + 1, *range(INPUTS)]
+    free = INPUTS + 2
+
+    def gate(op: Op, a: int, b: int = 0) -> int:
+        nonlocal free
+        rows.append((op, a, b, free))
+        free += 1
+        return free - 1
+
+    for kind, a, b in steps:
+        x, y = wires[a % len(wires)], wires[b % len(wires)]
+        if kind == "o":
+            wires.append(gate(Op.INV, gate(Op.AND, gate(Op.INV, x), gate(Op.INV, y))))
+        else:
+            wires.append(gate(Op.INV, x) if kind == "n" else gate(Op.XOR if kind == "x" else Op.AND, x, y))
+    for place in outputs:
+        gate(Op.EQW, wires[place % len(wires)])
+    table = np.array(rows, np.uint32)
+    columns = [table[:, column] for column in (1, 2, 3)]
+    return Circuit((INPUTS,), (len(outputs),), free, table[:, 0].astype(np.uint8), *columns)
 
 
 @settings(deadline=None)

@@ -36,6 +36,8 @@ def test_every_figure_stands_beside_the_other_engine(monkeypatch: pytest.MonkeyP
     assert {way for _, _, way in asked} == {None, "pairs", "counts", "sort"}
     assert figures["mpyc, 5 servers, a pair: processor time"]["peer"]["median"] == 0.02
     assert figures["mpyc, 5 servers, a pair: rounds"]["median"] == 30
+    own = figures["mpyc, 3 servers, a user's kernel, all pairs of 30: sent"]
+    assert own["peer"]["name"] == "the same kernel compiled from its definition"
     carried = figures["mpyc over our channels, 5 servers, all pairs of 30: wall"]
     assert carried["peer"]["median"] == 0.5
     assert carried["met"]

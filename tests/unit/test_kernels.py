@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smpc_dp.circuits import kernels as gadgets
 from smpc_dp.circuits.circuit import pack, unpack
+from smpc_dp.circuits.definitions import absolute_difference
+from smpc_dp.circuits.kernels import as_circuit
 from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.statistics.compiled import compile_kernel
 from smpc_dp.statistics.kernels import (
@@ -39,7 +40,7 @@ TINY = {
         table_kernel("product", lambda x, y: x[0] * y[0], SMALL, low=-1.5, high=2.25, unit=0.25),
         circuit_kernel(
             "distance",
-            lambda builder, x, y: gadgets.absolute_difference(builder, x, y, 7),
+            as_circuit(absolute_difference(7)),
             lambda a, b: abs(a - b)[..., 0],
             SMALL,
             low=0.0,
@@ -186,7 +187,7 @@ def test_a_users_circuit_is_compared_with_its_meaning(top: int, high: float) -> 
     with pytest.raises(ConfigError, match="kernel mine"):
         circuit_kernel(
             "mine",
-            lambda builder, x, y: gadgets.absolute_difference(builder, x, y, top),
+            as_circuit(absolute_difference(top)),
             lambda a, b: abs(a - b)[..., 0],
             SMALL,
             low=0.0,

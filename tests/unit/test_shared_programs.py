@@ -21,7 +21,6 @@ from smpc_dp.circuits.circuit import pack, unpack
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.central_noise import CoarseGaussian, FlooredLaplace
 from smpc_dp.privacy.circuit_noise import Coin
-from smpc_dp.runtime.servers.programs import question_of
 from smpc_dp.simulate import shared as simulated
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.shared import run_alone, run_ideal
@@ -41,7 +40,6 @@ from smpc_dp.statistics.shared.kernels import SORTED, Way
 from smpc_dp.statistics.shared.noise import add_noise, noise_terms, read_coins
 from smpc_dp.statistics.shared.plan import Program, read_answer, statistic_program, sum_program
 from smpc_dp.statistics.shared.program import design_pairs, run_program, way_of
-from smpc_dp.statistics.user_kernels import table_kernel
 
 # The chance that a sound implementation fails one of the chi-square tests.
 FALSE_ALARM = 1e-6
@@ -129,6 +127,7 @@ def test_all_ways_give_one_sum(mpc: Any, top: int, users: int, monkeypatch: pyte
         ways += ["counts"] if top < 10 and kernel.name != "variance" else []
         ways += ["sort"] if kernel.name in SORTED else []
         ways += ["sums"] if kernel.name == "variance" else []
+        ways.append("circuit")
         found = [drive(run_program(mpc, program.terms, codes.tolist(), way)) for way in ways]
         assert found == [run_ideal(program, codes, SeededRandomnessForSimulation(1, ""))] * len(ways)
 
@@ -362,18 +361,6 @@ def test_programs_that_cannot_be() -> None:
     for bounds in ([], [(0, 0)], [(0, 1)], [(0, 1), (-1, 1)]):
         with pytest.raises(ConfigError):
             sum_program("weighted-mean", 3, bounds, 1.0)
-
-
-@pytest.mark.parametrize("name", ["kendall_tau", "gini_mean_difference", "closeness"])
-def test_a_users_kernel_is_refused_whatever_its_name(name: str) -> None:
-    """By its name alone the servers would compute another kernel."""
-    field = Field(0, 3, name="x", exact=True)
-    fields = (field, Field(0, 3, name="y", exact=True)) if name == "kendall_tau" else (field,)
-    own = table_kernel(name, lambda x, y: float(x[0] == y[0]), *fields, low=0.0, high=3.0)
-    with pytest.raises(ConfigError, match="garbled"):
-        statistic_program(own, 10, 1.0)
-    with pytest.raises(ConfigError, match="garbled"):
-        question_of(own, 1.0, 0.0, "laplace", None)
 
 
 def test_terms_are_plain_data() -> None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from smpc_dp.circuits.bristol import parse_bristol
 from smpc_dp.identity import verify
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.mpyc.terms import ProgramTerms
 from smpc_dp.simulate import vectors
+from smpc_dp.simulate.shared import run_alone
 from smpc_dp.simulate.vectors.servers import end_of
+from smpc_dp.statistics.shared.plan import Program
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "mpyc" / "vectors"
 NEGATIVE = sorted(PUBLISHED.glob("negative-*.json"))
@@ -46,6 +51,22 @@ def test_runs_open_what_was_shared(name: str, opened: list[str]) -> None:
         key = bytes.fromhex(run["members"][message["sender"]]["public_key"])
         # The signature is the last field of the body.
         verify(key, statement, bytes.fromhex(message["body"])[-64:])
+
+
+@pytest.mark.parametrize("name", ["of-a-table", "cut-to-its-range"])
+def test_a_users_kernel_opens_what_its_circuit_gives(name: str) -> None:
+    """From the file alone: its circuit, evaluated gate by gate on each pair, cut to the declared range."""
+    vector = json.loads((PUBLISHED / f"kernel-{name}.json").read_bytes())
+    described = vector["kernel"]
+    circuit = parse_bristol(described["circuit"].encode())
+    assert circuit.digest.hex() == described["digest"]
+    assert json.loads(json.loads(vector["terms"])["kernel_terms"]) == described
+    pairs = [[vector["codes"][user] for user in pair] for pair in vector["pairs"]]
+    integers = [min(circuit.evaluate([*x, *y])[0], described["steps"]) for x, y in pairs]
+    assert vector["opened"] == [str(sum(integers))]
+    terms = msgspec.json.decode(vector["terms"], type=ProgramTerms)
+    assert terms.digest.hex() == vector["terms_digest"]
+    assert run_alone(Program(terms=terms), vector["codes"]) == [sum(integers)]
 
 
 @pytest.mark.parametrize("path", NEGATIVE, ids=lambda path: path.stem.removeprefix("negative-"))

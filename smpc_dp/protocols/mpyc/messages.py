@@ -23,7 +23,8 @@ OUTPUT = "output"
 USER_STEPS = (START, OUTPUT)
 SERVER_STEPS = (HELLO, PRESENT, SHARES, HELD, SEAL, COMPUTE, OUTPUT)
 
-MAX_QUESTION = 3000
+MAX_QUESTION = 1 << 16
+"""Characters of a question: it carries the circuit of a user's own kernel."""
 MAX_REASON = 300
 MAX_OUTPUTS = 1 << 20
 

@@ -66,6 +66,7 @@ class ServerMachine(Member):
         self._position = 0
         self._failures: dict[int, str] = {}
         self._hellos: dict[int, tuple[bytes, m.Hello]] = {}
+        self._questions: dict[str, str] = {}
         self._present: dict[str, m.Present] = {}
         self._start: m.Start | None = None
         self._terms: ProgramTerms | None = None
@@ -237,6 +238,9 @@ class ServerMachine(Member):
             context = self._context
             if (hello.session_digest, hello.request) != (context.session_digest, context.request):
                 raise PeerFault(sender, "its hello is for another session or request")
+            # A question may be long, and is asked by many: it is kept once.
+            question = self._questions.setdefault(hello.question, hello.question)
+            hello = msgspec.structs.replace(hello, question=question)
             self._hellos[user] = hashlib.sha256(envelope.body).digest(), hello
         elif self._terms is not None:
             packed = decode(envelope.body, m.Shares, sender).values

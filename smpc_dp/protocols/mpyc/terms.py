@@ -12,8 +12,10 @@ from msgspec import Meta
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 
-ProgramKind = Literal["sum", "mean", "weighted-mean", "statistic"]
-NoiseLaw = Literal["laplace", "gaussian"]
+ProgramKind = Literal["sum", "mean", "weighted-mean", "statistic", "pairs"]
+NoiseLaw = Literal["laplace", "gaussian", "pair_laplace", "pair_gaussian", "randomised_response"]
+
+PAIRED: tuple[NoiseLaw, ...] = ("pair_laplace", "pair_gaussian", "randomised_response")
 
 # Mersenne primes p = 3 (mod 4), as mpyc's random bits need them.
 MODULUS_BITS = (127, 521, 607, 1279)
@@ -25,14 +27,20 @@ Hex = Annotated[str, Meta(pattern=r"^[0-9a-f]+$", max_length=4096)]
 class NoiseTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Noise that is drawn inside the computation and added to one opened integer.
 
-    `parameter` is exact, "p/q": the scale of a discrete Laplace, the variance of a discrete Gaussian, in
-    steps. `bits` and `cuts` are how a program draws it: random bits of a draw, and thresholds in hex.
+    `parameter` is exact, "p/q": the scale of a discrete Laplace, the variance of a discrete Gaussian, or of
+    one pair's output as it is read, in steps. `bits` and `cuts` are how a program draws it: random bits of a
+    draw, or bits of a pair's output, and thresholds in hex.
     """
 
     law: NoiseLaw
     parameter: Ratio
     bits: Annotated[int, Meta(ge=0, le=1024)] = 0
     cuts: tuple[Hex, ...] = ()
+
+    @property
+    def paired(self) -> bool:
+        """Whether it is drawn anew in each pair, and every pair opened."""
+        return self.law in PAIRED
 
     @property
     def exact(self) -> Fraction:
@@ -48,14 +56,16 @@ class ProgramTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     Attributes:
         kind: "sum", "mean", "weighted-mean": `length` opened sums (the last is of weights for
-            "weighted-mean"); "statistic": the sum of the kernel's integers over the pairs of the design.
+            "weighted-mean"); "statistic": the sum of the kernel's integers over the pairs of the design;
+            "pairs": each of them, with noise of its own.
         users: n, whose shares are there.
         modulus: of the prime field, in hex.
         bits: every integer of the computation lies in [-2**(bits-1), 2**(bits-1)); mpyc's l.
         security: statistical security of masked openings, in bits; mpyc's k. The field has room for
             bits + security + 2 bits.
         noise: none for an exact result; one for each opened integer, or one law for all of them.
-        kernel: name of a kernel of `statistics.known`; `kernel_terms` its description as canonical JSON.
+        kernel: name of a kernel; `kernel_terms` its description as canonical JSON, with circuit and digest
+            of a user's own.
         marks: public labels of the users, 0 or 1, where the kernel has them; else empty.
         partners: 0 for all pairs; else each user is in `partners` pairs at most, drawn from `design`.
         design: seed of an incomplete design, 32 bytes in hex.

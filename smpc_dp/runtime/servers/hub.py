@@ -12,7 +12,7 @@ from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, SmpcError,
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.mpyc.agreement import NO_SURVIVAL, Opened
-from smpc_dp.protocols.mpyc.messages import COMPUTE, HELLO, OUTPUT, PRESENT, SHARES
+from smpc_dp.protocols.mpyc.messages import COMPUTE, HELLO, MAX_QUESTION, OUTPUT, PRESENT, SHARES
 from smpc_dp.protocols.mpyc.params import threshold_of
 from smpc_dp.protocols.mpyc.server import Job, ServerMachine
 from smpc_dp.roster import split_address
@@ -305,7 +305,7 @@ class ServerHub:
             return await asyncio.to_thread(machine.lost, news.peer)
         if news.request > number:
             kept = self._early.setdefault(news.peer, [])
-            small = news.peer in self._others or len(news.envelope.body) <= SMALL_MESSAGE
+            small = news.peer in self._others or len(news.envelope.body) <= MAX_QUESTION + SMALL_MESSAGE
             if news.request == number + 1 and len(kept) < EARLY_LIMIT and small:
                 kept.append(news)
             return ()

@@ -12,11 +12,13 @@ from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
+from smpc_dp.protocols.mpyc.messages import MAX_QUESTION
 from smpc_dp.protocols.mpyc.params import SharedParameters
 from smpc_dp.protocols.mpyc.terms import MODULUS_BITS, ProgramTerms
 from smpc_dp.runtime.member import MIN_BUDGET, Membership, load_identity
 from smpc_dp.runtime.servers.programs import charge_of, compile_question
 from smpc_dp.runtime.session_file import SessionFile, load_session
+from smpc_dp.statistics.shared.pairs import MAX_PARTNERS
 from smpc_dp.transport.endpoint import Endpoint
 from smpc_dp.transport.framing import InflightBudget
 
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
 
 # Bytes of one message of the bridge.
 PIECE = 1 << 18
-# Bytes of an opened integer and its place in a message, in decimal; of a fault.
-OUTPUT_BYTES, FAULT_BYTES = 2 * MODULUS_BITS[-1] // 6, 512
+# Bytes of an opened integer and its place in a message, in decimal; of a fault; of half a pair's output.
+OUTPUT_BYTES, FAULT_BYTES, PAIR_BYTES = 2 * MODULUS_BITS[-1] // 6, 512, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +107,16 @@ class SharedMembership:
         )
 
     def largest_message(self) -> int:
-        """Return a bound in bytes on any message of a run: a record's shares, the opened values, lists."""
+        """Return a bound in bytes on any message of a run: a question, a record's shares, what is opened."""
         encoding = self.parameters.encoding
         values = 64 if encoding is None else encoding.lanes
-        return (64 << 10) + PIECE + values * OUTPUT_BYTES + self.parameters.users * (64 + FAULT_BYTES)
+        return (
+            (64 << 10)
+            + MAX_QUESTION
+            + PIECE
+            + values * OUTPUT_BYTES
+            + self.parameters.users * (64 + FAULT_BYTES + MAX_PARTNERS * PAIR_BYTES)
+        )
 
 
 def load_member(

@@ -22,11 +22,11 @@ from smpc_dp.protocols.mpyc.params import SharedParameters
 from smpc_dp.protocols.mpyc.terms import ProgramKind, ProgramTerms
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.result import Evidence, Noise, Outcome
+from smpc_dp.statistics.described import describe, read_kernel
 from smpc_dp.statistics.kernels import Kernel, as_array
-from smpc_dp.statistics.known import kernel_of
+from smpc_dp.statistics.shared.pairs import PAIR_LAWS
 from smpc_dp.statistics.shared.plan import (
     Program,
-    check_kernel,
     read_answer,
     statistic_program,
     sum_program,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.privacy.central_pairwise import CentralLaw
 
-LAWS = ("laplace", "gaussian")
+LAWS = ("laplace", "gaussian", *PAIR_LAWS)
 
 
 def compile_question(
@@ -53,7 +53,7 @@ def compile_question(
         return _sum(parameters, question.split(" ", 1)[0], users)
     try:
         asked: Any = json.loads(question)
-        kernel = kernel_of(asked)
+        kernel = read_kernel(asked)
         epsilon, delta, law, partners = (asked[key] for key in ("epsilon", "delta", "law", "partners"))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError([Fault("question", f"not a statistic's ({error})")]) from None
@@ -66,7 +66,7 @@ def compile_question(
 
 def question_of(kernel: Kernel, epsilon: float, delta: float, law: str, partners: int | None) -> str:
     """Return what servers are asked for, as JSON; raise ConfigError for what does not go into a message."""
-    check_kernel(kernel)
+    described = describe(kernel)
     if law not in LAWS:
         raise ConfigError([Fault("noise", f"{law!r} is none of {', '.join(LAWS)}")])
     for name, value in (("epsilon", epsilon), ("delta", delta)):
@@ -75,11 +75,11 @@ def question_of(kernel: Kernel, epsilon: float, delta: float, law: str, partners
     if partners is not None and (type(partners) is not int or partners < 1):
         raise ConfigError([Fault("P", f"{partners!r} is not a positive integer")])
     asked = {
-        **kernel.terms(),
+        **described,
         "epsilon": float(epsilon),
         "delta": float(delta),
         "law": law,
-        "partners": partners or 0,
+        "partners": partners or (1 if law in PAIR_LAWS else 0),
     }
     question = json.dumps(asked, sort_keys=True)
     if len(question) > MAX_QUESTION:

@@ -27,6 +27,7 @@ from smpc_dp.simulate.vectors import (
     runs,
     sampling,
     servers,
+    servers_kernels,
     statistic_negative,
     statistic_runs,
     succinct,
@@ -66,6 +67,12 @@ def write(folder: Path, protocol: str = "secagg") -> list[str]:
     for name, content in files.items():
         (folder / name).write_bytes(content)
     return sorted(files)
+
+
+def _mpyc() -> dict[str, bytes]:
+    made = servers.all_to_json()
+    made |= {f"kernel-{name}": servers_kernels.kernel_json(name) for name in servers_kernels.kernels()}
+    return {f"{name}.json": _encode(content) for name, content in made.items()}
 
 
 def _secagg() -> dict[str, bytes]:
@@ -117,7 +124,7 @@ PROTOCOLS: dict[str, Callable[[], dict[str, bytes]]] = {
     "secagg": _secagg,
     "gopa": lambda: {**_gopa(), **verifiable.generate()},
     "exchange": _exchange,
-    "mpyc": lambda: {f"{name}.json": _encode(made) for name, made in servers.all_to_json().items()},
+    "mpyc": _mpyc,
     "pairwise": _pairwise,
     "proofs": proofs.generate,
     "sampling": sampling.generate,

@@ -1,19 +1,25 @@
 """Kernels on shares: sums over pairs, of the same integers that the kernels' circuits compute.
 
-Every kernel here is a form in signs of differences, or in the values themselves; its sum over many pairs is
-one inner product. Over small grids the sum over all pairs follows from counts, which grow with n instead of
-n**2; a variance follows from two sums, and rank statistics from records in order.
+A kernel of this package is compiled from its definition: a form in signs of differences, or in the values
+themselves, whose sum over many pairs is one inner product. A user's own is compiled from its circuit. Over
+small grids the sum over all pairs follows from counts, which grow with n instead of n**2; a variance follows
+from two sums, and rank statistics from records in order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from smpc_dp.circuits.layers import Layers, layers_of
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.protocols.pairwise.draw import Pairs
+from smpc_dp.statistics.compiled import compile_kernel
+from smpc_dp.statistics.described import table_of
 from smpc_dp.statistics.kernels import Kernel
 from smpc_dp.statistics.shared.arithmetic import (
     Shared,
@@ -27,9 +33,8 @@ from smpc_dp.statistics.shared.arithmetic import (
     sort,
 )
 
-Way = Literal["pairs", "counts", "sums", "sort"]
+Way = Literal["pairs", "counts", "sums", "sort", "circuit"]
 
-NAMES = ("kendall_tau", "gini_mean_difference", "variance", "collision", "auc", "auc_private_labels")
 SORTED = ("gini_mean_difference", "auc", "auc_private_labels")
 # Shares of all users' unit vectors, which are in memory at once: about 100 bytes each, a few times over.
 MAX_UNITS = 1 << 20
@@ -41,43 +46,114 @@ MAX_GRID_BITS = 12
 """Bits of a field, or of two together for Kendall's tau, whose grid points are counted."""
 
 
+MAX_PRODUCTS = 1 << 27
+"""Shared products of a user's circuit over all pairs, at most: some minutes of three servers."""
+
+
+class Column(NamedTuple):
+    """One field of one record of each pair: bits, shape (pairs, w), and the same as numbers, (pairs,)."""
+
+    bits: Shared
+    values: Shared
+
+
+@dataclass(frozen=True, eq=False)
+class Bilinear:
+    """constant + factor * left * right, elementwise: a product that a sum over pairs need not make."""
+
+    constant: int
+    factor: int
+    left: Shared
+    right: Shared = None
+
+    def total(self) -> Shared:
+        """Return the sum of all, shape (1,)."""
+        whole = np.sum(self.left, keepdims=True) if self.right is None else inner(self.left, self.right)
+        return self.factor * whole + self.constant * self.left.shape[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Distance:
+    """|x - y| of columns within their grid, as what it may become."""
+
+    x: Column
+    y: Column
+
+
+class OnShares:
+    """The arithmetic of programs: `circuits.definitions.Arithmetic` on columns of pairs.
+
+    A sign is shares of -1, 0 and 1, or a product of two.
+    """
+
+    def sign(self, x: Column, y: Column) -> Bilinear:
+        """2 (w - 1) products for w bits."""
+        return Bilinear(0, 1, sign(x.bits, y.bits))
+
+    def product(self, s: Bilinear, t: Bilinear) -> Bilinear:
+        """No product by itself."""
+        return Bilinear(0, 1, _made(s), _made(t))
+
+    def raised(self, s: Bilinear) -> Bilinear:
+        """No product."""
+        return replace(s, constant=s.constant + 1)
+
+    def decided(self, s: Bilinear, by: Bilinear) -> Bilinear:
+        """No product by itself: by**2 (1 + by s) = by (by + s)."""
+        decisive = _made(by)
+        return Bilinear(0, 1, decisive, decisive + _made(s))
+
+    def equal(self, x: Column, y: Column) -> Bilinear:
+        """2 (w - 1) products for w bits."""
+        apart = sign(x.bits, y.bits)
+        return Bilinear(1, -1, apart, apart)
+
+    def distance(self, x: Column, y: Column, limit: int) -> Distance:  # noqa: ARG002
+        """No product; the limit is that of codes within their bounds, which shares are."""
+        return Distance(x, y)
+
+    def square(self, distance: Distance) -> Bilinear:
+        """No product by itself."""
+        apart = distance.x.values - distance.y.values
+        return Bilinear(0, 1, apart, apart)
+
+
 def over_pairs(kernel: Kernel, bits: Sequence[Shared], values: Shared, pairs: Pairs) -> Iterator[Shared]:
     """Yield sums over chunks of pairs, shape (1,) each; the first of a pair has label 1 where that is public.
 
     `bits` has one array (n, w) for each field, `values` (n, fields) are the same codes.
     """
+    if kernel.definition is None:
+        raise ConfigError([Fault("kernel", f"'{kernel.name}' has no definition, only a circuit")])
     size = max(1, CHUNK // sum(array.shape[1] for array in bits))
     for start in range(0, len(pairs), size):
+        records = [
+            [Column(array[side], values[side, field]) for field, array in enumerate(bits)]
+            for side in pairs[start : start + size].T
+        ]
+        found: Bilinear | Distance = kernel.definition(OnShares(), records[0], records[1])
+        if isinstance(found, Distance):
+            signs = sign(found.x.bits, found.y.bits)
+            found = Bilinear(0, 1, signs, found.x.values - found.y.values)
+        yield found.total()
+
+
+def over_circuit(kernel: Kernel, bits: Sequence[Shared], pairs: Pairs) -> Iterator[Shared]:
+    """Yield sums as `over_pairs` does, from the kernel's circuit."""
+    layers = compiled_layers(kernel)
+    whole = np.concatenate(list(bits), axis=1) if len(bits) > 1 else bits[0]
+    size = max(1, CHUNK // layers.widest)
+    for start in range(0, len(pairs), size):
         first, second = pairs[start : start + size].T
-        yield _sum(kernel.name, bits, values, first, second)
+        found = layers.evaluate(np.concatenate((whole[first], whole[second]), axis=1).T)
+        ones = np.sum(found, axis=1)
+        yield np.sum(ones * public([1 << place for place in range(ones.shape[0])]), keepdims=True)
 
 
-def _sum(name: str, bits: Sequence[Shared], values: Shared, first: Pairs, second: Pairs) -> Shared:
-    def order(field: int) -> Shared:
-        return sign(bits[field][first], bits[field][second])
-
-    def difference(field: int) -> Shared:
-        return values[first, field] - values[second, field]
-
-    match name:
-        case "kendall_tau":
-            return inner(order(0), order(1)) + len(first)
-        case "gini_mean_difference":
-            return inner(order(0), difference(0))
-        case "variance":
-            apart = difference(0)
-            return inner(apart, apart)
-        case "collision":
-            signs = order(0)
-            return len(first) - inner(signs, signs)
-        case "auc":
-            return np.sum(order(0), keepdims=True) + len(first)
-        case "auc_private_labels":
-            # With labels apart by d: d**2 + d sign = 1 + d sign where they differ, else 0.
-            apart = difference(1)
-            return inner(apart, apart + order(0))
-        case _:
-            raise ConfigError([Fault("kernel", f"'{name}' has no program on shares")])
+@lru_cache(maxsize=16)
+def compiled_layers(kernel: Kernel) -> Layers:
+    """Return a kernel's circuit as layers of products. Raises ConfigError for a kernel without a circuit."""
+    return layers_of(compile_kernel(kernel, None))
 
 
 def by_counts(kernel: Kernel, bits: Sequence[Shared], values: Shared, marks: Sequence[int]) -> Shared:
@@ -104,6 +180,16 @@ def by_counts(kernel: Kernel, bits: Sequence[Shared], values: Shared, marks: Seq
             return _ranked(high, np.sum(units, axis=0) - high)
         case _:
             raise ConfigError([Fault("kernel", f"'{kernel.name}' has no program on counts")])
+
+
+def by_table(kernel: Kernel, bits: Sequence[Shared]) -> Shared:
+    """Return the sum over all pairs of any symmetric kernel from how many records have each code, (1,)."""
+    table = table_of(kernel)
+    if table is None or not (table == table.T).all():
+        raise ConfigError([Fault("kernel", f"'{kernel.name}' has no symmetric table")])
+    counts = np.sum(one_hot(np.concatenate(list(bits), axis=1) if len(bits) > 1 else bits[0]), axis=0)
+    twice = inner(np.sum(counts * public(table.tolist()), axis=1), counts)
+    return half(twice - np.sum(counts * public(table.diagonal().tolist()), keepdims=True))
 
 
 def by_sums(values: Shared) -> Shared:
@@ -134,6 +220,8 @@ def by_sort(mpc: Any, kernel: Kernel, bits: Sequence[Shared], marks: Sequence[in
 
 def cheapest(kernel: Kernel, users: int, pairs: int, complete: bool) -> Way:
     """Return the way of least cost for that many pairs: shared products, and rounds where they are many."""
+    if kernel.definition is None:
+        return _cheapest_of_circuit(kernel, users, pairs, complete)
     if complete and kernel.name == "variance":
         return "sums"
     widths = grid_widths(kernel)
@@ -149,6 +237,25 @@ def cheapest(kernel: Kernel, users: int, pairs: int, complete: bool) -> Way:
         products = passes * sum(stages) * (compared + widths[0] + 2 * passes)
         costs["sort"] = products + ROUND * len(stages) * (2 * widths[0].bit_length() + 3)
     return min(costs, key=lambda way: costs[way])
+
+
+def _cheapest_of_circuit(kernel: Kernel, users: int, pairs: int, complete: bool) -> Way:
+    codes = 1 << sum(field.bits for field in kernel.fields)
+    layers = compiled_layers(kernel)
+    # A public factor costs about a thirtieth of a shared product.
+    cost = users * codes + codes * codes // 32
+    if complete and kernel.symmetric and users * codes <= MAX_UNITS and cost <= pairs * layers.products:
+        table = table_of(kernel)
+        if table is not None and (table == table.T).all():
+            return "counts"
+    return "circuit"
+
+
+def _made(sign: Bilinear) -> Shared:
+    """Return a sign as shares."""
+    if sign.right is None:
+        return sign.left
+    return sign.left * sign.right
 
 
 def grid_widths(kernel: Kernel) -> list[int]:

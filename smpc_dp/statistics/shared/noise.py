@@ -43,13 +43,17 @@ def read_coins(terms: NoiseTerms) -> list[Coin]:
         coins.append(coin)
     if len(coins) < (3 if terms.law == "laplace" else 1):
         raise ConfigError([Fault("noise.cuts", f"{len(coins)} of them for {terms.law} noise")])
-    if terms.law == "gaussian" and any(coin.bits != LOOKUP_BITS for coin in coins):
-        raise ConfigError([Fault("noise.cuts", f"not all of {LOOKUP_BITS} bits")])
+    compared = {"gaussian": LOOKUP_BITS, "pair_gaussian": LOOKUP_BITS, "randomised_response": terms.bits}
+    due = compared.get(terms.law)
+    if due and any(coin.bits != due for coin in coins[terms.law == "randomised_response" :]):
+        raise ConfigError([Fault("noise.cuts", f"not all of {due} bits")])
     return coins
 
 
 def width(terms: NoiseTerms) -> int:
     """Return the bits of the greatest absolute value that noise can make of an integer in range, at least."""
+    if terms.paired:
+        return terms.bits
     return terms.bits + 1 if terms.law == "laplace" else len(terms.cuts).bit_length() + 1
 
 

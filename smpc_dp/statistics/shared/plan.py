@@ -6,20 +6,27 @@ import json
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import cast
 
 import msgspec
+import numpy as np
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.central_noise import CentralNoise, CoarseGaussian
 from smpc_dp.privacy.central_pairwise import CentralLaw, design_central, split, sum_sensitivity
 from smpc_dp.protocols.mpyc.terms import NoiseTerms, ProgramKind, ProgramTerms, modulus_for
+from smpc_dp.protocols.pairwise.estimate import Estimate, estimate
+from smpc_dp.protocols.pairwise.statistic import StatisticPlan
+from smpc_dp.statistics.compiled import plan_statistic
+from smpc_dp.statistics.described import describe, read_kernel
 from smpc_dp.statistics.kernels import Kernel
-from smpc_dp.statistics.known import kernel_of
-from smpc_dp.statistics.shared import kernels
 from smpc_dp.statistics.shared.noise import noise_terms
+from smpc_dp.statistics.shared.pairs import PAIR_LAWS, PairLaw, pair_terms
 from smpc_dp.statistics.shared.program import (
     LEAST_SECURITY,
+    circuit_faults,
     count_pairs,
+    design_pairs,
     kernel_in,
     needed_bits,
     output_spans,
@@ -31,10 +38,14 @@ MAX_USERS = 1_000_000
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """Terms, and the noise that they describe; without noise an exact result."""
+    """Terms, and the noise that they describe; without noise an exact result.
+
+    `plan` says what the outputs of pairs with noise of their own are; None for one noise in the whole.
+    """
 
     terms: ProgramTerms
     noise: tuple[CentralNoise, ...] = ()
+    plan: StatisticPlan | None = None
     epsilon: float | None = None
     delta: float = 0.0
 
@@ -54,6 +65,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         refused: users whose record was out of bounds, as indexes; their records counted as the least values.
         weight: opened sum of weights. positives: opened number of records of label 1. Both may be noisy.
         auc: from the noisy sum and the noisy number, with private labels; None where that is undefined.
+        found: the estimate from pairs that were opened one by one, which knows its own error; else None.
     """
 
     values: list[float]
@@ -62,6 +74,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     weight: float | None = None
     positives: float | None = None
     auc: float | None = None
+    found: Estimate | None = None
 
 
 def statistic_program(
@@ -70,7 +83,7 @@ def statistic_program(
     epsilon: float | None,
     delta: float = 0.0,
     *,
-    law: CentralLaw = "laplace",
+    law: CentralLaw | PairLaw = "laplace",
     marks: Sequence[int] = (),
     partners: int = 0,
     design: bytes = b"",
@@ -78,12 +91,14 @@ def statistic_program(
 ) -> Program:
     """Return the program of a U-statistic over all pairs, or over the pairs that `design` draws.
 
-    `epsilon` None is for an exact result. `marks` are public labels, 0 or 1, for a kernel with such. With
-    `partners` above 0 each user is in that many pairs at most, and `design` is a public seed of 32 bytes that
-    does not depend on the records. `security` is mpyc's k; None takes what leaves 2**-40 for all masked
-    openings together among up to eleven servers. Raises ConfigError.
+    `epsilon` None is for an exact result. A `law` of single pairs adds noise to each pair, as the two-party
+    protocol does, and opens them all: `partners` is then 1 to 32. `marks` are public labels, 0 or 1, for a
+    kernel with such. With `partners` above 0 each user is in that many pairs at most, and `design` is a
+    public seed of 32 bytes that does not depend on the records. `security` is mpyc's k; None takes what
+    leaves 2**-40 for all masked openings together among up to eleven servers. Raises ConfigError.
     """
-    check_kernel(kernel)
+    described = describe(kernel)
+    kernel = read_kernel(described)
     faults = []
     if not 2 <= users <= MAX_USERS:
         faults.append(Fault("users", f"{users} is not 2 to {MAX_USERS}"))
@@ -97,7 +112,6 @@ def statistic_program(
         faults.append(Fault("design", f"{len(design)} bytes, not 32"))
     if faults:
         raise ConfigError(faults)
-    described = json.dumps(kernel.terms(), sort_keys=True, separators=(",", ":"))
     tops = tuple(field.steps for field in kernel.fields)
     bare = _sized(
         ProgramTerms(
@@ -110,37 +124,36 @@ def statistic_program(
             upper=tops,
             security=security or _security(users * len(tops)),
             kernel=kernel.name,
-            kernel_terms=described,
+            kernel_terms=json.dumps(described, sort_keys=True, separators=(",", ":")),
             marks=tuple(int(mark) for mark in marks),
             partners=partners,
             design=design.hex(),
         )
     )
+    if law in PAIR_LAWS:
+        return _pairs_program(kernel, bare, law, epsilon, delta)
+    if faults := circuit_faults(kernel, bare):
+        raise ConfigError(faults)
     if epsilon is None:
         return Program(terms=bare)
     sides = (sum(bare.marks), users - sum(bare.marks)) if marks else None
     moved = [sum_sensitivity(kernel.steps, users, sides, partners), 1]
     spans = [high for _, high in output_spans(bare)]
-    noise = design_central(law, moved[: len(spans)], spans, epsilon, delta)
+    noise = design_central(cast("CentralLaw", law), moved[: len(spans)], spans, epsilon, delta)
     return _with_noise(bare, noise, epsilon, delta)
 
 
-def check_kernel(kernel: Kernel) -> None:
-    """Raise ConfigError unless it is a kernel of this package, and not by its name alone."""
-    if kernel.name not in kernels.NAMES:
-        what = f"'{kernel.name}' has no program on shares, {', '.join(kernels.NAMES)} have one"
-    elif not _is_ours(kernel):
-        what = f"'{kernel.name}' is the name of another kernel; this one has no program on shares"
-    else:
-        return
-    raise ConfigError([Fault("kernel", f"{what}; pairs of users compute any kernel (engine 'garbled')")])
-
-
-def _is_ours(kernel: Kernel) -> bool:
-    """Whether a kernel computes what the one of this package by its name does: it has the same code."""
-    made = kernel_of(kernel.terms())
-    codes = [getattr(each.integer, "__code__", None) for each in (kernel, made)]
-    return codes[0] is not None and codes[0] == codes[1] and made.terms() == kernel.terms()
+def _pairs_program(
+    kernel: Kernel, bare: ProgramTerms, law: str, epsilon: float | None, delta: float
+) -> Program:
+    """Return the program whose pairs have noise of their own. Raises ConfigError."""
+    if epsilon is None:
+        raise ConfigError([Fault("epsilon", "pairs that are opened one by one have noise")])
+    plan = plan_statistic(kernel, bare.users, epsilon, delta, partners=bare.partners, noise=PAIR_LAWS[law])
+    terms = _sized(msgspec.structs.replace(bare, kind="pairs", noise=(pair_terms(plan.noise),)))
+    if faults := circuit_faults(kernel, terms):
+        raise ConfigError(faults)
+    return Program(terms=terms, plan=plan, epsilon=float(epsilon), delta=float(delta))
 
 
 def sum_program(
@@ -197,12 +210,17 @@ def sum_program(
     return _with_noise(bare, noise, epsilon, delta)
 
 
-def read_answer(program: Program, opened: Sequence[int]) -> Answer:
-    """Return what the integers that `run_program` returned mean. Raises ConfigError for too few."""
+def read_answer(program: Program, opened: Sequence[int], level: float = 0.95) -> Answer:
+    """Return what the integers that `run_program` returned mean; `level` is of an interval from many pairs.
+
+    Raises ConfigError for too few, or such as no pair gives.
+    """
     terms, noises = program.terms, program.noises
     spans = output_spans(terms)
     if len(opened) < len(spans):
         raise ConfigError([Fault("opened", f"{len(opened)} integers, the program opens {len(spans)}")])
+    if program.plan is not None:
+        return _of_pairs(program.plan, terms, opened, level)
     sums, errors = [], []
     for place, (low, _) in enumerate(spans):
         value = Fraction(opened[place])
@@ -245,6 +263,16 @@ def _statistic(terms: ProgramTerms, sums: list[Fraction], errors: list[float], r
         # Over a part of the pairs the sum stands for all of them.
         auc = float(sums[0] * terms.users * (terms.users - 1) / (2 * pairs) / mixed)
     return msgspec.structs.replace(answer, positives=float(high), auc=auc)
+
+
+def _of_pairs(plan: StatisticPlan, terms: ProgramTerms, opened: Sequence[int], level: float) -> Answer:
+    count = count_pairs(terms)
+    raw, top = opened[:count], (1 << plan.noise.output_bits) - 1
+    if not all(0 <= value <= top for value in raw):
+        raise ConfigError([Fault("opened", f"not all of {plan.noise.output_bits} bits")])
+    found = estimate(plan, design_pairs(terms), np.array(raw, np.uint64), level=level)
+    refused = [int(user) for user in opened[count:]]
+    return Answer(values=[found.value], noise_error=[found.noise_error], refused=refused, found=found)
 
 
 def _gaussians(moved: list[int], spans: list[int], epsilon: float, delta: float) -> list[CentralNoise]:

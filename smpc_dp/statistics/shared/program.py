@@ -12,11 +12,23 @@ import numpy as np
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.protocols.mpyc.terms import ProgramTerms
 from smpc_dp.protocols.pairwise.draw import Pairs, bipartite_matchings, matchings
+from smpc_dp.statistics.described import read_kernel
 from smpc_dp.statistics.kernels import Kernel
-from smpc_dp.statistics.known import kernel_of
 from smpc_dp.statistics.shared.arithmetic import Shared, below_each, number, public
-from smpc_dp.statistics.shared.kernels import Way, by_counts, by_sort, by_sums, cheapest, over_pairs
+from smpc_dp.statistics.shared.kernels import (
+    MAX_PRODUCTS,
+    Way,
+    by_counts,
+    by_sort,
+    by_sums,
+    by_table,
+    cheapest,
+    compiled_layers,
+    over_circuit,
+    over_pairs,
+)
 from smpc_dp.statistics.shared.noise import add_noise, width
+from smpc_dp.statistics.shared.pairs import MAX_PARTNERS, each_pair, output_bits, pair_layers
 
 LEAST_SECURITY = 40
 """All masked openings of a program together are within 2**-40 of what can be simulated."""
@@ -44,6 +56,12 @@ async def run_program(
     ones = secint.array(public(np.ones((terms.users, terms.length), dtype=object)))
     records = secint.array(secint.field.array(public([list(row) for row in shares]))) * ones
     codes, bits, refused = await _within_bounds(mpc, terms, records)
+    if terms.kind == "pairs":
+        outputs = []
+        for part in each_pair(mpc, secint, kernel_in(terms), terms.noise[0], bits, design_pairs(terms)):
+            # Waiting bounds how much is under way.
+            outputs += [int(value) for value in await mpc.output(part)]
+        return [*outputs, *refused]
     if terms.kind == "statistic":
         integers = await _statistic(mpc, terms, bits, codes, way or way_of(terms))
     else:
@@ -71,7 +89,10 @@ async def run_program(
 
 
 def output_spans(terms: ProgramTerms) -> list[tuple[int, int]]:
-    """Return the least and the greatest value of each opened integer, without noise."""
+    """Return the least and the greatest value of each opened integer, without noise but that of pairs."""
+    if terms.kind == "pairs":
+        top = (1 << output_bits(terms.noise[0], kernel_in(terms).steps)) - 1
+        return [(0, top)] * count_pairs(terms)
     if terms.kind == "statistic":
         kernel, pairs = kernel_in(terms), count_pairs(terms)
         spans = [(0, kernel.steps * pairs)]
@@ -92,7 +113,7 @@ def kernel_in(terms: ProgramTerms) -> Kernel:
         described = json.loads(terms.kernel_terms)
     except ValueError as error:
         raise ConfigError([Fault("kernel_terms", f"not JSON ({error})")]) from None
-    kernel = kernel_of(described) if isinstance(described, dict) else None
+    kernel = read_kernel(described) if isinstance(described, dict) else None
     if kernel is None or kernel.name != terms.kernel:
         raise ConfigError([Fault("kernel_terms", f"do not describe {terms.kernel!r}")])
     return kernel
@@ -139,13 +160,17 @@ async def _statistic(mpc: Any, terms: ProgramTerms, bits: list[Shared], codes: S
     match way:
         case "sums":
             total = by_sums(codes)
+        case "counts" if kernel.definition is None:
+            total = by_table(kernel, bits)
         case "counts":
             total = by_counts(kernel, bits, codes, terms.marks)
         case "sort":
             total = by_sort(mpc, kernel, bits, terms.marks)
         case _:
-            total = 0
-            for part in over_pairs(kernel, bits, codes, design_pairs(terms)):
+            total, pairs = 0, design_pairs(terms)
+            compiled = way == "circuit"
+            parts = over_circuit(kernel, bits, pairs) if compiled else over_pairs(kernel, bits, codes, pairs)
+            for part in parts:
                 # Waiting bounds how much is under way.
                 await mpc.gather(part)
                 total = part + total
@@ -199,7 +224,7 @@ def _check(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]]) -> No
         faults.append(Fault("upper", "not all above the lower bounds"))
     if faults:
         raise ConfigError(faults)
-    if terms.kind == "statistic":
+    if terms.kind in ("statistic", "pairs"):
         faults = _check_statistic(terms)
     elif terms.kind == "weighted-mean" and (terms.length < 2 or terms.lower[-1] < 0):
         faults = [Fault("length", "no value before the weight, or a weight below 0")]
@@ -207,7 +232,8 @@ def _check(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]]) -> No
         raise ConfigError(faults)
     # mpyc's masks are sums of one number for each set of servers that lacks t: all but one may be known.
     masks = math.comb(servers, mpc.threshold)
-    openings = terms.users * terms.length + len(output_spans(terms))
+    # What is opened of pairs is what the program gives, and hides nothing.
+    openings = terms.users * terms.length + (0 if terms.kind == "pairs" else len(output_spans(terms)))
     left = terms.security - masks.bit_length() - openings.bit_length() - 1
     if left < LEAST_SECURITY:
         what = f"{terms.security} leaves {left} bits for {openings} masked values, not {LEAST_SECURITY}"
@@ -233,6 +259,9 @@ def needed_bits(terms: ProgramTerms) -> int:
 def _check_statistic(terms: ProgramTerms) -> list[Fault]:
     kernel = kernel_in(terms)
     faults = []
+    paired = [law.paired for law in terms.noise]
+    if any(paired) if terms.kind == "statistic" else paired != [True]:
+        faults.append(Fault("noise", f"{len(paired)} laws, not those of a program of kind {terms.kind}"))
     tops = tuple(field.steps for field in kernel.fields)
     if terms.lower != (0,) * len(tops) or terms.upper != tops:
         faults.append(Fault("upper", f"not 0 to {', '.join(map(str, tops))}, the grids of {kernel.name}"))
@@ -244,4 +273,27 @@ def _check_statistic(terms: ProgramTerms) -> list[Fault]:
         faults.append(Fault("users", f"{terms.users}, a pair needs 2"))
     if terms.partners and len(terms.design) != 64:
         faults.append(Fault("design", "not 32 bytes in hex"))
-    return faults
+    return faults or circuit_faults(kernel, terms)
+
+
+def circuit_faults(kernel: Kernel, terms: ProgramTerms) -> list[Fault]:
+    """Return why circuits cannot be computed over the pairs of terms: a user's, or noise in each pair."""
+    pairs, complete = count_pairs(terms), not terms.partners
+    where = f"kernel {kernel.name}"
+    if terms.kind == "pairs":
+        if not 1 <= terms.partners <= MAX_PARTNERS:
+            return [Fault("partners", f"{terms.partners} is not 1 to {MAX_PARTNERS}, for noise in each pair")]
+        each = pair_layers(kernel, terms.noise[0]).products
+    elif kernel.definition is not None:
+        return []
+    elif complete and not kernel.symmetric and terms.users > 2:
+        what = "is not symmetric: the pairs of `P` partners have an order, all pairs have none"
+        return [Fault(where, what)]
+    elif cheapest(kernel, terms.users, pairs, complete) == "counts":
+        return []
+    else:
+        each = compiled_layers(kernel).products
+    if each * pairs > MAX_PRODUCTS:
+        what = f"its circuit has {each} products, times {pairs} pairs; at most {MAX_PRODUCTS}"
+        return [Fault(where, f"{what} in all: take fewer pairs, `P`, or a smaller circuit")]
+    return []

@@ -48,23 +48,28 @@ def statistic_result(
 ) -> StatisticResult:
     """Return the result; `how` it came about: "protocol", or a fidelity of a simulation.
 
-    The noise's part of the error is exact. That of the data cannot be read from one noisy number: it is taken
-    from `zetas` = (zeta_1, zeta_2), or is the greatest that there can be. `names` are the users', for the
-    faults. Raises ConfigError for a level outside (0, 1).
+    The noise's part of the error is exact. Pairs that were opened one by one show their own spread; else that
+    of the data cannot be read from one noisy number: it is taken from `zetas` = (zeta_1, zeta_2), or is the
+    greatest that there can be. `names` are the users', for the faults. Raises ConfigError for a level outside
+    (0, 1).
     """
     if not 0 < level < 1:
         raise ConfigError([Fault("level", f"{level!r} is not a number in (0, 1)")])
     terms = program.terms
     kernel = kernel_in(terms)
-    error = math.hypot(answer.noise_error[0], math.sqrt(_sampling(program, zetas)))
-    reach = NormalDist().inv_cdf((1 + level) / 2) * error
-    value = answer.values[0]
+    value, found = answer.values[0], answer.found
+    if found is None:
+        error = math.hypot(answer.noise_error[0], math.sqrt(_sampling(program, zetas)))
+        reach = NormalDist().inv_cdf((1 + level) / 2) * error
+        spread: tuple[float | None, tuple[float, float] | None] = error, (value - reach, value + reach)
+    else:
+        spread = found.standard_error, found.interval
     called = [names[user] if names else f"user {user}" for user in answer.refused]
     return StatisticResult(
         kernel=kernel.name,
         value=value,
-        standard_error=error,
-        interval=(value - reach, value + reach),
+        standard_error=spread[0],
+        interval=spread[1],
         level=level,
         noise_error=answer.noise_error[0],
         pairs=count_pairs(terms),
@@ -98,11 +103,16 @@ def privacy_of(program: Program, servers: int, how: str = "protocol") -> Privacy
     )
     if program.epsilon is None:
         return Privacy(None, None, claim, assumptions, ("what the exact result itself gives away", *open_))
+    if program.plan is not None:
+        open_ += ("which pairs there are, and the noisy output of each, are public",)
+        moved = float(program.plan.noise.steps)
+    else:
+        moved = float(max(noise.sensitivity for noise in program.noise))
     guarantee = PrivacyGuarantee(
         epsilon=program.epsilon,
         delta=program.delta,
         relation=RELATION,
-        sensitivity={"linf": float(max(noise.sensitivity for noise in program.noise))},
+        sensitivity={"linf": moved},
         unit="1 of the opened integer",
         mechanism=mechanism_of(program),
         assumption=NOT_COMPROMISED,
@@ -115,7 +125,10 @@ def privacy_of(program: Program, servers: int, how: str = "protocol") -> Privacy
 def mechanism_of(program: Program) -> str:
     """Say what is opened, with which noise."""
     terms = program.terms
-    what = f"{terms.kernel} of {count_pairs(terms)} pairs" if terms.kind == "statistic" else terms.kind
+    what = f"{terms.kernel} of {count_pairs(terms)} pairs" if terms.kernel else terms.kind
+    if program.plan is not None:
+        noise = program.plan.noise
+        return f"{what}, {noise.name} noise in each on shares, variance {noise.variance:.6g} grid steps^2"
     if not program.noise:
         return f"{what}, exact, on shares"
     errors = ", ".join(f"{math.sqrt(noise.variance):.6g}" for noise in program.noise)

@@ -1,0 +1,74 @@
+"""Kernels of pairwise statistics, each written once: the integer 0..steps of two records.
+
+A definition takes an arithmetic and two records, and is compiled by handing it one: `circuits.kernels` makes
+circuits of it, `statistics.shared.kernels` programs on shares. What the integer means in plain numbers is in
+`statistics.kernels`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+Record = Sequence[Any]
+"""The fields of a record, as the arithmetic has them."""
+
+
+class Arithmetic(Protocol):
+    """What a kernel is made of. A sign is -1, 0 or 1; what else is returned is an integer of at least 0."""
+
+    def sign(self, x: Any, y: Any) -> Any:
+        """Return sign(x - y) of two fields."""
+
+    def product(self, s: Any, t: Any) -> Any:
+        """Return the product of two signs, a sign."""
+
+    def raised(self, s: Any) -> Any:
+        """Return 1 + s of a sign."""
+
+    def decided(self, s: Any, by: Any) -> Any:
+        """Return 1 + by s of two signs where `by` is not 0, else 0."""
+
+    def equal(self, x: Any, y: Any) -> Any:
+        """Return whether two fields are equal, 0 or 1."""
+
+    def distance(self, x: Any, y: Any, limit: int) -> Any:
+        """Return min(|x - y|, limit) of two fields."""
+
+    def square(self, distance: Any) -> Any:
+        """Return the square of a distance."""
+
+
+Definition = Callable[[Arithmetic, Record, Record], Any]
+
+
+def kendall_tau(on: Arithmetic, x: Record, y: Record) -> Any:
+    """Return 1 + sign(x0 - y0) sign(x1 - y1)."""
+    first = on.sign(x[0], y[0])
+    return on.raised(on.product(first, on.sign(x[1], y[1])))
+
+
+def absolute_difference(steps: int) -> Definition:
+    """Return the definition of min(|x0 - y0|, steps)."""
+    return lambda on, x, y: on.distance(x[0], y[0], steps)
+
+
+def squared_difference(side: int) -> Definition:
+    """Return the definition of min(|x0 - y0|, side)**2."""
+    return lambda on, x, y: on.square(on.distance(x[0], y[0], side))
+
+
+def collision(on: Arithmetic, x: Record, y: Record) -> Any:
+    """Return whether x0 = y0."""
+    return on.equal(x[0], y[0])
+
+
+def auc(on: Arithmetic, x: Record, y: Record) -> Any:
+    """Return 1 + sign(x0 - y0)."""
+    return on.raised(on.sign(x[0], y[0]))
+
+
+def auc_private_labels(on: Arithmetic, x: Record, y: Record) -> Any:
+    """Return 1 + sign(x1 - y1) sign(x0 - y0) where the labels x1, y1 differ, else 0."""
+    compared = on.sign(x[0], y[0])
+    return on.decided(compared, by=on.sign(x[1], y[1]))

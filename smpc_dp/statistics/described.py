@@ -1,0 +1,181 @@
+"""Kernels as plain data that another host can read: this package's by name, a user's own by its circuit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from smpc_dp.circuits.bristol import format_bristol, parse_bristol
+from smpc_dp.circuits.builder import Bits, Builder
+from smpc_dp.circuits.circuit import Circuit, pack, unpack
+from smpc_dp.circuits.kernels import MAX_TABLE_BITS, Record, at_most
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.statistics.compiled import compile_kernel
+from smpc_dp.statistics.kernels import Codes, Field, Kernel
+from smpc_dp.statistics.known import MAX_NAME, is_known, kernel_of, read_fields
+
+MAX_CIRCUIT = 60_000
+"""Bytes of a user's circuit in Bristol Fashion: every user sends it to every server."""
+
+
+@dataclass(frozen=True)
+class CircuitKernel(Kernel):
+    """A kernel that was read from a description, with that as canonical JSON."""
+
+    description: str = ""
+
+
+_KEYS = frozenset(("kernel", "fields", "low", "unit", "steps", "labels", "symmetric", "circuit", "digest"))
+
+
+def describe(kernel: Kernel) -> dict[str, object]:
+    """Return what a kernel is read from: `Kernel.terms`, and of a user's own its circuit and the digest.
+
+    Raises ConfigError for a kernel without a circuit or with labels of its own, for a circuit that is too
+    large, and for one that leaves the declared range.
+    """
+    if isinstance(kernel, CircuitKernel):
+        known: dict[str, object] = json.loads(kernel.description)
+        return known
+    if is_known(kernel):
+        return kernel.terms()
+    circuit = compile_kernel(kernel, None)
+    text = format_bristol(circuit)
+    if len(text) > MAX_CIRCUIT:
+        what = f"its circuit has {circuit.n_gates} gates, {len(text)} bytes in Bristol Fashion"
+        raise ConfigError([Fault(f"kernel {kernel.name}", f"{what}; at most {MAX_CIRCUIT} bytes are sent")])
+    described = {
+        **kernel.terms(),
+        "symmetric": kernel.symmetric,
+        "circuit": text.decode("ascii"),
+        "digest": circuit.digest.hex(),
+    }
+    read_kernel(described)
+    return described
+
+
+def read_kernel(described: Mapping[str, Any]) -> Kernel:
+    """Return the kernel that `describe` tells of. Raises ConfigError for what describes none.
+
+    Its integer is that of the circuit. Where two records have at most 16 bits all patterns of bits are tried,
+    and a circuit that leaves the declared range is refused, as is one that is said to be symmetric and is
+    not. Beyond that the integer is cut to the range by gates that are added here.
+    """
+    if "circuit" not in described:
+        return kernel_of(described)
+    try:
+        canonical = json.dumps({key: described[key] for key in _KEYS}, sort_keys=True)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError([Fault("kernel", f"not a kernel's description ({error})")]) from None
+    return _of_circuit(canonical)
+
+
+def table_of(kernel: Kernel) -> Codes | None:
+    """Return a kernel's integers on all codes, shape (codes, codes), or None if they have over 16 bits.
+
+    The code of a record has its first field in the lowest bits; rows are of the first record. Codes that
+    encode no record count as the greatest one of their field.
+    """
+    widths = [field.bits for field in kernel.fields]
+    if 2 * sum(widths) > MAX_TABLE_BITS:
+        return None
+    codes = np.arange(1 << sum(widths))
+    starts = np.cumsum([0, *widths[:-1]])
+    columns = [
+        np.minimum(codes >> start & (1 << field.bits) - 1, field.steps)
+        for start, field in zip(starts, kernel.fields, strict=True)
+    ]
+    records = np.stack(columns, axis=-1)
+    return np.asarray(kernel.integer(records[:, None, :], records[None, :, :]), np.int64)
+
+
+@lru_cache(maxsize=16)
+def _of_circuit(canonical: str) -> Kernel:
+    described = json.loads(canonical)
+    name, fields = described["kernel"], tuple(read_fields(described))
+    faults = []
+    if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= MAX_NAME:
+        faults.append(Fault("kernel", f"a name is printable and of 1 to {MAX_NAME} characters"))
+    if described["labels"] != "none":
+        faults.append(Fault("kernel.labels", "only kernels of this package have labels"))
+    if not isinstance(described["symmetric"], bool):
+        faults.append(Fault("kernel.symmetric", "not true or false"))
+    if not isinstance(described["circuit"], str) or len(described["circuit"]) > MAX_CIRCUIT:
+        faults.append(Fault("kernel.circuit", f"not a text of at most {MAX_CIRCUIT} characters"))
+    try:
+        low, unit = float(described["low"]), float(described["unit"])
+    except (TypeError, ValueError):
+        low = unit = np.nan
+    if not (np.isfinite(low) and np.isfinite(unit) and unit > 0) or type(described["steps"]) is not int:
+        faults.append(Fault("kernel", "its range is not a number, a unit above 0 and a number of steps"))
+    if faults:
+        raise ConfigError(faults)
+    widths, text = tuple(field.bits for field in fields) * 2, described["circuit"]
+    # First, for a header may claim millions of wires.
+    if text.split("\n", 2)[1:2] != [" ".join(map(str, (len(widths), *widths)))]:
+        raise ConfigError([Fault("kernel.circuit", f"does not take the bits of two records, {widths}")])
+    circuit = parse_bristol(text.encode("ascii", "replace"), "kernel.circuit")
+    if circuit.digest.hex() != described["digest"]:
+        raise ConfigError([Fault("kernel.digest", "is not that of the circuit")])
+    if len(circuit.outputs) != 1:
+        raise ConfigError([Fault("kernel.circuit", f"gives {len(circuit.outputs)} values, not one")])
+    steps, symmetric = described["steps"], described["symmetric"]
+    small = sum(widths) <= MAX_TABLE_BITS
+    if small:
+        _check(name, circuit, fields, steps, symmetric)
+
+    def integer(a: Any, b: Any) -> Any:
+        return np.minimum(_evaluate(circuit, a, b), steps)
+
+    def gadget(builder: Builder, x: Record, y: Record) -> Bits:
+        (value,) = builder.insert(circuit, [*x, *y])
+        return value if small else at_most(builder, value, steps)
+
+    def codes(values: Any) -> Codes:
+        return np.stack([field.codes(values[..., place]) for place, field in enumerate(fields)], axis=-1)
+
+    return CircuitKernel(
+        name,
+        fields,
+        low=low,
+        unit=unit,
+        steps=steps,
+        function=lambda a, b: low + unit * integer(codes(a), codes(b)),
+        integer=integer,
+        symmetric=symmetric,
+        gadget=gadget,
+        description=canonical,
+    )
+
+
+def _check(name: str, circuit: Circuit, fields: Sequence[Field], steps: int, symmetric: bool) -> None:
+    """Try all patterns of bits."""
+    sizes = [1 << field.bits for field in fields]
+    records = np.indices(sizes).reshape(len(sizes), -1).T
+    found = _evaluate(circuit, records[:, None, :], records[None, :, :])
+    worst = np.unravel_index(int(found.argmax()), found.shape)
+    if found[worst] > steps:
+        x, y = (records[place].tolist() for place in worst)
+        what = f"gives {found[worst]} on the codes {x} and {y}, above its declared range 0 to {steps}"
+        raise ConfigError([Fault(f"kernel {name}", what)])
+    valid = (records <= [field.steps for field in fields]).all(axis=1)
+    valued = found[valid][:, valid]
+    if symmetric and not (valued == valued.T).all():
+        raise ConfigError([Fault(f"kernel {name}", "is declared symmetric and is not")])
+
+
+def _evaluate(circuit: Circuit, a: Any, b: Any) -> Codes:
+    """Return what a circuit gives on records of codes, shapes (..., fields), broadcast."""
+    a, b = np.broadcast_arrays(a, b)
+    half = len(circuit.inputs) // 2
+    columns = [side[..., place].reshape(-1) for side in (a, b) for place in range(half)]
+    rows = [pack(column.tolist(), width) for column, width in zip(columns, circuit.inputs, strict=True)]
+    (found,) = circuit.evaluate_many(rows)
+    values = unpack(found, len(columns[0]))
+    # A wide output is cut to the range by the caller: beyond 62 bits it is the same.
+    return np.array([min(value, (1 << 62) - 1) for value in values], np.int64).reshape(a.shape[:-1])
