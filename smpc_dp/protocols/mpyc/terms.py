@@ -13,7 +13,7 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 
 ProgramKind = Literal["sum", "mean", "weighted-mean", "statistic"]
-NoiseLaw = Literal["laplace", "gaussian"]
+NoiseLaw = Literal["laplace", "gaussian", "wide-gaussian"]
 
 # Mersenne primes p = 3 (mod 4), as mpyc's random bits need them.
 MODULUS_BITS = (127, 521, 607, 1279)
@@ -25,8 +25,8 @@ Hex = Annotated[str, Meta(pattern=r"^[0-9a-f]+$", max_length=4096)]
 class NoiseTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Noise that is drawn inside the computation and added to one opened integer.
 
-    `parameter` is exact, "p/q": the scale of a discrete Laplace, the variance of a discrete Gaussian, in
-    steps. `bits` and `cuts` are how a program draws it: random bits of a draw, and thresholds in hex.
+    `parameter` is exact, "p/q": the scale of a discrete Laplace, the variance of a discrete Gaussian ("wide"
+    where it is a sum of scaled draws), in steps. `bits` and `cuts` are how a program draws it: random bits of a draw, and thresholds in hex.
     """
 
     law: NoiseLaw

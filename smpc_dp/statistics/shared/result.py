@@ -8,6 +8,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_pairwise import auc_sampling_error
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Relation, delta_warnings
 from smpc_dp.privacy.pairwise_plan import complete_error, sampling_error
@@ -28,6 +29,8 @@ NOT_COMPROMISED = (
 
 def event_of(program: Program) -> Event:
     """Return what the record of each user is charged. Raises ConfigError for an exact program."""
+    if isinstance(program.noise[0], WideGaussian):
+        return program.noise[0].event()
     # Not at the top: the accountant takes a while to load.
     from smpc_dp.privacy.accountant.events import Event, Pure
 
@@ -102,7 +105,7 @@ def privacy_of(program: Program, servers: int, how: str = "protocol") -> Privacy
         epsilon=program.epsilon,
         delta=program.delta,
         relation=RELATION,
-        sensitivity={"linf": float(max(noise.sensitivity for noise in program.noise))},
+        sensitivity={_norm_of(program): float(max(noise.sensitivity for noise in program.noise))},
         unit="1 of the opened integer",
         mechanism=mechanism_of(program),
         assumption=NOT_COMPROMISED,
@@ -110,6 +113,10 @@ def privacy_of(program: Program, servers: int, how: str = "protocol") -> Privacy
         warnings=delta_warnings(program.delta, program.terms.users),
     )
     return Privacy.private(guarantee, claim=claim, assumptions=assumptions[1:], not_protected=open_)
+
+
+def _norm_of(program: Program) -> str:
+    return "l2" if isinstance(program.noise[0], WideGaussian) else "linf"
 
 
 def mechanism_of(program: Program) -> str:
