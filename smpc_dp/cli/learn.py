@@ -18,6 +18,8 @@ from smpc_dp.runtime.events import Event, OnEvent
 from smpc_dp.runtime.inputs import find_input
 from smpc_dp.runtime.launcher import Ending, print_event, run_child
 from smpc_dp.runtime.learning import learn, serve_learning
+from smpc_dp.runtime.servers.learning import serve_learning_shares
+from smpc_dp.runtime.session_file import load_session
 
 # Coordinates of a model that are printed.
 SHOWN = 12
@@ -45,11 +47,14 @@ def run_learning(
     async def act() -> int:
         try:
             if serves:
-                failures.update(
-                    await serve_learning(
+                serving = (
+                    serve_learning_shares(session, name, key=key, listen_on=listen, on_event=watch)
+                    if load_session(session).roster.servers
+                    else serve_learning(
                         session, name=name, key=key, listen_on=listen, on_event=watch, board=board
                     )
                 )
+                failures.update(await serving)
             else:
                 file = data if data is not None else find_input(session.parent / "inputs", name)
                 learned.append(await learn(session, name, file, key=key, ledger=ledger, on_event=watch))

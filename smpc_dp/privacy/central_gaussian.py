@@ -64,13 +64,10 @@ class WideGaussian:
     def calibrate(cls, epsilon: float, delta: float, bounds: Sensitivity) -> WideGaussian:
         """Return noise that makes one release (epsilon, delta)-DP: a trusted curator's.
 
-        Raises ConfigError for an epsilon above 20, and for noise wider than there are tables for.
+        Raises ConfigError for what is no budget, and for noise wider than there are tables for.
         """
         from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
 
-        if not 0 < epsilon <= GREATEST_EPSILON:
-            what = f"{epsilon:g} is not above 0 and at most {GREATEST_EPSILON:g}, for noise on shares"
-            raise ConfigError([Fault("epsilon", what)])
         variance = DiscreteGaussian.calibrate(epsilon, delta, bounds).variance
         variance_0, factor, levels = _levels(variance)
         return cls(bounds.dimension, bounds.l1, bounds.l2, bounds.linf, variance_0, factor, levels)

@@ -64,7 +64,9 @@ def learn(
             return PlainAverager(users)
         if fidelity == "machines":
             return MachineAverager(users, averaging, seed)
-        return IdealAverager(users, averaging, NoiseSource.keyed(randomness.bytes(32), b"learn"))
+        return IdealAverager(
+            users, averaging, NoiseSource.keyed(randomness.bytes(32), b"learn"), coins=randomness
+        )
 
     exchange: PeerExchange | None = None
     if checked.exchange is not None and fidelity == "plain":

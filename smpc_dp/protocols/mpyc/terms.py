@@ -25,8 +25,9 @@ Hex = Annotated[str, Meta(pattern=r"^[0-9a-f]+$", max_length=4096)]
 class NoiseTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Noise that is drawn inside the computation and added to one opened integer.
 
-    `parameter` is exact, "p/q": the scale of a discrete Laplace, the variance of a discrete Gaussian ("wide"
-    where it is a sum of scaled draws), in steps. `bits` and `cuts` are how a program draws it: random bits of a draw, and thresholds in hex.
+    `parameter` is exact, "p/q": the scale of a discrete Laplace, the variance of a discrete Gaussian (a wide
+    one is a sum of scaled draws), in steps. `bits` and `cuts` are how a program draws it: random bits of a
+    draw, and thresholds in hex.
     """
 
     law: NoiseLaw

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import os
 import struct
 from collections.abc import Sequence
 
-from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.mpyc.agreement import NO_SURVIVAL, Opened
@@ -20,6 +21,7 @@ from smpc_dp.runtime.deadline import Deadline, now
 from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
 from smpc_dp.runtime.line import PATIENCE
 from smpc_dp.runtime.links import SMALL_MESSAGE, Links, News
+from smpc_dp.runtime.requests import ends_session
 from smpc_dp.runtime.servers.child import Answer
 from smpc_dp.runtime.servers.engine import Engine
 from smpc_dp.runtime.servers.member import SharedMembership
@@ -29,7 +31,7 @@ from smpc_dp.transport.endpoint import Listener, dial, listen
 # A message of the bridge: this bit and the request, then bytes of mpyc's.
 _BRIDGE = struct.Struct(">I")
 BRIDGE_BIT = 1 << 31
-# Messages of the next request that are kept of one member.
+# Messages of later requests that are kept of one member.
 EARLY_LIMIT = 4
 
 
@@ -49,6 +51,8 @@ class ServerHub:
         self._engine: Engine | None = None
         self._request = 0
         self._begun = asyncio.Event()
+        # What past requests were for: who is late is answered in its own terms.
+        self._asked: dict[int, SharedMembership] = {}
 
     @classmethod
     async def open(
@@ -84,6 +88,15 @@ class ServerHub:
                     await self._arrived.wait()
         except TimeoutError:
             raise TimeoutFault(self._missing(), "connect", NO_SURVIVAL) from None
+
+    async def gather(self, enough: int | None = None) -> None:
+        """Wait until so many users (None: all) have connected, or `connect` seconds have passed."""
+        users = self._users()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._membership.session.timeouts.connect):
+                while sum(map(self._links.is_live, users)) < (len(users) if enough is None else enough):
+                    self._arrived.clear()
+                    await self._arrived.wait()
 
     def _missing(self) -> list[str]:
         return [name for name in self._others if not self._links.is_live(name)]
@@ -140,9 +153,12 @@ class ServerHub:
 
     # Requests
 
-    async def request(self, number: int) -> Opened | SmpcError | None:
-        """Serve one request and return how it ended, or None when every user has left before it began."""
-        membership = self._membership
+    async def request(self, number: int, group: SharedMembership | None = None) -> Opened | SmpcError | None:
+        """Serve one request and return how it ended, or None when every user has left before it began.
+
+        `group`: the membership of a request that is for some of the users only.
+        """
+        membership = self._asked[number] = group or self._membership
         machine = ServerMachine(
             membership.context(number),
             membership.servers,
@@ -172,7 +188,9 @@ class ServerHub:
 
     async def _run(self, number: int, machine: ServerMachine) -> bool:
         """Drive the machine to its end; return False when nobody is left to ask."""
-        deadline = Deadline(self._membership.session.timeouts, first=number == 1)
+        membership = self._asked[number]
+        first = number == 1 and membership.group is None
+        deadline = Deadline(membership.session.timeouts, first=first)
         early = [news for kept in self._early.values() for news in kept]
         self._early = {}
         begun = declared = False
@@ -193,10 +211,12 @@ class ServerHub:
                         deadline.at = now() + self._patience(step)
                     self._tell("step", number, machine)
                 if not (
-                    begun or early or deadline.connecting or any(map(self._links.is_live, self._users()))
+                    begun or early or deadline.connecting or any(map(self._links.is_live, membership.names))
                 ):
-                    if number > 1:
+                    if number > 1 and not any(map(self._links.is_live, self._users())):
                         return False
+                    # Once: the other servers are waited for.
+                    begun = True
                     self._links.send(number, machine.expire())
                     continue
                 news = early.pop(0) if early else await self._next(deadline, computing)
@@ -290,8 +310,11 @@ class ServerHub:
             return machine.lost(news.peer) if begun or news.peer in self._others else ()
         if news.request > number:
             kept = self._early.setdefault(news.peer, [])
-            small = news.peer in self._others or len(news.envelope.body) <= SMALL_MESSAGE
-            if news.request == number + 1 and len(kept) < EARLY_LIMIT and small:
+            server = news.peer in self._others
+            small = server or len(news.envelope.body) <= SMALL_MESSAGE
+            # Users may be ahead by several requests, which are for others; servers never are.
+            near = news.request == number + 1 or not server
+            if near and len(kept) < EARLY_LIMIT and small:
                 kept.append(news)
             return ()
         if news.request < number:
@@ -302,7 +325,7 @@ class ServerHub:
 
     def _too_late(self, news: News, number: int) -> Sequence[Envelope]:
         """Tell a user that asks for a past request where the others are; it can ask for the next one."""
-        context = self._membership.context(news.request)
+        context = self._asked.get(news.request, self._membership).context(news.request)
         abort = Abort("timeout", "", [news.peer], f"hello to request {news.request}, others are at {number}")
         return context.write(self._membership.identity, context.session_digest, ABORT, (news.peer,), abort)
 
@@ -336,19 +359,9 @@ async def serve_shares(
             if last is None:
                 break
             ended.append(last)
-            if _ends_session(last, set(membership.servers)):
+            if ends_session(last, membership.servers):
                 break
         await hub.close()
     finally:
         await hub.stop()
     return ended
-
-
-def _ends_session(last: Opened | SmpcError, servers: set[str]) -> bool:
-    """Tell whether a server is at fault for how a request ended: then the servers do not go on together."""
-    match last:
-        case TimeoutFault():
-            return bool(last.missing & servers)
-        case PeerFault():
-            return last.culprit in servers
-    return isinstance(last, LocalError)

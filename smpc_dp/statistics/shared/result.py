@@ -12,6 +12,7 @@ from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_pairwise import auc_sampling_error
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Relation, delta_warnings
 from smpc_dp.privacy.pairwise_plan import complete_error, sampling_error
+from smpc_dp.protocols.mpyc.claims import HONEST_SERVERS
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.statistics.shared.plan import Answer, Program
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
 
 RELATION: Relation = "substitution"
-NOT_COMPROMISED = (
-    "fewer than half of the servers pool what they see, and every server runs the agreed program: a "
-    "compromised one could run code in the others' mpyc processes"
-)
 
 
 def event_of(program: Program) -> Event:
@@ -88,7 +85,7 @@ def privacy_of(program: Program, servers: int, how: str = "protocol") -> Privacy
         "but what is opened"
     )
     assumptions = (
-        NOT_COMPROMISED,
+        HONEST_SERVERS,
         "shared random bits come from SHAKE128 as a pseudorandom function; bits of records are masked with a "
         "statistical distance below 2^-40 for all of them together",
     )
@@ -108,7 +105,7 @@ def privacy_of(program: Program, servers: int, how: str = "protocol") -> Privacy
         sensitivity={_norm_of(program): float(max(noise.sensitivity for noise in program.noise))},
         unit="1 of the opened integer",
         mechanism=mechanism_of(program),
-        assumption=NOT_COMPROMISED,
+        assumption=HONEST_SERVERS,
         proof="docs/servers.md: from the coins as they are",
         warnings=delta_warnings(program.delta, program.terms.users),
     )
