@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from smpc_dp.errors import SmpcError
 from smpc_dp.learn.groups import GroupDraws
@@ -86,5 +85,5 @@ def test_servers_average_for_groups_and_members_are_charged(tmp_path: Path) -> N
         spent = ledger.spent().epsilon
         assert spent is not None
         assert 0 < spent <= 5.0
-    models = [results[user].values for user in groups.draw(3)[-1]]  # type: ignore[union-attr]
+    models = [results[user].values for user in groups.draw(3)[-1]]
     np.testing.assert_array_equal(models, [models[0]] * 3)
