@@ -9,8 +9,10 @@ import runpy
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,13 +20,16 @@ import smpc_dp
 from smpc_dp.errors import ConfigError, PeerFault, PrivacyError, SmpcError
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.mpyc.agreement import Opened
+from smpc_dp.protocols.mpyc.params import SharedParameters
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.runtime.events import Event, OnEvent, ignore
 from smpc_dp.runtime.launcher import Launcher, member_command
 from smpc_dp.runtime.local import create_local_session
+from smpc_dp.runtime.servers import line, member, programs
 from smpc_dp.runtime.servers.hub import serve_shares
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.statistics.kernels import Field, auc, kendall_tau
+from smpc_dp.statistics.shared.plan import Program
 
 USERS = ("alice", "bob", "carol", "dave")
 SERVERS = ("server1", "server2", "server3")
@@ -121,6 +126,42 @@ async def test_a_session_goes_on_from_sum_to_average_to_statistic(tmp_path: Path
     spent = Ledger.open(ledgers["bob"], party="bob").spent()
     assert spent.epsilon is not None
     assert 11 < spent.epsilon <= 12
+
+
+async def test_channels_are_served_while_noise_is_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plans that take 1.5 s each, at three servers and four users, do not hold up the loop that all share."""
+    gaps, asked = [], []
+    compiled = programs.compile_question
+
+    def slowly(parameters: SharedParameters, question: str, *rest: Any) -> Program:
+        asked.append(question)
+        time.sleep(1.5)
+        return compiled(parameters, question, *rest)
+
+    async def beat() -> None:
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(0.02)
+            gaps.append(time.monotonic() - began)
+
+    path = session(tmp_path)
+    serving = [asyncio.create_task(serve_shares(path, name, requests=1)) for name in SERVERS]
+
+    async def act(opened: smpc_dp.Session, place: int) -> object:
+        if place == 0:
+            monkeypatch.setattr(member, "compile_question", slowly)
+            monkeypatch.setattr(line, "compile_question", slowly)
+        return await opened.sum(vector(place))
+
+    beating = asyncio.create_task(beat())
+    got = await asyncio.gather(*(user(path, place, act) for place in range(len(USERS))))
+    beating.cancel()
+    await asyncio.gather(*serving)
+    assert all(answer.value.tolist() == [-22, 60] for answer in got)  # type: ignore[attr-defined]
+    assert asked == ["sum"] * 7
+    assert max(gaps) < 1.2
 
 
 async def test_auc_with_public_labels_is_that_of_the_marks(tmp_path: Path) -> None:
