@@ -28,7 +28,7 @@ from smpc_dp.runtime.servers.member import SharedMembership
 from smpc_dp.transport.channel import Channel
 from smpc_dp.transport.endpoint import Listener, dial, listen
 
-# A message of the bridge: this bit and the request, then bytes of mpyc's.
+# A message of the bridge: this bit and the request that mpyc's process began with, then bytes of mpyc's.
 _BRIDGE = struct.Struct(">I")
 BRIDGE_BIT = 1 << 31
 # Messages of later requests that are kept of one member.
@@ -36,10 +36,14 @@ EARLY_LIMIT = 4
 
 
 class ServerHub:
-    """A server with its links to users and servers. Made by `open`."""
+    """A server with its links to users and servers. Made by `open`.
 
-    def __init__(self, membership: SharedMembership, on_event: OnEvent) -> None:
+    With `keep` mpyc's process stays from request to request.
+    """
+
+    def __init__(self, membership: SharedMembership, on_event: OnEvent, keep: bool = False) -> None:
         self._membership = membership
+        self._keep = keep
         self._on_event = on_event
         users = len(membership.session.roster.parties)
         self._links = Links(membership, on_event, outbox=64 + 4 * users, hub=False, divert=self._divert)
@@ -50,20 +54,27 @@ class ServerHub:
         self._early: dict[str, list[News]] = {}
         self._engine: Engine | None = None
         self._request = 0
+        # The request that the engine began with, which tags what is for it.
+        self._epoch = 0
         self._begun = asyncio.Event()
         # What past requests were for: who is late is answered in its own terms.
         self._asked: dict[int, SharedMembership] = {}
 
     @classmethod
     async def open(
-        cls, membership: SharedMembership, on_event: OnEvent, listen_on: str | None = None
+        cls,
+        membership: SharedMembership,
+        on_event: OnEvent,
+        listen_on: str | None = None,
+        *,
+        keep: bool = False,
     ) -> ServerHub:
         """Listen, call the servers before this one in the roster, and wait for those after it.
 
         Raises LocalError if the address cannot be had, TimeoutFault naming the servers that are missing,
         ConfigError if a server has another session file.
         """
-        hub = cls(membership, on_event)
+        hub = cls(membership, on_event, keep)
         address = listen_on or membership.session.roster.member(membership.name).address or ""
         try:
             host, port = split_address(address)
@@ -123,6 +134,8 @@ class ServerHub:
     async def stop(self) -> None:
         """Cut all links."""
         self._links.abort()
+        if self._engine is not None:
+            await self._engine.close()
         if self._listener is not None:
             await self._listener.close()
 
@@ -137,19 +150,19 @@ class ServerHub:
             return False
         if peer not in self._others:
             raise PeerFault(peer, "sent what only servers send to each other")
-        request = tag ^ BRIDGE_BIT
-        while request > self._request:
+        epoch = tag ^ BRIDGE_BIT
+        while epoch > self._epoch:
             # It is ahead of us; until we are there its channel waits.
             self._begun.clear()
             await self._begun.wait()
-        if request == self._request and self._engine is not None:
+        if epoch == self._epoch and self._engine is not None:
             await self._engine.feed(peer, memoryview(message)[_BRIDGE.size :])
         return True
 
     async def _forward(self, peer: str, content: bytes) -> None:
         link = self._links.links.get(peer)
         if link is not None and link.channel.live:
-            await link.channel.send(_BRIDGE.pack(self._request | BRIDGE_BIT), content)
+            await link.channel.send(_BRIDGE.pack(self._epoch | BRIDGE_BIT), content)
 
     # Requests
 
@@ -175,7 +188,8 @@ class ServerHub:
             self._tell("failed", number, machine, str(error))
             return error
         finally:
-            engine.abandon()
+            if not self._keep:
+                engine.abandon()
         opened = machine.result
         absent = tuple(name for name in membership.context(number).names if name not in opened.included)
         detail = "; ".join(opened.faults[:5])
@@ -256,7 +270,10 @@ class ServerHub:
         return True
 
     def _begin(self, number: int) -> Engine:
-        self._engine = Engine(self._membership.servers, self._membership.name, self._forward)
+        if self._engine is None or not self._keep:
+            membership = self._membership
+            self._engine = Engine(membership.servers, membership.name, self._forward, keep=self._keep)
+            self._epoch = number
         self._request = number
         self._begun.set()
         return self._engine

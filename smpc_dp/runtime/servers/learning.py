@@ -105,7 +105,7 @@ async def serve_learning_shares(
     parameters = membership.session.checked_parameters
     if not isinstance(parameters, LearnParameters):
         raise ConfigError([Fault("protocol", f"is '{membership.session.protocol}', not 'learn'")])
-    hub = await ServerHub.open(membership, on_event, listen_on)
+    hub = await ServerHub.open(membership, on_event, listen_on, keep=True)
     counter, failures = Counter(), dict[int, str]()
 
     def averager(averaging: Averaging | None) -> ServingAverager | None:
