@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.central_gaussian import (
@@ -18,7 +19,7 @@ from smpc_dp.privacy.central_gaussian import (
     table_of,
 )
 from smpc_dp.protocols.mpyc.terms import NoiseTerms
-from smpc_dp.statistics.shared.arithmetic import Shared, half, one_hot, public, sign
+from smpc_dp.statistics.shared.arithmetic import Public, Shared, half, one_hot, public, sign
 
 
 def wide_terms(design: WideGaussian) -> NoiseTerms:
@@ -43,17 +44,46 @@ def wide_noise(mpc: Any, secint: Any, count: int, terms: NoiseTerms) -> Shared:
     factor, levels, thresholds, aliases = _read(terms)
     fair = mpc.np_random_bits(secint, count * levels * WHOLE_BITS).reshape(count * levels, WHOLE_BITS)
     units = one_hot(fair[:, :PLACE_BITS])
-    own = np.arange(PLACES) - PLACES // 2
-    digits = [[cut >> place & 1 for place in range(NUMBER_BITS)] for cut in thresholds]
-    columns = np.concatenate(
-        [own[:, None], np.array(aliases)[:, None] - np.arange(PLACES)[:, None], digits], 1
-    )
-    chosen = units @ public(columns.tolist())
+    places = np.arange(PLACES)
+    digits = np.array([[cut >> place & 1 for place in range(NUMBER_BITS)] for cut in thresholds])
+    own, moves = (places - PLACES // 2)[:, None], (np.array(aliases) - places)[:, None]
+    chosen = _choose(mpc, units, np.concatenate([own, moves, digits], axis=1))
     order = sign(fair[:, PLACE_BITS:], chosen[:, 2:])
     # 1 where the number is below the threshold: (s^2 - s) / 2.
     kept = half(order * (order - 1))
     drawn = chosen[:, 0] + (1 - kept) * chosen[:, 1]
     return np.sum(drawn.reshape(count, levels) * public(powers(factor, levels)), axis=-1)
+
+
+def _choose(mpc: Any, units: Shared, table: NDArray[np.int64]) -> Shared:
+    """Return units @ table, for entries of a public table below 2^10: mpyc's own product is far slower."""
+    # Here mpyc is loaded; it must not be at the top.
+    from mpyc.asyncoro import mpc_coro
+
+    # mpyc takes annotations for its own types.
+    @mpc_coro
+    async def choose(units):  # type: ignore[no-untyped-def]
+        field = type(units).sectype.field
+        await mpc.returnType((type(units), (units.shape[0], table.shape[1])))
+        shares = (await mpc.gather(units)).value
+        return field.array(product(shares, table, field.modulus))
+
+    return choose(units)
+
+
+def product(numbers: Public, table: NDArray[np.int64], modulus: int) -> Public:
+    """Return numbers @ table as Python integers, for numbers below the modulus and a small table.
+
+    In limbs of 32 bits, so that floating point is exact: 2^32 times 2^10 times 2^9 rows is below 2^53.
+    """
+    limbs = -(-modulus.bit_length() // 32)
+    packed = b"".join(int(number).to_bytes(4 * limbs, "little") for number in numbers.flat)
+    parts = np.frombuffer(packed, "<u4").reshape(*numbers.shape, limbs).astype(np.float64)
+    total = public(np.zeros((numbers.shape[0], table.shape[1]), dtype=np.int64))
+    for place in range(limbs):
+        exact = (parts[:, :, place] @ table.astype(np.float64)).astype(np.int64)
+        total = total + (exact.astype(object) << (32 * place))
+    return np.asarray(total)
 
 
 def _read(terms: NoiseTerms) -> tuple[int, int, list[int], list[int]]:
