@@ -373,6 +373,25 @@ def test_a_message_in_a_users_name_by_another_key_leaves_it_out() -> None:
     assert "bob" not in stage.machines["alice"].result.included
 
 
+def test_nothing_is_due_of_who_has_shared_or_opened() -> None:
+    """So a user may leave once it has shared, and a server once it has opened: neither is lost."""
+    told: dict[str, tuple[bool, bool]] = {}
+
+    def change(envelope: Envelope) -> Envelope:
+        server1 = stage.servers["server1"]
+        if envelope.receiver == "server1":
+            told.setdefault(envelope.step, (server1.needs("alice"), server1.needs("server2")))
+        return envelope
+
+    stage = Stage(change)
+    stage.run()
+    assert told[m.HELLO] == (True, True)
+    assert told[m.SHARES] == (True, True)
+    assert told[m.HELD] == (False, True)
+    assert told[m.OUTPUT] == (False, True)
+    assert not any(stage.servers["server1"].needs(name) for name in (*USERS, *SERVERS))
+
+
 def test_marks_reach_everybody() -> None:
     stage = Stage(marks=dict(zip(USERS, (1, 0, 1, 0), strict=True))).run()
     assert stage.machines["alice"].result.terms.marks == (1, 0, 1, 0)
@@ -439,8 +458,9 @@ async def test_servers_with_other_parameters_do_not_meet(tmp_path: Path) -> None
     assert isinstance(ended[2], ConfigError)
     assert "seconds" in str(ended[2])
     for end in ended[:2]:
-        assert isinstance(end, SmpcError)
-        assert "server3" in str(end)
+        assert isinstance(end, TimeoutFault)
+        assert end.missing == {"server3"}
+        assert "parameters.seconds: 99 only there" in str(end)
 
 
 # The child process of one server, its peers played here.

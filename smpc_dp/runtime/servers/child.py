@@ -22,6 +22,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from smpc_dp.protocols.mpyc.terms import ProgramTerms
+    from smpc_dp.statistics.shared.kernels import Way
 
 # Bytes of addresses; open files.
 MAX_MEMORY = 4 << 30
@@ -186,6 +187,7 @@ async def _run(mpc: Any, assignment: Assignment) -> Answer:
     shares = [[int(share, 16) for share in row] for row in assignment.shares]
     mpc.options.sec_param = assignment.security
     try:
+        await meet(mpc, terms)
         answer = await timed_program(mpc, terms, shares)
     except SmpcError as error:
         return Answer(error=str(error))
@@ -193,15 +195,21 @@ async def _run(mpc: Any, assignment: Assignment) -> Answer:
     return answer
 
 
-async def timed_program(mpc: Any, terms: ProgramTerms, shares: list[list[int]]) -> Answer:
-    """Run a program, once all parties are there, and say what it cost."""
+async def meet(mpc: Any, terms: ProgramTerms) -> None:
+    """Wait until the other parties are there."""
+    await mpc.output(mpc.SecInt(terms.bits, p=terms.prime)(0))
+
+
+async def timed_program(
+    mpc: Any, terms: ProgramTerms, shares: list[list[int]], way: Way | None = None
+) -> Answer:
+    """Run a program and say what it cost; `way` as of `run_program`."""
     from smpc_dp.runtime.servers.wiring import bytes_sent
     from smpc_dp.statistics.shared.program import run_program
 
     loop = asyncio.get_running_loop()
-    await mpc.output(mpc.SecInt(terms.bits, p=terms.prime)(0))
     began, busy, before = loop.time(), cpu_seconds(), bytes_sent(mpc)
-    values = await run_program(mpc, terms, shares)
+    values = await run_program(mpc, terms, shares, way)
     return Answer(
         [str(value) for value in values],
         sent=bytes_sent(mpc) - before,

@@ -51,6 +51,7 @@ class ServerHub:
         self._others = [name for name in membership.servers if name != membership.name]
         self._earlier = set(membership.servers[: membership.servers.index(membership.name)])
         self._arrived = asyncio.Event()
+        self._refusals: dict[str, str] = {}
         self._early: dict[str, list[News]] = {}
         self._engine: Engine | None = None
         self._request = 0
@@ -98,7 +99,11 @@ class ServerHub:
                     self._arrived.clear()
                     await self._arrived.wait()
         except TimeoutError:
-            raise TimeoutFault(self._missing(), "connect", NO_SURVIVAL) from None
+            missing = self._missing()
+            # Who has been there may have given up for the sake of those who have not.
+            never = [name for name in missing if name not in self._links.links] or missing
+            why = [self._refusals[name] for name in never if name in self._refusals]
+            raise TimeoutFault(never, "connect", "; ".join([*why, NO_SURVIVAL])) from None
 
     async def gather(self, enough: int | None = None) -> None:
         """Wait until so many users (None: all) have connected, or `connect` seconds have passed."""
@@ -124,6 +129,8 @@ class ServerHub:
         self._arrived.set()
 
     def _refused(self, who: str, error: SmpcError) -> None:
+        if who in self._others:
+            self._refusals[who] = str(error)
         self._links.refused(who, error)
 
     async def close(self) -> None:
