@@ -93,19 +93,20 @@ def check_data(checked: LearnParameters, files: Mapping[str, Path]) -> None:
 
 def report_learned(
     endings: Mapping[str, Ending],
-    aggregator: str | None,
+    hub: str | None,
     results: Mapping[str, dict[str, Any]],
     *,
     as_json: bool,
 ) -> None:
     """Print what everybody has learned, and who failed.
 
-    Exits with 1 if the aggregator failed, or all did, or nobody completed a step: then nothing was learned.
+    Exits with 1 if the `hub` failed, the aggregator or a server, or all did, or nobody completed a step:
+    then nothing was learned.
     """
     for name, ending in endings.items():
         if not ending.ok:
             report_line(f"{name}: {ending.reason}")
-    if not results or (aggregator is not None and not endings[aggregator].ok):
+    if not results or (hub is not None and not endings[hub].ok):
         raise typer.Exit(1)
     if not any(result["done"][0] or not result["steps"][0] for result in results.values()):
         for name, result in results.items():

@@ -133,6 +133,41 @@ def test_a_group_goes_on_without_a_member_where_that_is_planned(tmp_path: Path) 
     assert np.any(models[0] != 0)
 
 
+def test_who_comes_late_joins_the_groups_that_are_left(tmp_path: Path) -> None:
+    path = session(tmp_path, {"group": 2, "steps": 6})
+    groups = GroupDraws(4, 2, 2).draw(6)
+    mine = np.flatnonzero((groups == 3).any(axis=1))
+    assert mine[0] < 2
+    assert mine[-1] >= 4
+    late = asyncio.Event()
+
+    def watch(event: Event) -> None:
+        # Requests 1 to 4 are of the first two steps.
+        if event.party == "server1" and event.request >= 4 and event.kind in ("done", "failed"):
+            late.set()
+
+    async def come() -> Learned | SmpcError:
+        await late.wait()
+        return await one(path, "dan")
+
+    async def run() -> tuple[list[Learned | SmpcError], list[dict[int, str]]]:
+        serving = [
+            asyncio.create_task(serve_learning_shares(path, name, begin_with=3, on_event=watch))
+            for name in SERVERS
+        ]
+        found = await asyncio.gather(*(one(path, name) for name in NAMES[:3]), come())
+        return list(found), [await task for task in serving]
+
+    results, failures = asyncio.run(run())
+    dan = results[3]
+    assert isinstance(dan, Learned), dan
+    assert dan.steps[0] == len(mine)
+    assert 1 <= dan.done[0] < len(mine)
+    assert any("others are at" in what for what in dan.failures)
+    # Nobody else fails but for dan's absence.
+    assert all("dan" in what for told in failures for what in told.values())
+
+
 def test_a_killed_server_stops_the_run_and_budgets_are_right(tmp_path: Path) -> None:
     """It is killed when it computes the second step's average: all of that group have shared, and paid."""
     path = session(tmp_path, {"steps": 6})
