@@ -18,8 +18,6 @@ from smpc_dp.runtime.events import Event, OnEvent
 from smpc_dp.runtime.inputs import find_input
 from smpc_dp.runtime.launcher import Ending, print_event, run_child
 from smpc_dp.runtime.learning import learn, serve_learning
-from smpc_dp.runtime.servers.learning import serve_learning_shares
-from smpc_dp.runtime.session_file import load_session
 
 # Coordinates of a model that are printed.
 SHOWN = 12
@@ -47,14 +45,11 @@ def run_learning(
     async def act() -> int:
         try:
             if serves:
-                serving = (
-                    serve_learning_shares(session, name, key=key, listen_on=listen, on_event=watch)
-                    if load_session(session).roster.servers
-                    else serve_learning(
+                failures.update(
+                    await serve_learning(
                         session, name=name, key=key, listen_on=listen, on_event=watch, board=board
                     )
                 )
-                failures.update(await serving)
             else:
                 file = data if data is not None else find_input(session.parent / "inputs", name)
                 learned.append(await learn(session, name, file, key=key, ledger=ledger, on_event=watch))
@@ -93,20 +88,19 @@ def check_data(checked: LearnParameters, files: Mapping[str, Path]) -> None:
 
 def report_learned(
     endings: Mapping[str, Ending],
-    hub: str | None,
+    aggregator: str | None,
     results: Mapping[str, dict[str, Any]],
     *,
     as_json: bool,
 ) -> None:
     """Print what everybody has learned, and who failed.
 
-    Exits with 1 if the `hub` failed, the aggregator or a server, or all did, or nobody completed a step:
-    then nothing was learned.
+    Exits with 1 if the aggregator failed, or all did, or nobody completed a step: then nothing was learned.
     """
     for name, ending in endings.items():
         if not ending.ok:
             report_line(f"{name}: {ending.reason}")
-    if not results or (hub is not None and not endings[hub].ok):
+    if not results or (aggregator is not None and not endings[aggregator].ok):
         raise typer.Exit(1)
     if not any(result["done"][0] or not result["steps"][0] for result in results.values()):
         for name, result in results.items():

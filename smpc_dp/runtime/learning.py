@@ -31,7 +31,7 @@ from smpc_dp.runtime.exchanging import HubExchange, PartyExchange
 from smpc_dp.runtime.line import HubLine
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import AggregatorLostError, Counter, EverybodyLeftError
-from smpc_dp.runtime.servers.learning import AskServers
+from smpc_dp.runtime.servers.learning import AskServers, serve_learning_shares
 from smpc_dp.runtime.servers.line import ServersLine
 from smpc_dp.runtime.servers.member import SharedMembership, load_member
 from smpc_dp.runtime.session import open_ledger
@@ -196,13 +196,19 @@ async def serve_learning(
     board: str | os.PathLike[str] | None = None,
     begin_with: int | None = None,
 ) -> dict[int, str]:
-    """Be the aggregator of a session that learns, to the end of its schedule; arguments as of `serve`.
+    """Be the aggregator of a session that learns, or one of its servers, to the end of its schedule.
+
+    Arguments as of `serve`; a server is named, and has no board.
 
     It begins when `begin_with` parties (None: all) have connected, or `connect` seconds have passed. Who
     comes later takes part in its groups from then on.
 
     Returns what went wrong in groups that failed, by request number.
     """
+    if name is not None and load_session(session).roster.servers:
+        return await serve_learning_shares(
+            session, name, key=key, listen_on=listen_on, on_event=on_event, begin_with=begin_with
+        )
     membership = Membership.load(session, name or aggregator_name(session), key, "aggregator")
     parameters = learn_parameters(membership)
     logs = open_logs(membership, session, board)
