@@ -153,6 +153,34 @@ def test_programs_and_simulations_draw_the_law_of_the_table() -> None:
     assert chi_square(np.array(ideal) - 3, law) > FALSE_ALARM
 
 
+class Words:
+    """Gives the words that make these draws: (place, number of 87 bits)."""
+
+    def __init__(self, draws: list[tuple[int, int]]) -> None:
+        self.content = b"".join(
+            (place | (number & ((1 << 24) - 1)) << 40).to_bytes(8, "little")
+            + (number >> 24 << 1).to_bytes(8, "little")
+            for place, number in draws
+        )
+
+    def bytes(self, n: int) -> bytes:
+        assert n == len(self.content)
+        return self.content
+
+
+def test_a_simulated_draw_is_exact_at_every_threshold() -> None:
+    """To the last of 87 bits: just below it the place itself, from it on its alias."""
+    design = WideGaussian(1, 1.0, 1.0, 1.0, Fraction(77, 3), 1, 1)
+    _, thresholds, aliases = table_of(design.variance_0)
+    asked, due = [], []
+    for place, (cut, alias) in enumerate(zip(thresholds, aliases, strict=True)):
+        for number, value in ((0, place if cut else alias), (cut - 1, place), (cut, alias)):
+            if 0 <= number < 1 << NUMBER_BITS:
+                asked.append((place, number))
+                due.append(value - PLACES // 2)
+    assert design.draws(Words(asked), len(asked)).tolist() == due
+
+
 def test_products_with_a_table_are_exact() -> None:
     generator = np.random.default_rng(3)
     modulus = (1 << 521) - 1
