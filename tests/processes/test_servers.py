@@ -140,8 +140,9 @@ async def test_a_session_goes_on_from_sum_to_average_to_statistic(tmp_path: Path
 async def test_channels_are_served_while_noise_is_planned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Plans that take a second each, at three servers and four users, do not hold up the loop that all share."""
-    beats, during = [], []
+    """Plans that take a second each, of servers and users, do not hold up the loop that all share."""
+    beats: list[None] = []
+    during: list[int] = []
     compiled = programs.compile_question
 
     def slowly(parameters: SharedParameters, question: str, *rest: Any) -> Program:
