@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from smpc_dp.errors import Fault
 from smpc_dp.learn.averager import Averager, PeerExchange, Rows
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
+from smpc_dp.privacy.sampling import NoiseSource
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -83,11 +84,15 @@ class Needs:
 
 @dataclass(frozen=True)
 class Means:
-    """What a learner communicates through, as its `Needs` say."""
+    """What a learner communicates through, as its `Needs` say; `source`: of the noise that is its own.
+
+    That is the operating system's randomness, but in a simulation with a seed.
+    """
 
     average: Averager | None = None
     mix: Averager | None = None
     exchange: PeerExchange | None = None
+    source: NoiseSource = field(default_factory=NoiseSource.system)
 
 
 @dataclass(frozen=True)

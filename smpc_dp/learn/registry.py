@@ -20,9 +20,11 @@ from smpc_dp.learn.gossip_auc import GossipAuc
 from smpc_dp.learn.gossip_reports import GossipReports
 from smpc_dp.learn.methods import AveragerTable, Averaging, GroupParameters, plan_private, plan_public
 from smpc_dp.learn.needs import Learned, Learner
-from smpc_dp.learn.ring_learner import RingSumLearner
+from smpc_dp.learn.ring_learner import RingHistogramLearner, RingSumLearner
 from smpc_dp.learn.servers import uses_servers
 from smpc_dp.learn.sgd import FederatedSgd
+from smpc_dp.learn.walk_learners import WalkHistogramLearner, WalkSumLearner
+from smpc_dp.learn.walk_sgd_learner import WalkSgdLearner
 from smpc_dp.protocols.mpyc.params import VectorParameters
 from smpc_dp.protocols.secagg.params import SumParameters
 
@@ -33,6 +35,10 @@ LEARNERS: Mapping[str, type[Any]] = {
     "block-gossip": BlockGossip,
     "diffusion": Diffusion,
     "ring-sum": RingSumLearner,
+    "ring-histogram": RingHistogramLearner,
+    "walk-sum": WalkSumLearner,
+    "walk-histogram": WalkHistogramLearner,
+    "walk-sgd": WalkSgdLearner,
     "gossip-auc": GossipAuc,
     "gossip-reports": GossipReports,
 }

@@ -8,8 +8,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smpc_dp.errors import LocalError, SmpcError, TimeoutFault
-from smpc_dp.learn.averager import Rows, Users, check_mixing, check_partners, check_rows
-from smpc_dp.learn.exchanges import Exchanging, partner_edges, weight_edges
+from smpc_dp.learn.averager import (
+    Boxes,
+    Rows,
+    Users,
+    check_boxes,
+    check_mixing,
+    check_partners,
+    check_rows,
+)
+from smpc_dp.learn.exchanges import (
+    Exchanging,
+    OneUser,
+    Recipients,
+    partner_edges,
+    request_of,
+    weight_edges,
+)
 from smpc_dp.protocols.exchange.params import ExchangeParameters
 from smpc_dp.runtime.aggregator import Server
 from smpc_dp.runtime.line import HubLine
@@ -42,16 +57,13 @@ class _Exchanges:
         """What the messages give away, and against whom that holds."""
         return self._exchanging.claim
 
-    def _of(self, edges: dict[int, list[int]]) -> tuple[Membership, list[int]]:
-        """Return the membership of a request for these edges, and the users in it, ascending."""
-        involved = sorted({*edges, *(user for sent in edges.values() for user in sent)})
-        place = {user: number for number, user in enumerate(involved, 1)}
-        numbered = tuple(tuple(sorted(place[to] for to in edges.get(user, []))) for user in involved)
-        parameters = self._exchanging.parameters.between(numbered)
-        return self._membership.of_group(parameters, tuple(self._names[user] for user in involved)), involved
+    def _of(self, edges: Recipients | None) -> Membership:
+        """Return the membership of a request along these edges; None: from everyone to everyone."""
+        parameters, involved = request_of(self._exchanging.parameters, edges)
+        return self._membership.of_group(parameters, tuple(self._names[user] for user in involved))
 
 
-class PartyExchange(_Exchanges):
+class PartyExchange(_Exchanges, OneUser):
     """The messages of one party; a `PeerExchange` whose one row is its own.
 
     `charged`: the ledger, if there is one and the messages are private: each vector that leaves is charged
@@ -77,40 +89,29 @@ class PartyExchange(_Exchanges):
         """The party's own number."""
         return np.array([self._own])
 
-    async def exchange(self, vector: Rows, partner: Users) -> Rows:
-        """Return the partner's vector; see `PeerExchange.exchange`."""
-        vector, partner = check_rows(self, vector), check_partners(self.users, partner)
-        received = await self._send(vector, partner_edges(partner))
-        return np.asarray(received.get(int(partner[self._own]), vector[0])[None])
+    async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
+        """Take part in one request; see `OneUser.meet`.
 
-    async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
-        """Return the weighted sum of the own vector and those received; see `PeerExchange.mix`."""
-        vector, weights = check_rows(self, vector), check_mixing(self.users, weights)
-        received = await self._send(vector, weight_edges(weights))
-        row = weights[[self._own]].tocoo()
-        mixed = np.zeros_like(vector[0])
-        for user, weight in zip(row.col, row.data, strict=True):
-            mixed += weight * (vector[0] if user == self._own else received[int(user)])
-        return np.asarray(mixed[None])
-
-    async def _send(self, vector: Rows, edges: dict[int, list[int]]) -> dict[int, Rows]:
-        """Take part in one request, and return by user what the party was sent."""
+        Raises TimeoutFault naming whoever is needed and missing.
+        """
         number = self._counter.take(1)
-        if not edges:
+        if edges is not None and not edges:
             return {}
-        membership, involved = self._of(edges)
-        if self._own not in involved:
+        membership = self._of(edges)
+        if membership.name not in membership.names:
             return {}
-        parameters, name = membership.parameters, membership.name
-        if self._own in edges:
+        sends = edges is None or self._own in edges
+        if sends:
             self._planned.take(self.here)
+        parameters, name = membership.parameters, membership.name
         try:
-            lanes, _ = parameters.encoding.encode(vector[0], party=name)
+            rows = [parameters.encoding.encode(vector, party=name)[0] for vector in vectors]
         except SmpcError as error:
             # The others must not wait for this vector.
             await self._line.decline_as(membership, number, error)
             raise
-        ledger = self._ledger if self._own in edges else None
+        lanes = np.stack(rows).reshape(parameters.shape)
+        ledger = self._ledger if sends else None
 
         async def charge(run_id: bytes) -> Receipt | None:
             if ledger is None:
@@ -128,8 +129,7 @@ class PartyExchange(_Exchanges):
             raise
         if not isinstance(parameters, ExchangeParameters):
             raise LocalError("an exchange has its own parameters")
-        place = {self._names[user]: user for user in involved}
-        return {place[who]: parameters.real(lanes) for who, lanes in machine.received.items()}
+        return {self._names.index(who): parameters.real(lanes) for who, lanes in machine.received.items()}
 
 
 class HubExchange(_Exchanges):
@@ -159,11 +159,17 @@ class HubExchange(_Exchanges):
         await self._serve(weight_edges(weights))
         return vector
 
-    async def _serve(self, edges: dict[int, list[int]]) -> None:
+    async def all_to_all(self, vectors: Boxes) -> Boxes:
+        """Serve one round of messages from everyone to everyone; see `PeerExchange.all_to_all`."""
+        vectors = check_boxes(self, vectors)
+        await self._serve(None)
+        return vectors
+
+    async def _serve(self, edges: Recipients | None) -> None:
         number = self._counter.take(1)
-        if not edges:
+        if edges is not None and not edges:
             return
-        ended = await self._server.request(number, self._of(edges)[0])
+        ended = await self._server.request(number, self._of(edges))
         if ended is None:
             raise EverybodyLeftError(f"all parties have left before request {number}")
         if isinstance(ended, SmpcError):

@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 from smpc_dp.errors import ConfigError
-from smpc_dp.learn.averager import PlainExchange, Rows, Users
+from smpc_dp.learn.averager import Boxes, PlainExchange, Rows, Users
 from smpc_dp.learn.gossip_auc import GossipAuc
 from smpc_dp.learn.needs import Means
 from smpc_dp.learn.registry import check_learn
@@ -81,6 +81,9 @@ def test_the_hub_makes_the_same_calls_without_rows() -> None:
             return vector
 
         async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
+            raise NotImplementedError
+
+        async def all_to_all(self, vectors: Boxes) -> Boxes:
             raise NotImplementedError
 
     class Everybody(PlainExchange):
