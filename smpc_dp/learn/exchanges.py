@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
 Recipients = dict[int, list[int]]
 # Messages without noise are rounded to this fraction of the bound.
 EXACT_STEPS = 1 << 40
+
+
+def on_messages_grid(values: Rows, l2_bound: float) -> Rows:
+    """Round values to steps that messages without noise, of that bound, carry exactly."""
+    bits = math.floor(math.log2(EXACT_STEPS / l2_bound))
+    return np.asarray(np.ldexp(np.rint(np.ldexp(values, bits)), -bits))
 
 
 @dataclass(frozen=True)
@@ -128,12 +135,7 @@ class OneUser:
         """Return the weighted sum of the own vector and those received; see `PeerExchange.mix`."""
         vector, weights = check_rows(self, vector), check_mixing(self.users, weights)
         received = await self.meet(vector, weight_edges(weights))
-        own = int(self.here[0])
-        row = weights[[own]].tocoo()
-        mixed = np.zeros_like(vector[0])
-        for user, weight in zip(row.col, row.data, strict=True):
-            mixed += weight * (vector[0] if user == own else received[int(user)])
-        return np.asarray(mixed[None])
+        return mixed_row(vector[0], received, int(self.here[0]), weights)[None]
 
     async def all_to_all(self, vectors: Boxes) -> Boxes:
         """Return what every user had for this one; see `PeerExchange.all_to_all`."""
@@ -159,6 +161,21 @@ def request_of(
 def partner_edges(partner: Users) -> Recipients:
     """Return for each user that has a partner to whom it sends."""
     return {int(user): [int(partner[user])] for user in np.flatnonzero(partner != np.arange(len(partner)))}
+
+
+def mixed_row(own: Rows, received: dict[int, Rows], user: int, weights: sparse.csr_array) -> Rows:
+    """Return the weighted sum of a user's own vector and those received, (length,).
+
+    In the order of `IdealExchange`, the own vector last, so that both have the same bits.
+    """
+    row = weights[[user]].tocoo()
+    total, mine = np.zeros_like(own), 0.0
+    for other, weight in sorted(zip(row.col.tolist(), row.data.tolist(), strict=True)):
+        if other == user:
+            mine = weight
+        elif weight != 0:
+            total += weight * received[other]
+    return np.asarray(mine * own + total)
 
 
 def weight_edges(weights: sparse.csr_array) -> Recipients:

@@ -15,6 +15,7 @@ from smpc_dp.privacy.sampling import NoiseSource
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.privacy.sampling import NoiseSource
 
 # A user's data: shape (points, columns).
 Table = NDArray[np.float64]
@@ -97,7 +98,9 @@ class Means:
 
 @dataclass(frozen=True)
 class Learned:
-    """What a learner ends with, for the users that live where it ran. All of it is public.
+    """What a learner ends with, for the users that live where it ran.
+
+    All of it is public, but for values that are `confidential`.
 
     Attributes:
         learner: its name.
@@ -107,6 +110,7 @@ class Learned:
         failures: why the others failed, each text once.
         guarantee: of all steps together, for each user; None where nothing is protected.
         claim: what the steps give away, and against whom that holds.
+        confidential: the values are each user's own, and the guarantee does not hold for who sees them.
     """
 
     learner: str
@@ -117,6 +121,7 @@ class Learned:
     failures: tuple[str, ...] = ()
     guarantee: PrivacyGuarantee | None = None
     claim: str = ""
+    confidential: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON data."""
@@ -129,6 +134,7 @@ class Learned:
             "failures": list(self.failures),
             "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
             "claim": self.claim,
+            "confidential": self.confidential,
         }
 
 

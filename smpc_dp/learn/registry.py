@@ -15,8 +15,10 @@ from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.learn.block_gossip import BlockGossip
 from smpc_dp.learn.diffusion_learner import Diffusion
+from smpc_dp.learn.dual_averaging_learner import DualAveraging
+from smpc_dp.learn.dual_averaging_reports import DualAveragingReports
 from smpc_dp.learn.exchanges import Exchanging, plan_messages
-from smpc_dp.learn.gossip_auc import GossipAuc
+from smpc_dp.learn.gossip_clear import GossipClear
 from smpc_dp.learn.gossip_reports import GossipReports
 from smpc_dp.learn.methods import AveragerTable, Averaging, GroupParameters, plan_private, plan_public
 from smpc_dp.learn.needs import Learned, Learner
@@ -39,8 +41,10 @@ LEARNERS: Mapping[str, type[Any]] = {
     "walk-sum": WalkSumLearner,
     "walk-histogram": WalkHistogramLearner,
     "walk-sgd": WalkSgdLearner,
-    "gossip-auc": GossipAuc,
+    "gossip-clear": GossipClear,
     "gossip-reports": GossipReports,
+    "dual-averaging": DualAveraging,
+    "dual-averaging-reports": DualAveragingReports,
 }
 
 # Keys of `[parameters]` that are not the learner's own settings.

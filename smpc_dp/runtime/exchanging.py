@@ -34,6 +34,7 @@ from smpc_dp.runtime.requests import AggregatorLostError, Counter, EverybodyLeft
 if TYPE_CHECKING:
     from scipy import sparse
 
+    from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.accountant.receipt import Receipt
 
@@ -66,8 +67,8 @@ class _Exchanges:
 class PartyExchange(_Exchanges, OneUser):
     """The messages of one party; a `PeerExchange` whose one row is its own.
 
-    `charged`: the ledger, if there is one and the messages are private: each vector that leaves is charged
-    once, whoever it goes to.
+    `charged`: the ledger, if there is one and it is to be charged: each vector that leaves once, whoever it
+    goes to; or `whole`, what all of them give away, before the first.
     """
 
     def __init__(
@@ -77,10 +78,13 @@ class PartyExchange(_Exchanges, OneUser):
         counter: Counter,
         line: HubLine,
         charged: Ledger | None,
+        whole: ReleaseEvent | None = None,
     ) -> None:
         super().__init__(membership, exchanging, counter)
         self._line = line
         self._ledger = charged
+        self._whole = whole
+        self._charged = False
         self._own = self._names.index(membership.name)
         self._planned = exchanging.planned(self.users)
 
@@ -114,9 +118,12 @@ class PartyExchange(_Exchanges, OneUser):
         ledger = self._ledger if sends else None
 
         async def charge(run_id: bytes) -> Receipt | None:
-            if ledger is None:
+            if ledger is None or (self._whole is not None and self._charged):
                 return None
-            return await asyncio.to_thread(lambda: ledger.charge(run_id, parameters.event()))
+            event = self._whole or parameters.event()
+            receipt = await asyncio.to_thread(lambda: ledger.charge(run_id, event))
+            self._charged = True
+            return receipt
 
         question = f"exchange {parameters.planned()}"
         try:

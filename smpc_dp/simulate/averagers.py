@@ -225,6 +225,7 @@ class IdealExchange:
         own = weights.diagonal()
         others = sparse.csr_array(weights - sparse.diags_array(own))
         others.eliminate_zeros()
+        others.sort_indices()
         senders = np.unique(others.indices)
         sent = np.zeros_like(vector)
         sent[senders] = self._sent(vector, senders)

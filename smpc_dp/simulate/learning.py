@@ -80,8 +80,10 @@ def learn(
         exchange = PlainExchange(users)
     elif checked.exchange is not None:
         exchange = IdealExchange(users, checked.exchange, NoiseSource.keyed(randomness.bytes(32), b"learn"))
-    source = NoiseSource.keyed(randomness.bytes(32), b"learner")
-    means = Means(averager(checked.average), averager(checked.mix), exchange, source)
+    # The same whatever the fidelity.
+    drawn = SystemRandomness() if seed is None else SeededRandomnessForSimulation(seed, "learner")
+    own = NoiseSource.keyed(drawn.bytes(32), b"learner")
+    means = Means(averager(checked.average), averager(checked.mix), exchange, own)
     learned = asyncio.run(checked.learner.run(means, tables))
     return learned if fidelity == "plain" else checked.completed(learned)
 
