@@ -52,7 +52,7 @@ class PairEstimate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     Attributes:
         statistic: h, see `pair_kernel`.
         lower, upper: of every value; a label is 0 or 1.
-        ticks: T. Asynchronous: two users meet at each. everybody must meet somebody.
+        ticks: T: two users meet at each, and everybody must meet somebody.
         method: "gosta", or "u2", the baseline, with two meetings a tick.
         clock: "synchronous" is Algorithm 3.1, "asynchronous" Remark 3.2; "u2" has a global clock.
         topology: who may meet. seed: public, of who meets when.
