@@ -10,14 +10,15 @@ import numpy as np
 import typer
 
 from smpc_dp.cli.output import console, print_json, report_error, report_line, write_json
-from smpc_dp.errors import ConfigError, Fault, SmpcError
+from smpc_dp.errors import ConfigError, Fault, PrivacyError, SmpcError
 from smpc_dp.learn.data import read_table
 from smpc_dp.learn.needs import Learned
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.runtime.events import Event, OnEvent
 from smpc_dp.runtime.inputs import find_input
 from smpc_dp.runtime.launcher import Ending, print_event, run_child
-from smpc_dp.runtime.learning import learn, serve_learning
+from smpc_dp.runtime.learning import check_budget, learn, serve_learning
+from smpc_dp.runtime.session import open_ledger
 
 # Coordinates of a model that are printed.
 SHOWN = 12
@@ -86,6 +87,21 @@ def check_data(checked: LearnParameters, files: Mapping[str, Path]) -> None:
         raise ConfigError(faults)
 
 
+def check_budgets(checked: LearnParameters, ledgers: Mapping[str, Path]) -> None:
+    """Check that everybody's ledger affords all steps; raise PrivacyError naming all that do not.
+
+    Else those that do would be charged for a run that cannot end. `ledgers`: in the roster's order.
+    """
+    refused: list[str] = []
+    for user, (name, file) in enumerate(ledgers.items()):
+        try:
+            check_budget(open_ledger(file, name), checked, user)
+        except PrivacyError as error:
+            refused.append(str(error))
+    if refused:
+        raise PrivacyError("; ".join(refused))
+
+
 def report_learned(
     endings: Mapping[str, Ending],
     aggregator: str | None,
@@ -126,6 +142,8 @@ def learned_text(results: Mapping[str, dict[str, Any]]) -> str:
         done, steps = result["done"][0], result["steps"][0]
         if done < steps:
             lines.append(f"{name}: {steps - done} of {steps} steps missed")
+    if some["confidential"]:
+        lines.append("confidential: what each party has learned is its own; the guarantee does not cover it")
     guarantee = some["guarantee"]
     if guarantee is not None:
         lines.append(

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from smpc_dp.cli import statistic as statistics
-from smpc_dp.cli.learn import check_data, report_learned
+from smpc_dp.cli.learn import check_budgets, check_data, report_learned
 from smpc_dp.cli.live import LiveBoard
 from smpc_dp.cli.output import console, print_json, report_error, report_line, result_text
 from smpc_dp.cli.party import Operation
@@ -102,6 +102,8 @@ def run(
         _check_vectors(loaded, files, weight_of, clip)
     if ledgers is not None:
         _check_ledgers(ledgers, parties)
+        if isinstance(checked, LearnParameters):
+            check_budgets(checked, {name: _ledger(ledgers, name) for name in parties})
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as scratch:
         outputs = {name: Path(scratch) / f"{name}.json" for name in parties}
         commands: dict[str, list[str]] = {}

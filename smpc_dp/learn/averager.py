@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 Rows = NDArray[np.float64]
+# Shape (rows, n, length): a vector for each user from each user here.
+Boxes = NDArray[np.float64]
 Users = NDArray[np.intp]
 # Group number of each of the n users, -1 for one who sits out.
 Groups = NDArray[np.intp]
@@ -118,6 +120,17 @@ class PeerExchange(Protocol):
         """
         ...
 
+    async def all_to_all(self, vectors: Boxes) -> Boxes:
+        """Hand every user another vector from every user here; everybody must take part.
+
+        Args:
+            vectors: shape (rows, n, length): [r, j] is for user j, also where that is the sender itself.
+
+        Returns:
+            shape (rows, n, length): [r, i] is what user i had for the user of row r.
+        """
+        ...
+
 
 class PlainAverager:
     """Averages in the clear, for tests and for comparison: nothing is hidden from anybody."""
@@ -192,6 +205,10 @@ class PlainExchange:
         vector, weights = check_rows(self, vector), check_mixing(self.users, weights)
         return np.asarray(weights @ vector)
 
+    async def all_to_all(self, vectors: Boxes) -> Boxes:
+        """Return what each was sent; see `PeerExchange.all_to_all`."""
+        return check_boxes(self, vectors).transpose(1, 0, 2)
+
 
 def check_rows(place: Averager | PeerExchange, vector: Rows) -> Rows:
     """Return `vector` as float64; raise ConfigError unless it is finite and has a row for each user here."""
@@ -204,6 +221,17 @@ def check_rows(place: Averager | PeerExchange, vector: Rows) -> Rows:
         bad = np.flatnonzero(~finite.all(axis=1))
         raise ConfigError([Fault("vector", f"of user {place.here[bad[0]]} is not finite")])
     return vector
+
+
+def check_boxes(place: PeerExchange, vectors: Boxes) -> Boxes:
+    """Return `vectors` as float64; raise ConfigError unless finite, of shape (rows, n, length)."""
+    vectors = np.asarray(vectors, dtype=np.float64)
+    if vectors.ndim != 3 or vectors.shape[:2] != (len(place.here), place.users):
+        what = f"shape must be ({len(place.here)}, {place.users}, length), is {vectors.shape}"
+        raise ConfigError([Fault("vectors", what)])
+    if not np.isfinite(vectors).all():
+        raise ConfigError([Fault("vectors", "must be finite")])
+    return vectors
 
 
 def check_partners(users: int, partner: Users) -> Users:

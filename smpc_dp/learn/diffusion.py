@@ -57,6 +57,7 @@ async def diffuse(
     noise: DiffusionNoise | None = None,
     source: NoiseSource | None = None,
     budget: float | None = None,
+    radius: float | None = None,
     watch: Watch | None = None,
 ) -> Diffused:
     """Run (3)-(4), (7)-(9) or (14)-(16) with (20), by `noise`, and return the models of the users here.
@@ -71,6 +72,7 @@ async def diffuse(
         ridge: rho, of the regulariser rho/2 |w|^2; 0 <= mu rho <= 1.
         source: `NoiseSource.system()` in a real run; needed with noise.
         budget: epsilon that the steps may cost; refused before the first if they cost more.
+        radius: of coordinates of what is sent: beyond it the descent has diverged. None: as large as can be.
         watch: called with step and models after each step, of those here; in a simulation, for studies.
 
     Raises:
@@ -79,11 +81,12 @@ async def diffuse(
     start = check_rows(exchange, start)
     _check(exchange, weights, steps, step_size, ridge, noise, source)
     claim = None if noise is None else noise.guarantee(steps, budget)
+    far = _FAR * (1.0 if noise is None else 2.0**-noise.bits) if radius is None else radius
     if noise is None or source is None:
         models = start
         for step in range(1, steps + 1):
             adapted = models - step_size * (_finite(gradient(models, step), step) + ridge * models)
-            models = await exchange.mix(_bounded(adapted, step), weights)
+            models = await exchange.mix(_bounded(exchange, adapted, step, far), weights)
             if watch is not None:
                 watch(step, models)
         return Diffused(models, claim)
@@ -97,8 +100,8 @@ async def diffuse(
         drawn = discrete_laplace(source, own.size, noise.scale).reshape(own.shape)
         moved = ((own * retained) >> _FRACTION) - update(_finite(gradient(models, step), step), noise)
         sent = np.ldexp((moved + drawn).astype(np.float64), -noise.bits)
-        mixed = np.ldexp(await exchange.mix(sent, weights), noise.bits)
-        own = np.rint(_bounded(mixed, step)).astype(np.int64)
+        mixed = await exchange.mix(_bounded(exchange, sent, step, far), weights)
+        own = np.rint(np.ldexp(mixed, noise.bits)).astype(np.int64)
         if noise.kind == "homomorphic":
             # Own weight a_kk times own perturbation -(1 - a_kk)/a_kk v in place of v: v less in the sum.
             own -= drawn
@@ -120,6 +123,15 @@ def update(gradients: Rows, noise: DiffusionNoise) -> Integers:
     # Toward zero: rounding adds nothing to the norm.
     grid: Integers = np.trunc(parts * factor[:, None]).astype(np.int64)
     return grid.reshape(gradients.shape)
+
+
+def published(models: Rows, noise: DiffusionNoise, steps: int, epsilon: float, source: NoiseSource) -> Rows:
+    """Return models of homomorphic diffusion after `steps`, for everybody to see: `epsilon` more for each.
+
+    Costs `noise.guarantee(steps, publish=epsilon)` in all. Raises ConfigError.
+    """
+    drawn = discrete_laplace(source, models.size, noise.publication(steps, epsilon)).reshape(models.shape)
+    return np.asarray(models + np.ldexp(drawn.astype(np.float64), -noise.bits))
 
 
 def own_perturbation(drawn: Rows, weights: sparse.csr_array) -> Rows:
@@ -165,10 +177,14 @@ def _finite(gradients: Rows, step: int) -> Rows:
     return gradients
 
 
-def _bounded(models: Rows, step: int) -> Rows:
-    # Nobody lives at a hub.
-    largest = float(np.abs(models).max(initial=0.0))
-    if not largest < _FAR:
-        what = f"the descent diverges: a coordinate of {largest:.3g} at step {step}; take a smaller one"
+def _bounded(exchange: PeerExchange, sent: Rows, step: int, far: float) -> Rows:
+    # Nobody lives at a hub. Written so that NaN is caught.
+    wrong = np.flatnonzero(~(np.abs(sent) <= far).all(axis=1))
+    if len(wrong):
+        largest = float(np.abs(sent[wrong[0]]).max())
+        what = (
+            f"the descent diverges: at step {step} user {exchange.here[wrong[0]]} has a coordinate of "
+            f"{largest:.3g}, the bound is {far:.3g}; take smaller steps"
+        )
         raise ConfigError([Fault("step_size", what)])
-    return models
+    return sent

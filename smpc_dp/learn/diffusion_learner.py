@@ -1,10 +1,12 @@
 """Diffusion as a learner of a session: each user keeps a model of its own, and mixes with its neighbours.
 
-With i.i.d. noise only: what a learner ends with is public, and graph-homomorphic noise does not cover that.
+With i.i.d. noise, or none, what a user ends with is public. With graph-homomorphic noise it is the user's own
+and confidential, unless it is published with noise of its own.
 """
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,12 +15,13 @@ import numpy as np
 from msgspec import Meta
 
 from smpc_dp.errors import ConfigError, Fault, LocalError
-from smpc_dp.learn import topology
-from smpc_dp.learn.averager import Rows
-from smpc_dp.learn.diffusion import diffuse
+from smpc_dp.learn.averager import PeerExchange, Rows
+from smpc_dp.learn.diffusion import Diffused, diffuse, published
+from smpc_dp.learn.meetings import Graph, graph_of, renamed
 from smpc_dp.learn.models import Model, ModelName
 from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
 from smpc_dp.privacy.diffusion import DiffusionNoise
+from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.sampling import NoiseSource
 
 if TYPE_CHECKING:
@@ -26,29 +29,39 @@ if TYPE_CHECKING:
 
 Positive = Annotated[float, Meta(gt=0, le=1e6)]
 
-# Grid steps of the messages' encoding in its bound; `exchanges.EXACT_STEPS`.
+# Grid steps of the messages' encoding in its bound, in powers of two; `exchanges.EXACT_STEPS`.
 _ROOM = 40
+CLAIM = "NO PRIVACY between neighbours: each sees the others' models, and from them their gradients"
+OWN = "a model is its user's own and NOT covered: with it, or with the average of all, the noise is gone"
 
 
 class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """Adapt, then combine, with noise of one's own: see `learn.diffusion`. Every message is needed.
+    """Adapt, then combine: see `learn.diffusion`. Every message is needed.
 
     Attributes:
         features: d, columns of every user's table without the label.
         steps: i. rate: mu. ridge: rho.
-        clip: G, the l1 norm that a user's gradient is clipped to.
-        epsilon: for each user, all of its steps together.
-        topology: "ring" or "complete", of all parties in the roster's order.
+        noise: "iid"; "homomorphic", which the average of all models does not see; "none": no privacy.
+        epsilon: for each user, all messages of its steps together; of the noise.
+        publish: with "homomorphic": epsilon, beside the other, for a user's last model with noise of its own.
+            None: models are not published.
+        clip: G, the l1 norm that a user's gradient is clipped to, 1 if None; of the noise.
+        radius: without noise: a coordinate beyond it means divergence.
+        topology: of all parties. weights: that messages are combined with.
         model, classes: the loss and, for "softmax", the number of labels.
     """
 
     features: Annotated[int, Meta(ge=1, le=1_000_000)]
     steps: Annotated[int, Meta(ge=1, le=100_000)]
-    epsilon: Positive
+    noise: Literal["iid", "homomorphic", "none"] = "iid"
+    epsilon: Positive | None = None
+    publish: Positive | None = None
     rate: Positive = 0.1
-    clip: Positive = 1.0
+    clip: Positive | None = None
     ridge: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
-    topology: Literal["ring", "complete"] = "ring"
+    radius: Positive = 1_000.0
+    topology: Graph = "ring"
+    weights: Literal["metropolis", "max-degree"] = "metropolis"
     model: ModelName = "logistic"
     classes: Annotated[int, Meta(ge=2, le=10_000)] = 2
 
@@ -58,15 +71,21 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return Model(self.model, self.features, self.classes)
 
     @cached_property
-    def planned(self) -> DiffusionNoise:
-        """The noise; raises ConfigError where none suffices."""
-        length = self.loss.length
-        return DiffusionNoise.plan("iid", self.epsilon, self.steps, self.rate, self.clip, length)
+    def planned(self) -> DiffusionNoise | None:
+        """The noise, None without; raises ConfigError where none suffices."""
+        if self.noise == "none" or self.epsilon is None:
+            return None
+        length, clip = self.loss.length, 1.0 if self.clip is None else self.clip
+        return DiffusionNoise.plan(self.noise, self.epsilon, self.steps, self.rate, clip, length)
 
-    def weights(self, users: int) -> sparse.csr_array:
-        """Return Metropolis weights of the graph."""
-        drawn = topology.complete(users) if self.topology == "complete" else topology.ring(users)
-        return drawn.metropolis()
+    def claimed(self, noise: DiffusionNoise) -> PrivacyGuarantee:
+        """Return what holds after all steps."""
+        return noise.guarantee(self.steps, self.epsilon, publish=self.publish)
+
+    def combination(self, users: int) -> sparse.csr_array:
+        """Return A; raise ConfigError unless the graph is connected."""
+        drawn = graph_of(self.topology, users)
+        return drawn.metropolis() if self.weights == "metropolis" else drawn.max_degree()
 
     def check_data(self, table: Table, user: str) -> None:
         """Raise ConfigError, naming the user, unless its data fit."""
@@ -77,51 +96,94 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         found = []
         if self.rate * self.ridge > 1:
             found.append(Fault("rate", f"{self.rate:g} times ridge = {self.ridge:g} must be at most 1"))
-        if users < 3:
-            found.append(Fault("topology", f"needs 3 users, has {users}"))
+        if self.noise == "none":
+            for name in ("epsilon", "publish", "clip"):
+                if getattr(self, name) is not None:
+                    found.append(Fault(name, 'is of noise, which is "none"'))
+        elif self.epsilon is None:
+            found.append(Fault("epsilon", "is missing"))
+        if self.noise == "iid" and self.publish is not None:
+            found.append(Fault("publish", "is of homomorphic noise: with i.i.d. noise models are public"))
         try:
-            if float(self.planned.scale) > 2.0 ** (_ROOM - 6):
-                found.append(
-                    Fault("epsilon", f"{self.epsilon:g} for {self.steps} steps needs too much noise")
-                )
+            self.combination(users)
+            noise = self.planned
+            if noise is not None and not found:
+                if self._largest(noise) > 2.0**_ROOM:
+                    what = f"{self.epsilon:g} for {self.steps} steps needs too much noise"
+                    found.append(Fault("epsilon", f"{what} for the grid of the messages"))
+                self.claimed(noise)
         except ConfigError as error:
             found += error.faults
         return found
+
+    def _largest(self, noise: DiffusionNoise) -> float:
+        """Bound a message's l2 norm in grid steps: all updates, and eight deviations of all noise."""
+        deviation = float(noise.scale) * math.sqrt(2 * self.steps * self.loss.length)
+        return self.steps * noise.update + 8 * deviation
+
+    @property
+    def _bound(self) -> float:
+        """Of a message's l2 norm. With noise the messages' grid is the noise's."""
+        if self.planned is None:
+            return self.radius * math.sqrt(self.loss.length) * (1 + 1e-9)
+        return 2.0 ** (_ROOM - self.planned.bits)
 
     def needs(self, users: int) -> Needs:
         """Return what it communicates: a message of each user to its neighbours in each step."""
         # Not at the top: scipy.
         from smpc_dp.privacy.accountant.events import Event, Pure
 
-        bound = 2.0 ** (_ROOM - self.planned.bits)
-        messages = PrivateMessages(self.loss.length, bound, np.full(users, self.steps), None, None)
-        claim = self.planned.guarantee(self.steps)
+        messages = PrivateMessages(self.loss.length, self._bound, np.full(users, self.steps), None, None)
+        if self.planned is None:
+            return Needs(exchange=messages)
+        claim = self.claimed(self.planned)
         return Needs(
             exchange=messages, own=Event(claim.mechanism, claim.relation, (Pure(epsilon=claim.epsilon),))
         )
 
     async def run(self, means: Means, data: list[Table]) -> Learned:
-        """Learn; see `needs.Learner`. Noise is the system's, in simulations too."""
-        exchange = means.exchange
+        """Learn; see `needs.Learner`."""
+        exchange, noise = means.exchange, self.planned
         if exchange is None:
             raise LocalError("diffusion needs messages")
-        model, points = self.loss, self.loss.points(data)
-        rows = np.arange(len(data))
-        start: Rows = np.zeros((len(data), model.length))
-        found = await diffuse(
-            exchange,
-            self.weights(exchange.users),
-            lambda models, _step: model.gradient(models, points, rows) if len(data) else models,
-            start,
-            self.steps,
-            self.rate,
-            ridge=self.ridge,
-            noise=self.planned,
-            source=NoiseSource.system(),
-            budget=self.epsilon,
-        )
+        source = None if noise is None else means.source
+        found = await self._descend(exchange, data, source)
         steps = np.full(len(data), self.steps)
-        claim = (
-            f"by the noise on each message: {self.planned.assumption}; the line by itself: {exchange.claim}"
-        )
-        return Learned("diffusion", found.models, model.names, steps, steps, (), found.guarantee, claim)
+        values, guarantee, claim = found.models, None, f"{CLAIM}; {exchange.claim}"
+        if noise is not None and source is not None:
+            values, guarantee = self._released(values, noise, source), self.claimed(noise)
+            claim = (
+                f"by the noise on each message: {guarantee.assumption}; the line by itself: {exchange.claim}"
+            )
+        confidential = self.noise == "homomorphic" and self.publish is None
+        if confidential:
+            claim = f"{OWN}; {claim}"
+        return Learned("diffusion", values, self.loss.names, steps, steps, (), guarantee, claim, confidential)
+
+    async def _descend(
+        self, exchange: PeerExchange, data: list[Table], source: NoiseSource | None
+    ) -> Diffused:
+        """Take all steps from zeros."""
+        model, points, rows = self.loss, self.loss.points(data), np.arange(len(data))
+        try:
+            return await diffuse(
+                exchange,
+                self.combination(exchange.users),
+                lambda models, _step: model.gradient(models, points, rows) if len(data) else models,
+                np.zeros((len(data), model.length)),
+                self.steps,
+                self.rate,
+                ridge=self.ridge,
+                noise=self.planned,
+                source=source,
+                budget=self.epsilon,
+                radius=self._bound / math.sqrt(model.length),
+            )
+        except ConfigError as error:
+            raise renamed(error, "step_size", "rate") from None
+
+    def _released(self, models: Rows, noise: DiffusionNoise, source: NoiseSource) -> Rows:
+        """Return the models as they are shown."""
+        if self.publish is None:
+            return models
+        return published(models, noise, self.steps, self.publish, source)

@@ -87,8 +87,10 @@ class _State:
         self.dual[met] = (self.dual[met] + received[met, :p]) / 2
         self.auxiliary[met] = received[met, p:]
 
-    def advance(self, who: NDArray[np.intp] | slice, weight: Floats | float, time: Floats, tick: int) -> None:
-        """Gradient, weighted, and proximal step, for rows `who` that take their clocks to show `time`."""
+    def advance(
+        self, who: NDArray[np.intp] | slice, weight: Floats | float, time: Floats, tick: NDArray[np.intp]
+    ) -> None:
+        """Gradient, weighted, and proximal step, for rows `who` whose clocks come to show `time`."""
         slope = np.asarray(self.gradient(self.theta[who], self.records[who], self.auxiliary[who]))
         if slope.shape != self.theta[who].shape:
             raise ConfigError(
@@ -102,7 +104,7 @@ class _State:
         if len(wrong):
             user = self.exchange.here[who][wrong[0]]
             what = (
-                f"the run diverges: theta of user {user} exceeds {DIVERGED:g} by tick {tick}; "
+                f"the run diverges: theta of user {user} exceeds {DIVERGED:g} at tick {tick[wrong[0]]}; "
                 "take smaller steps, a regulariser or scaled records"
             )
             raise ConfigError([Fault("step_size", what)])
@@ -162,7 +164,7 @@ async def dual_averaging(
             partner[held] = held[:, ::-1]
             met = np.flatnonzero(partner[exchange.here] != exchange.here)
             await state.meet(met, partner)
-            state.advance(slice(None), 1.0, np.full(rows, float(tick)), tick)
+            state.advance(slice(None), 1.0, np.full(rows, float(tick)), np.full(rows, tick))
             state.average += (state.theta - state.average) / tick
         state.keep(span.end)
     return state.models()
@@ -194,9 +196,10 @@ async def dual_averaging_asynchronous(
     for span in spans(clock, exchange.users, ticks, every):
         for step in span.rounds:
             met = np.flatnonzero(step.meeting[here] >= 0)
+            at = span.tick(step.meeting[here[met]])
             await state.meet(met, step.partner)
             meetings[met] += 1
-            state.advance(met, weight[met, None], meetings[met] * weight[met], span.end)
+            state.advance(met, weight[met, None], meetings[met] * weight[met], at)
             state.average[met] += (state.theta[met] - state.average[met]) / meetings[met, None]
         state.keep(span.end)
     return state.models()

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smpc_dp.learn.averager import Planned, Users
+from smpc_dp.learn.averager import (
+    Boxes,
+    Planned,
+    Rows,
+    Users,
+    check_boxes,
+    check_mixing,
+    check_partners,
+    check_rows,
+)
 from smpc_dp.learn.methods import STEPS, calibrate
 from smpc_dp.learn.needs import PrivateMessages
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
@@ -16,8 +26,16 @@ from smpc_dp.protocols.exchange.params import ExchangeParameters, plan_exchange
 if TYPE_CHECKING:
     from scipy import sparse
 
+# For each user that sends, to whom.
+Recipients = dict[int, list[int]]
 # Messages without noise are rounded to this fraction of the bound.
 EXACT_STEPS = 1 << 40
+
+
+def on_messages_grid(values: Rows, l2_bound: float) -> Rows:
+    """Round values to steps that messages without noise, of that bound, carry exactly."""
+    bits = math.floor(math.log2(EXACT_STEPS / l2_bound))
+    return np.asarray(np.ldexp(np.rint(np.ldexp(values, bits)), -bits))
 
 
 @dataclass(frozen=True)
@@ -80,15 +98,90 @@ def plan_messages(need: PrivateMessages, users: int) -> Exchanging:
     return Exchanging(parameters, guarantee, count)
 
 
-def partner_edges(partner: Users) -> dict[int, list[int]]:
+class OneUser:
+    """A `PeerExchange` of one user, who takes part in one request for each call; `meet` says how."""
+
+    @property
+    def users(self) -> int:
+        """n, the users of the network."""
+        raise NotImplementedError
+
+    @property
+    def here(self) -> Users:
+        """The user's own number."""
+        raise NotImplementedError
+
+    @property
+    def claim(self) -> str:
+        """What the messages give away, and against whom that holds."""
+        raise NotImplementedError
+
+    async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
+        """Return by user what this one was sent.
+
+        Args:
+            vectors: shape (1, length), the same for all receivers; or where `edges` is None (n, length).
+            edges: who sends to whom; None: everyone to everyone, each another vector.
+        """
+        raise NotImplementedError
+
+    async def exchange(self, vector: Rows, partner: Users) -> Rows:
+        """Return the partner's vector; see `PeerExchange.exchange`."""
+        vector, partner = check_rows(self, vector), check_partners(self.users, partner)
+        received = await self.meet(vector, partner_edges(partner))
+        return np.asarray(received.get(int(partner[self.here[0]]), vector[0])[None])
+
+    async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
+        """Return the weighted sum of the own vector and those received; see `PeerExchange.mix`."""
+        vector, weights = check_rows(self, vector), check_mixing(self.users, weights)
+        received = await self.meet(vector, weight_edges(weights))
+        return mixed_row(vector[0], received, int(self.here[0]), weights)[None]
+
+    async def all_to_all(self, vectors: Boxes) -> Boxes:
+        """Return what every user had for this one; see `PeerExchange.all_to_all`."""
+        vectors = check_boxes(self, vectors)
+        found = vectors.copy()
+        for user, vector in (await self.meet(vectors[0], None)).items():
+            found[0, user] = vector
+        return found
+
+
+def request_of(
+    parameters: ExchangeParameters, edges: Recipients | None
+) -> tuple[ExchangeParameters, list[int]]:
+    """Return the parameters of a request, and the users in it, ascending; `edges` as of `OneUser.meet`."""
+    if edges is None:
+        return parameters.to_each(), list(range(parameters.plan.parties))
+    involved = sorted({*edges, *(user for sent in edges.values() for user in sent)})
+    place = {user: number for number, user in enumerate(involved, 1)}
+    numbered = tuple(tuple(sorted(place[to] for to in edges.get(user, []))) for user in involved)
+    return parameters.between(numbered), involved
+
+
+def partner_edges(partner: Users) -> Recipients:
     """Return for each user that has a partner to whom it sends."""
     return {int(user): [int(partner[user])] for user in np.flatnonzero(partner != np.arange(len(partner)))}
 
 
-def weight_edges(weights: sparse.csr_array) -> dict[int, list[int]]:
+def mixed_row(own: Rows, received: dict[int, Rows], user: int, weights: sparse.csr_array) -> Rows:
+    """Return the weighted sum of a user's own vector and those received, (length,).
+
+    In the order of `IdealExchange`, the own vector last, so that both have the same bits.
+    """
+    row = weights[[user]].tocoo()
+    total, mine = np.zeros_like(own), 0.0
+    for other, weight in sorted(zip(row.col.tolist(), row.data.tolist(), strict=True)):
+        if other == user:
+            mine = weight
+        elif weight != 0:
+            total += weight * received[other]
+    return np.asarray(mine * own + total)
+
+
+def weight_edges(weights: sparse.csr_array) -> Recipients:
     """Return for each user that sends to others to whom: l sends to k where weights[k, l] is not zero."""
     entries = weights.tocoo()
-    edges: dict[int, list[int]] = {}
+    edges: Recipients = {}
     for receiver, sender, weight in zip(entries.row, entries.col, entries.data, strict=True):
         if receiver != sender and weight != 0:
             edges.setdefault(int(sender), []).append(int(receiver))

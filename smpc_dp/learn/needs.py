@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from smpc_dp.errors import Fault
 from smpc_dp.learn.averager import Averager, PeerExchange, Rows
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
+from smpc_dp.privacy.sampling import NoiseSource
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.privacy.sampling import NoiseSource
 
 # A user's data: shape (points, columns).
 Table = NDArray[np.float64]
@@ -83,16 +85,22 @@ class Needs:
 
 @dataclass(frozen=True)
 class Means:
-    """What a learner communicates through, as its `Needs` say."""
+    """What a learner communicates through, as its `Needs` say; `source`: of the noise that is its own.
+
+    That is the operating system's randomness, but in a simulation with a seed.
+    """
 
     average: Averager | None = None
     mix: Averager | None = None
     exchange: PeerExchange | None = None
+    source: NoiseSource = field(default_factory=NoiseSource.system)
 
 
 @dataclass(frozen=True)
 class Learned:
-    """What a learner ends with, for the users that live where it ran. All of it is public.
+    """What a learner ends with, for the users that live where it ran.
+
+    All of it is public, but for values that are `confidential`.
 
     Attributes:
         learner: its name.
@@ -102,6 +110,7 @@ class Learned:
         failures: why the others failed, each text once.
         guarantee: of all steps together, for each user; None where nothing is protected.
         claim: what the steps give away, and against whom that holds.
+        confidential: the values are each user's own, and the guarantee does not hold for who sees them.
     """
 
     learner: str
@@ -112,6 +121,7 @@ class Learned:
     failures: tuple[str, ...] = ()
     guarantee: PrivacyGuarantee | None = None
     claim: str = ""
+    confidential: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON data."""
@@ -124,6 +134,7 @@ class Learned:
             "failures": list(self.failures),
             "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
             "claim": self.claim,
+            "confidential": self.confidential,
         }
 
 

@@ -15,14 +15,18 @@ from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.learn.block_gossip import BlockGossip
 from smpc_dp.learn.diffusion_learner import Diffusion
+from smpc_dp.learn.dual_averaging_learner import DualAveraging
+from smpc_dp.learn.dual_averaging_reports import DualAveragingReports
 from smpc_dp.learn.exchanges import Exchanging, plan_messages
-from smpc_dp.learn.gossip_auc import GossipAuc
+from smpc_dp.learn.gossip_clear import GossipClear
 from smpc_dp.learn.gossip_reports import GossipReports
 from smpc_dp.learn.methods import AveragerTable, Averaging, GroupParameters, plan_private, plan_public
 from smpc_dp.learn.needs import Learned, Learner
-from smpc_dp.learn.ring_learner import RingSumLearner
+from smpc_dp.learn.ring_learner import RingHistogramLearner, RingSumLearner
 from smpc_dp.learn.servers import uses_servers
 from smpc_dp.learn.sgd import FederatedSgd
+from smpc_dp.learn.walk_learners import WalkHistogramLearner, WalkSumLearner
+from smpc_dp.learn.walk_sgd_learner import WalkSgdLearner
 from smpc_dp.protocols.mpyc.params import VectorParameters
 from smpc_dp.protocols.secagg.params import SumParameters
 
@@ -33,8 +37,14 @@ LEARNERS: Mapping[str, type[Any]] = {
     "block-gossip": BlockGossip,
     "diffusion": Diffusion,
     "ring-sum": RingSumLearner,
-    "gossip-auc": GossipAuc,
+    "ring-histogram": RingHistogramLearner,
+    "walk-sum": WalkSumLearner,
+    "walk-histogram": WalkHistogramLearner,
+    "walk-sgd": WalkSgdLearner,
+    "gossip-clear": GossipClear,
     "gossip-reports": GossipReports,
+    "dual-averaging": DualAveraging,
+    "dual-averaging-reports": DualAveragingReports,
 }
 
 # Keys of `[parameters]` that are not the learner's own settings.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.learn.averager import Users
-from smpc_dp.learn.tokens import Token, TokenPassing, check_token, publish
+from smpc_dp.learn.tokens import Token, TokenPassing, check_token
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.network.grid import Grid, check_plan, guarantee
 from smpc_dp.privacy.network.plan import NetworkPlan
@@ -208,7 +208,7 @@ async def _turn(
             value = check_token(taken, hop, hop, start.shape, np.int64).astype(np.int64)
         value = add(value, 0, k)
         if hop == n * rounds - 1:
-            await publish(tokens, user, Token(n * rounds, value))
+            await tokens.publish(user, Token(n * rounds, value))
             return value
         await tokens.pass_on(user, (user + 1) % n, Token(hop + 1, value))
     taken = await tokens.take()

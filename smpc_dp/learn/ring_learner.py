@@ -1,102 +1,25 @@
-"""Sums on a ring as a learner of a session: the token travels as sealed messages between neighbours."""
+"""Sums and histograms on a ring as learners of a session: sealed messages between neighbours."""
 
 from __future__ import annotations
 
 import math
-from functools import cached_property
-from itertools import pairwise
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 import numpy as np
 from msgspec import Meta
-from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault, LocalError
-from smpc_dp.learn.averager import PeerExchange, Users
+from smpc_dp.learn.exchange_tokens import PathTokens, spent
 from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
-from smpc_dp.learn.tokens import Taken, Token
 from smpc_dp.privacy.network.ring import plan_ring_sum
-from smpc_dp.privacy.sampling import NoiseSource
 
 if TYPE_CHECKING:
-    from smpc_dp.learn.ring import RingSum
+    from smpc_dp.learn.ring import RingHistogram, RingSum
 
 # Steps of the messages' encoding in its bound; `exchanges.EXACT_STEPS`.
 _ROOM = 40
-
-
-class ExchangeTokens:
-    """A token along a public path, by exchanges: at hop h it goes from `path[h]` to `path[h + 1]`.
-
-    The last of the path then hands it to everybody else, in ascending order. All places make the same calls:
-    `take` takes part in the hops of others until one is its own.
-    """
-
-    # Of the vector that a token is.
-    length = 1
-
-    def __init__(self, exchange: PeerExchange, path: Users, bits: int) -> None:
-        """`bits`: tokens are integers, and travel in units of 2^-bits."""
-        last = int(path[-1])
-        others = [user for user in range(exchange.users) if user != last]
-        self._exchange, self._bits, self._hop = exchange, bits, 0
-        passed = [(int(a), int(b)) for a, b in pairwise(path)]
-        # Who keeps the token sends nothing.
-        self._hops = [pair for pair in passed if pair[0] != pair[1]] + [(last, user) for user in others]
-        self._steps = [t for t, pair in enumerate(passed, 1) if pair[0] != pair[1]] + [len(path)] * len(
-            others
-        )
-
-    @property
-    def users(self) -> int:
-        """n."""
-        return self._exchange.users
-
-    @property
-    def here(self) -> Users:
-        """The party's own number, or nobody at a hub."""
-        return self._exchange.here
-
-    @property
-    def anonymous(self) -> bool:
-        """The path is public."""
-        return False
-
-    @property
-    def claim(self) -> str:
-        """That of the exchange."""
-        return self._exchange.claim
-
-    async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
-        """Hand the token on; raise LocalError unless it is this hop's turn."""
-        if self._hop >= len(self._hops) or self._hops[self._hop] != (sender, receiver):
-            raise LocalError(
-                f"a token from user {sender} to {receiver} is not on the path at hop {self._hop}"
-            )
-        await self._swap(np.ldexp(token.values.astype(np.float64), -self._bits))
-
-    async def take(self) -> Taken:
-        """Take part in hops until one ends here, and return its token; raise LocalError if none does."""
-        while self._hop < len(self._hops):
-            (sender, receiver), step = self._hops[self._hop], self._steps[self._hop]
-            found = await self._swap(np.zeros(self.length))
-            if receiver in self.here:
-                values = np.rint(np.ldexp(found[0], self._bits)).astype(np.int64)
-                return Taken(sender, receiver, Token(step, values))
-        raise LocalError("the path of the token has ended")
-
-    async def drain(self) -> None:
-        """Take part in whatever hops are left."""
-        while self._hop < len(self._hops):
-            await self._swap(np.zeros(self.length))
-
-    async def _swap(self, vector: NDArray[np.float64]) -> NDArray[np.float64]:
-        sender, receiver = self._hops[self._hop]
-        self._hop += 1
-        partner = np.arange(self.users)
-        partner[[sender, receiver]] = receiver, sender
-        return await self._exchange.exchange(np.tile(vector, (len(self.here), 1)), partner)
 
 
 class RingSumLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
@@ -139,9 +62,7 @@ class RingSumLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @cached_property
     def _bounds(self) -> list[Fault]:
-        if not (math.isfinite(self.lower) and math.isfinite(self.upper) and self.lower < self.upper):
-            return [Fault("upper", f"must be above lower and both finite: {self.lower}, {self.upper}")]
-        return []
+        return bound_faults(self.lower, self.upper)
 
     def faults(self, users: int) -> list[Fault]:
         """Return what is wrong with the settings."""
@@ -155,39 +76,139 @@ class RingSumLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     def needs(self, users: int) -> Needs:
         """Return what it communicates: the token, once for each hop, and nothing from who only receives."""
-        from smpc_dp.privacy.accountant.events import Event, Pure
         from smpc_dp.privacy.network.grid import guarantee
 
         ring = self.ring(users)
-        bound = 2.0 ** (_ROOM - ring.grid.bits)
-        messages = PrivateMessages(1, bound, np.full(users, 2 * self.rounds + users), None, None)
+        messages = _messages(1, 2.0 ** (_ROOM - ring.grid.bits), self.rounds, users)
         claim = guarantee(ring.plan, ring.grid.closeness, f"{self.noise} noise on a ring, network DP")
-        event = Event(claim.mechanism, claim.relation, (Pure(claim.epsilon, claim.delta),))
-        return Needs(exchange=messages, own=event)
+        return Needs(exchange=messages, own=spent(claim))
 
     def check_data(self, table: Table, user: str) -> None:
         """Raise ConfigError, naming the user, unless its data are K numbers within the bounds."""
-        if table.shape != (self.rounds, 1):
-            what = f"must be {self.rounds} lines of one number, has shape {table.shape}"
-            raise ConfigError([Fault(user, what)])
-        if not np.all((table >= self.lower) & (table <= self.upper)):
-            raise ConfigError([Fault(user, f"a contribution is outside [{self.lower:g}, {self.upper:g}]")])
+        check_column(table, self.rounds, user)
+        check_within(table, self.lower, self.upper, user)
 
     async def run(self, means: Means, data: list[Table]) -> Learned:
-        """Sum; see `needs.Learner`. Noise is the system's, in simulations too."""
+        """Sum; see `needs.Learner`."""
         exchange = means.exchange
         if exchange is None:
             raise LocalError("a ring needs messages")
         ring, here = self.ring(exchange.users), exchange.here
-        tokens = ExchangeTokens(exchange, np.tile(np.arange(exchange.users), self.rounds), ring.grid.bits)
+        tokens = PathTokens(exchange, np.tile(np.arange(exchange.users), self.rounds), ring.grid.bits)
         steps = np.full(len(here), self.rounds)
         claim = f"by the noise in the token: {ring.plan.assumption}; the line by itself: {exchange.claim}"
         if not len(here):
             await tokens.drain()
             return Learned("ring-sum", np.zeros((0, 1)), ("sum",), steps, steps, claim=claim)
         values = np.concatenate([table.T for table in data])
-        found = await ring.run(tokens, values, NoiseSource.system())
+        found = await ring.run(tokens, values, means.source)
         if len(here) < exchange.users:
             await tokens.drain()
         learned = np.full((len(here), 1), found.value)
         return Learned("ring-sum", learned, ("sum",), steps, steps, (), found.guarantee, claim)
+
+
+class RingHistogramLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """How often each category is among every party's K values, by a token in the roster's order.
+
+    Attributes:
+        rounds: K; a party's data are K lines of one category. categories: d; they are 0 to d - 1.
+        epsilon, delta: for each party, all of its answers together, towards any one party.
+    """
+
+    rounds: Annotated[int, Meta(ge=1, le=10_000)]
+    categories: Annotated[int, Meta(ge=2, le=10_000)]
+    epsilon: float
+    delta: float
+
+    def ring(self, users: int) -> RingHistogram:
+        """Return the planned protocol; raises ConfigError."""
+        return _planned_histogram(self, users)
+
+    def faults(self, users: int) -> list[Fault]:
+        """Return what is wrong with the settings."""
+        try:
+            self.ring(users)
+        except ConfigError as error:
+            return list(error.faults)
+        return []
+
+    def needs(self, users: int) -> Needs:
+        """Return what it communicates: the token, once for each hop."""
+        from smpc_dp.privacy.network.grid import guarantee
+
+        messages = _messages(self.categories, 2.0**_ROOM, self.rounds, users)
+        claim = guarantee(self.ring(users).plan, 0.0, "randomised response on a ring, network DP")
+        return Needs(exchange=messages, own=spent(claim))
+
+    def check_data(self, table: Table, user: str) -> None:
+        """Raise ConfigError, naming the user, unless its data are K categories."""
+        check_column(table, self.rounds, user)
+        check_categories(table, self.categories, user)
+
+    async def run(self, means: Means, data: list[Table]) -> Learned:
+        """Count; see `needs.Learner`."""
+        exchange = means.exchange
+        if exchange is None:
+            raise LocalError("a ring needs messages")
+        ring, here = self.ring(exchange.users), exchange.here
+        path = np.tile(np.arange(exchange.users), self.rounds)
+        tokens = PathTokens(exchange, path, 0, self.categories)
+        steps = np.full(len(here), self.rounds)
+        claim = f"by randomised response: {ring.plan.assumption}; the line by itself: {exchange.claim}"
+        names = category_names(self.categories)
+        if not len(here):
+            await tokens.drain()
+            nothing = np.zeros((0, self.categories))
+            return Learned("ring-histogram", nothing, names, steps, steps, claim=claim)
+        values = np.concatenate([table.T for table in data]).astype(np.int64)
+        found = await ring.run(tokens, values, means.source)
+        if len(here) < exchange.users:
+            await tokens.drain()
+        learned = np.tile(found.counts, (len(here), 1))
+        return Learned("ring-histogram", learned, names, steps, steps, (), found.guarantee, claim)
+
+
+@lru_cache(maxsize=16)
+def _planned_histogram(settings: RingHistogramLearner, users: int) -> RingHistogram:
+    from smpc_dp.learn.ring import RingHistogram
+    from smpc_dp.privacy.network.histogram import plan_ring_histogram
+
+    categories = settings.categories
+    plan = plan_ring_histogram(users, settings.rounds, categories, settings.epsilon, settings.delta)
+    return RingHistogram(plan, categories)
+
+
+def _messages(length: int, bound: float, rounds: int, users: int) -> PrivateMessages:
+    return PrivateMessages(length, bound, np.full(users, 2 * rounds + users), None, None)
+
+
+def category_names(categories: int) -> tuple[str, ...]:
+    """Return names of counts."""
+    return tuple(f"count of {category}" for category in range(categories))
+
+
+def bound_faults(lower: float, upper: float) -> list[Fault]:
+    """Return what is wrong with the bounds of a number."""
+    if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper):
+        return [Fault("upper", f"must be above lower and both finite: {lower}, {upper}")]
+    return []
+
+
+def check_column(table: Table, lines: int, user: str) -> None:
+    """Raise ConfigError, naming the user, unless a table is so many lines of one number."""
+    if table.shape != (lines, 1):
+        what = f"must be {lines} lines of one number, has shape {table.shape}"
+        raise ConfigError([Fault(user, what)])
+
+
+def check_within(table: Table, lower: float, upper: float, user: str) -> None:
+    """Raise ConfigError, naming the user, unless all numbers are within the bounds."""
+    if not np.all((table >= lower) & (table <= upper)):
+        raise ConfigError([Fault(user, f"a contribution is outside [{lower:g}, {upper:g}]")])
+
+
+def check_categories(table: Table, categories: int, user: str) -> None:
+    """Raise ConfigError, naming the user, unless all numbers are categories."""
+    if not np.all((table >= 0) & (table < categories) & (table == np.rint(table))):
+        raise ConfigError([Fault(user, f"a value is no category: an integer from 0 to {categories - 1}")])

@@ -6,6 +6,7 @@ A learner takes a `TokenPassing` and has no other way to the others, as with `Av
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -32,6 +33,10 @@ class Taken(NamedTuple):
     sender: int
     receiver: int
     token: Token
+
+
+def nothing() -> None:
+    """Do nothing while others have the token."""
 
 
 class TokenPassing(Protocol):
@@ -61,8 +66,15 @@ class TokenPassing(Protocol):
         """Hand `token` from `sender`, who lives here, to `receiver`."""
         ...
 
-    async def take(self) -> Taken:
-        """Wait for the next token of a user here; raise TimeoutFault or PeerFault if none can come."""
+    async def take(self, idle: Callable[[], None] = nothing) -> Taken:
+        """Wait for the next token of a user here; raise TimeoutFault or PeerFault if none can come.
+
+        `idle` is called at each step that passes without one, where steps can be told.
+        """
+        ...
+
+    async def publish(self, sender: int, token: Token) -> None:
+        """Hand the final token from `sender`, who lives here, to everybody who does not."""
         ...
 
 
@@ -112,9 +124,14 @@ class PlainTokens:
             raise ConfigError([Fault("token", what)])
         await self._lanes[receiver].put(Taken(sender, receiver, token))
 
-    async def take(self) -> Taken:
+    async def take(self, idle: Callable[[], None] = nothing) -> Taken:  # noqa: ARG002
         """Return the next token; see `TokenPassing.take`."""
         return await self._lanes[int(self._here[0])].get()
+
+    async def publish(self, sender: int, token: Token) -> None:
+        """Put it into everybody's lane; see `TokenPassing.publish`."""
+        for user in np.setdiff1d(np.arange(self._users), self._here).tolist():
+            await self.pass_on(sender, user, token)
 
 
 def check_token(taken: Taken, after: int, steps: int, shape: tuple[int, ...], dtype: type) -> Values:
@@ -128,11 +145,3 @@ def check_token(taken: Taken, after: int, steps: int, shape: tuple[int, ...], dt
     if not np.isfinite(values).all():
         raise PeerFault(sender, "token is not finite")
     return values
-
-
-async def publish(tokens: TokenPassing, sender: int, token: Token) -> None:
-    """Hand the final token to everybody who does not live here."""
-    here = set(tokens.here.tolist())
-    for user in range(tokens.users):
-        if user not in here:
-            await tokens.pass_on(sender, user, token)

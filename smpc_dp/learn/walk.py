@@ -8,7 +8,7 @@ walk knows who takes it.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, NamedTuple, Protocol
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import Users
 from smpc_dp.learn.ring import TokenHistogram, TokenSum, randomised, unbiased
-from smpc_dp.learn.tokens import Token, TokenPassing, Values, check_token, publish
+from smpc_dp.learn.tokens import Token, TokenPassing, Values, check_token
 from smpc_dp.privacy.network.grid import Grid, check_plan, guarantee
 from smpc_dp.privacy.network.plan import NetworkPlan
 from smpc_dp.privacy.sampling import NoiseSource, uniform
@@ -129,39 +129,47 @@ class _Visits:
 
 
 async def walk(
-    tokens: TokenPassing, holder: Holder, start: Values, steps: int, limits: Limits, source: NoiseSource
+    tokens: TokenPassing,
+    holder: Holder,
+    start: Values,
+    steps: int,
+    limits: Limits,
+    source: NoiseSource,
+    shadow: Holder | None = None,
 ) -> Values:
     """Hold and pass the token until it is published, after `steps` steps; return the published one.
 
     User 0 starts it. Each holder draws the next user from `source`, uniformly, itself included: from the
-    operating system's randomness in a real run, for privacy needs paths that nobody foresees.
+    operating system's randomness in a real run, for privacy needs paths that nobody foresees. `shadow` holds
+    the token of the start at each step in which the user here waits, so that it is as busy as who has it.
     """
     n, memory = tokens.users, _Visits()
-    here = set(tokens.here.tolist())
+    here = tokens.here.tolist()
+
+    def wait() -> None:
+        if shadow is not None:
+            uniform(NoiseSource.system(), 1, n)
+            shadow.hold(start, Visit(here[0], 1, 0, True))
+
     if 0 in here:
         await tokens.pass_on(0, int(uniform(source, 1, n)[0]), Token(0, start))
     seen = 0
     while True:
-        taken = await tokens.take()
+        taken = await tokens.take(wait)
         values = check_token(taken, seen, steps, start.shape, start.dtype.type)
         user, step = taken.receiver, taken.token.step
         if step == steps:
             return values
-        while True:
-            following = int(uniform(source, 1, n)[0])
-            allowed = limits.allows(step, memory.visits[user], memory.edges[user, following], steps)
-            values = holder.hold(values, Visit(user, step, memory.visits[user], bool(allowed)))
-            memory.visits[user] += step > 0
-            memory.edges[user, following] += following != user
-            step += 1
-            if step == steps:
-                await publish(tokens, user, Token(step, values))
-                return values
-            if following not in here:
-                break
-            user = following
-        seen = step
-        await tokens.pass_on(user, following, Token(step, values))
+        following = int(uniform(source, 1, n)[0])
+        allowed = limits.allows(step, memory.visits[user], memory.edges[user, following], steps)
+        values = holder.hold(values, Visit(user, step, memory.visits[user], bool(allowed)))
+        memory.visits[user] += step > 0
+        memory.edges[user, following] += following != user
+        seen = step + 1
+        if seen == steps:
+            await tokens.publish(user, Token(seen, values))
+            return values
+        await tokens.pass_on(user, following, Token(seen, values))
 
 
 class WalkSum:
@@ -213,7 +221,9 @@ class WalkSum:
                 + adder.of(path.users[made], path.visits[made]).sum()
             )
         else:
-            values = await walk(tokens, adder, np.zeros(1, np.int64), self.steps, self.limits, source)
+            shadow = replace(adder, source=NoiseSource.system())
+            start = np.zeros(1, np.int64)
+            values = await walk(tokens, adder, start, self.steps, self.limits, source, shadow)
             total = int(values[0])
         limited = self.limits.contributions is not None or self.limits.edge is not None
         claim = guarantee(
@@ -286,7 +296,8 @@ class WalkHistogram:
             answers = randomised(np.asarray(values)[path.users[1:]], d, self.beta, source)
             total = np.bincount(answers, minlength=d) + np.bincount(uniform(source, 1, d), minlength=d)
         else:
-            found = await walk(tokens, counter, np.zeros(d, np.int64), self.steps, Limits(), source)
+            shadow, start = replace(counter, source=NoiseSource.system()), np.zeros(d, np.int64)
+            found = await walk(tokens, counter, start, self.steps, Limits(), source, shadow)
             total = found.astype(np.int64)
         counts = unbiased(total, self.steps - 1, 1, self.beta)
         claim = guarantee(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -58,7 +58,7 @@ class SgdNoise:
         if plan.paths == "known" or plan.method == "theorem":
             what = (
                 "rests on amplification by iteration, which is not proven for gradients rounded to a grid; "
-                "plan with --paths neighbours or hidden and --method exact"
+                "plan with --paths neighbours or hidden and --method exact, or use walk_known.KnownWalkSgd"
             )
             raise ConfigError([Fault("plan", what)])
         steps = plan.steps or 0
@@ -139,6 +139,16 @@ class WalkSgd:
             raise ConfigError(faults)
         self.noise, self.radius, self.shorten = noise, radius, shorten
         self.step_sizes = np.broadcast_to(sizes, (noise.steps,))
+
+    @property
+    def plan(self) -> NetworkPlan | None:
+        """That of the noise."""
+        return self.noise.plan
+
+    @property
+    def grid(self) -> Grid:
+        """That of the noise."""
+        return self.noise.grid
 
     def move(
         self, tokens: Rows, gradients: Rows, noise: Integers, contributes: NDArray[np.bool_], size: ArrayLike
@@ -224,7 +234,8 @@ class WalkSgd:
             found = self.simulate(gradient, start, source).tokens[0]
         else:
             holder = _Descent(self, gradient, source)
-            found = await walk(tokens, holder, start, self.noise.steps, self.noise.limits, source)
+            shadow, limits = replace(holder, source=NoiseSource.system()), self.noise.limits
+            found = await walk(tokens, holder, start, self.noise.steps, limits, source, shadow)
         claim = None
         if plan is not None:
             claim = guarantee(plan, self.noise.grid.closeness, "discrete Gaussian noise on each gradient")

@@ -23,6 +23,10 @@ Kind = Literal["homomorphic", "iid"]
 
 # Steps of the grid in the noise's scale and in an update, at least, and in the scale at most.
 _FINE, _FINE_UPDATE, _MOST = 1 << 20, 1 << 12, 1 << 38
+_OBSERVERS = (
+    "agents follow the protocol and draw their noise honestly; whoever observes may see all messages "
+    "of all agents, and what agents other than the one protected know of themselves"
+)
 # Of b_v in the caller's unit.
 _LARGEST = 1e9
 
@@ -98,6 +102,23 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
         value = float(exact)
         return value if Fraction(value) >= exact else math.nextafter(value, math.inf)
 
+    def publication(self, steps: int, epsilon: float) -> Fraction:
+        """Return b_p in grid steps: noise for an agent's model after i steps, for `epsilon` more.
+
+        Homomorphic alone: given all messages, it differs by 2 mu G i in the l1 norm. Raises ConfigError.
+        """
+        found = Arguments()
+        found.budget(epsilon)
+        found.integer("steps", steps, 1, 10_000_000)
+        if self.kind != "homomorphic":
+            found.fault("kind", "i.i.d. noise covers models: they are published as they are")
+        found.done()
+        scale = Fraction(math.ceil(Fraction(2 * self.update * steps) / Fraction(epsilon)))
+        if scale > _MOST:
+            found.fault("publish", f"{epsilon:g} is too small for {steps} steps")
+            found.done()
+        return scale
+
     @property
     def real_scale(self) -> float:
         """b_v in the caller's unit."""
@@ -106,25 +127,34 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def assumption(self) -> str:
         """About whom epsilon(i) holds."""
-        text = (
-            "agents follow the protocol and draw their noise honestly; whoever observes may see all messages "
-            "of all agents, and what agents other than the one protected know of themselves"
-        )
         if self.kind == "iid":
-            return text + ", and every agent's model"
-        return text + (
+            return f"{_OBSERVERS}, and every agent's model"
+        return _OBSERVERS + (
             "; NOT the protected agent's own model, nor the average of all models, which has no noise: "
             "with either the sum of its gradients is known"
         )
 
-    def guarantee(self, steps: int, budget: float | None = None) -> PrivacyGuarantee:
-        """Return the claim after `steps`; raise PrivacyError if it exceeds the budget."""
+    def guarantee(
+        self, steps: int, budget: float | None = None, *, publish: float | None = None
+    ) -> PrivacyGuarantee:
+        """Return the claim after `steps`; raise PrivacyError if the messages exceed the budget.
+
+        `publish`: what the models with noise of `publication` cost beside the messages; None: they are not
+        published.
+        """
         epsilon = self.epsilon(steps)
         if budget is not None and epsilon > budget:
             most = _steps_within(self, budget)
             raise PrivacyError(
                 f"{steps} steps cost epsilon = {epsilon:.4g}, the budget is {budget:g}: enough for {most}"
             )
+        mechanism = f"{self.kind} discrete Laplace noise of scale {self.real_scale:.6g}"
+        assumption = self.assumption
+        if publish is not None:
+            own = float(self.publication(steps, publish)) * 2.0**-self.bits
+            epsilon = math.nextafter(epsilon + publish, math.inf)
+            mechanism += f", and of scale {own:.6g} on each model that is published"
+            assumption = f"{_OBSERVERS}, and all published models; NOT the protected agent's model itself"
         growth = "the square of the steps" if self.kind == "homomorphic" else "the steps"
         return PrivacyGuarantee(
             epsilon=epsilon,
@@ -132,8 +162,8 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
             relation="substitution",
             sensitivity={"l1": 2 * self.step_size * self.l1_bound},
             unit="the caller's",
-            mechanism=f"{self.kind} discrete Laplace noise of scale {self.real_scale:.6g}",
-            assumption=self.assumption,
+            mechanism=mechanism,
+            assumption=assumption,
             proof="docs/diffusion.md",
             warnings=(f"epsilon grows with {growth}",),
         )

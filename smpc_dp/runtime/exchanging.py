@@ -8,8 +8,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smpc_dp.errors import LocalError, SmpcError, TimeoutFault
-from smpc_dp.learn.averager import Rows, Users, check_mixing, check_partners, check_rows
-from smpc_dp.learn.exchanges import Exchanging, partner_edges, weight_edges
+from smpc_dp.learn.averager import (
+    Boxes,
+    Rows,
+    Users,
+    check_boxes,
+    check_mixing,
+    check_partners,
+    check_rows,
+)
+from smpc_dp.learn.exchanges import (
+    Exchanging,
+    OneUser,
+    Recipients,
+    partner_edges,
+    request_of,
+    weight_edges,
+)
 from smpc_dp.protocols.exchange.params import ExchangeParameters
 from smpc_dp.runtime.aggregator import Server
 from smpc_dp.runtime.line import HubLine
@@ -19,6 +34,7 @@ from smpc_dp.runtime.requests import AggregatorLostError, Counter, EverybodyLeft
 if TYPE_CHECKING:
     from scipy import sparse
 
+    from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.accountant.receipt import Receipt
 
@@ -42,20 +58,17 @@ class _Exchanges:
         """What the messages give away, and against whom that holds."""
         return self._exchanging.claim
 
-    def _of(self, edges: dict[int, list[int]]) -> tuple[Membership, list[int]]:
-        """Return the membership of a request for these edges, and the users in it, ascending."""
-        involved = sorted({*edges, *(user for sent in edges.values() for user in sent)})
-        place = {user: number for number, user in enumerate(involved, 1)}
-        numbered = tuple(tuple(sorted(place[to] for to in edges.get(user, []))) for user in involved)
-        parameters = self._exchanging.parameters.between(numbered)
-        return self._membership.of_group(parameters, tuple(self._names[user] for user in involved)), involved
+    def _of(self, edges: Recipients | None) -> Membership:
+        """Return the membership of a request along these edges; None: from everyone to everyone."""
+        parameters, involved = request_of(self._exchanging.parameters, edges)
+        return self._membership.of_group(parameters, tuple(self._names[user] for user in involved))
 
 
-class PartyExchange(_Exchanges):
+class PartyExchange(_Exchanges, OneUser):
     """The messages of one party; a `PeerExchange` whose one row is its own.
 
-    `charged`: the ledger, if there is one and the messages are private: each vector that leaves is charged
-    once, whoever it goes to.
+    `charged`: the ledger, if there is one and it is to be charged: each vector that leaves once, whoever it
+    goes to; or `whole`, what all of them give away, before the first.
     """
 
     def __init__(
@@ -65,10 +78,13 @@ class PartyExchange(_Exchanges):
         counter: Counter,
         line: HubLine,
         charged: Ledger | None,
+        whole: ReleaseEvent | None = None,
     ) -> None:
         super().__init__(membership, exchanging, counter)
         self._line = line
         self._ledger = charged
+        self._whole = whole
+        self._charged = False
         self._own = self._names.index(membership.name)
         self._planned = exchanging.planned(self.users)
 
@@ -77,45 +93,37 @@ class PartyExchange(_Exchanges):
         """The party's own number."""
         return np.array([self._own])
 
-    async def exchange(self, vector: Rows, partner: Users) -> Rows:
-        """Return the partner's vector; see `PeerExchange.exchange`."""
-        vector, partner = check_rows(self, vector), check_partners(self.users, partner)
-        received = await self._send(vector, partner_edges(partner))
-        return np.asarray(received.get(int(partner[self._own]), vector[0])[None])
+    async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
+        """Take part in one request; see `OneUser.meet`.
 
-    async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
-        """Return the weighted sum of the own vector and those received; see `PeerExchange.mix`."""
-        vector, weights = check_rows(self, vector), check_mixing(self.users, weights)
-        received = await self._send(vector, weight_edges(weights))
-        row = weights[[self._own]].tocoo()
-        mixed = np.zeros_like(vector[0])
-        for user, weight in zip(row.col, row.data, strict=True):
-            mixed += weight * (vector[0] if user == self._own else received[int(user)])
-        return np.asarray(mixed[None])
-
-    async def _send(self, vector: Rows, edges: dict[int, list[int]]) -> dict[int, Rows]:
-        """Take part in one request, and return by user what the party was sent."""
+        Raises TimeoutFault naming whoever is needed and missing.
+        """
         number = self._counter.take(1)
-        if not edges:
+        if edges is not None and not edges:
             return {}
-        membership, involved = self._of(edges)
-        if self._own not in involved:
+        membership = self._of(edges)
+        if membership.name not in membership.names:
             return {}
-        parameters, name = membership.parameters, membership.name
-        if self._own in edges:
+        sends = edges is None or self._own in edges
+        if sends:
             self._planned.take(self.here)
+        parameters, name = membership.parameters, membership.name
         try:
-            lanes, _ = parameters.encoding.encode(vector[0], party=name)
+            rows = [parameters.encoding.encode(vector, party=name)[0] for vector in vectors]
         except SmpcError as error:
             # The others must not wait for this vector.
             await self._line.decline_as(membership, number, error)
             raise
-        ledger = self._ledger if self._own in edges else None
+        lanes = np.stack(rows).reshape(parameters.shape)
+        ledger = self._ledger if sends else None
 
         async def charge(run_id: bytes) -> Receipt | None:
-            if ledger is None:
+            if ledger is None or (self._whole is not None and self._charged):
                 return None
-            return await asyncio.to_thread(lambda: ledger.charge(run_id, parameters.event()))
+            event = self._whole or parameters.event()
+            receipt = await asyncio.to_thread(lambda: ledger.charge(run_id, event))
+            self._charged = True
+            return receipt
 
         question = f"exchange {parameters.planned()}"
         try:
@@ -128,8 +136,7 @@ class PartyExchange(_Exchanges):
             raise
         if not isinstance(parameters, ExchangeParameters):
             raise LocalError("an exchange has its own parameters")
-        place = {self._names[user]: user for user in involved}
-        return {place[who]: parameters.real(lanes) for who, lanes in machine.received.items()}
+        return {self._names.index(who): parameters.real(lanes) for who, lanes in machine.received.items()}
 
 
 class HubExchange(_Exchanges):
@@ -159,11 +166,17 @@ class HubExchange(_Exchanges):
         await self._serve(weight_edges(weights))
         return vector
 
-    async def _serve(self, edges: dict[int, list[int]]) -> None:
+    async def all_to_all(self, vectors: Boxes) -> Boxes:
+        """Serve one round of messages from everyone to everyone; see `PeerExchange.all_to_all`."""
+        vectors = check_boxes(self, vectors)
+        await self._serve(None)
+        return vectors
+
+    async def _serve(self, edges: Recipients | None) -> None:
         number = self._counter.take(1)
-        if not edges:
+        if edges is not None and not edges:
             return
-        ended = await self._server.request(number, self._of(edges)[0])
+        ended = await self._server.request(number, self._of(edges))
         if ended is None:
             raise EverybodyLeftError(f"all parties have left before request {number}")
         if isinstance(ended, SmpcError):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -113,8 +112,8 @@ async def learn(
     Args:
         session: path of a session file with protocol "learn".
         data: a table, one point a line, the label last; see `learn.data.read_table`.
-        key, ledger, on_event: as for `connect`. Each average of private vectors that the party takes part in
-            is charged before anything that depends on its data leaves.
+        key, ledger, on_event: as for `connect`. Each average of private vectors that the party takes part in,
+            and each message or all together, is charged before anything that depends on its data leaves.
 
     Raises:
         ConfigError: the session, the data or a rate that diverges.
@@ -130,10 +129,6 @@ async def learn(
     names = [member.name for member in membership.session.roster.parties]
     if book is not None:
         await asyncio.to_thread(check_budget, book, parameters, names.index(party))
-        noise = parameters.learner.needs(parameters.users).own
-        if noise is not None:
-            # All steps at once, before the first message: they are not private one by one.
-            await asyncio.to_thread(book.charge, secrets.token_bytes(32), noise)
     line: HubLine | ServersLine
     ask: Callable[[Averaging, str, Ledger | None], Ask]
     if isinstance(membership, SharedMembership):
@@ -157,8 +152,9 @@ async def learn(
             and isinstance(line, HubLine)
             and isinstance(membership, Membership)
         ):
-            charged = None if parameters.exchange.guarantee is None else book
-            exchange = PartyExchange(membership, parameters.exchange, counter, line, charged)
+            # Where steps are not private one by one, all at once, before the first message.
+            whole = None if book is None else own_release(parameters)
+            exchange = PartyExchange(membership, parameters.exchange, counter, line, book, whole)
         means = Means(
             averager(parameters.average, "average", book),
             averager(parameters.mix, "mix", None),
@@ -181,9 +177,23 @@ def check_budget(ledger: Ledger, parameters: LearnParameters, user: int) -> None
         planned += [event] * int(needs.average.participations[user])
     if needs.exchange is not None and parameters.exchange is not None and parameters.exchange.guarantee:
         planned += [parameters.exchange.parameters.event()] * int(needs.exchange.participations[user])
-    if needs.own is not None:
-        planned.append(needs.own)
+    whole = own_release(parameters)
+    if whole is not None:
+        planned.append(whole)
     ledger.check(planned)
+
+
+def own_release(parameters: LearnParameters) -> ReleaseEvent | None:
+    """Return what a ledger is charged for all messages of a run at once; None where each is charged.
+
+    Messages that nothing protects are an exact release, which a budget refuses.
+    """
+    needs = parameters.learner.needs(parameters.users)
+    if needs.own is not None or parameters.exchange is None or parameters.exchange.guarantee is not None:
+        return needs.own
+    from smpc_dp.privacy.accountant.events import exact_release
+
+    return exact_release("messages that nothing protects", "substitution")
 
 
 async def serve_learning(

@@ -158,8 +158,9 @@ class HubLine:
 
     async def decline_as(self, membership: Membership, request: int, error: SmpcError) -> None:
         """Leave a group's request before it begins."""
-        encoding = membership.parameters.encoding
-        machine = self._machine(membership, request, "", np.zeros(encoding.lanes, dtype=encoding.dtype))
+        parameters = membership.parameters
+        nothing = np.zeros(parameters.shape, dtype=parameters.encoding.dtype)
+        machine = self._machine(membership, request, "", nothing)
         await self.say_farewell(request, machine, error)
 
     async def close(self) -> None:

@@ -18,10 +18,12 @@ from smpc_dp.encoding import EXACT_FLOAT, Encoding
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import (
     Averaged,
+    Boxes,
     Groups,
     Rows,
     Users,
     check_average,
+    check_boxes,
     check_mixing,
     check_partners,
     check_rows,
@@ -29,14 +31,14 @@ from smpc_dp.learn.averager import (
 from smpc_dp.learn.exchanges import Exchanging
 from smpc_dp.learn.methods import Averaging
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.exchange.machines import ExchangeHub, ExchangeParty
 from smpc_dp.protocols.exchange.params import ExchangeParameters
 from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.simulate.average import cast_sum
 from smpc_dp.simulate.drive import drive
+from smpc_dp.simulate.exchanging import cast_exchange
 from smpc_dp.simulate.servers import average_on_shares
-from smpc_dp.simulate.stage import AGGREGATOR, set_stage
+from smpc_dp.simulate.stage import AGGREGATOR
 from smpc_dp.transport.memory import MemoryNetwork
 
 if TYPE_CHECKING:
@@ -223,10 +225,18 @@ class IdealExchange:
         own = weights.diagonal()
         others = sparse.csr_array(weights - sparse.diags_array(own))
         others.eliminate_zeros()
+        others.sort_indices()
         senders = np.unique(others.indices)
         sent = np.zeros_like(vector)
         sent[senders] = self._sent(vector, senders)
         return np.asarray(own[:, None] * vector + others @ sent)
+
+    async def all_to_all(self, vectors: Boxes) -> Boxes:
+        """Return what each was sent, on the grid; see `PeerExchange.all_to_all`."""
+        vectors = check_boxes(self, vectors)
+        parameters = self._exchanging.parameters.to_each()
+        grid = grid_rows(parameters.encoding, vectors.reshape(-1, vectors.shape[2]))
+        return parameters.encoding.real(grid).reshape(vectors.shape).transpose(1, 0, 2)
 
     def _sent(self, vector: Rows, senders: Users) -> Rows:
         """Return the vectors of these users as they leave: on the grid, with noise."""
@@ -235,33 +245,6 @@ class IdealExchange:
         grid = grid_rows(parameters.encoding, vector[senders])
         noise = parameters.own_noise(self._source, grid.size).reshape(grid.shape)
         return parameters.encoding.real(grid + noise)
-
-
-def cast_exchange(
-    parameters: ExchangeParameters,
-    vectors: Rows,
-    *,
-    request: int = 1,
-    seed_for_simulation: int | None = None,
-) -> list[ExchangeParty]:
-    """Return the users of an exchange of these vectors, which has run to its end; raises what ended it."""
-    stage = set_stage(
-        len(vectors),
-        request=request,
-        seed_for_simulation=seed_for_simulation,
-        protocol=parameters.protocol,
-        question=parameters.planned(),
-    )
-    parties = []
-    for name, vector in zip(stage.context.names, vectors, strict=True):
-        lanes, _ = parameters.encoding.encode(vector, party=name)
-        signer, source = stage.signers[name], stage.sources[name]
-        parties.append(ExchangeParty(stage.context, parameters, signer, lanes, source))
-    hub = ExchangeHub(stage.context, parameters, stage.signers[AGGREGATOR])
-    errors = drive([hub, *parties], MemoryNetwork(seed=seed_for_simulation or 0), AGGREGATOR)
-    for error in errors.values():
-        raise error
-    return parties
 
 
 def grid_rows(encoding: Encoding, vectors: Rows) -> NDArray[np.int64]:

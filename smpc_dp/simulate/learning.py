@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigError, Fault, SmpcError
 from smpc_dp.learn.averager import Averager, PeerExchange, PlainAverager, PlainExchange
+from smpc_dp.learn.exchanges import Exchanging
 from smpc_dp.learn.methods import Averaging
-from smpc_dp.learn.needs import Learned, Means
+from smpc_dp.learn.needs import Learned, Means, Table
 from smpc_dp.learn.registry import LearnParameters, check_learn
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.simulate.averagers import IdealAverager, IdealExchange, MachineAverager
+from smpc_dp.simulate.exchanging import MemoryHub
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 
 Fidelity = Literal["ideal", "machines", "plain"]
@@ -35,7 +38,8 @@ def learn(
         parameters: the `[parameters]` of a session with protocol "learn", or what `check_learn` made of them.
         data: a table for each user, shape (points, columns), the label last.
         fidelity: "ideal": the protocols' rounding and noise law without their cryptography; "machines": every
-            message of every group; "plain": exact averages, no privacy.
+            message of every group, and of every user in a task of its own where users send to each other;
+            "plain": exact averages, no privacy.
         seed_for_simulation: makes the noise reproducible and thereby insecure; None: the system's randomness.
 
     Raises:
@@ -68,11 +72,51 @@ def learn(
             users, averaging, NoiseSource.keyed(randomness.bytes(32), b"learn"), coins=randomness
         )
 
+    exchanging = checked.exchange
+    if exchanging is not None and fidelity == "machines" and checked.average is None and checked.mix is None:
+        return checked.completed(asyncio.run(_by_machines(checked, exchanging, tables, seed)))
     exchange: PeerExchange | None = None
     if checked.exchange is not None and fidelity == "plain":
         exchange = PlainExchange(users)
     elif checked.exchange is not None:
         exchange = IdealExchange(users, checked.exchange, NoiseSource.keyed(randomness.bytes(32), b"learn"))
-    means = Means(averager(checked.average), averager(checked.mix), exchange)
+    # The same whatever the fidelity.
+    drawn = SystemRandomness() if seed is None else SeededRandomnessForSimulation(seed, "learner")
+    own = NoiseSource.keyed(drawn.bytes(32), b"learner")
+    means = Means(averager(checked.average), averager(checked.mix), exchange, own)
     learned = asyncio.run(checked.learner.run(means, tables))
     return learned if fidelity == "plain" else checked.completed(learned)
+
+
+async def _by_machines(
+    parameters: LearnParameters, exchanging: Exchanging, tables: list[Table], seed: int | None
+) -> Learned:
+    """Run the learner once for each user, over the in-memory network, and return what all learned."""
+    hub = MemoryHub(parameters.users, exchanging, seed_for_simulation=seed)
+    errors: list[SmpcError] = []
+
+    async def one(user: int) -> Learned | None:
+        exchange = hub.exchanges[user]
+        randomness = (
+            SystemRandomness() if seed is None else SeededRandomnessForSimulation(seed, f"learner {user}")
+        )
+        source = NoiseSource.keyed(randomness.bytes(32), b"learner")
+        try:
+            return await parameters.learner.run(Means(exchange=exchange, source=source), [tables[user]])
+        except SmpcError as error:
+            errors.append(error)
+            return None
+        finally:
+            exchange.leave()
+
+    found = await asyncio.gather(*(one(user) for user in range(parameters.users)))
+    for error in errors:
+        raise error
+    learned = [one for one in found if one is not None]
+    return replace(
+        learned[0],
+        values=np.concatenate([one.values for one in learned]),
+        steps=np.concatenate([one.steps for one in learned]),
+        done=np.concatenate([one.done for one in learned]),
+        failures=tuple(dict.fromkeys(text for one in learned for text in one.failures)),
+    )

@@ -16,8 +16,8 @@ from smpc_dp.protocols.exchange import messages as m
 from smpc_dp.protocols.exchange.machines import ExchangeHub, ExchangeParty
 from smpc_dp.protocols.exchange.params import ExchangeParameters, plan_exchange
 from smpc_dp.protocols.secagg.graph import pack_set
-from smpc_dp.simulate.averagers import cast_exchange
 from smpc_dp.simulate.drive import drive
+from smpc_dp.simulate.exchanging import cast_exchange
 from smpc_dp.simulate.stage import AGGREGATOR, Stage, set_stage
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 

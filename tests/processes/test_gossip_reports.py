@@ -10,11 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from smpc_dp.errors import PrivacyError
+from smpc_dp.cli import app
+from smpc_dp.errors import PrivacyError, TimeoutFault
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.runtime.learning import learn
 from smpc_dp.runtime.local import create_local_session
+from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.simulate.learning import learn as simulated_learn
 
 PARTIES = ("ann", "bob", "cho")
@@ -31,8 +34,9 @@ PARAMETERS: dict[str, object] = {
 RECORDS = [np.array([[value]]) for value in (0.1, 0.52, 0.98)]
 
 
-def start(folder: Path, epsilon: float) -> tuple[Path, Path]:
-    path = create_local_session(folder, PARTIES, PARAMETERS, protocol="learn")
+def start(folder: Path, epsilon: float, connect: float = 30.0) -> tuple[Path, Path]:
+    timeouts = Timeouts(connect=connect, step=20.0, gather=20.0)
+    path = create_local_session(folder, PARTIES, PARAMETERS, protocol="learn", timeouts=timeouts)
     inputs, ledgers = folder / "inputs", folder / "ledgers"
     inputs.mkdir(exist_ok=True)
     ledgers.mkdir()
@@ -47,6 +51,22 @@ def start(folder: Path, epsilon: float) -> tuple[Path, Path]:
             delta=0.0,
         )
     return path, ledgers
+
+
+def test_one_budget_too_small_charges_nobody(tmp_path: Path) -> None:
+    """Neither where all are started together, nor where the others' run never begins."""
+    path, ledgers = start(tmp_path, 61.0, connect=1.0)
+    small = ledgers / "cho.ledger"
+    small.unlink()
+    Ledger.create(small, party="cho", dataset="records", relation="substitution", epsilon=59.0, delta=0.0)
+    done = CliRunner().invoke(app, ["run", str(path), "--ledgers", str(ledgers)])
+    assert done.exit_code == 1
+    assert isinstance(done.exception, PrivacyError)
+    assert "too small for 1 planned release: cho: " in str(done.exception)
+    with pytest.raises(TimeoutFault, match="not reached"):
+        asyncio.run(learn(path, "ann", tmp_path / "inputs" / "ann.npy", ledger=ledgers / "ann.ledger"))
+    for name in PARTIES:
+        assert Ledger.open(ledgers / f"{name}.ledger").entries() == ()
 
 
 def test_three_processes_estimate_and_are_charged_one_report(tmp_path: Path) -> None:

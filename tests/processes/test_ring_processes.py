@@ -14,8 +14,8 @@ import pytest
 from smpc_dp import simulate
 from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.learn.averager import PlainExchange
+from smpc_dp.learn.exchange_tokens import PathTokens
 from smpc_dp.learn.registry import check_learn
-from smpc_dp.learn.ring_learner import ExchangeTokens
 from smpc_dp.learn.tokens import Token
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.runtime.local import create_local_session
@@ -72,7 +72,7 @@ def test_in_simulation_it_is_the_same_sum() -> None:
 
 
 def test_a_token_leaves_its_path_for_nobody() -> None:
-    tokens = ExchangeTokens(PlainExchange(3), np.array([0, 1, 1, 2]), 4)
+    tokens = PathTokens(PlainExchange(3), np.array([0, 1, 1, 2]), 4)
     token = Token(1, np.array([5]))
     with pytest.raises(LocalError, match="from user 0 to 2 is not on the path at hop 0"):
         asyncio.run(tokens.pass_on(0, 2, token))

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.learn.averager import PlainExchange
-from smpc_dp.learn.diffusion import diffuse, own_perturbation, update
+from smpc_dp.learn.diffusion import diffuse, own_perturbation, published, update
 from smpc_dp.learn.topology import complete, erdos_renyi, mixing_gap, ring
 from smpc_dp.privacy.diffusion import DiffusionNoise, Kind, descent_bound, disagreement_bound, spread
 from smpc_dp.privacy.sampling import NoiseSource, discrete_laplace
@@ -120,10 +120,18 @@ def test_the_centroid_does_not_see_the_noise() -> None:
     assert errors["iid"] > 0.1
 
 
-def log_ratio(exchange: Tapped, noise: DiffusionNoise, secret: Floats, other: Floats) -> float:
+def log_ratio(
+    exchange: Tapped,
+    noise: DiffusionNoise,
+    secret: Floats,
+    other: Floats,
+    shown: Floats | None = None,
+    scale_shown: float = 1.0,
+) -> float:
     """The log-likelihood ratio of all messages, agent 0 having `secret` (as it was) or `other`.
 
-    Linear losses. Given the messages, other agents' noise is the same in both worlds.
+    Linear losses. Given the messages, other agents' noise is the same in both worlds. `shown`: agent 0's last
+    model, published with noise of that scale, in grid steps.
     """
     unit, scale = 2.0**noise.bits, float(noise.scale)
     states, total = [np.zeros(len(secret)), np.zeros(len(secret))], 0.0
@@ -133,6 +141,10 @@ def log_ratio(exchange: Tapped, noise: DiffusionNoise, secret: Floats, other: Fl
             v = np.rint(sent[0] * unit) - phi
             total += (-1 if world == 0 else 1) * float(np.abs(v).sum()) / scale
             states[world] = np.rint(mixed[0] * unit) - (v if noise.kind == "homomorphic" else 0)
+    if shown is not None:
+        for world in (0, 1):
+            off = float(np.abs(np.rint(shown * unit) - states[world]).sum())
+            total += (-1 if world == 0 else 1) * off / scale_shown
     return total
 
 
@@ -156,6 +168,36 @@ def test_epsilon_is_reached_by_all_messages_together_and_never_exceeded(kind: Ki
     assert epsilon == pytest.approx(0.5 * math.sqrt(length) * l2 * growth / 40.0, rel=1e-5)
     # (27) with the l2 norm, as printed, is exceeded.
     assert max(ratios) > epsilon / math.sqrt(length)
+
+
+def test_a_published_model_costs_what_it_says_beside_the_messages() -> None:
+    length, steps, bound, publish = 6, 5, 3.0, 0.7
+    secret = np.full(length, bound / length)
+    noise = DiffusionNoise.of_scale("homomorphic", 40.0, 0.5, bound, length)
+    scale = noise.publication(steps, publish)
+    weights = complete(4).metropolis()
+    ratios, alone, rows = [], [], np.zeros((4, length))
+    rows[0] = secret
+    for seed in range(200):
+        models, exchange, _ = run(
+            lambda _w, _i: rows, weights, length, steps, noise, step_size=0.5, seed=seed
+        )
+        shown = published(models, noise, steps, publish, source(seed + 1_000))
+        ratios.append(log_ratio(exchange, noise, secret, -secret, shown[0], float(scale)))
+        alone.append(log_ratio(exchange, noise, secret, -secret))
+    claim = noise.guarantee(steps, publish=publish)
+    assert claim.epsilon == pytest.approx(noise.epsilon(steps) + publish)
+    assert max(ratios) <= claim.epsilon * (1 + 1e-6)
+    assert max(ratios) > 0.5 * claim.epsilon
+    # Beside the messages the model costs nearly all of its own part.
+    assert 0.9 * publish < max(np.subtract(ratios, alone)) <= publish * (1 + 1e-6)
+    assert "all published models" in claim.assumption
+    # Each agent draws its own.
+    apart = np.rint((shown - models) * 2.0**noise.bits)
+    assert len(np.unique(apart)) == apart.size
+    assert abs(np.abs(apart).mean() / float(scale) - 1) < 1.0
+    with pytest.raises(ConfigError, match="noise covers models"):
+        DiffusionNoise.of_scale("iid", 40.0, 0.5, bound, length).publication(steps, publish)
 
 
 def test_updates_are_clipped_in_the_l1_norm_run_by_run() -> None:
@@ -308,7 +350,11 @@ def test_bad_requests_are_named() -> None:
         gradient=count,
     )
     assert not called, "refused before the first step"
-    ask("step_size: the descent diverges: a coordinate", steps=100, gradient=lambda w, _i: -9 * w + 1)
+    ask(
+        "step_size: the descent diverges: at step 15 user 0 has a coordinate",
+        steps=100,
+        gradient=lambda w, _i: -9 * w + 1,
+    )
     ask("step 1 has no finite gradient", gradient=lambda w, _i: w + np.nan)
     for bad in ({"scale": 0.0}, {"l1_bound": math.inf}, {"dimension": 0}):
         named = {"scale": 1.0, "step_size": 1.0, "l1_bound": 1.0, "dimension": 1} | bad

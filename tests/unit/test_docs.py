@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 from smpc_dp import simulate
 from smpc_dp.cli import app
 from smpc_dp.learn.methods import AveragerTable
-from smpc_dp.learn.registry import LEARNERS
+from smpc_dp.learn.registry import LEARNERS, check_learn
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.runtime.local import create_local_session
@@ -140,7 +140,9 @@ def test_python_runs(block: Block, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("block", in_language("toml"), ids=str)
 def test_toml_parses(block: Block) -> None:
-    tomllib.loads(block.text)
+    table = tomllib.loads(block.text)
+    if table.get("protocol") == "learn" and "parameters" in table:
+        assert check_learn(table["parameters"], 60)[1] == []
 
 
 @pytest.mark.parametrize("block", in_language("sh", "console", "bash"), ids=str)

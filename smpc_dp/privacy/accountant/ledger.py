@@ -189,8 +189,9 @@ class Ledger:
             for last in planned[-1:]:
                 self._permit([*before, *planned[:-1]], last)
         except PrivacyError as error:
+            many = "" if len(planned) == 1 else "s"
             raise PrivacyError(
-                f"the budget is too small for {len(planned)} planned releases: {error}"
+                f"the budget is too small for {len(planned)} planned release{many}: {error}"
             ) from None
 
     def _receipt(self, entry: Entry, spending: Spending, *, repeated: bool) -> Receipt:

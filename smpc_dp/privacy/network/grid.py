@@ -41,23 +41,38 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
     closeness: float
 
     @classmethod
-    def of(cls, plan: NetworkPlan, width: float, *, noises: int, shares: int = 1) -> Self:
+    def of(
+        cls,
+        plan: NetworkPlan,
+        width: float,
+        *,
+        noises: int,
+        shares: int = 1,
+        least_bits: int = 0,
+        stretch: float = 1.0,
+    ) -> Self:
         """Return the grid for a plan whose contributions are `width` apart at most, real, before rounding.
 
         `noises`: coordinates of noise in a whole run. `shares`: noises that only together have sigma^2; a
-        `share` is the variance of each. Raises ConfigError for a plan without sigma or of another width.
+        `share` is the variance of each. `least_bits`, `stretch`: for a finer grid, and for a sigma so many
+        times the plan's, for what else may set contributions apart. Raises ConfigError for a plan without
+        sigma or of another width.
         """
         if plan.sigma is None or plan.sensitivity is None:
             raise ConfigError([Fault("plan", f"a plan for {plan.task} has no Gaussian noise")])
         if not 0 < width <= plan.sensitivity * (1 + 1e-12):
             what = f"contributions may be {width:g} apart, the plan covers {plan.sensitivity:g}"
             raise ConfigError([Fault("plan", what)])
-        return cls.fit(plan.sigma, plan.sensitivity, noises=noises, shares=shares)
+        return cls.fit(
+            plan.sigma * stretch, plan.sensitivity, noises=noises, shares=shares, least_bits=least_bits
+        )
 
     @classmethod
-    def fit(cls, sigma: float, sensitivity: float, *, noises: int, shares: int = 1) -> Self:
+    def fit(
+        cls, sigma: float, sensitivity: float, *, noises: int, shares: int = 1, least_bits: int = 0
+    ) -> Self:
         """Return the grid that has the effect of noise `sigma` on contributions `sensitivity` apart."""
-        bits = max(0, math.ceil(math.log2(_FINE * math.sqrt(shares) / sigma)))
+        bits = max(0, least_bits, math.ceil(math.log2(_FINE * math.sqrt(shares) / sigma)))
         # Rounding to the nearest step can move two contributions one step further apart.
         steps = sensitivity * 2.0**bits
         sigma = sigma * 2.0**bits * (steps + 1) / steps

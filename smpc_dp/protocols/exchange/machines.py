@@ -118,14 +118,15 @@ class ExchangeParty(PartyRole[Outcome]):
         for number, content, signature in start.hellos:
             at = 32 * present.place(number)
             self._keys[number] = self._key(number, content, signature, start.nonces[at : at + 32])
-        self._parameters.add_noise(self._lanes, self._random)
-        vector = self._parameters.encoding.pack(self._lanes)
-        boxes = [
-            (number, seal(self._seal_key(number, True), vector, self._aad(number, True), self._random))
-            for number in due
-            if number in sends
-        ]
+        if not self._parameters.apart:
+            self._parameters.add_noise(self._lanes, self._random)
+        boxes = [(number, self._box(number)) for number in due if number in sends]
         return self._emit(m.SEND, m.Send(boxes))
+
+    def _box(self, number: int) -> bytes:
+        parameters = self._parameters
+        packed = parameters.encoding.pack(self._lanes[number - 1] if parameters.apart else self._lanes)
+        return seal(self._seal_key(number, True), packed, self._aad(number, True), self._random)
 
     def _key(self, number: int, content: bytes, signature: bytes, nonce: bytes) -> bytes:
         """Return the sealing key of another user, from a hello that it has signed for this request."""
@@ -156,7 +157,8 @@ class ExchangeParty(PartyRole[Outcome]):
         if self._parameters.edges is not None and len(due) < len(hears):
             missing = [self._name_of(number) for number in hears if number not in senders]
             raise TimeoutFault(missing, m.DELIVER, "have not sent")
-        total = sum(self.received.values(), self._lanes)
+        own = self._lanes[self._index - 1] if self._parameters.apart else self._lanes
+        total = sum(self.received.values(), own)
         self._outcome = self._ended(np.asarray(total, dtype=self._parameters.encoding.dtype), senders)
         self._over = True
         self._secret = b""

@@ -41,6 +41,8 @@ class ExchangeParameters(SumParameters, frozen=True):
         epsilon, delta: of one vector, or where `honest` is 2 of the sum of two; None without noise.
         honest: 1: each vector is private by itself; 2: two users add half the noise each.
         edges: who sends to whom; None: everyone to everyone.
+        apart: each user has another vector for each receiver, without noise: shape (users, encoding.lanes),
+            its own row being what it keeps.
     """
 
     protocol: ClassVar[str] = PROTOCOL
@@ -49,6 +51,12 @@ class ExchangeParameters(SumParameters, frozen=True):
     delta: float | None
     honest: int
     edges: Edges | None = None
+    apart: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of what a user brings."""
+        return (self.plan.parties, self.encoding.lanes) if self.apart else (self.encoding.lanes,)
 
     @property
     def party_steps(self) -> tuple[str, ...]:
@@ -88,6 +96,15 @@ class ExchangeParameters(SumParameters, frozen=True):
         )
         return replace(self, plan=plan, edges=edges)
 
+    def to_each(self) -> ExchangeParameters:
+        """Return the parameters of differing messages from everyone to everyone, none of which may lack.
+
+        Raises ConfigError where vectors have noise: it would be drawn for each receiver anew.
+        """
+        if self.variance:
+            raise ConfigError([Fault("variance", "vectors that differ by receiver have no noise")])
+        return replace(self, apart=True)
+
     def real(self, lanes: Lanes) -> NDArray[np.float64]:
         """Return one vector with its noise, in the caller's unit."""
         return self.encoding.real(lanes.view(np.int64) + np.int64(self.encoding.lowest))
@@ -105,10 +122,10 @@ class ExchangeParameters(SumParameters, frozen=True):
         return frozenset(place for place, sent in enumerate(self.edges, 1) if number in sent)
 
     def planned(self) -> str:
-        """Return the variance in hexadecimal, and a hash of who sends to whom."""
+        """Return the variance in hexadecimal, a hash of who sends to whom, and whether vectors differ."""
         edges = b"" if self.edges is None else repr(self.edges).encode()
         told = f"{self.variance.numerator:x}/{self.variance.denominator:x}"
-        return f"{told} {hashlib.sha256(edges).hexdigest()[:32]}"
+        return f"{told} {hashlib.sha256(edges).hexdigest()[:32]}" + (" apart" if self.apart else "")
 
     def noise(self, survivors: int, residual_pairs: int) -> Noise | None:  # noqa: ARG002
         """Return the noise in the sum of so many vectors."""

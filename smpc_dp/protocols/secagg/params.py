@@ -50,11 +50,16 @@ class SumParameters(msgspec.Struct, frozen=True):
     encoding: Encoding
     plan: SecAggPlan
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of what a party brings: (encoding.lanes,)."""
+        return (self.encoding.lanes,)
+
     def check_lanes(self, name: str, lanes: Lanes) -> None:
-        """Raise LocalError unless these are lanes of the encoding, shape (encoding.lanes,)."""
-        encoding = self.encoding
-        if lanes.shape != (encoding.lanes,) or lanes.dtype != encoding.dtype:
-            raise LocalError(f"{name}: lanes must be {encoding.lanes} of {encoding.dtype.__name__}")
+        """Raise LocalError unless these are lanes of the encoding, of shape `shape`."""
+        if lanes.shape != self.shape or lanes.dtype != self.encoding.dtype:
+            many = " x ".join(str(size) for size in self.shape)
+            raise LocalError(f"{name}: lanes must be {many} of {self.encoding.dtype.__name__}")
 
     @property
     def party_steps(self) -> tuple[str, ...]:

@@ -46,6 +46,7 @@ def all_faults() -> Iterator[Negative]:
     yield from _starts(average)
     yield from _delivers(average, Base("average-absent"), Base("edges"))
     yield from _to_the_hub(average)
+    yield from _apart(Base("apart"))
 
 
 def _envelopes(base: Base) -> Iterator[Negative]:
@@ -183,6 +184,30 @@ def _delivers(base: Base, absent: Base, edges: Base) -> Iterator[Negative]:
         m.Deliver,
         m.DELIVER,
         lambda body: {"boxes": [(2, body.boxes[0][1]), *body.boxes]},
+    )
+
+
+def _apart(base: Base) -> Iterator[Negative]:
+    yield changed(
+        base,
+        "deliver-without-one-of-whom-all-are-needed",
+        "Carol is said not to have sent, where no message may lack.",
+        m.Deliver,
+        m.DELIVER,
+        lambda body: {"senders": pack_set((1, 2), 3), "boxes": body.boxes[:1]},
+    )
+    said = base.find(m.HELLO, "bob", AGGREGATOR)[1]
+    hello = decode(said.body, m.Hello, "bob")
+    alike = msgspec.structs.replace(hello, question=hello.question.removesuffix(" apart"))
+    written = base.sign(said, body=msgspec.msgpack.encode(alike))
+    yield changed(
+        base,
+        "start-with-a-hello-to-vectors-that-are-alike",
+        "Bob's hello is to an exchange where everybody gets the same vector.",
+        m.Start,
+        m.START,
+        lambda body: {"hellos": [(2, written.body, written.signature), *body.hellos[1:]]},
+        culprit="bob",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
 from msgspec.structs import replace
 
 from smpc_dp.protocols.exchange.machines import ExchangeHub, ExchangeParty
@@ -28,9 +29,16 @@ VARIANCE = Fraction(1_000_003)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeScenario(Scenario):
-    """The inputs of one exchange; `given` is what its machines are made with."""
+    """The inputs of one exchange; `given` is what its machines are made with.
+
+    Where vectors differ by receiver, user i has for user j the row i + j of `_ROWS`, counted around.
+    """
 
     given: ExchangeParameters
+
+    def rows(self, place: int) -> list[Row]:
+        """Return what the user at this place has for each user."""
+        return [_ROWS[(place + other) % len(_ROWS)] for other in range(len(self.vectors))]
 
     @property
     def parameters(self) -> ExchangeParameters:
@@ -55,11 +63,13 @@ def _scenario(
     honest: int = 1,
     variance: Fraction = VARIANCE,
     edges: Edges | None = None,
+    apart: bool = False,
     **kill: int,
 ) -> ExchangeScenario:
     planned = plan_exchange(users, length=2, l2_bound=1.0, precision=2.0**-16, honest=honest, missing=missing)
     given = replace(planned, variance=variance, epsilon=1.0, delta=1e-6) if variance else planned
     given = given if edges is None else given.between(edges)
+    given = given.to_each() if apart else given
     return ExchangeScenario(
         name=name,
         about=about,
@@ -85,6 +95,13 @@ SCENARIOS = (
         variance=Fraction(0),
         edges=((2, 3), (), (1,)),
     ),
+    _scenario(
+        "apart",
+        "Exact vectors, another one for each receiver.",
+        3,
+        variance=Fraction(0),
+        apart=True,
+    ),
 )
 
 
@@ -106,6 +123,10 @@ class Run(Staged):
 def cast(scenario: ExchangeScenario) -> Run:
     """Return fresh machines for a scenario, with the same randomness every time."""
     stage = set_stage(scenario, AGGREGATOR, (AGGREGATOR,))
+    if scenario.given.apart:
+        for place, name in enumerate(scenario.names):
+            rows = [scenario.encoding.encode(row, party=name)[0] for row in scenario.rows(place)]
+            stage.lanes[name] = np.stack(rows)
     parties = {
         name: ExchangeParty(
             stage.context, scenario.given, stage.signers[name], lanes.copy(), stage.randomness[name]
@@ -121,13 +142,15 @@ def to_json(scenario: ExchangeScenario) -> dict[str, object]:
     run, given = cast(scenario).play(), scenario.given
     ended = {name: party for name, party in run.parties.items() if name not in scenario.kill}
     content = inputs_json(run)
+    session = dict(content["session"])  # type: ignore[call-overload]
+    session |= {"variance": [given.variance.numerator, given.variance.denominator], "edges": given.edges}
+    if given.apart:
+        session["apart"] = True
+        for place, name in enumerate(scenario.names):
+            content["inputs"][name]["vector"] = scenario.rows(place)  # type: ignore[index]
     return {
         **content,
-        "session": dict(content["session"])  # type: ignore[call-overload]
-        | {
-            "variance": [given.variance.numerator, given.variance.denominator],
-            "edges": given.edges,
-        },
+        "session": session,
         "intermediate": {
             "run_id": run.parties[scenario.names[0]].run_id.hex(),
             "received": {

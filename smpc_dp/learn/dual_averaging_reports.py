@@ -1,0 +1,134 @@
+"""Gossip dual averaging on reports under local differential privacy, as a learner of sessions.
+
+A user's record becomes one of k cells and then a report, which stands for it everywhere; gradients are the
+unbiased ones (3.10) on reports [Bellet 2021, Remark 3.5]. So any number of meetings costs one report.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+from msgspec import Meta
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.learn.exchanges import EXACT_STEPS
+from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
+from smpc_dp.learn.pair_descent import PairDescent
+
+if TYPE_CHECKING:
+    from smpc_dp.learn.local_reports import LocalReports
+
+# A gradient evaluates the loss on the square of so many cells.
+MAX_CELLS = 256
+# Answers, users' numbers and labels are whole: steps of a message's grid in 1.
+_WHOLE = 16
+
+
+class DualAveragingReports(PairDescent, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """See `PairDescent`; a `needs.Learner`.
+
+    Attributes:
+        lower, upper: of every feature. bins: cells of each; a record stands at the centre of its cell.
+        epsilon: of each user's record, in all.
+        labels: "private": a part of the cell; "public": sent with the report, and not protected.
+    """
+
+    lower: float
+    upper: float
+    bins: Annotated[int, Meta(ge=2, le=MAX_CELLS)]
+    epsilon: Annotated[float, Meta(gt=0, le=100)]
+    labels: Literal["private", "public"] = "private"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Cells of each feature, and labels if they are private."""
+        labels = (self.classes,) if self.labels == "private" else ()
+        return (*(self.bins for _ in range(self.features)), *labels)
+
+    @cached_property
+    def reports(self) -> LocalReports:
+        """The response on cells; raises ConfigError."""
+        # Not at the top: scipy.
+        from smpc_dp.learn.local_reports import LocalReports
+
+        return LocalReports.plan(self.epsilon, math.prod(self.shape))
+
+    @property
+    def points(self) -> NDArray[np.float64]:
+        """The record that each cell stands for, shape (k, features) or with private labels one more."""
+        width = self.upper - self.lower
+        places = np.indices(self.shape).reshape(len(self.shape), -1).T.astype(np.float64)
+        places[:, : self.features] = self.lower + width * (places[:, : self.features] + 0.5) / self.bins
+        return places
+
+    def faults(self, users: int) -> list[Fault]:
+        """Return what is wrong with the settings for so many users."""
+        if not (math.isfinite(self.upper - self.lower) and self.lower < self.upper):
+            return [Fault("upper", f"must be above lower and both finite: {self.lower}, {self.upper}")]
+        if math.log(self.bins) * self.features > math.log(MAX_CELLS) or math.prod(self.shape) > MAX_CELLS:
+            what = f"{self.bins} for each of {self.features} features are more than {MAX_CELLS} cells"
+            return [Fault("bins", f"{what}, labels counted" if self.labels == "private" else what)]
+        faults = self.setting_faults(users)
+        if faults:
+            return faults
+        try:
+            bound = self._bound(users)
+        except ConfigError as error:
+            return list(error.faults)
+        if bound > EXACT_STEPS / _WHOLE:
+            what = f"{self.epsilon:g} is too small for {self.ticks} ticks: a message may reach {bound:.3g}"
+            return [Fault("epsilon", what)]
+        return []
+
+    def _bound(self, users: int) -> float:
+        """Bound a message's l2 norm, with the factor (2 - kept)^2 / kept^2 of an unbiased gradient."""
+        kept = self.reports.response.kept
+        apart = (self.upper - self.lower) * math.sqrt(self.features)
+        dual = self.dual_bound(self.slope_bound(apart) * ((2 - kept) / kept) ** 2, users)
+        return math.hypot(dual, math.prod(self.shape), users, self.classes) * (1 + 1e-9)
+
+    def needs(self, users: int) -> Needs:
+        """Return what it communicates: sums of gradients with wandering reports, charged as one report."""
+        report = 2 if self.labels == "private" else 3
+        messages = PrivateMessages(
+            self.dimension + report, self._bound(users), self.meetings(users), epsilon=None, delta=None
+        )
+        return Needs(exchange=messages, own=self.reports.response.event())
+
+    def check_data(self, table: Table, user: str) -> None:
+        """Raise ConfigError, naming the user, unless its table is one record within the bounds."""
+        self.check_shape(table, user)
+        if not np.all((table[:, :-1] >= self.lower) & (table[:, :-1] <= self.upper)):
+            raise ConfigError([Fault(user, f"a feature is outside [{self.lower:g}, {self.upper:g}]")])
+
+    def cells(self, records: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the cell of each record, shape (rows,), from (rows, features + 1)."""
+        scaled = (records[:, :-1] - self.lower) / (self.upper - self.lower) * self.bins
+        found = np.minimum(np.floor(scaled).astype(np.int64), self.bins - 1)
+        if self.labels == "private":
+            found = np.column_stack([found, records[:, -1].astype(np.int64)])
+        return np.asarray(np.ravel_multi_index(tuple(found.T), self.shape), dtype=np.int64)
+
+    async def run(self, means: Means, data: list[Table]) -> Learned:
+        """Report and learn; see `needs.Learner`."""
+        exchange = means.exchange
+        if exchange is None:
+            raise ConfigError([Fault("exchange", "is needed to meet other users")])
+        here, public = exchange.here, self.labels == "public"
+        records = np.concatenate(data) if data else np.zeros((0, self.features + 1))
+        rows = self.reports.randomise(
+            self.cells(records),
+            here,
+            labels=records[:, -1] if public else None,
+            source=means.source,
+        )
+        gradient = self.reports.gradient(self.pairwise_loss.gradient, self.points, labelled=public)
+        found = await self.descend(exchange, rows, gradient)
+        steps = self.meetings(exchange.users)[here]
+        claim = f"{self.reports.claim}; the line by itself: {exchange.claim}"
+        guarantee = self.reports.guarantee
+        return Learned("dual-averaging-reports", found.final, self.names, steps, steps, (), guarantee, claim)

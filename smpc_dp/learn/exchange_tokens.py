@@ -1,0 +1,251 @@
+"""Tokens as messages of a `PeerExchange`: along a public path, or to somebody whom only the sender knows."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, VerificationError
+from smpc_dp.learn.averager import Boxes, PeerExchange, Users
+from smpc_dp.learn.needs import PrivateMessages
+from smpc_dp.learn.tokens import Taken, Token, Values, nothing
+from smpc_dp.privacy.guarantee import PrivacyGuarantee
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
+
+# Values of 64 bits travel as two halves, which every encoding holds exactly.
+_HALF = 1 << 32
+# What is sent to who is not next, and to who is; a token's step follows.
+_NOTHING, _HERE = 0, 1
+# So that the halves stay on a grid of whole numbers: `exchanges.EXACT_STEPS`.
+MAX_VALUES = 30_000
+
+
+class PathTokens:
+    """A token along a public path, by exchanges: at hop h it goes from `path[h]` to `path[h + 1]`.
+
+    The last of the path then hands it to everybody else, in ascending order. All places make the same calls:
+    `take` takes part in the hops of others until one is its own.
+    """
+
+    def __init__(self, exchange: PeerExchange, path: Users, bits: int, length: int = 1) -> None:
+        """`bits`: tokens are `length` integers, and travel in units of 2^-bits."""
+        last = int(path[-1])
+        others = [user for user in range(exchange.users) if user != last]
+        self._exchange, self._bits, self._length, self._hop = exchange, bits, length, 0
+        passed = [(int(a), int(b)) for a, b in pairwise(path)]
+        # Who keeps the token sends nothing.
+        self._hops = [pair for pair in passed if pair[0] != pair[1]] + [(last, user) for user in others]
+        self._steps = [t for t, pair in enumerate(passed, 1) if pair[0] != pair[1]] + [len(path)] * len(
+            others
+        )
+
+    @property
+    def users(self) -> int:
+        """n."""
+        return self._exchange.users
+
+    @property
+    def here(self) -> Users:
+        """The party's own number, or nobody at a hub."""
+        return self._exchange.here
+
+    @property
+    def anonymous(self) -> bool:
+        """The path is public."""
+        return False
+
+    @property
+    def claim(self) -> str:
+        """That of the exchange."""
+        return self._exchange.claim
+
+    async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
+        """Hand the token on; raise LocalError unless it is this hop's turn."""
+        if self._hop >= len(self._hops) or self._hops[self._hop] != (sender, receiver):
+            raise LocalError(
+                f"a token from user {sender} to {receiver} is not on the path at hop {self._hop}"
+            )
+        await self._swap(np.ldexp(token.values.astype(np.float64), -self._bits))
+
+    async def publish(self, sender: int, token: Token) -> None:
+        """Hand the token to everybody else, one after the other; see `TokenPassing.publish`."""
+        for user in range(self.users):
+            if user != sender:
+                await self.pass_on(sender, user, token)
+
+    async def take(self, idle: Callable[[], None] = nothing) -> Taken:  # noqa: ARG002
+        """Take part in hops until one ends here, and return its token; raise LocalError if none does."""
+        while self._hop < len(self._hops):
+            (sender, receiver), step = self._hops[self._hop], self._steps[self._hop]
+            found = await self._swap(np.zeros(self._length))
+            if receiver in self.here:
+                values = np.rint(np.ldexp(found[0], self._bits)).astype(np.int64)
+                return Taken(sender, receiver, Token(step, values))
+        raise LocalError("the path of the token has ended")
+
+    async def drain(self) -> None:
+        """Take part in whatever hops are left."""
+        while self._hop < len(self._hops):
+            await self._swap(np.zeros(self._length))
+
+    async def _swap(self, vector: NDArray[np.float64]) -> NDArray[np.float64]:
+        sender, receiver = self._hops[self._hop]
+        self._hop += 1
+        partner = np.arange(self.users)
+        partner[[sender, receiver]] = receiver, sender
+        return await self._exchange.exchange(np.tile(vector, (len(self.here), 1)), partner)
+
+
+class CoveredTokens:
+    """A token whose holder alone knows where it goes: at each step every user sends to every other.
+
+    All but the token's message are cover. At hop h, 0 to `steps`, the token of step h moves; at the last one
+    whoever holds it sends it to everybody. A user who keeps it has it for itself.
+    """
+
+    def __init__(self, exchange: PeerExchange, steps: int, start: Values) -> None:
+        """`start`: of the shape and type of all tokens; `steps`: T. Of all users one may live here."""
+        if len(exchange.here) > 1:
+            raise ConfigError([Fault("here", "a covered token runs with one user here, or at a hub")])
+        self._exchange, self._steps, self._start, self._hop = exchange, steps, start, 0
+        self._arrived: deque[Taken] = deque()
+
+    @property
+    def users(self) -> int:
+        """n."""
+        return self._exchange.users
+
+    @property
+    def here(self) -> Users:
+        """The party's own number, or nobody at a hub."""
+        return self._exchange.here
+
+    @property
+    def anonymous(self) -> bool:
+        """The receiver knows the sender, and the sender the receiver; nobody else knows either."""
+        return False
+
+    @property
+    def claim(self) -> str:
+        """What the messages give away, and against whom that holds."""
+        return (
+            "who passes the token on knows to whom, who gets it from whom, and nobody else who has it, the "
+            "aggregator included: at each step everyone sends everyone a sealed message of the same length; "
+            f"who sees when users are busy may know. A message by itself: {self._exchange.claim}"
+        )
+
+    async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
+        """Hand the token on at the hop of its step; raise LocalError when that is past."""
+        if not (sender in self.here and 0 <= receiver < self.users):
+            raise LocalError(f"a token from user {sender} to {receiver} does not leave here")
+        boxes = self._cover()
+        boxes[0, receiver] = packed(token)
+        await self._at(token.step, boxes)
+        if self._arrived and receiver != sender:
+            raise self._second(self._arrived[0].sender)
+
+    async def publish(self, sender: int, token: Token) -> None:
+        """Hand the token to everybody else, at the last hop; see `TokenPassing.publish`."""
+        boxes = self._cover()
+        boxes[0] = packed(token)
+        boxes[0, sender] = 0
+        await self._at(token.step, boxes)
+        if self._arrived:
+            raise self._second(self._arrived[0].sender)
+
+    async def take(self, idle: Callable[[], None] = nothing) -> Taken:
+        """Take part in hops until a token comes; see `TokenPassing.take`."""
+        while not self._arrived:
+            if self._hop > self._steps:
+                raise VerificationError("nobody has published the token: it was lost on its way")
+            idle()
+            await self._swap(self._cover())
+        return self._arrived.popleft()
+
+    async def drain(self) -> None:
+        """Take part in whatever hops are left."""
+        while self._hop <= self._steps:
+            await self._swap(self._cover())
+
+    def _cover(self) -> Boxes:
+        return np.zeros((len(self.here), self.users, width(self._start.size)))
+
+    async def _at(self, step: int, boxes: Boxes) -> None:
+        if self._hop != step:
+            raise LocalError(f"the token of step {step} is passed on at hop {self._hop} of {self._steps}")
+        await self._swap(boxes)
+
+    async def _swap(self, boxes: Boxes) -> None:
+        hop = self._hop
+        self._hop += 1
+        received = await self._exchange.all_to_all(boxes)
+        for own, found in zip(self.here.tolist(), received, strict=True):
+            for sender, vector in enumerate(found):
+                token = unpacked(vector, self._start, f"user {sender}")
+                if token is None:
+                    continue
+                if token.step != hop:
+                    raise PeerFault(f"user {sender}", f"token of step {token.step} at hop {hop}")
+                if self._arrived:
+                    raise self._second(sender)
+                self._arrived.append(Taken(sender, own, token))
+
+    def _second(self, sender: int) -> PeerFault:
+        return PeerFault(
+            f"user {sender}", "sent a token while another is on its way: one of the two is forged"
+        )
+
+
+def width(values: int) -> int:
+    """Return the length of a message that may carry a token of so many values."""
+    return 2 + 2 * values
+
+
+def packed(token: Token) -> NDArray[np.float64]:
+    """Return a token as whole numbers below 2^32: a sign that it is one, its step, low and high halves."""
+    bits = np.ascontiguousarray(token.values.reshape(-1)).view(np.uint64)
+    halves = np.concatenate([bits % _HALF, bits // _HALF])
+    return np.concatenate([[_HERE, token.step], halves]).astype(np.float64)
+
+
+def unpacked(vector: NDArray[np.float64], like: Values, sender: str) -> Token | None:
+    """Return the token of a message, or None for cover; raise PeerFault for what is neither."""
+    whole = np.rint(vector).astype(np.int64)
+    if (
+        np.any(whole != vector)
+        or whole.min() < 0
+        or whole.max() >= _HALF
+        or whole[0] not in (_NOTHING, _HERE)
+    ):
+        raise PeerFault(sender, "its message is neither a token nor none")
+    if whole[0] == _NOTHING:
+        if whole.any():
+            raise PeerFault(sender, "its message is neither a token nor none")
+        return None
+    low, high = whole[2:].astype(np.uint64).reshape(2, -1)
+    bits = (low + high * np.uint64(_HALF)).reshape(like.shape)
+    return Token(int(whole[1]), bits.view(np.int64) if like.dtype == np.int64 else bits.view(np.float64))
+
+
+def token_messages(values: int, users: int, hops: int) -> PrivateMessages:
+    """Return what `CoveredTokens` sends; raise ConfigError for tokens of too many values."""
+    if values > MAX_VALUES:
+        raise ConfigError([Fault("token", f"has {values} values, {MAX_VALUES} at most")])
+    # A power of two of at least the norm of the largest message.
+    bound = 2.0 ** np.ceil(np.log2(_HALF * np.sqrt(width(values))))
+    return PrivateMessages(width(values), float(bound), np.full(users, hops), None, None)
+
+
+def spent(claim: PrivacyGuarantee) -> Event:
+    """Return what a whole run of a token is to a ledger: it is charged at once, before the first message."""
+    # Not at the top: scipy.
+    from smpc_dp.privacy.accountant.events import Event, Pure
+
+    return Event(claim.mechanism, claim.relation, (Pure(claim.epsilon, claim.delta),))

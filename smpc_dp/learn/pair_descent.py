@@ -1,0 +1,165 @@
+"""What learners of a session by gossip dual averaging have in common: loss, regulariser, who meets when."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.learn.averager import PeerExchange, Rows
+from smpc_dp.learn.dual_averaging import Models, dual_averaging, dual_averaging_asynchronous, inverse_root
+from smpc_dp.learn.meetings import ClockName, Graph, Seed, Ticks, clock_of, graph_of, meetings_of, renamed
+from smpc_dp.learn.needs import Table
+from smpc_dp.learn.pairwise_losses import (
+    PairGradient,
+    PairwiseLoss,
+    Prox,
+    l1,
+    l2_ball,
+    logistic_auc,
+    logistic_metric,
+    no_regulariser,
+    positive_semidefinite,
+    squared_l2,
+)
+from smpc_dp.learn.schedule import Clock
+
+Regulariser = Literal["ball", "psd", "l1", "l2", "none"]
+Positive = Annotated[float, Meta(gt=0, le=1e6)]
+
+# Entries of a learned vector: a metric has the square of the features.
+_LONGEST = 1 << 20
+
+
+class PairDescent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """Gossip dual averaging of a pairwise loss.
+
+    Attributes:
+        features: d, columns before the label.
+        ticks: T: meetings of two users, in all.
+        loss: "auc", logistic, of a linear score, theta of d entries and labels 0 and 1; "metric", logistic,
+            of pairs with equal and with differing labels, theta of d^2 entries.
+        classes: labels are 0 to classes - 1, for "metric".
+        threshold: of "metric": the squared distance that tells classes apart.
+        clock: "synchronous" is Algorithm 3.2, "asynchronous" Remark 3.4.
+        rate: of the step sizes rate/sqrt(t).
+        regulariser: "ball": theta stays in the l2 ball of `radius`; "psd": a metric; "l1", "l2": `weight`
+            times that norm of theta, the l2 norm squared. None: "ball" for auc, "psd" for metric.
+        topology: who may meet. seed: public, of who meets when.
+    """
+
+    features: Annotated[int, Meta(ge=1, le=10_000)]
+    ticks: Ticks
+    loss: Literal["auc", "metric"] = "auc"
+    classes: Annotated[int, Meta(ge=2, le=1_000)] = 2
+    threshold: Positive = 1.0
+    clock: ClockName = "asynchronous"
+    rate: Positive = 1.0
+    regulariser: Regulariser | None = None
+    radius: Positive = 10.0
+    weight: Positive = 0.01
+    topology: Graph = "complete"
+    seed: Seed = 1
+
+    @property
+    def pairwise_loss(self) -> PairwiseLoss:
+        """The loss, on records (features, label)."""
+        return logistic_auc() if self.loss == "auc" else logistic_metric(self.threshold)
+
+    @property
+    def dimension(self) -> int:
+        """p, entries of theta."""
+        return self.pairwise_loss.dimension(self.features + 1)
+
+    @property
+    def prox(self) -> Prox:
+        """The proximal operator of the regulariser."""
+        chosen = self.regulariser or ("ball" if self.loss == "auc" else "psd")
+        if chosen == "ball":
+            return l2_ball(self.radius)
+        if chosen == "psd":
+            return positive_semidefinite
+        if chosen == "none":
+            return no_regulariser
+        return l1(self.weight) if chosen == "l1" else squared_l2(self.weight)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of theta's entries."""
+        d = self.features
+        if self.loss == "auc":
+            return tuple(f"theta {place}" for place in range(d))
+        return tuple(f"M {row},{column}" for row in range(d) for column in range(d))
+
+    def setting_faults(self, users: int) -> list[Fault]:
+        """Return what is wrong with these settings for so many users."""
+        if self.dimension > _LONGEST:
+            return [
+                Fault("features", f"{self.features} are too many for a metric: {_LONGEST} entries at most")
+            ]
+        if self.regulariser == "psd" and self.loss != "metric":
+            return [Fault("regulariser", '"psd" is of the loss "metric"')]
+        if self.classes != 2 and self.loss != "metric":
+            return [Fault("classes", 'is of the loss "metric"')]
+        try:
+            meetings = self.meetings(users)
+        except ConfigError as error:
+            return list(error.faults)
+        if not meetings.all():
+            what = f"{self.ticks} are too few: user {int(meetings.argmin())} never meets anybody"
+            return [Fault("ticks", what)]
+        return []
+
+    def meetings(self, users: int) -> NDArray[np.intp]:
+        """Return how many messages each user sends, shape (n,)."""
+        return meetings_of(self._clock(users), users, self.ticks)
+
+    def _clock(self, users: int) -> Clock:
+        return clock_of(self.clock, graph_of(self.topology, users), self.seed)
+
+    def slope_bound(self, distance: float) -> float:
+        """Bound the l2 norm of a gradient, for records whose features are at most `distance` apart."""
+        return distance if self.loss == "auc" else distance**2
+
+    def dual_bound(self, slope: float, users: int) -> float:
+        """Bound the l2 norm of a sum of gradients: a tick adds one to it, weighted, of norm `slope`."""
+        weight = 1.0
+        if self.clock == "asynchronous":
+            weight = 1 / float(self._clock(users).chances.min())
+        return self.ticks * weight * slope
+
+    def check_shape(self, table: Table, user: str) -> None:
+        """Raise ConfigError, naming the user, unless its table is one record with a label."""
+        if table.shape != (1, self.features + 1):
+            what = f"must be one record of {self.features} features and a label, shape is {table.shape}"
+            raise ConfigError([Fault(user, what)])
+        if not np.isfinite(table[0, :-1]).all():
+            raise ConfigError([Fault(user, "a feature is missing or not finite")])
+        # Written so that NaN is caught.
+        label = float(table[0, -1])
+        if not (label == np.rint(label) and 0 <= label < self.classes):
+            what = f"must be an integer from 0 to {self.classes - 1}, is {label:g}"
+            raise ConfigError(
+                [Fault(user, "the label is missing" if np.isnan(label) else f"the label {what}")]
+            )
+
+    async def descend(self, exchange: PeerExchange, rows: Rows, gradient: PairGradient) -> Models:
+        """Gossip to the last tick; see `learn.dual_averaging`."""
+        run = dual_averaging if self.clock == "synchronous" else dual_averaging_asynchronous
+        try:
+            return await run(
+                exchange,
+                rows,
+                gradient,
+                self._clock(exchange.users),
+                self.ticks,
+                dimension=self.dimension,
+                step_size=inverse_root(self.rate),
+                prox=self.prox,
+            )
+        except ConfigError as error:
+            raise renamed(error, "step_size", "rate") from None

@@ -1,0 +1,149 @@
+"""Statistics that are means over pairs of records, and how gossip estimates them, as a session's settings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.learn.averager import PeerExchange, Rows
+from smpc_dp.learn.gosta import Estimates, PairKernel, gosta, gosta_asynchronous, u2_gossip
+from smpc_dp.learn.meetings import ClockName, Graph, Seed, Ticks, clock_of, graph_of, meetings_of
+from smpc_dp.learn.needs import Table
+from smpc_dp.learn.schedule import Clock
+
+Floats = NDArray[np.float64]
+Statistic = Literal["gini_mean_difference", "variance", "kendall_tau", "auc"]
+Method = Literal["gosta", "u2"]
+
+
+def pair_kernel(statistic: Statistic) -> PairKernel:
+    """Return h, on records of shape (..., fields): 0 for a record with itself.
+
+    |x - y|, (x - y)^2 / 2, sign(x - y) sign(x' - y'), or for (score, label) whether label 1 has the greater
+    score, 1/2 for equal ones and 0 for equal labels.
+    """
+
+    def gini(own: Rows, other: Rows) -> Floats:
+        return np.asarray(np.abs(own[..., 0] - other[..., 0]))
+
+    def variance(own: Rows, other: Rows) -> Floats:
+        return np.asarray((own[..., 0] - other[..., 0]) ** 2 / 2)
+
+    def kendall(own: Rows, other: Rows) -> Floats:
+        return np.asarray(np.sign(own[..., 0] - other[..., 0]) * np.sign(own[..., 1] - other[..., 1]))
+
+    def auc(own: Rows, other: Rows) -> Floats:
+        apart = own[..., 1] - other[..., 1]
+        return np.where(apart != 0, (1 + apart * np.sign(own[..., 0] - other[..., 0])) / 2, 0.0)
+
+    kernels = {"gini_mean_difference": gini, "variance": variance, "kendall_tau": kendall, "auc": auc}
+    return kernels[statistic]
+
+
+class PairEstimate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """What estimates of a pairwise statistic by gossip have in common: records, and who meets when.
+
+    Attributes:
+        statistic: h, see `pair_kernel`.
+        lower, upper: of every value; a label is 0 or 1.
+        ticks: T: two users meet at each, and everybody must meet somebody.
+        method: "gosta", or "u2", the baseline, with two meetings a tick.
+        clock: "synchronous" is Algorithm 3.1, "asynchronous" Remark 3.2; "u2" has a global clock.
+        topology: who may meet. seed: public, of who meets when.
+        positives: n+, how many users have label 1, public; of "auc", and only there.
+    """
+
+    statistic: Statistic
+    lower: float
+    upper: float
+    ticks: Ticks
+    method: Method = "gosta"
+    clock: ClockName = "asynchronous"
+    topology: Graph = "complete"
+    seed: Seed = 1
+    positives: int | None = None
+
+    @property
+    def fields(self) -> int:
+        """Values of a record."""
+        return 2 if self.statistic in ("kendall_tau", "auc") else 1
+
+    def setting_faults(self, users: int) -> list[Fault]:
+        """Return what is wrong with these settings for so many users."""
+        if not (math.isfinite(self.upper - self.lower) and self.lower < self.upper):
+            return [Fault("upper", f"must be above lower and both finite: {self.lower}, {self.upper}")]
+        faults = []
+        if self.method == "u2" and self.clock != "synchronous":
+            faults.append(Fault("clock", 'must be "synchronous" for "u2"'))
+        if self.statistic == "auc" and not 1 <= (self.positives or 0) < users:
+            faults.append(Fault("positives", f"must be 1 to {users - 1} for auc, is {self.positives}"))
+        if self.statistic != "auc" and self.positives is not None:
+            faults.append(Fault("positives", "is of auc alone"))
+        if faults:
+            return faults
+        try:
+            meetings = self.meetings(users)
+        except ConfigError as error:
+            return list(error.faults)
+        if not meetings.all():
+            what = f"{self.ticks} are too few: user {int(meetings.argmin())} never meets anybody"
+            return [Fault("ticks", what)]
+        return []
+
+    def meetings(self, users: int) -> NDArray[np.intp]:
+        """Return how many messages each user sends, shape (n,)."""
+        draws = self.ticks * (2 if self.method == "u2" else 1)
+        return meetings_of(self._clock(users), users, draws)
+
+    def _clock(self, users: int) -> Clock:
+        return clock_of(self.clock, graph_of(self.topology, users), self.seed)
+
+    def state_bound(self, largest: float) -> float:
+        """Bound what travels beside a record, where h is at most `largest` in absolute value."""
+        if self.method == "u2":
+            return 0.0
+        # The synchronous one sends t times its estimate.
+        return largest * (self.ticks if self.clock == "synchronous" else 1)
+
+    @property
+    def columns(self) -> int:
+        """Numbers that travel beside a record."""
+        return 0 if self.method == "u2" else 1
+
+    def check_data(self, table: Table, user: str) -> None:
+        """Raise ConfigError, naming the user, unless its table is one record within the bounds."""
+        if table.shape != (1, self.fields):
+            record = "a score and a label" if self.statistic == "auc" else f"{self.fields} values"
+            raise ConfigError([Fault(user, f"must be one record of {record}, shape is {table.shape}")])
+        values = table[:, :1] if self.statistic == "auc" else table
+        # Written so that NaN is caught.
+        if not np.all((values >= self.lower) & (values <= self.upper)):
+            raise ConfigError(
+                [Fault(user, f"a value is missing or outside [{self.lower:g}, {self.upper:g}]")]
+            )
+        if self.statistic == "auc" and table[0, 1] not in (0.0, 1.0):
+            raise ConfigError([Fault(user, f"the label is missing, or {table[0, 1]:g}: it must be 0 or 1")])
+
+    async def estimate(self, exchange: PeerExchange, rows: Rows, kernel: PairKernel) -> Estimates:
+        """Gossip to the last tick; see `learn.gosta`."""
+        run: Callable[..., Awaitable[Estimates]] = u2_gossip
+        if self.method == "gosta":
+            run = gosta if self.clock == "synchronous" else gosta_asynchronous
+        return await run(exchange, rows, kernel, self._clock(exchange.users), self.ticks)
+
+    def over_pairs(self, estimates: Floats, users: int) -> Floats:
+        """Return the statistic, shape (rows, 1), from means over all n^2 pairs.
+
+        Over the pairs of different users; for auc over those of a label 1 and a label 0.
+        """
+        if self.positives is not None:
+            factor = users**2 / (2 * self.positives * (users - self.positives))
+        else:
+            factor = users / (users - 1)
+        return np.asarray(estimates[:, None] * factor)

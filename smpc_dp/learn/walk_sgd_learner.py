@@ -1,0 +1,167 @@
+"""Gradient descent by a walking token as a learner of a session."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+from msgspec import Meta
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.learn.averager import Rows, Users
+from smpc_dp.learn.models import Model, ModelName
+from smpc_dp.learn.needs import Table
+from smpc_dp.learn.tokens import TokenPassing, Values
+from smpc_dp.learn.walk_learners import Limit, WalkLearner
+
+if TYPE_CHECKING:
+    from smpc_dp.learn.walk_known import KnownWalkSgd
+    from smpc_dp.learn.walk_sgd import WalkSgd
+    from smpc_dp.privacy.guarantee import PrivacyGuarantee
+    from smpc_dp.privacy.network.plan import NetworkPlan
+    from smpc_dp.privacy.sampling import NoiseSource
+
+# Of clip over the largest gradient of a known path: none is as much as rounded there.
+_ABOVE = 1 + 2e-6
+
+Positive = Annotated[float, Meta(gt=0, le=1e6)]
+
+
+class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """A model by T noisy gradient steps on a walking token: see `learn.walk_sgd`.
+
+    Attributes:
+        features: columns of every table without the label.
+        rate: the step size. clip: L, the norm that a gradient is clipped to before noise is added.
+        radius: of the ball around 0 that the model is projected to.
+        model, classes: the loss and, for "softmax", the number of labels.
+        paths: "neighbours", or "known": noise for colluders who know the whole path. That needs the logistic
+            loss, points of L2 norm at most `record_bound` B (without the label), clip above sqrt(B^2 + 1) and
+            a rate of at most 8 / (B^2 + 1): then no gradient is clipped and no step expands.
+        max_contributions, edge_cap: of "known", as of `WalkSumLearner`.
+    """
+
+    features: Annotated[int, Meta(ge=1, le=10_000)]
+    rate: Positive = 0.1
+    clip: Positive = 1.0
+    radius: Positive = 100.0
+    model: ModelName = "logistic"
+    classes: Annotated[int, Meta(ge=2, le=1_000)] = 2
+    paths: Literal["neighbours", "known"] = "neighbours"
+    record_bound: Positive | None = None
+    max_contributions: Limit = None
+    edge_cap: Limit = None
+
+    @property
+    def reach(self) -> float:
+        """The largest norm of a record with its intercept, of known paths."""
+        return math.hypot(self.record_bound or 0.0, 1.0)
+
+    def settings_faults(self) -> list[Fault]:
+        """Return what is wrong whatever the number of users."""
+        if self.paths != "known":
+            what = "is of known paths only"
+            return [] if self.record_bound is None else [Fault("record_bound", what)]
+        if self.record_bound is None:
+            return [Fault("record_bound", "is missing: known paths need a bound on the norm of records")]
+        found = []
+        if self.model != "logistic":
+            found.append(Fault("model", "must be 'logistic' for known paths"))
+        if self.clip < self.reach * _ABOVE:
+            what = (
+                f"must be above {self.reach:g} for known paths, is {self.clip:g}: no gradient may be clipped"
+            )
+            found.append(Fault("clip", what))
+        if self.rate > 8 / self.reach**2:
+            what = (
+                f"must be at most {8 / self.reach**2:g} for known paths, is {self.rate:g}: steps would expand"
+            )
+            found.append(Fault("rate", what))
+        return found
+
+    @property
+    def loss(self) -> Model:
+        """The model."""
+        return Model(self.model, self.features, self.classes)
+
+    @property
+    def kind(self) -> str:
+        """The learner's name."""
+        return "walk-sgd"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the model's coordinates."""
+        return self.loss.names
+
+    @property
+    def start(self) -> Values:
+        """Zeros; on a known path in units of the lattice."""
+        zeros: Values = np.zeros(self.loss.length)
+        return zeros.astype(np.int64) if self.paths == "known" else zeros
+
+    def plan(self, users: int) -> NetworkPlan:
+        """Return the planned noise; raises ConfigError."""
+        from smpc_dp.privacy.network.complete import plan_walk
+
+        return plan_walk(
+            "sgd",
+            users,
+            self.steps,
+            self.epsilon,
+            self.delta,
+            sensitivity=2 * self.clip,
+            colluding=self.colluding,
+            paths=self.paths,
+            max_contributions=self.max_contributions,
+            edge_cap=self.edge_cap,
+        )
+
+    def made(self, plan: NetworkPlan) -> WalkSgd | KnownWalkSgd:
+        """Return the planned protocol; raises ConfigError."""
+        from smpc_dp.learn.walk_known import KnownWalkSgd
+        from smpc_dp.learn.walk_sgd import SgdNoise, WalkSgd
+
+        if self.paths == "known":
+            length = self.loss.length
+            return KnownWalkSgd(plan, self.clip, length=length, rate=self.rate, radius=self.radius)
+        return WalkSgd(SgdNoise.of(plan, self.clip), self.rate, radius=self.radius)
+
+    def check_data(self, table: Table, user: str) -> None:
+        """Raise ConfigError, naming the user, unless its data fit."""
+        self.loss.check(table, user)
+        if self.record_bound is None:
+            return
+        norms = np.linalg.norm(table[:, :-1], axis=1)
+        if not float(norms.max()) <= self.record_bound:
+            what = (
+                f"point {int(norms.argmax())} has norm {norms.max():g}, record_bound is {self.record_bound:g}"
+            )
+            raise ConfigError([Fault(user, what)])
+
+    async def walked(
+        self, protocol: WalkSgd | KnownWalkSgd, tokens: TokenPassing, data: list[Table], source: NoiseSource
+    ) -> tuple[Values, PrivacyGuarantee | None]:
+        """Descend; raises ConfigError for so many points that float64 is too coarse for known paths."""
+        # Not at the top: scipy.
+        from smpc_dp.learn.walk_known import KnownWalkSgd
+
+        model, here = self.loss, tokens.here
+        points = model.points(data)
+
+        def gradient(weights: Rows, users: Users) -> Rows:
+            return model.gradient(weights, points, np.searchsorted(here, users))
+
+        if isinstance(protocol, KnownWalkSgd):
+            terms = model.length + points.labels.shape[1] + 8
+            error = self.reach * terms * (1 + self.reach * self.radius) * 2.0**-50
+            if not protocol.precise(error):
+                what = (
+                    f"{points.labels.shape[1]} of a user are too many for the steps and radius of known paths"
+                )
+                raise ConfigError([Fault("points", what)])
+            found = await protocol.run(tokens, gradient, source)
+        else:
+            found = await protocol.run(tokens, gradient, np.zeros(model.length), source)
+        return found.token, found.guarantee

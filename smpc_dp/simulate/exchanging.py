@@ -1,0 +1,199 @@
+"""Exchanges over the in-memory network: machines of one request, and a learner's messages, user by user."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from smpc_dp.encoding import Lanes
+from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
+from smpc_dp.learn.averager import Rows, Users
+from smpc_dp.learn.exchanges import Exchanging, OneUser, Recipients, request_of
+from smpc_dp.protocols.exchange.machines import ExchangeHub, ExchangeParty
+from smpc_dp.protocols.exchange.params import ExchangeParameters
+from smpc_dp.simulate.drive import drive
+from smpc_dp.simulate.stage import AGGREGATOR, set_stage
+from smpc_dp.transport.memory import Faults, MemoryNetwork
+
+
+def cast_exchange(
+    parameters: ExchangeParameters,
+    vectors: Rows,
+    *,
+    request: int = 1,
+    seed_for_simulation: int | None = None,
+) -> list[ExchangeParty]:
+    """Return the users of an exchange of these vectors, which has run to its end; raises what ended it."""
+    lanes = [
+        parameters.encoding.encode(vector, party=f"party {row}")[0] for row, vector in enumerate(vectors)
+    ]
+    parties, errors = drive_exchange(
+        parameters, lanes, request=request, seed_for_simulation=seed_for_simulation
+    )
+    for error in errors.values():
+        raise error
+    return parties
+
+
+def drive_exchange(
+    parameters: ExchangeParameters,
+    lanes: Sequence[Lanes],
+    *,
+    request: int = 1,
+    seed_for_simulation: int | None = None,
+    kill: Mapping[int, int] | None = None,
+) -> tuple[list[ExchangeParty], dict[str, SmpcError]]:
+    """Run an exchange to its end; return its users, and the errors of those that failed, by name.
+
+    `kill`: by the place of a user, the number of the message that it dies before.
+    """
+    stage = set_stage(
+        len(lanes),
+        request=request,
+        seed_for_simulation=seed_for_simulation,
+        protocol=parameters.protocol,
+        question=parameters.planned(),
+    )
+    names = stage.context.names
+    parties = [
+        ExchangeParty(stage.context, parameters, stage.signers[name], brought, stage.sources[name])
+        for name, brought in zip(names, lanes, strict=True)
+    ]
+    hub = ExchangeHub(stage.context, parameters, stage.signers[AGGREGATOR])
+    faults = Faults(kill={names[place]: message for place, message in (kill or {}).items()})
+    errors = drive([hub, *parties], MemoryNetwork(faults, seed=seed_for_simulation or 0), AGGREGATOR)
+    return parties, errors
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What one user brings to a request."""
+
+    vectors: Rows
+    edges: Recipients | None
+    answer: asyncio.Future[dict[int, Rows]]
+
+
+class MemoryHub:
+    """Serves the messages of users who each run a learner in a task of their own: `exchanges`, one for each.
+
+    A request begins when all who are still there have made their call, which must be the same everywhere.
+    `kill`: by user, the request that it dies in, before its second message. `seed_for_simulation` makes the
+    run reproducible and thereby insecure.
+    """
+
+    def __init__(
+        self,
+        users: int,
+        exchanging: Exchanging,
+        *,
+        seed_for_simulation: int | None = None,
+        kill: Mapping[int, int] | None = None,
+    ) -> None:
+        self.users = users
+        self.exchanging = exchanging
+        self.exchanges = [MemoryExchange(self, user) for user in range(users)]
+        self._seed, self._kill = seed_for_simulation, dict(kill or {})
+        self._calls: dict[int, _Call] = {}
+        self._left: set[int] = set()
+        self._requests = 0
+
+    async def call(self, user: int, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
+        """Return what the user is sent in the next request."""
+        answer: asyncio.Future[dict[int, Rows]] = asyncio.get_running_loop().create_future()
+        self._calls[user] = _Call(vectors, edges, answer)
+        self._begin()
+        return await answer
+
+    def leave(self, user: int) -> None:
+        """Go on without a user, who is missing from now on."""
+        self._left.add(user)
+        self._begin()
+
+    def _begin(self) -> None:
+        if not self._calls or len(self._calls) + len(self._left) < self.users:
+            return
+        calls, self._calls = self._calls, {}
+        self._requests += 1
+        first = next(iter(calls.values()))
+        for user, call in calls.items():
+            if call.edges != first.edges:
+                raise LocalError(
+                    f"user {user} makes another call than the others in request {self._requests}"
+                )
+        if first.edges is not None and not first.edges:
+            for call in calls.values():
+                call.answer.set_result({})
+            return
+        self._run(calls, first.edges)
+
+    def _run(self, calls: dict[int, _Call], edges: Recipients | None) -> None:
+        parameters, involved = request_of(self.exchanging.parameters, edges)
+        dying = {user for user, request in self._kill.items() if request == self._requests}
+        lanes = [
+            self._lanes(parameters, calls[user].vectors)
+            if user in calls
+            else np.zeros(parameters.shape, parameters.encoding.dtype)
+            for user in involved
+        ]
+        kill = {place: 2 for place, user in enumerate(involved) if user in dying}
+        kill |= {place: 1 for place, user in enumerate(involved) if user in self._left}
+        seed = None if self._seed is None else self._seed + (self._requests << 32)
+        parties, errors = drive_exchange(
+            parameters, lanes, request=self._requests, seed_for_simulation=seed, kill=kill
+        )
+        number = {party.name: user for party, user in zip(parties, involved, strict=True)}
+        by_user = {number[party.name]: party for party in parties}
+        for user, call in calls.items():
+            party = by_user.get(user)
+            if user in dying:
+                call.answer.set_exception(LocalError(f"user {user} was killed"))
+            elif party is None:
+                call.answer.set_result({})
+            elif party.name in errors:
+                call.answer.set_exception(errors[party.name])
+            else:
+                found = {number[name]: parameters.real(lanes) for name, lanes in party.received.items()}
+                call.answer.set_result(found)
+
+    def _lanes(self, parameters: ExchangeParameters, vectors: Rows) -> Lanes:
+        rows = [parameters.encoding.encode(vector, party="a user")[0] for vector in vectors]
+        return np.stack(rows).reshape(parameters.shape)
+
+
+class MemoryExchange(OneUser):
+    """The messages of one user of a `MemoryHub`; a `PeerExchange`."""
+
+    def __init__(self, hub: MemoryHub, user: int) -> None:
+        if not 0 <= user < hub.users:
+            raise ConfigError([Fault("user", f"must be below {hub.users}, is {user}")])
+        self._hub, self._own = hub, user
+        self._planned = hub.exchanging.planned(hub.users)
+
+    @property
+    def users(self) -> int:
+        """n, the users of the hub."""
+        return self._hub.users
+
+    @property
+    def here(self) -> Users:
+        """The user's own number."""
+        return np.array([self._own])
+
+    @property
+    def claim(self) -> str:
+        """What the messages give away in a real run."""
+        return f"a simulation of: {self._hub.exchanging.claim}"
+
+    async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
+        """Take part in one request; see `OneUser.meet`."""
+        if edges is None or self._own in edges:
+            self._planned.take(self.here)
+        return await self._hub.call(self._own, vectors, edges)
+
+    def leave(self) -> None:
+        """Be missing from now on."""
+        self._hub.leave(self._own)

@@ -1,0 +1,162 @@
+"""Exchanges from their specification alone: slow, plain integers, nothing of the library.
+
+Hashes, seals and signatures are those of secure aggregation's twin, samples those of the sampling twin.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from tests.reference import sampling_twin, secagg_twin
+from tests.reference.merkle_twin import tuple_hash, uint
+from tests.reference.secagg_twin import Message
+
+Ends = tuple[dict[Message, tuple[str, str]], dict[str, Any]]
+
+
+def play(vector: dict[str, Any]) -> Ends:
+    """Return (body digest, signature) by (step, sender, receiver) of all messages but aborts, and the end."""
+    return Exchange(vector).play()
+
+
+@functools.cache
+def _table(variance: Fraction) -> sampling_twin.Table:
+    return sampling_twin.table(sampling_twin.gaussian(variance))
+
+
+def noise(key: bytes, variance: Fraction, count: int) -> list[int]:
+    """`count` values of the first call of the source of this key; none where the variance is 0."""
+    if not variance:
+        return [0] * count
+    call = sampling_twin.call_key(
+        sampling_twin.source_key(key, b"exchange", b"noise"), 0, "discrete-gaussian", variance
+    )
+    law = _table(variance)
+    return sampling_twin.samples(call, count, lambda words: sampling_twin.draw(words, law))
+
+
+class User:
+    """One user: what it draws, in order, and what it brings, for all or for each receiver."""
+
+    def __init__(self, number: int, name: str, draws: list[bytes], lanes: list[Any], apart: bool) -> None:
+        self.number, self.name, self._draws = number, name, list(draws)
+        self.nonce, self.secret = self.take(), self.take()
+        self.lanes, self.apart = lanes, apart
+
+    def take(self) -> bytes:
+        """The next draw."""
+        return self._draws.pop(0)
+
+    def blur(self, variance: Fraction) -> None:
+        """Add the noise; vectors that differ by receiver have none, and draw no key for it."""
+        if not self.apart:
+            added = noise(self.take(), variance, len(self.lanes))
+            self.lanes = [(lane + more) % 2**64 for lane, more in zip(self.lanes, added, strict=True)]
+
+    def brings(self, receiver: User) -> list[int]:
+        """The vector for a user, or what it keeps for itself."""
+        return self.lanes[receiver.number - 1] if self.apart else self.lanes
+
+
+class Exchange(secagg_twin.Session):
+    """A whole exchange of honest users, some of which fall silent."""
+
+    def __init__(self, vector: dict[str, Any]) -> None:
+        given = {name: words[:1] for name, words in vector["randomness"].items()}
+        super().__init__(vector | {"randomness": given})
+        self.variance = Fraction(*self.session["variance"])
+        self.everyone = [
+            User(
+                number,
+                name,
+                [bytes.fromhex(word) for word in vector["randomness"][name]],
+                vector["inputs"][name]["lanes"],
+                self.session.get("apart", False),
+            )
+            for number, name in enumerate(self.names, 1)
+        ]
+
+    def there(self, message: int, among: Sequence[User]) -> list[User]:
+        """Who of `among` sends its message number `message`."""
+        return [user for user in among if message < self.kill.get(user.name, 99)]
+
+    def sends(self, sender: User, receiver: User) -> bool:
+        """Whether there is an edge."""
+        edges = self.session["edges"]
+        return sender is not receiver and (edges is None or receiver.number in edges[sender.number - 1])
+
+    def play(self) -> Ends:
+        """Go through the four steps."""
+        n, early = len(self.names), self.bound(self.digest)
+        present = self.there(1, self.everyone)
+        asked = (self.session["request"], self.session["question"])
+        hellos = {}
+        for user in present:
+            public = secagg_twin.public_key(user.secret)
+            body = self.send(
+                early, "exchange-hello", user.name, self.hub, (self.digest, *asked, user.nonce, public)
+            )
+            hellos[user] = (user.number, body, self.signatures["exchange-hello", user.name, self.hub])
+        packed = secagg_twin.party_set([user.number for user in present], n)
+        nonces = b"".join(user.nonce for user in present)
+        head = (self.session["protocol"].encode(), uint(self.session["version"]), self.digest)
+        question = (uint(self.session["request"]), self.session["question"].encode())
+        self.run = self.bound(tuple_hash("exchange-run-id", *head, *question, packed, nonces))
+        for user in present:
+            met = [hellos[other] for other in present if self.sends(user, other) or self.sends(other, user)]
+            self.send(self.run, "exchange-start", self.hub, user.name, (packed, nonces, met))
+        return self._deliver(present, self.there(2, present))
+
+    def _deliver(self, present: list[User], sending: list[User]) -> Ends:
+        boxes: dict[tuple[User, User], bytes] = {}
+        for user in sending:
+            user.blur(self.variance)
+            for other in present:
+                if self.sends(user, other):
+                    boxes[user, other] = self._box(user, other)
+            sealed = [(other.number, boxes[user, other]) for other in present if (user, other) in boxes]
+            self.send(self.run, "exchange-send", user.name, self.hub, (sealed,))
+        senders = secagg_twin.party_set([user.number for user in sending], len(self.names))
+        for user in sending:
+            brought = [(other.number, boxes[other, user]) for other in sending if (other, user) in boxes]
+            self.send(self.run, "exchange-deliver", self.hub, user.name, (senders, brought))
+        # Who misses a message along an edge has no result.
+        ending = [
+            user
+            for user in sending
+            if self.session["edges"] is None
+            or all(other in sending for other in self.everyone if self.sends(other, user))
+        ]
+        received = {
+            user: {other.name: other.brings(user) for other in sending if (other, user) in boxes}
+            for user in ending
+        }
+        return self.messages, {
+            "intermediate": {
+                "run_id": self.run.run_id.hex(),
+                "received": {user.name: found for user, found in received.items()},
+            },
+            "result": {user.name: self._result(user, found) for user, found in received.items()},
+        }
+
+    def _box(self, user: User, other: User) -> bytes:
+        key = self.run.seal_key(user.secret, secagg_twin.public_key(other.secret), user.name, other.name)
+        associated = self.run.digest("seal-aad", user.name, other.name, "deal", uint(0))
+        return secagg_twin.seal(key, user.take(), self.packed(user.brings(other)), associated)
+
+    def _result(self, user: User, received: dict[str, list[int]]) -> dict[str, Any]:
+        vectors = [user.brings(user), *received.values()]
+        totals = [sum(column) % 2**64 for column in zip(*vectors, strict=True)]
+        names = [name for name in self.names if name == user.name or name in received]
+        return {
+            "survivors": names,
+            "absent": [name for name in self.names if name not in names],
+            "weight": len(names),
+            "fixed_point": [
+                (lane - 2**64 if lane >= 2**63 else lane) + len(names) * self.encoding["lowest"]
+                for lane in totals
+            ],
+        }

@@ -1,0 +1,46 @@
+"""The published vectors of exchanges agree with the twin, which shares no code with the library."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.reference import exchange_twin as twin
+
+PUBLISHED = Path(__file__).parents[2] / "protocols" / "exchange" / "vectors"
+RUNS = sorted(PUBLISHED.glob("run-*.json"))
+
+
+def test_twin_imports_nothing_of_the_library() -> None:
+    assert "smpc_dp" not in Path(twin.__file__).read_text()
+    assert len(RUNS) == 6
+
+
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
+def test_run(path: Path) -> None:
+    vector = json.loads(path.read_bytes())
+    messages, ends = twin.play(vector)
+    published = {
+        (message["step"], message["sender"], message["receiver"]): (
+            message["body_sha256"],
+            message["signature"],
+        )
+        for message in vector["messages"]
+        if message["step"] != "abort"
+    }
+    assert messages == published
+    assert ends["intermediate"] == vector["intermediate"]
+    assert ends["result"] == vector["result"]
+
+
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
+def test_every_draw_of_a_user_that_went_on_was_needed(path: Path) -> None:
+    """A draw more or less would shift all that follow: the twin must have used them up."""
+    vector = json.loads(path.read_bytes())
+    exchange = twin.Exchange(vector)
+    exchange.play()
+    for user in exchange.everyone:
+        if user.name not in vector["kill"]:
+            assert not user._draws

@@ -1,0 +1,448 @@
+"""Tokens of walks as messages: cover, what is forged or lost; learners user by user as in a simulation."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from smpc_dp import simulate
+from smpc_dp.errors import ConfigError, LocalError, PeerFault, SmpcError, TimeoutFault, VerificationError
+from smpc_dp.learn.averager import Boxes, PlainExchange, Users
+from smpc_dp.learn.exchange_tokens import CoveredTokens, packed, token_messages, unpacked, width
+from smpc_dp.learn.exchanges import Exchanging, plan_messages
+from smpc_dp.learn.needs import Means
+from smpc_dp.learn.registry import check_learn
+from smpc_dp.learn.tokens import PlainTokens, Token, TokenPassing, Values
+from smpc_dp.learn.walk import Visit, _Adder
+from smpc_dp.learn.walk_learners import WalkLearner, WalkSumLearner, planned_walk
+from smpc_dp.privacy.network.grid import Grid
+from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.simulate.exchanging import MemoryHub, drive_exchange
+
+SUM: dict[str, Any] = {
+    "learner": "walk-sum",
+    "steps": 12,
+    "lower": -1.0,
+    "upper": 1.0,
+    "epsilon": 20.0,
+    "delta": 1e-4,
+}
+KNOWN = SUM | {"paths": "known", "contributions": 3, "max_contributions": 3, "edge_cap": 1, "steps": 20}
+KNOWN_SGD: dict[str, Any] = {
+    "learner": "walk-sgd",
+    "steps": 20,
+    "features": 2,
+    "epsilon": 20.0,
+    "delta": 1e-4,
+    "paths": "known",
+    "record_bound": 4.0,
+    "clip": 4.2,
+    "radius": 5.0,
+    "max_contributions": 4,
+    "edge_cap": 2,
+}
+HISTOGRAM: dict[str, Any] = {
+    "learner": "walk-histogram",
+    "steps": 12,
+    "categories": 3,
+    "epsilon": 20.0,
+    "delta": 1e-4,
+}
+SGD: dict[str, Any] = {"learner": "walk-sgd", "steps": 12, "features": 2, "epsilon": 20.0, "delta": 1e-4}
+TABLES: dict[str, list[np.ndarray]] = {
+    "walk-sum": [np.array([[user / 4 - 0.5]]) for user in range(4)],
+    "known": [np.array([[user / 4 - 0.5], [0.25], [-0.125]]) for user in range(4)],
+    "walk-histogram": [np.array([[user % 3]]) for user in range(4)],
+    "walk-sgd": [np.array([[1.0, user, 0.0], [user, 2.0, 1.0]]) for user in range(4)],
+}
+
+
+def source(*parts: int) -> NoiseSource:
+    return NoiseSource.keyed(bytes(32), *(str(part).encode() for part in parts))
+
+
+def planned(settings: dict[str, Any], users: int = 4) -> tuple[WalkLearner, Exchanging]:
+    checked, faults = check_learn(settings, users)
+    assert checked is not None, faults
+    assert isinstance(checked.learner, WalkLearner)
+    assert checked.exchange is not None
+    return checked.learner, checked.exchange
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5), st.integers(0, 100_000))
+def test_tokens_of_integers_travel_exactly(values: list[int], step: int) -> None:
+    token = Token(step, np.array(values, np.int64))
+    found = unpacked(packed(token), token.values, "user 1")
+    assert found is not None
+    assert found.step == step
+    np.testing.assert_array_equal(found.values, token.values)
+
+
+@given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=5))
+def test_tokens_of_reals_travel_exactly(values: list[float]) -> None:
+    token = Token(3, np.array(values))
+    found = unpacked(packed(token), token.values, "user 1")
+    assert found is not None
+    np.testing.assert_array_equal(found.values.view(np.int64), token.values.view(np.int64))
+
+
+@pytest.mark.parametrize("values", [1, 7, 30_000])
+def test_the_largest_token_is_on_the_grid_of_messages(values: int) -> None:
+    need = token_messages(values, 3, 2)
+    encoding = plan_messages(need, 3).parameters.encoding
+    assert encoding.length == width(values)
+    token = packed(Token(100_000, np.full(values, -1, np.int64)))
+    lanes, clipped = encoding.encode(token, party="ann")
+    assert not clipped
+    np.testing.assert_array_equal(
+        encoding.real(lanes.view(np.int64) + np.int64(encoding.lowest)).astype(np.float64), token
+    )
+
+
+@pytest.mark.parametrize("bad", [[2, 0, 0, 0], [0, 0, 1, 0], [1, 0, 0.5, 0], [1, 0, -1, 0], [1, 0, 2**32, 0]])
+def test_what_is_neither_token_nor_cover_has_a_culprit(bad: list[float]) -> None:
+    with pytest.raises(PeerFault, match="neither a token nor none") as raised:
+        unpacked(np.array(bad, np.float64), np.zeros(1, np.int64), "user 2")
+    assert raised.value.culprit == "user 2"
+
+
+def apart(
+    learner: WalkLearner,
+    tables: list[np.ndarray],
+    places: list[PlainTokens],
+    seed: int,
+) -> list[np.ndarray]:
+    """Run the learner's protocol with one task for each user over tokens in memory, without messages."""
+
+    async def run() -> list[np.ndarray]:
+        protocol = planned_walk(learner, len(tables))
+        found = await asyncio.gather(
+            *(
+                learner.walked(protocol, places[u], tables[u : u + 1], source(seed, u))
+                for u in range(len(tables))
+            )
+        )
+        return [np.asarray(values) for values, _ in found]
+
+    return asyncio.run(run())
+
+
+def by_messages(
+    learner: WalkLearner, exchanging: Exchanging, tables: list[np.ndarray], seed: int, **more: Any
+) -> list[Any]:
+    """Run the learner user by user, every message through machines, from the same randomness as `apart`."""
+
+    async def run() -> list[Any]:
+        hub = MemoryHub(len(tables), exchanging, seed_for_simulation=seed, **more)
+
+        async def one(user: int) -> Any:
+            exchange = hub.exchanges[user]
+            try:
+                means = Means(exchange=exchange, source=source(seed, user))
+                return (await learner.run(means, [tables[user]])).values[0]
+            except SmpcError as error:
+                return error
+            finally:
+                exchange.leave()
+
+        return await asyncio.gather(*(one(user) for user in range(len(tables))))
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("settings", "tables"),
+    [
+        (SUM, "walk-sum"),
+        (KNOWN, "known"),
+        (HISTOGRAM, "walk-histogram"),
+        (SGD, "walk-sgd"),
+        (KNOWN_SGD, "walk-sgd"),
+    ],
+    ids=["sum", "known", "histogram", "sgd", "known-sgd"],
+)
+def test_messages_carry_the_walk_of_the_simulation_to_the_last_bit(
+    settings: dict[str, Any], tables: str
+) -> None:
+    learner, exchanging = planned(settings)
+    for seed in (1, 2):
+        wanted = apart(learner, TABLES[tables], PlainTokens.apart(4), seed)
+        found = by_messages(learner, exchanging, TABLES[tables], seed)
+        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(wanted, [wanted[0]] * 4)
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    values=st.lists(st.integers(-16, 16), min_size=4, max_size=4),
+    seed=st.integers(0, 2**30),
+)
+def test_without_noise_a_token_has_the_sum_of_those_who_held_it(values: list[int], seed: int) -> None:
+    steps, passed = SUM["steps"], []
+
+    class Watched(CoveredTokens):
+        async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
+            passed.append((sender, token.step, int(token.values[0])))
+            await super().pass_on(sender, receiver, token)
+
+    learner, exchanging = planned(SUM)
+    assert isinstance(learner, WalkSumLearner)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Grid, "noise", lambda _self, _source, count, **_share: np.zeros(count, np.int64))
+        patch.setattr("smpc_dp.learn.walk_learners.CoveredTokens", Watched)
+        found = by_messages(learner, exchanging, [np.array([[value / 16]]) for value in values], seed)
+    bits = planned_walk(learner, 4).grid.bits
+    assert [step for _, step, _ in passed] == list(range(steps))
+    for (_, _, before), (holder, step, now) in itertools.pairwise(passed):
+        assert (now - before) * 2.0**-bits == (values[holder] / 16 if step > 1 else 0)
+    total = passed[-1][2] * 2.0**-bits
+    assert any(found[0] == total + value / 16 for value in values)
+    np.testing.assert_array_equal(found, [found[0]] * 4)
+
+
+def test_who_waits_is_as_busy_as_who_has_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One draw of noise before each message of each user, but user 0's first, who starts the walk."""
+    busy: Counter[int] = Counter()
+    hold = _Adder.hold
+
+    def counted(self: _Adder, values: Values, visit: Visit) -> Values:
+        busy[int(self.here[0])] += 1
+        return hold(self, values, visit)
+
+    monkeypatch.setattr(_Adder, "hold", counted)
+    learner, exchanging = planned(SUM)
+    by_messages(learner, exchanging, TABLES["walk-sum"], 7)
+    assert busy == {0: SUM["steps"], 1: SUM["steps"] + 1, 2: SUM["steps"] + 1, 3: SUM["steps"] + 1}
+
+
+@pytest.mark.parametrize("when", [1, 6, 13])
+def test_a_user_who_is_killed_stops_the_walk_and_is_named(when: int) -> None:
+    """At the first message, with the token on its way, and as it is published."""
+    learner, exchanging = planned(SUM)
+    found = by_messages(learner, exchanging, TABLES["walk-sum"], 5, kill={2: when})
+    assert isinstance(found[2], LocalError)
+    for user in (0, 1, 3):
+        error = found[user]
+        assert isinstance(error, TimeoutFault), error
+        assert error.missing == {"party-00003"}
+
+
+class Forger(PlainExchange):
+    """User 1 of three alone; what it is sent is what `changed` makes of nothing."""
+
+    def __init__(self, changed: Callable[[int, Boxes], None]) -> None:
+        super().__init__(3)
+        self._changed, self.calls, self.sent = changed, 0, 0
+
+    @property
+    def users(self) -> int:
+        return 3
+
+    @property
+    def here(self) -> Users:
+        return np.array([1])
+
+    async def all_to_all(self, vectors: Boxes) -> Boxes:
+        found = np.zeros_like(vectors)
+        found[0, 1] = vectors[0, 1]
+        self.sent += int(vectors.any())
+        self._changed(self.calls, found)
+        self.calls += 1
+        return found
+
+
+def hold(changed: Callable[[int, Boxes], None] | Forger, steps: int = 4) -> None:
+    """Let user 1 take part in a walk of these messages."""
+    exchange = changed if isinstance(changed, Forger) else Forger(changed)
+    learner, _ = planned(SUM | {"steps": steps}, 3)
+    protocol = planned_walk(learner, 3)
+    tokens: TokenPassing = CoveredTokens(exchange, steps, np.zeros(1, np.int64))
+    asyncio.run(learner.walked(protocol, tokens, [np.array([[0.5]])], source(8)))
+
+
+def sent(hop: int, sender: int, token: Token) -> Callable[[int, Boxes], None]:
+    def change(call: int, boxes: Boxes) -> None:
+        if call == hop:
+            boxes[0, sender] = packed(token)
+
+    return change
+
+
+def test_a_token_of_another_step_has_a_culprit() -> None:
+    with pytest.raises(PeerFault, match="token of step 3 at hop 1") as raised:
+        hold(sent(1, 2, Token(3, np.zeros(1, np.int64))))
+    assert raised.value.culprit == "user 2"
+
+
+def test_two_tokens_are_not_one_walk() -> None:
+    """At one hop, and a second one while the first is held."""
+    token = Token(1, np.zeros(1, np.int64))
+
+    def both(call: int, boxes: Boxes) -> None:
+        if call == 1:
+            boxes[0, [0, 2]] = packed(token)
+
+    forger = Forger(both)
+    with pytest.raises(PeerFault, match="one of the two is forged"):
+        hold(forger)
+    assert forger.sent == 0, "nothing is added to either"
+
+    def later(call: int, boxes: Boxes) -> None:
+        if call in (1, 2):
+            boxes[0, 0] = packed(Token(call, np.zeros(1, np.int64)))
+
+    for steps in (2, 5):
+        with pytest.raises(PeerFault, match="one of the two is forged"):
+            hold(later, steps=steps)
+
+
+def test_a_token_that_nobody_publishes_is_lost() -> None:
+    with pytest.raises(VerificationError, match="nobody has published the token"):
+        hold(lambda _call, _boxes: None)
+
+
+def test_a_covered_token_leaves_at_its_step_and_from_here() -> None:
+    tokens = CoveredTokens(Forger(lambda _call, _boxes: None), 3, np.zeros(1, np.int64))
+    token = Token(0, np.zeros(1, np.int64))
+    with pytest.raises(LocalError, match="does not leave here"):
+        asyncio.run(tokens.pass_on(0, 2, token))
+    asyncio.run(tokens.pass_on(1, 2, token))
+    for step in (0, 2):
+        with pytest.raises(LocalError, match=f"step {step} is passed on at hop 1 of 3"):
+            asyncio.run(tokens.pass_on(1, 2, Token(step, token.values)))
+    with pytest.raises(ConfigError, match="one user here"):
+        CoveredTokens(PlainExchange(3), 3, np.zeros(1, np.int64))
+
+
+def test_the_hub_makes_the_calls_of_all_steps() -> None:
+    class Hub(Forger):
+        def __init__(self) -> None:
+            super().__init__(lambda _call, _boxes: None)
+
+        @property
+        def here(self) -> Users:
+            return np.zeros(0, dtype=np.intp)
+
+        async def all_to_all(self, vectors: Boxes) -> Boxes:
+            assert vectors.shape == (0, 3, width(1))
+            self.calls += 1
+            return vectors
+
+    hub = Hub()
+    learner, _ = planned(SUM, 3)
+    found = asyncio.run(learner.run(Means(exchange=hub), []))
+    assert hub.calls == SUM["steps"] + 1
+    assert found.values.shape == (0, 1)
+
+
+def test_every_message_of_a_step_has_the_same_length() -> None:
+    """The holder's as well: the hub cannot tell it from cover."""
+    _, exchanging = planned(SUM)
+    parameters = exchanging.parameters.to_each()
+    vectors = np.zeros((4, 4, width(1)))
+    vectors[2, 3] = packed(Token(5, np.array([-77])))
+    lanes = [
+        np.stack([parameters.encoding.encode(row, party="p")[0] for row in vectors[user]])
+        for user in range(4)
+    ]
+    parties, errors = drive_exchange(parameters, lanes, seed_for_simulation=1)
+    assert not errors
+    assert [sorted(party.received) for party in parties] == [
+        [f"party-{other + 1:05d}" for other in range(4) if other != user] for user in range(4)
+    ]
+    read = parameters.real(parties[3].received["party-00003"])
+    found = unpacked(read, np.zeros(1, np.int64), "")
+    assert found is not None
+    assert (found.step, int(found.values[0])) == (5, -77)
+    assert not parameters.real(parties[0].received["party-00003"]).any()
+    sizes = {len(party._box(number)) for party in parties for number in range(1, 5) if number != party._index}
+    assert len(sizes) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "tables"),
+    [
+        (SUM, "walk-sum"),
+        (HISTOGRAM, "walk-histogram"),
+        (SGD, "walk-sgd"),
+        (KNOWN, "known"),
+        (KNOWN_SGD, "walk-sgd"),
+    ],
+)
+@pytest.mark.parametrize("fidelity", ["ideal", "machines"])
+def test_a_learner_runs_in_both_fidelities_and_again(
+    settings: dict[str, Any], tables: str, fidelity: Any
+) -> None:
+    found = [
+        simulate.learn(settings, TABLES[tables], fidelity=fidelity, seed_for_simulation=seed)
+        for seed in (1, 1, 2)
+    ]
+    assert found[0].guarantee is not None
+    assert found[0].guarantee.epsilon == pytest.approx(20.0)
+    assert "follow the protocol" in found[0].claim
+    np.testing.assert_array_equal(found[0].values, found[1].values)
+    assert (found[0].values != found[2].values).any()
+    assert np.ptp(found[0].values, axis=0).max() == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "change", "named"),
+    [
+        (SUM, {"steps": 1}, "steps"),
+        (SUM, {"upper": -1.0}, "upper"),
+        (SUM, {"epsilon": 0.0}, "epsilon"),
+        (SUM, {"colluding": 3}, "colluding"),
+        (SUM, {"paths": "hidden"}, "paths"),
+        (SUM, {"edge_cap": 2}, "edge_cap"),
+        (SUM, {"contributions": 2}, "contributions"),
+        (KNOWN, {"max_contributions": 4}, "contributions"),
+        (HISTOGRAM, {"categories": 1}, "categories"),
+        (HISTOGRAM, {"epsilon": 1e-9}, "epsilon"),
+        (SGD, {"clip": 0.0}, "clip"),
+        (SGD, {"features": 10_000, "model": "softmax", "classes": 10}, "token: has 100010 values"),
+        (SGD, {"paths": "hidden"}, "paths"),
+        (SGD, {"record_bound": 4.0}, "record_bound"),
+        (SGD, {"max_contributions": 4}, "max_contributions"),
+        (KNOWN_SGD, {"record_bound": 4.2}, "clip"),
+        (KNOWN_SGD, {"rate": 0.5}, "rate"),
+        (KNOWN_SGD, {"model": "linear"}, "model"),
+        (KNOWN_SGD, {"epsilon": 400.0}, "epsilon"),
+        (KNOWN_SGD, {"radius": 1e6, "rate": 1e-6}, "steps"),
+        ({key: value for key, value in KNOWN_SGD.items() if key != "record_bound"}, {}, "record_bound"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(
+    settings: dict[str, Any], change: dict[str, Any], named: str
+) -> None:
+    checked, faults = check_learn(settings | change, 4)
+    assert checked is None
+    assert any(str(fault).startswith(named) for fault in faults), faults
+
+
+@pytest.mark.parametrize(
+    ("settings", "tables", "bad", "named"),
+    [
+        (SUM, "walk-sum", [[2.0]], r"user 1: a contribution is outside \[-1, 1\]"),
+        (SUM, "walk-sum", [[0.0], [0.0]], "user 1: must be 1 lines of one number"),
+        (SUM, "walk-sum", [[np.nan]], "user 1: a contribution is outside"),
+        (HISTOGRAM, "walk-histogram", [[0.5]], "user 1: a value is no category"),
+        (HISTOGRAM, "walk-histogram", [[3]], "user 1: a value is no category"),
+        (SGD, "walk-sgd", [[1.0, 1.0]], "user 1: has 2 columns"),
+        (KNOWN_SGD, "walk-sgd", [[3.0, 3.0, 0.0]], "user 1: point 0 has norm 4.24264, record_bound is 4"),
+    ],
+)
+def test_data_that_do_not_fit_are_refused(
+    settings: dict[str, Any], tables: str, bad: list[list[float]], named: str
+) -> None:
+    data = list(TABLES[tables])
+    data[1] = np.array(bad)
+    with pytest.raises(ConfigError, match=named):
+        simulate.learn(settings, data)
