@@ -19,6 +19,7 @@ from msgspec import Meta
 from scipy import sparse
 from typer.testing import CliRunner
 
+from smpc_dp import simulate
 from smpc_dp.cli import app
 from smpc_dp.cli.learn import report_learned
 from smpc_dp.errors import ConfigError, Fault, PeerFault, PrivacyError, SmpcError, TimeoutFault
@@ -26,8 +27,11 @@ from smpc_dp.learn import registry
 from smpc_dp.learn.groups import GroupDraws
 from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
+from smpc_dp.protocols.secagg.noisy import NoisySumParameters
 from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.runtime.aggregator import serve
 from smpc_dp.runtime.learning import learn, serve_learning
@@ -113,6 +117,32 @@ def test_groups_learn_and_are_charged(tmp_path: Path, averager: dict[str, object
         assert spent <= 5.0
     models = [results[NAMES[user]].values for user in last]  # type: ignore[union-attr]
     np.testing.assert_array_equal(models, [models[0]] * size)
+
+
+@pytest.mark.parametrize("method", ["secagg", "gopa"])
+def test_processes_and_machines_learn_the_same_with_the_same_randomness(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Every share of noise of either is the same draw of the sampler, so whole models must agree."""
+    for kind in (NoisySumParameters, GopaParameters):
+        drawn = kind.own_noise
+
+        def same(self: Any, source: NoiseSource, count: int, drawn: Any = drawn) -> Any:
+            return drawn(self, NoiseSource.keyed(b"s" * 32, b"test"), count)
+
+        monkeypatch.setattr(kind, "own_noise", same)
+    change = {"averager": {"method": method}, "group": 4}
+    results, failures = asyncio.run(everybody(session(tmp_path, change), NAMES))
+    assert failures == {}
+    tables = [table(user) for user in range(len(NAMES))]
+    simulated = simulate.learn(GIVEN | change, tables, fidelity="machines")
+    plain = simulate.learn(GIVEN | change, tables, fidelity="plain")
+    assert np.abs(simulated.values - plain.values).max() > 0.01
+    for user, name in enumerate(NAMES):
+        result = results[name]
+        assert isinstance(result, Learned), result
+        # A gradient of one row and of all may differ by an ulp, which can move a step of the grid.
+        np.testing.assert_allclose(result.values[0], simulated.values[user], atol=1e-4, rtol=0)
 
 
 def test_a_group_that_asks_before_its_turn_is_heard(tmp_path: Path) -> None:
