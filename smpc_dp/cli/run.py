@@ -91,6 +91,8 @@ def run(
     folder = inputs if inputs is not None else session.parent / "inputs"
     files = {name: find_input(folder, name) for name in parties}
     aggregator = _load_all(loaded, session, keys)
+    # Parties of a learner end when they are in no further group: it is over when who serves has ended.
+    hub = servers[0] if learning and servers else aggregator
     if isinstance(checked, LearnParameters):
         check_data(checked, files)
     elif asked is not None:
@@ -135,7 +137,7 @@ def run(
 
             async def act() -> int:
                 try:
-                    await launcher.run(commands, aggregator)
+                    await launcher.run(commands, hub)
                 except SmpcError as error:
                     report_error(error)
                     return 1
@@ -148,7 +150,7 @@ def run(
             name: json.loads(path.read_text("utf-8")) for name, path in outputs.items() if path.exists()
         }
     if learning:
-        report_learned(launcher.endings, aggregator, results, as_json=as_json)
+        report_learned(launcher.endings, hub, results, as_json=as_json)
         return
     _report(launcher.endings, aggregator, results, as_json)
     logged = asked is not None and not isinstance(checked, SharedParameters)

@@ -38,7 +38,8 @@ class Averaged:
 
     Attributes:
         values: shape (rows, length): the average of the user's group, or the user's own vector if it sat out.
-        weights: shape (rows,): total weight of that group's survivors, 0 for a user who sat out.
+        weights: shape (rows,): total weight of that group's survivors, 0 for a user who sat out; with noise
+            in it where weights are private.
         guarantee: of each average for one member of its group, or None where it is exact.
     """
 
@@ -72,7 +73,8 @@ class Averager(Protocol):
 
         Args:
             vector: shape (rows, length), a vector of each user here.
-            weight: shape (rows,), non-negative; None is one for each user.
+            weight: shape (rows,), non-negative; None is one for each user. Private averages take weights that
+                are planned for (`needs.PrivateAverages.weights`), and keep them as private as the vectors.
             group: shape (n,), the group of every user, the same wherever it is called; None is one of all.
 
         Raises:

@@ -11,24 +11,39 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeVar
 
 import msgspec
 import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
+from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.learn.averager import Planned
+from smpc_dp.learn.averager import Planned, Rows
 from smpc_dp.learn.needs import PrivateAverages, PublicAverages
+from smpc_dp.learn.servers import check_epsilon, plan_exact_vectors, plan_vectors
+from smpc_dp.learn.weighted import Weighting
 from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.protocols.exchange.params import plan_exchange
+from smpc_dp.protocols.mpyc.claims import HONEST_SERVERS
+from smpc_dp.protocols.mpyc.params import VectorParameters
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.result import Privacy
 from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import SumParameters
 
-P = TypeVar("P", bound=SumParameters)
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
+
+
+class _Releases(Protocol):
+    def event(self) -> Event: ...
+
+
+P = TypeVar("P", bound=_Releases)
+GroupParameters = SumParameters | VectorParameters
 Method = Literal["secagg", "gopa", "local", "pair", "mpyc"]
 # A step of the grid is this fraction of the bound of a vector.
 STEPS = 1 << 16
@@ -46,8 +61,10 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         method: the protocol that averages within a group. "local": sealed exchange of vectors, each with all
-            of its noise, s - c = 1; "pair": the same between two, who share the noise if colluders = 0.
-        colluders: c, members of a group that may collude with all others and the aggregator.
+            of its noise, s - c = 1; "pair": the same between two, who share the noise if colluders = 0;
+            "mpyc": servers compute on shares, with one noise for the group that nobody knows.
+        colluders: c, members of a group that may collude with all others and the aggregator; "mpyc" does
+            without them.
         missing: members of a group that may be absent; their noise is not counted on.
         mechanism: of secagg; verifiable, on_dropout: of gopa. As in a session of that protocol.
     """
@@ -59,7 +76,7 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     verifiable: bool = False
     on_dropout: Literal["keep", "roll-back"] | None = None
 
-    def plan(self, size: int, length: int, l2_bound: float, epsilon: float, delta: float) -> SumParameters:
+    def plan(self, size: int, length: int, l2_bound: float, epsilon: float, delta: float) -> GroupParameters:
         """Return the parameters of one private average over a group.
 
         Raises ConfigError, with faults in the names of this table's keys where they are at fault.
@@ -75,6 +92,8 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 honest=size - self.colluders if self.method == "pair" else 1,
                 missing=self.missing,
             )
+        if self.method == "mpyc":
+            return plan_vectors(size, length, l2_bound, self.missing, epsilon, delta)
         given: dict[str, object] = self._group(size, length) | {"epsilon": epsilon, "delta": delta}
         if self.method == "gopa":
             given |= {} if self.on_dropout is None else {"on_dropout": self.on_dropout}
@@ -87,8 +106,10 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             given |= {"l2_bound": l2_bound, "precision": l2_bound / STEPS}
         return _checked(self.method, given, size)
 
-    def plan_public(self, size: int, length: int, bound: float) -> SumParameters:
+    def plan_public(self, size: int, length: int, bound: float) -> GroupParameters:
         """Return the parameters of an exact average of public vectors over a group."""
+        if self.method == "mpyc":
+            return plan_exact_vectors(size, length, bound, self.missing, bound / PUBLIC_STEPS)
         if self.method in ("local", "pair"):
             return plan_exchange(
                 size,
@@ -109,12 +130,9 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         faults: list[Fault] = []
         honest = size - self.colluders - self.missing
         if self.method == "mpyc":
-            what = (
-                "'mpyc' averages no groups: it needs a roster of servers, a learner has an aggregator; "
-                "session.average takes it (known here: secagg, gopa, local, pair)"
-            )
-            return [Fault("averager.method", what)]
-        if self.method == "pair" and (size != 2 or self.colluders > 1 or self.missing):
+            if size - self.missing < 2:
+                faults.append(Fault("averager.missing", f"must leave 2 of {size}, is {self.missing}"))
+        elif self.method == "pair" and (size != 2 or self.colluders > 1 or self.missing):
             faults.append(Fault("averager.method", "'pair' is for groups of 2, with at most 1 colluder"))
         elif self.method in ("local", "pair"):
             if self.missing >= size:
@@ -155,12 +173,13 @@ class Averaging:
     """Planned averages: for each size of a group the parameters of its protocol.
 
     `guarantee` is of all averages of one user together, None for exact ones; `participations` is in how many
-    a user may be for that.
+    a user may be for that; `weighting`: how weights travel, None where all are one.
     """
 
-    plans: Mapping[int, SumParameters]
+    plans: Mapping[int, GroupParameters]
     guarantee: PrivacyGuarantee | None = None
     participations: int = 0
+    weighting: Weighting | None = None
 
     def planned(self, users: int) -> Planned:
         """Return what keeps each of so many users within `participations`."""
@@ -168,35 +187,67 @@ class Averaging:
 
     def plan(self, size: int) -> SumParameters:
         """Return the parameters for a group of this size; raise ConfigError if none is planned."""
+        planned = self._plan(size)
+        if not isinstance(planned, SumParameters):
+            raise ConfigError([Fault("averager.method", "servers average, not the members of a group")])
+        return planned
+
+    def plan_shared(self, size: int) -> VectorParameters:
+        """Return the parameters for servers; raise ConfigError if none are planned for this size."""
+        planned = self._plan(size)
+        if not isinstance(planned, VectorParameters):
+            raise ConfigError([Fault("averager.method", "the members of a group average, not servers")])
+        return planned
+
+    def _plan(self, size: int) -> GroupParameters:
         if size not in self.plans:
             known = ", ".join(map(str, sorted(self.plans)))
             raise ConfigError([Fault("group", f"has {size} members, planned are groups of {known}")])
         return self.plans[size]
 
+    def encoding(self, size: int) -> Encoding:
+        """Return the grid of the vectors in a group of this size."""
+        return _encoding(self._plan(size))
+
+    @property
+    def shared(self) -> bool:
+        """Whether servers compute these averages."""
+        return any(isinstance(planned, VectorParameters) for planned in self.plans.values())
+
+    def outgoing(self, vector: Rows, weight: NDArray[np.float64]) -> Rows:
+        """Return what is averaged of vectors and weights; raise ConfigError for weights where none are."""
+        if self.weighting is not None:
+            return self.weighting.extend(vector, weight)
+        check_weights(weight)
+        return vector
+
+    def incoming(self, averages: Rows, survivors: float) -> tuple[Rows, NDArray[np.float64]]:
+        """Return averages of so many each, shape (rows, length), and their total weights."""
+        if self.weighting is None:
+            return averages, np.full(len(averages), float(survivors))
+        values, weights = self.weighting.split(averages)
+        return values, survivors * weights
+
     @property
     def single(self) -> PrivacyGuarantee | None:
         """The guarantee of one average in the largest group, None for exact ones."""
-        return self._largest.privacy(self._largest.plan.parties).guarantee
+        return _privacy(self._largest).guarantee
 
     @property
     def claim(self) -> str:
         """What an average in the largest group gives away, and against whom that holds."""
-        return self._largest.privacy(self._largest.plan.parties).claim
+        return _privacy(self._largest).claim
 
     @property
-    def _largest(self) -> SumParameters:
+    def _largest(self) -> GroupParameters:
         return self.plans[max(self.plans)]
-
-    @property
-    def length(self) -> int:
-        """Coordinates of a vector."""
-        return next(iter(self.plans.values())).encoding.length
 
 
 def check_weights(weight: NDArray[np.float64]) -> None:
-    """Raise ConfigError unless all weights are one: a group's protocol has none."""
+    """Raise ConfigError unless all weights are one: none are planned for."""
     if np.any(weight != 1):
-        raise ConfigError([Fault("weight", "must be 1: averages of groups have no weights")])
+        what = "must be 1: no weights are planned for these averages (PrivateAverages.weights)"
+        raise ConfigError([Fault("weight", what)])
 
 
 def plan_private(table: AveragerTable, need: PrivateAverages, users: int) -> Averaging:
@@ -206,28 +257,44 @@ def plan_private(table: AveragerTable, need: PrivateAverages, users: int) -> Ave
         ConfigError: no noise can do that, or the protocol cannot serve such a group.
     """
     count = max(1, int(need.participations.max(initial=0)))
+    if table.method == "mpyc":
+        check_epsilon(need.epsilon)
+    weighting = None if need.weights is None else Weighting(*need.weights, need.l2_bound)
+    length, bound = need.length, need.l2_bound
+    if weighting is not None:
+        length, bound = length + 1, weighting.l2_bound
 
-    def planned(size: int) -> SumParameters:
-        def one(epsilon: float, delta: float) -> SumParameters:
-            return table.plan(size, need.length, need.l2_bound, epsilon, delta)
+    def planned(size: int) -> GroupParameters:
+        def one(epsilon: float, delta: float) -> GroupParameters:
+            return table.plan(size, length, bound, epsilon, delta)
 
         return calibrate(one, need.epsilon, need.delta, count)
 
     plans = {size: planned(size) for size in need.sizes}
     some = next(iter(plans.values()))
-    one = some.privacy(some.plan.parties).guarantee
+    one = _privacy(some).guarantee
     guarantee = PrivacyGuarantee(
         epsilon=need.epsilon,
         delta=need.delta,
         relation="substitution",
-        sensitivity={"l2": some.encoding.diameter},
+        sensitivity={"l2": _encoding(some).diameter},
         unit="grid step",
         mechanism=f"{count} averages at most, each: {'' if one is None else one.mechanism}",
         assumption=f"{_assumption(table)}; every group's average is public, and who is in it",
         proof="composition over a user's participations (privacy.accountant)",
         warnings=delta_warnings(need.delta, users),
     )
-    return Averaging(plans, guarantee, count)
+    return Averaging(plans, guarantee, count, weighting)
+
+
+def _encoding(parameters: GroupParameters) -> Encoding:
+    return parameters.sums if isinstance(parameters, VectorParameters) else parameters.encoding
+
+
+def _privacy(parameters: GroupParameters) -> Privacy:
+    if isinstance(parameters, VectorParameters):
+        return parameters.privacy()
+    return parameters.privacy(parameters.plan.parties)
 
 
 def _assumption(table: AveragerTable) -> str:
@@ -235,11 +302,13 @@ def _assumption(table: AveragerTable) -> str:
         return "none about others: local differential privacy"
     if table.method == "pair":
         return "the two of a pair do not look at each other's vectors, and collude with nobody"
+    if table.method == "mpyc":
+        return f"{HONEST_SERVERS}; none about other users"
     return f"of a group at most {table.colluders} members collude with the aggregator and all others"
 
 
 def plan_public(table: AveragerTable, need: PublicAverages) -> Averaging:
-    """Return exact averages of public vectors, by secure aggregation whatever the method."""
+    """Return exact averages of public vectors: on shares, between two, or by secure aggregation."""
     return Averaging({size: table.plan_public(size, need.length, need.bound) for size in need.sizes})
 
 

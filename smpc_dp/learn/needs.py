@@ -31,6 +31,8 @@ class PrivateAverages:
         sizes: of the groups that are averaged.
         participations: shape (n,): in how many averages each user is.
         epsilon, delta: for each user, all of its participations together.
+        weights: the least and the greatest weight, where vectors have weights; they are as private as the
+            vectors. None: all count alike.
     """
 
     length: int
@@ -39,6 +41,7 @@ class PrivateAverages:
     participations: NDArray[np.intp]
     epsilon: float
     delta: float
+    weights: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,14 @@ from smpc_dp.learn.dual_averaging_reports import DualAveragingReports
 from smpc_dp.learn.exchanges import Exchanging, plan_messages
 from smpc_dp.learn.gossip_clear import GossipClear
 from smpc_dp.learn.gossip_reports import GossipReports
-from smpc_dp.learn.methods import AveragerTable, Averaging, plan_private, plan_public
+from smpc_dp.learn.methods import AveragerTable, Averaging, GroupParameters, plan_private, plan_public
 from smpc_dp.learn.needs import Learned, Learner
 from smpc_dp.learn.ring_learner import RingHistogramLearner, RingSumLearner
+from smpc_dp.learn.servers import uses_servers
 from smpc_dp.learn.sgd import FederatedSgd
 from smpc_dp.learn.walk_learners import WalkHistogramLearner, WalkSumLearner
 from smpc_dp.learn.walk_sgd_learner import WalkSgdLearner
+from smpc_dp.protocols.mpyc.params import VectorParameters
 from smpc_dp.protocols.secagg.params import SumParameters
 
 PROTOCOL = "learn"
@@ -68,14 +70,19 @@ class LearnParameters:
 
     @property
     def planned(self) -> tuple[SumParameters, ...]:
-        """The parameters of every kind of request."""
-        found = [
-            parameters
-            for averaging in (self.average, self.mix)
-            if averaging is not None
-            for parameters in averaging.plans.values()
-        ]
+        """The parameters of every kind of request to an aggregator."""
+        found = [parameters for parameters in self._averages if isinstance(parameters, SumParameters)]
         return (*found, *(() if self.exchange is None else (self.exchange.parameters,)))
+
+    @property
+    def shared(self) -> tuple[VectorParameters, ...]:
+        """The parameters of every kind of request to servers; none where there is an aggregator."""
+        return tuple(one for one in self._averages if isinstance(one, VectorParameters))
+
+    @property
+    def _averages(self) -> list[GroupParameters]:
+        averages = (self.average, self.mix)
+        return [one for found in averages if found is not None for one in found.plans.values()]
 
 
 def check_learn(parameters: Mapping[str, object], users: int) -> tuple[LearnParameters | None, list[Fault]]:
@@ -97,6 +104,9 @@ def check_learn(parameters: Mapping[str, object], users: int) -> tuple[LearnPara
     needs = learner.needs(users)
     sizes = set() if needs.average is None else needs.average.sizes
     faults += [fault for size in sizes for fault in table.faults(size)]
+    if uses_servers(parameters) and (needs.average is None or needs.exchange is not None):
+        what = "'mpyc' averages, and this learner sends messages, which need an aggregator"
+        faults.append(Fault("averager.method", what))
     if faults:
         return None, faults
     try:

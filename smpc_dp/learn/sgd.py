@@ -7,7 +7,7 @@ private: those of a user are clipped to an L2 norm C, all its points together.
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
@@ -36,6 +36,8 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         ridge: lambda of a penalty lambda / 2 |w|^2, which costs no privacy.
         radius: a model with a coordinate beyond it has diverged, and the run stops.
         seed: of the public schedule.
+        weights: "points": a user counts as often as it has points, `max_points` at most; "equal": once.
+            How many points it has is as private as they are.
     """
 
     features: Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -50,6 +52,8 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ridge: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
     radius: Positive = 1000.0
     seed: Annotated[int, Meta(ge=0, le=(1 << 62))] = 0
+    weights: Literal["equal", "points"] = "equal"
+    max_points: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 0
 
     @property
     def loss(self) -> Model:
@@ -69,6 +73,8 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         if self.rate * self.ridge >= 2:
             what = f"{self.rate:g} with ridge = {self.ridge:g} diverges: their product must be below 2"
             return [Fault("rate", what)]
+        if (self.weights == "points") != (self.max_points > 0):
+            return [Fault("max_points", "must be above 0 with weights = 'points', and is for that alone")]
         return []
 
     def needs_of(self, users: int, *, mix: bool) -> Needs:
@@ -76,7 +82,8 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         groups, length = self.groups(users), self.loss.length
         sizes = frozenset({groups.shape[1]})
         participations = np.bincount(groups.ravel(), minlength=users)
-        average = PrivateAverages(length, self.clip, sizes, participations, self.epsilon, self.delta)
+        weights = (1.0, float(self.max_points)) if self.weights == "points" else None
+        average = PrivateAverages(length, self.clip, sizes, participations, self.epsilon, self.delta, weights)
         return Needs(average, PublicAverages(length, self.radius, sizes) if mix else None)
 
 
@@ -123,6 +130,9 @@ async def descend(name: str, settings: SgdSettings, means: Means, data: list[Tab
         model.check(table, f"user {user}")
     points = model.points(data)
     weights: Rows = np.zeros((len(here), model.length))
+    weight = None
+    if settings.weights == "points":
+        weight = np.array([min(len(table), settings.max_points) for table in data], dtype=np.float64)
     planned, done = np.zeros(len(here), np.intp), np.zeros(len(here), np.intp)
     failures: dict[str, None] = {}
     # Inside the ball by more than rounding to the grid moves a vector.
@@ -142,7 +152,7 @@ async def descend(name: str, settings: SgdSettings, means: Means, data: list[Tab
             failures[str(error)] = None
         gradients[rows] = clip_rows(model.gradient(mixed[rows], points, rows), inside)
         try:
-            averaged = (await averager.average(gradients, group=group)).values
+            averaged = (await averager.average(gradients, weight, group)).values
         except FAILURES as error:
             failures[str(error)] = None
             continue

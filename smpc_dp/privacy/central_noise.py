@@ -13,6 +13,7 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.circuit_gaussian import LOOKUP_BITS, MAX_EVALUATIONS, TableGaussian
 from smpc_dp.privacy.circuit_noise import CONTEXT, Coin, CyclicLaplace, Source, laplace_coins
 
@@ -189,7 +190,7 @@ class CoarseGaussian:
         return (result - len(self.table.cuts)) * (1 << self.drop) + Fraction((1 << self.drop) - 1, 2)
 
 
-CentralNoise = FlooredLaplace | CoarseGaussian
+CentralNoise = FlooredLaplace | CoarseGaussian | WideGaussian
 
 
 def toss(coin: Coin, source: Source) -> int:

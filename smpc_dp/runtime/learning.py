@@ -9,24 +9,30 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault, SmpcError, TimeoutFault
-from smpc_dp.learn.averager import Averaged, Groups, Rows, Users, check_average
+from smpc_dp.learn.averager import Rows
 from smpc_dp.learn.data import read_table
-from smpc_dp.learn.methods import Averaging, check_weights
+from smpc_dp.learn.methods import Averaging
 from smpc_dp.learn.needs import Learned, Means
 from smpc_dp.learn.registry import LearnParameters
-from smpc_dp.protocols.result import Result
-from smpc_dp.runtime.aggregator import Server, aggregator_name, open_logs, open_server
+from smpc_dp.protocols.result import Outcome
+from smpc_dp.runtime.aggregator import aggregator_name, open_logs, open_server
+from smpc_dp.runtime.averaging import Ask, PartyAverager, ServingAverager
 from smpc_dp.runtime.events import Event, OnEvent, ignore
 from smpc_dp.runtime.exchanging import HubExchange, PartyExchange
 from smpc_dp.runtime.line import HubLine
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import AggregatorLostError, Counter, EverybodyLeftError
+from smpc_dp.runtime.servers.learning import AskServers, serve_learning_shares
+from smpc_dp.runtime.servers.line import ServersLine
+from smpc_dp.runtime.servers.member import SharedMembership, load_member
 from smpc_dp.runtime.session import open_ledger
 from smpc_dp.runtime.session_file import load_session
 
@@ -36,39 +42,8 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.receipt import Receipt
 
 
-class _Requests:
-    """What the averagers of both sides share: who is in which request, with which parameters."""
-
-    def __init__(self, membership: Membership, averaging: Averaging, counter: Counter, purpose: str) -> None:
-        self._membership = membership
-        self._averaging = averaging
-        self._counter = counter
-        self._purpose = purpose
-        self._names = [member.name for member in membership.session.roster.parties]
-
-    @property
-    def users(self) -> int:
-        """n, the parties of the roster."""
-        return len(self._names)
-
-    @property
-    def claim(self) -> str:
-        """What an average gives away, of the largest group planned."""
-        return self._averaging.claim
-
-    def _number(self, group: Groups) -> dict[int, int]:
-        """Return the request number of each group, by its label."""
-        labels = np.unique(group[group >= 0])
-        first = self._counter.take(len(labels))
-        return {int(label): first + place for place, label in enumerate(labels)}
-
-    def _of(self, group: Groups, label: int) -> Membership:
-        names = tuple(self._names[user] for user in np.flatnonzero(group == label))
-        return self._membership.of_group(self._averaging.plan(len(names)), names)
-
-
-class PartyAverager(_Requests):
-    """The averages of one party; an `Averager` whose one row is its own.
+class AskAggregator:
+    """How a party takes part in a group's average through the aggregator; an `averaging.Ask`.
 
     `charged`: the ledger, if there is one and the averages are private.
     """
@@ -76,46 +51,30 @@ class PartyAverager(_Requests):
     def __init__(
         self,
         membership: Membership,
-        averaging: Averaging,
-        counter: Counter,
-        purpose: str,
         line: HubLine,
+        averaging: Averaging,
+        purpose: str,
         charged: Ledger | None,
-        on_event: OnEvent,
     ) -> None:
-        super().__init__(membership, averaging, counter, purpose)
+        self._membership = membership
+        self._averaging = averaging
+        self._purpose = purpose
         self._line = line
         self._ledger = charged
-        self._planned = averaging.planned(self.users)
-        self._on_event = on_event
-        self._last = 0
 
-    @property
-    def here(self) -> Users:
-        """The party's own number."""
-        return np.array([self._names.index(self._membership.name)])
-
-    async def average(
-        self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
-    ) -> Averaged:
-        """Return the average of the survivors of the party's group; see `Averager.average`.
-
-        Raises:
-            PrivacyError: the ledger refuses, or the plan; nothing of the vector has left.
-            AggregatorLostError: no further average can be had.
-        """
-        vector, weight, group = check_average(self, vector, weight, group)
-        check_weights(weight)
-        numbers = self._number(group)
-        own = int(group[self.here[0]])
-        if own not in numbers:
-            return Averaged(vector.copy(), np.zeros(1))
-        number = numbers[own]
-        membership = self._of(group, own)
-        self._planned.take(self.here)
-        before, self._last = number - self._last - 1, number
+    async def __call__(
+        self,
+        names: tuple[str, ...],
+        number: int,
+        vector: Rows,
+        weight: NDArray[np.float64],
+        before: int,
+    ) -> Outcome:
+        """See `averaging.Ask`; raises AggregatorLostError where it is gone."""
+        membership = self._membership.of_group(self._averaging.plan(len(names)), names)
         try:
-            lanes, _ = membership.parameters.encoding.encode(vector[0], party=membership.name)
+            sent = self._averaging.outgoing(vector, weight)
+            lanes, _ = membership.parameters.encoding.encode(sent[0], party=membership.name)
         except SmpcError as error:
             # The others must not wait for this vector.
             await self._line.decline_as(membership, number, error)
@@ -136,49 +95,7 @@ class PartyAverager(_Requests):
                     f"{membership.aggregator}: lost in request {number}: {error}"
                 ) from None
             raise
-        self._on_event(Event(membership.name, "step", number, f"{self._purpose} of {len(outcome.survivors)}"))
-        result = Result.of(outcome, "average")
-        return Averaged(
-            np.asarray(result.value, dtype=np.float64)[None],
-            np.array([float(result.weight)]),
-            outcome.privacy.guarantee,
-        )
-
-
-class HubAverager(_Requests):
-    """The aggregator's part in the averages: it serves each group, and has no row of its own.
-
-    `failures` collects, by request number, what went wrong in groups that failed.
-    """
-
-    def __init__(
-        self, membership: Membership, averaging: Averaging, counter: Counter, purpose: str, server: Server
-    ) -> None:
-        super().__init__(membership, averaging, counter, purpose)
-        self._server = server
-        self.failures: dict[int, str] = {}
-
-    @property
-    def here(self) -> Users:
-        """Nobody."""
-        return np.zeros(0, dtype=np.intp)
-
-    async def average(
-        self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
-    ) -> Averaged:
-        """Serve every group of the call, one after the other; a group that fails is told so itself.
-
-        Raises:
-            EverybodyLeftError: nobody is connected any more.
-        """
-        vector, weight, group = check_average(self, vector, weight, group)
-        for label, number in self._number(group).items():
-            ended = await self._server.request(number, self._of(group, label))
-            if ended is None:
-                raise EverybodyLeftError(f"all parties have left before request {number}")
-            if isinstance(ended, SmpcError):
-                self.failures[number] = str(ended)
-        return Averaged(vector, np.zeros(0))
+        return outcome
 
 
 async def learn(
@@ -201,27 +118,40 @@ async def learn(
     Raises:
         ConfigError: the session, the data or a rate that diverges.
         PrivacyError: the ledger's budget is too small for the steps planned; nothing was sent.
-        AggregatorLostError: the aggregator is gone. LocalError, TimeoutFault, PeerFault: as for `connect`.
+        AggregatorLostError, ServerLostError: the aggregator, or a server, is gone.
+        LocalError, TimeoutFault, PeerFault: as for `connect`.
     """
-    membership = Membership.load(session, party, key)
+    membership = load_member(session, party, key)
     parameters = learn_parameters(membership)
     table = await asyncio.to_thread(read_table, data)
     parameters.learner.check_data(table, party)
     book = None if ledger is None else await asyncio.to_thread(open_ledger, ledger, party)
-    own = [member.name for member in membership.session.roster.parties].index(party)
+    names = [member.name for member in membership.session.roster.parties]
     if book is not None:
-        await asyncio.to_thread(check_budget, book, parameters, own)
-    line = await HubLine.open(membership, membership.endpoint(), on_event)
+        await asyncio.to_thread(check_budget, book, parameters, names.index(party))
+    line: HubLine | ServersLine
+    ask: Callable[[Averaging, str, Ledger | None], Ask]
+    if isinstance(membership, SharedMembership):
+        line = await ServersLine.open(membership, on_event)
+        ask = partial(AskServers, membership, line)
+    else:
+        line = await HubLine.open(membership, membership.endpoint(), on_event)
+        ask = partial(AskAggregator, membership, line)
     counter = Counter()
 
     def averager(averaging: Averaging | None, purpose: str, charged: Ledger | None) -> PartyAverager | None:
         if averaging is None:
             return None
-        return PartyAverager(membership, averaging, counter, purpose, line, charged, on_event)
+        asking = ask(averaging, purpose, charged)
+        return PartyAverager(party, names, averaging, counter, purpose, asking, on_event)
 
     try:
         exchange = None
-        if parameters.exchange is not None:
+        if (
+            parameters.exchange is not None
+            and isinstance(line, HubLine)
+            and isinstance(membership, Membership)
+        ):
             # Where steps are not private one by one, all at once, before the first message.
             whole = None if book is None else own_release(parameters)
             exchange = PartyExchange(membership, parameters.exchange, counter, line, book, whole)
@@ -276,13 +206,19 @@ async def serve_learning(
     board: str | os.PathLike[str] | None = None,
     begin_with: int | None = None,
 ) -> dict[int, str]:
-    """Be the aggregator of a session that learns, to the end of its schedule; arguments as of `serve`.
+    """Be the aggregator of a session that learns, or one of its servers, to the end of its schedule.
+
+    Arguments as of `serve`; a server is named, and has no board.
 
     It begins when `begin_with` parties (None: all) have connected, or `connect` seconds have passed. Who
     comes later takes part in its groups from then on.
 
     Returns what went wrong in groups that failed, by request number.
     """
+    if name is not None and load_session(session).roster.servers:
+        return await serve_learning_shares(
+            session, name, key=key, listen_on=listen_on, on_event=on_event, begin_with=begin_with
+        )
     membership = Membership.load(session, name or aggregator_name(session), key, "aggregator")
     parameters = learn_parameters(membership)
     logs = open_logs(membership, session, board)
@@ -291,18 +227,20 @@ async def serve_learning(
         await server.gather(begin_with)
         counter = Counter()
 
-        def averager(averaging: Averaging | None, purpose: str) -> HubAverager | None:
+        def averager(averaging: Averaging | None) -> ServingAverager | None:
             if averaging is None:
                 return None
-            made = HubAverager(membership, averaging, counter, purpose, server)
-            made.failures = failures
-            return made
+
+            async def serve(number: int, names: tuple[str, ...]) -> object | None:
+                return await server.request(number, membership.of_group(averaging.plan(len(names)), names))
+
+            return ServingAverager(membership.names, averaging, counter, serve, failures)
 
         exchange = None
         if parameters.exchange is not None:
             exchange = HubExchange(membership, parameters.exchange, counter, server)
             exchange.failures = failures
-        means = Means(averager(parameters.average, "average"), averager(parameters.mix, "mix"), exchange)
+        means = Means(averager(parameters.average), averager(parameters.mix), exchange)
         try:
             await parameters.learner.run(means, [])
         except EverybodyLeftError as error:
@@ -311,7 +249,7 @@ async def serve_learning(
     return failures
 
 
-def learn_parameters(membership: Membership) -> LearnParameters:
+def learn_parameters(membership: Membership | SharedMembership) -> LearnParameters:
     """Return the parameters of a session that learns; raise ConfigError for another."""
     checked = membership.session.checked_parameters
     if not isinstance(checked, LearnParameters):

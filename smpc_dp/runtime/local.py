@@ -9,6 +9,8 @@ from pathlib import Path
 
 from smpc_dp.errors import LocalError
 from smpc_dp.identity import Identity
+from smpc_dp.learn.registry import PROTOCOL as LEARN
+from smpc_dp.learn.servers import uses_servers
 from smpc_dp.protocols.mpyc.params import PROTOCOL as MPYC
 from smpc_dp.protocols.registry import is_direct
 from smpc_dp.protocols.secagg.params import PROTOCOL, VERSION
@@ -39,12 +41,12 @@ def create_local_session(
         folder: made if it is not there; existing keys are never overwritten.
         parties: names of the parties.
         parameters: the `[parameters]` of the protocol, for instance length, lower, upper, precision.
-        protocol: "secagg", the exact sum, "gopa" or "mpyc".
+        protocol: "secagg", the exact sum, "gopa", "mpyc" or "learn".
         aggregator: its name; it gets a free port of 127.0.0.1. In the direct topology there is none, and in
-            "mpyc" there are in its place server1, server2, ...
+            "mpyc", or where a learner's averages are by that method, there are in its place server1, ...
         addresses: give every party one too, for evaluations between two of them; in the direct topology all
             have one.
-        servers: how many, in "mpyc".
+        servers: how many, where there are any.
 
     Raises:
         ConfigError: a name or parameter is wrong; lists every fault.
@@ -57,8 +59,9 @@ def create_local_session(
     except OSError as error:
         raise LocalError(f"{folder}: cannot make the folder ({error.strerror})") from None
     direct = is_direct(protocol, parameters)
-    roles: dict[str, Role] = {} if direct or protocol == MPYC else {aggregator: "aggregator"}
-    if protocol == MPYC:
+    shared = protocol == MPYC or (protocol == LEARN and uses_servers(parameters))
+    roles: dict[str, Role] = {} if direct or shared else {aggregator: "aggregator"}
+    if shared:
         roles |= {f"server{number}": "server" for number in range(1, servers + 1)}
     for name in (*roles, *parties):
         identity = Identity.generate(name)

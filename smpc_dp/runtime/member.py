@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -81,8 +82,8 @@ class Membership:
         session = loaded or load_session(path)
         parameters = session.checked_parameters
         if isinstance(parameters, LearnParameters):
-            # Every request has its own: `of_group`.
-            parameters = parameters.planned[0]
+            # Every request has its own: `of_group`. With servers there is none for an aggregator.
+            parameters = next(iter(parameters.planned), None)
         aggregator = session.roster.aggregator
         direct = isinstance(parameters, DirectParameters)
         if not isinstance(parameters, SumParameters) or (aggregator is None) != direct:
@@ -129,8 +130,7 @@ class Membership:
         protocol = self.session.protocol
         if self.group is not None:
             # Whoever takes this request for another group's asks something else, and is not added up.
-            group = digest(Label.GROUP, *(name.encode() for name in names)).hex()
-            question, protocol = f"{question} of group {group}", self.parameters.protocol
+            question, protocol = f"{question} of group {group_digest(names)}", self.parameters.protocol
         speakers = {*names, self.aggregator}
         return Context(
             protocol=protocol,
@@ -190,6 +190,11 @@ class Membership:
         drew = min(plan.parties, 2 * plan.degree + 64)
         neighbours = drew * (2 * plan.degree + 256) + (plan.degree + drew) * 256
         return (64 << 10) + vector + 256 * plan.parties + neighbours + self.parameters.extra_bytes
+
+
+def group_digest(names: Sequence[str]) -> str:
+    """Return what names a group in a question, in hex."""
+    return digest(Label.GROUP, *(name.encode() for name in names)).hex()
 
 
 def load_identity(

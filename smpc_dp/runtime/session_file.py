@@ -26,6 +26,8 @@ from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.files import read_bounded
 from smpc_dp.learn.registry import PROTOCOL as LEARN
 from smpc_dp.learn.registry import check_learn
+from smpc_dp.learn.servers import uses_servers
+from smpc_dp.protocols.mpyc.params import PROTOCOL as MPYC
 from smpc_dp.protocols.registry import (
     NEEDS_AGGREGATOR,
     PARAMETER_CHECKERS,
@@ -135,12 +137,13 @@ def check_document(document: Mapping[str, object]) -> SessionFile:
     members, parties = _members(document, faults)
     roster: Roster | None = None
     if members is not None:
-        table = document.get("parameters")
-        direct = is_direct(protocol, table if isinstance(table, dict) else {})
-        needs_aggregator = (protocol, version) in {*NEEDS_AGGREGATOR, _LEARN} and not direct
+        given = document.get("parameters")
+        table = given if isinstance(given, dict) else {}
+        direct, shared = is_direct(protocol, table), protocol == LEARN and uses_servers(table)
+        needs_aggregator = (protocol, version) in {*NEEDS_AGGREGATOR, _LEARN} and not direct and not shared
         roster, found = Roster.checked(members, needs_aggregator=needs_aggregator)
         faults += found + (direct_roster_faults(members) if direct else [])
-        faults += server_roster_faults(protocol, members)
+        faults += server_roster_faults(MPYC if shared else protocol, members)
     parameters, checked = read_parameters(document, (protocol, version), parties, faults)
     if faults or roster is None:
         raise ConfigError(faults)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp import ball
+from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import EXACT_FLOAT, Encoding
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import (
@@ -28,7 +29,7 @@ from smpc_dp.learn.averager import (
     check_rows,
 )
 from smpc_dp.learn.exchanges import Exchanging
-from smpc_dp.learn.methods import Averaging, check_weights
+from smpc_dp.learn.methods import Averaging
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.exchange.params import ExchangeParameters
 from smpc_dp.protocols.result import Result
@@ -36,6 +37,7 @@ from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.simulate.average import cast_sum
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.exchanging import cast_exchange
+from smpc_dp.simulate.servers import average_on_shares
 from smpc_dp.simulate.stage import AGGREGATOR
 from smpc_dp.transport.memory import MemoryNetwork
 
@@ -71,12 +73,20 @@ class _Simulated:
 class IdealAverager(_Simulated):
     """Averages as the protocol's, without its cryptography: for simulations of many users and steps.
 
-    `source` gives the noise; a seeded one (`NoiseSource.keyed`) makes the run reproducible and insecure.
+    `source` gives the noise, and `coins` that of servers; seeded ones (`NoiseSource.keyed`) make the run
+    reproducible and insecure.
     """
 
-    def __init__(self, users: int, averaging: Averaging, source: NoiseSource | None = None) -> None:
+    def __init__(
+        self,
+        users: int,
+        averaging: Averaging,
+        source: NoiseSource | None = None,
+        coins: Randomness | None = None,
+    ) -> None:
         super().__init__(users, averaging)
         self._source = source or NoiseSource.system()
+        self._coins = coins or SystemRandomness()
 
     @property
     def claim(self) -> str:
@@ -88,7 +98,7 @@ class IdealAverager(_Simulated):
     ) -> Averaged:
         """Return each group's average with the noise of its members; see `Averager.average`."""
         vector, weight, group = check_average(self, vector, weight, group)
-        check_weights(weight)
+        sent = self._averaging.outgoing(vector, weight)
         self._planned.take(np.flatnonzero(group >= 0))
         values, weights = vector.copy(), np.zeros(self.users)
         members = np.flatnonzero(group >= 0)
@@ -98,19 +108,23 @@ class IdealAverager(_Simulated):
         for size in np.unique(sizes):
             # All groups of this size, shape (groups, size).
             rows = order[starts[sizes == size][:, None] + np.arange(size)]
-            parameters = self._averaging.plan(int(size))
-            averages = self._groups(parameters, vector[rows])
+            averages, total = self._averaging.incoming(self._groups(int(size), sent[rows]), size)
             values[rows] = averages[:, None]
-            weights[rows] = size
+            weights[rows] = total[:, None]
         return Averaged(values, weights, self._averaging.single)
 
-    def _groups(self, parameters: SumParameters, vectors: NDArray[np.float64]) -> Rows:
+    def _groups(self, size: int, vectors: NDArray[np.float64]) -> Rows:
         """Return the averages of groups of one size, from shape (groups, size, length)."""
-        groups, size, length = vectors.shape
-        encoding = parameters.encoding
+        groups, _, length = vectors.shape
+        shared = self._averaging.plan_shared(size) if self._averaging.shared else None
+        parameters = self._averaging.plan(size) if shared is None else None
+        encoding = self._averaging.encoding(size)
         grid = grid_rows(encoding, vectors.reshape(groups * size, length)).reshape(vectors.shape)
-        noise = parameters.own_noise(self._source, vectors.size).reshape(vectors.shape)
-        totals = (grid + noise).sum(axis=1)
+        totals = grid.sum(axis=1)
+        if parameters is not None:
+            totals += parameters.own_noise(self._source, vectors.size).reshape(vectors.shape).sum(axis=1)
+        elif shared is not None and shared.noise is not None:
+            totals += shared.noise.draws(self._coins, totals.size).reshape(totals.shape)
         if np.abs(totals).max(initial=0) >= EXACT_FLOAT:
             return np.stack([encoding.average(total, size) for total in totals])
         return np.asarray(np.ldexp(totals.astype(np.float64) / size, -encoding.fractional_bits))
@@ -137,18 +151,27 @@ class MachineAverager(_Simulated):
     ) -> Averaged:
         """Return each group's average; see `Averager.average`."""
         vector, weight, group = check_average(self, vector, weight, group)
-        check_weights(weight)
+        sent = self._averaging.outgoing(vector, weight)
         self._planned.take(np.flatnonzero(group >= 0))
         values, weights = vector.copy(), np.zeros(self.users)
         for label in np.unique(group[group >= 0]):
             rows = np.flatnonzero(group == label)
             self._requests += 1
-            result = self._run(self._averaging.plan(len(rows)), vector[rows])
-            values[rows], weights[rows] = result.value, result.weight
+            average, survivors = self._run(len(rows), sent[rows])
+            values[rows], weights[rows] = self._averaging.incoming(average[None], survivors)
         return Averaged(values, weights, self._averaging.single)
 
-    def _run(self, parameters: SumParameters, vectors: Rows) -> Result:
+    def _run(self, size: int, vectors: Rows) -> tuple[Rows, int]:
+        """Return the average of one group, shape (length,), and of how many."""
         seed = None if self._seed is None else self._seed + (self._requests << 32)
+        if self._averaging.shared:
+            return average_on_shares(
+                self._averaging.plan_shared(size), vectors, request=self._requests, seed_for_simulation=seed
+            )
+        result = self._result(self._averaging.plan(size), vectors, seed)
+        return np.asarray(result.value, dtype=np.float64), int(result.weight)
+
+    def _result(self, parameters: SumParameters, vectors: Rows, seed: int | None) -> Result:
         if isinstance(parameters, ExchangeParameters):
             parties = cast_exchange(parameters, vectors, request=self._requests, seed_for_simulation=seed)
             return Result.of(parties[0].result, "average")

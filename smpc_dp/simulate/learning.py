@@ -68,7 +68,9 @@ def learn(
             return PlainAverager(users)
         if fidelity == "machines":
             return MachineAverager(users, averaging, seed)
-        return IdealAverager(users, averaging, NoiseSource.keyed(randomness.bytes(32), b"learn"))
+        return IdealAverager(
+            users, averaging, NoiseSource.keyed(randomness.bytes(32), b"learn"), coins=randomness
+        )
 
     exchanging = checked.exchange
     if exchanging is not None and fidelity == "machines" and checked.average is None and checked.mix is None:

@@ -10,13 +10,14 @@ import signal
 import socket
 import struct
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from smpc_dp.bench.servers import split_records
 from smpc_dp.errors import ConfigError, LocalError, PeerFault, PrivacyError, SmpcError, TimeoutFault
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.contract import Envelope
@@ -31,6 +32,7 @@ from smpc_dp.protocols.mpyc.user import UserMachine
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.member import default_key
 from smpc_dp.runtime.servers import engine as engines
+from smpc_dp.runtime.servers.child import Answer
 from smpc_dp.runtime.servers.engine import Engine
 from smpc_dp.runtime.servers.hub import serve_shares
 from smpc_dp.runtime.session_file import Timeouts, load_session, write_session
@@ -688,3 +690,45 @@ async def test_what_a_child_has_started_ends_with_it(monkeypatch: pytest.MonkeyP
         answer = await Engine(SERVERS, "server1", silent).run(job(), 1, seconds=20, silence=20)
     assert answer.values == ["3"]
     await eventually(lambda: not is_running(int(told.read_text())), 5.0)
+
+
+async def test_a_kept_child_computes_again_and_its_death_is_told() -> None:
+    """In one field, then in a larger one with another k; a third time one of the three is dead."""
+    engines_of: dict[str, Engine] = {}
+
+    def sender(own: str) -> Callable[[str, bytes], Awaitable[None]]:
+        async def send(peer: str, content: bytes) -> None:
+            await engines_of[peer].feed(own, content)
+
+        return send
+
+    for name in SERVERS:
+        engines_of[name] = Engine(SERVERS, name, sender(name), keep=True)
+
+    async def compute(top: int) -> list[object]:
+        terms = sum_program("sum", 2, [(0, top)], None).terms
+        held = split_records(terms, [[top], [2]], 3)
+        runs = (
+            engines_of[name].run(Job(terms, own), 1, seconds=60, silence=20)
+            for name, own in zip(SERVERS, held, strict=True)
+        )
+        return list(await asyncio.gather(*runs, return_exceptions=True))
+
+    def children() -> list[int]:
+        return [engine._child.process.pid for engine in engines_of.values() if engine._child is not None]
+
+    try:
+        for top in (9, 1 << 200):
+            for answer in await compute(top):
+                assert isinstance(answer, Answer), answer
+                assert answer.values == [str(top + 2)]
+            if top == 9:
+                first = children()
+        assert len(first) == 3
+        assert children() == first
+        os.kill(first[1], signal.SIGKILL)
+        assert "server2: mpyc's process ended (signal 9)" in str(await drive(engines_of["server2"]))
+    finally:
+        for engine in engines_of.values():
+            await engine.close()
+    assert not any(map(is_running, first))

@@ -31,7 +31,7 @@ def vectors(seed: int, length: int = 2) -> np.ndarray:
     return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
 
 
-@pytest.mark.parametrize("method", ["secagg", "local"])
+@pytest.mark.parametrize("method", ["secagg", "local", "mpyc"])
 def test_exact_averages_are_the_same_bits_as_the_machines(method: str) -> None:
     table = AveragerTable(method=method)  # type: ignore[arg-type]
     averaging = plan_public(table, PublicAverages(3, 10.0, frozenset({4})))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.protocols.pairwise.statistic_result import StatisticEvidence
 from smpc_dp.protocols.result import Certificate, Privacy
 
@@ -15,6 +16,30 @@ NOT_PROTECTED = (
     "a run does not survive the loss of a server, and any server can stop it",
     "who takes part, who was left out, and when, are visible to servers and users",
 )
+
+
+HONEST_SERVERS = (
+    "fewer than half of the servers pool what they see, and every server runs the agreed program: a "
+    "compromised one could run code in the others' mpyc processes"
+)
+
+
+def vector_privacy(guarantee: PrivacyGuarantee | None) -> Privacy:
+    """Return the privacy of a sum of users' vectors; `guarantee` is None for an exact one."""
+    released = "the exact sum" if guarantee is None else "the sum with noise that no server knows"
+    claim = f"vectors are shared among servers; fewer than half of them together learn nothing but {released}"
+    assumptions = ("shared random bits come from SHAKE128 as a pseudorandom function",)
+    if guarantee is None:
+        exact = "what the exact sum itself gives away"
+        return with_servers(Privacy(None, None, claim, (HONEST_SERVERS, *assumptions), (exact,)))
+    claim += (
+        f"; each user's vector is ({guarantee.epsilon:g}, {guarantee.delta:g})-differentially private in it "
+        "(substitution of the whole vector), whatever the other users do"
+    )
+    any_vector = "a user may give any vector whose coordinates are in bounds"
+    return with_servers(
+        Privacy.private(guarantee, claim=claim, assumptions=assumptions, not_protected=(any_vector,))
+    )
 
 
 def with_servers(privacy: Privacy) -> Privacy:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from smpc_dp.encoding import Encoding, encoding_faults, shown
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.central_gaussian import WideGaussian
+from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
+from smpc_dp.protocols.mpyc.claims import HONEST_SERVERS, vector_privacy
+from smpc_dp.protocols.result import Privacy
 from smpc_dp.roster import Member
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
 
 PROTOCOL = "mpyc"
 VERSION = 1
@@ -49,6 +57,48 @@ class SharedParameters(msgspec.Struct, frozen=True):
             what = f"a session for sums needs {', '.join(SUM_KEYS[:3])}"
             raise ConfigError([Fault("parameters.length", what)])
         return self.encoding
+
+
+class VectorParameters(SharedParameters, frozen=True):
+    """Checked parameters of sums of vectors of a bounded L2 norm, for groups of a learner.
+
+    `noise` is drawn once for a sum, by the servers together; None for exact sums.
+    """
+
+    noise: WideGaussian | None = None
+
+    def planned(self) -> str:
+        """Return the noise's parameter in hexadecimal."""
+        if self.noise is None:
+            return ""
+        parameter = self.noise.parameter
+        return f"{parameter.numerator:x}/{parameter.denominator:x}"
+
+    def event(self) -> Event:
+        """Return what one sum is to a privacy ledger."""
+        if self.noise is not None:
+            return self.noise.event()
+        # Not at the top: a session without a ledger needs no accountant.
+        from smpc_dp.privacy.accountant.events import exact_release
+
+        return exact_release("sum on shares", "substitution")
+
+    def privacy(self) -> Privacy:
+        """Return the claim of one sum, whatever the number of servers is."""
+        guarantee = None
+        if self.noise is not None and self.epsilon is not None:
+            guarantee = PrivacyGuarantee(
+                epsilon=self.epsilon,
+                delta=self.delta,
+                relation="substitution",
+                sensitivity={"l2": self.noise.l2},
+                unit="grid step",
+                mechanism=self.noise.describe(),
+                assumption=HONEST_SERVERS,
+                proof="docs/servers.md: as good as a discrete Gaussian but for an explicit error",
+                warnings=delta_warnings(self.delta, self.users),
+            )
+        return vector_privacy(guarantee)
 
 
 def threshold_of(servers: int) -> int:

@@ -13,7 +13,9 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 
 ProgramKind = Literal["sum", "mean", "weighted-mean", "statistic", "pairs"]
-NoiseLaw = Literal["laplace", "gaussian", "pair_laplace", "pair_gaussian", "randomised_response"]
+NoiseLaw = Literal[
+    "laplace", "gaussian", "wide-gaussian", "pair_laplace", "pair_gaussian", "randomised_response"
+]
 
 PAIRED: tuple[NoiseLaw, ...] = ("pair_laplace", "pair_gaussian", "randomised_response")
 
@@ -27,9 +29,9 @@ Hex = Annotated[str, Meta(pattern=r"^[0-9a-f]+$", max_length=4096)]
 class NoiseTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Noise that is drawn inside the computation and added to one opened integer.
 
-    `parameter` is exact, "p/q": the scale of a discrete Laplace, the variance of a discrete Gaussian, or of
-    one pair's output as it is read, in steps. `bits` and `cuts` are how a program draws it: random bits of a
-    draw, or bits of a pair's output, and thresholds in hex.
+    `parameter` is exact, "p/q": the scale of a discrete Laplace, the variance of a discrete Gaussian (a wide
+    one is a sum of scaled draws), or of one pair's output as it is read, in steps. `bits` and `cuts` are how
+    a program draws it: random bits of a draw, or bits of a pair's output, and thresholds in hex.
     """
 
     law: NoiseLaw

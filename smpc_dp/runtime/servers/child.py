@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import threading
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -36,6 +37,7 @@ PR_SET_NO_NEW_PRIVS = 38
 class Assignment(msgspec.Struct, frozen=True):
     """What the parent asks for. `sockets` has a file descriptor for each server, -1 for the own one.
 
+    Of a later assignment to the same process place, sockets and threshold are those of the first.
     `terms` is the canonical JSON of ProgramTerms; `shares` are in hex, shape (users, length).
     """
 
@@ -59,21 +61,18 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def main() -> None:
-    """Read the assignment from standard input's socket, compute, answer, and wait for the end.
+    """Compute what standard input's socket asks for, one assignment after the other, to its end.
 
     The only argument is the process id of the parent.
     """
     _tie_to(int(sys.argv[1]))
     control = socket.socket(fileno=os.dup(0))
-    content = _read(control)
-    assignment = msgspec.json.decode(content, type=Assignment)
-    # The parent says nothing more: readable means that it is gone.
-    threading.Thread(target=_end_with, args=(control,), daemon=True).start()
-    _confine(assignment)
-    answer = _compute(assignment, control)
-    encoded = msgspec.json.encode(answer)
-    control.sendall(len(encoded).to_bytes(LENGTH_BYTES, "big") + encoded)
-    threading.Event().wait()
+    assignment = msgspec.json.decode(_read(control), type=Assignment)
+    inbox = _Inbox(control)
+    # Before threads are forbidden. It sees when the parent is gone, whatever is computed meanwhile.
+    threading.Thread(target=inbox.fill, daemon=True).start()
+    _confine()
+    _compute(assignment, control, inbox)
 
 
 def _tie_to(parent: int) -> None:
@@ -98,30 +97,48 @@ def _read(control: socket.socket) -> bytes:
         while len(parts) < size:
             part = control.recv(min(size - len(parts), 1 << 20))
             if not part:
-                sys.exit(1)
+                os._exit(0)
             parts += part
         return bytes(parts)
 
     return exactly(int.from_bytes(exactly(LENGTH_BYTES), "big"))
 
 
-def _end_with(control: socket.socket) -> None:
-    control.recv(1)
-    os._exit(0)
+class _Inbox:
+    """What the parent asks for after the first assignment, read by a thread."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._contents: deque[bytes] = deque()
+        self._waiting: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+
+    def fill(self) -> None:
+        """Read to the end of the socket, which is that of the process."""
+        while True:
+            self._contents.append(_read(self._control))
+            if self._waiting is not None:
+                loop, there = self._waiting
+                loop.call_soon_threadsafe(there.set)
+
+    async def next(self) -> Assignment:
+        """Return the next assignment; the event loop, and so mpyc's sockets, are served meanwhile."""
+        there = asyncio.Event()
+        self._waiting = asyncio.get_running_loop(), there
+        while not self._contents:
+            await there.wait()
+        return msgspec.json.decode(self._contents.popleft(), type=Assignment)
 
 
-def _confine(assignment: Assignment) -> None:
-    """Take away what a computation does not need: files, processes, core dumps, time and memory without end.
+def _confine() -> None:
+    """Take away what a computation does not need: files, processes, core dumps, memory without end.
 
     The superuser may start processes all the same.
     """
-    seconds = int(assignment.seconds) + 10
     for what, limit in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_NOFILE, MAX_FILES),
         (resource.RLIMIT_NPROC, 0),
-        (resource.RLIMIT_CPU, seconds),
         (resource.RLIMIT_AS, MAX_MEMORY),
     ):
         hard = resource.getrlimit(what)[1]
@@ -129,25 +146,46 @@ def _confine(assignment: Assignment) -> None:
         resource.setrlimit(what, (bound, bound))
 
 
-def _compute(assignment: Assignment, control: socket.socket) -> Answer:
-    from smpc_dp.protocols.mpyc.sharing import mpyc_arguments
-    from smpc_dp.protocols.mpyc.terms import ProgramTerms
+def _give_time(assignment: Assignment) -> None:
+    """Let this process have so much processor time more; the parent counts by the clock."""
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    bound = int(cpu_seconds() + assignment.seconds) + 10
+    resource.setrlimit(
+        resource.RLIMIT_CPU, (bound if hard == resource.RLIM_INFINITY else min(bound, hard), hard)
+    )
 
-    terms = msgspec.json.decode(assignment.terms, type=ProgramTerms)
+
+def _compute(assignment: Assignment, control: socket.socket, inbox: _Inbox) -> None:
+    from smpc_dp.protocols.mpyc.sharing import mpyc_arguments
+
+    _give_time(assignment)
     parties, place = len(assignment.sockets), assignment.place
     options = (f"-M{parties}", f"-I{place}", f"-T{assignment.threshold}", f"-K{assignment.security}")
     with mpyc_arguments(*options):
         from mpyc.runtime import mpc
     control.sendall(READY)
-    shares = [[int(share, 16) for share in row] for row in assignment.shares]
-    return mpc.run(_run(mpc, assignment, terms, shares))  # type: ignore[no-any-return]
+    mpc.run(_serve(mpc, assignment, control, inbox))
 
 
-async def _run(mpc: Any, assignment: Assignment, terms: ProgramTerms, shares: list[list[int]]) -> Answer:
-    from smpc_dp.errors import SmpcError
-    from smpc_dp.runtime.servers.wiring import connect_peers, drain
+async def _serve(mpc: Any, assignment: Assignment, control: socket.socket, inbox: _Inbox) -> None:
+    from smpc_dp.runtime.servers.wiring import connect_peers
 
     await connect_peers(mpc, assignment.sockets)
+    while True:
+        encoded = msgspec.json.encode(await _run(mpc, assignment))
+        control.sendall(len(encoded).to_bytes(LENGTH_BYTES, "big") + encoded)
+        assignment = await inbox.next()
+        _give_time(assignment)
+
+
+async def _run(mpc: Any, assignment: Assignment) -> Answer:
+    from smpc_dp.errors import SmpcError
+    from smpc_dp.protocols.mpyc.terms import ProgramTerms
+    from smpc_dp.runtime.servers.wiring import drain
+
+    terms = msgspec.json.decode(assignment.terms, type=ProgramTerms)
+    shares = [[int(share, 16) for share in row] for row in assignment.shares]
+    mpc.options.sec_param = assignment.security
     try:
         await meet(mpc, terms)
         answer = await timed_program(mpc, terms, shares)

@@ -9,7 +9,8 @@ import re
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -38,16 +39,31 @@ LOOK_SECONDS = 0.5
 Send = Callable[[str, bytes], Awaitable[None]]
 
 
+@dataclass(slots=True)
+class _Child:
+    """The process, our ends of its sockets, and the tasks that serve them."""
+
+    process: asyncio.subprocess.Process
+    control: socket.socket
+    handed: list[int]
+    ours: list[socket.socket]
+    errors: asyncio.Task[None]
+    pumps: list[asyncio.Task[None]] = field(default_factory=list)
+    loaded: bool = False
+
+
 class Engine:
-    """One computation of one server.
+    """The computations of one server: of one child each, or with `keep` one after the other by one child.
 
     `feed` may be called from the beginning: what comes early waits for the child.
     """
 
-    def __init__(self, servers: Sequence[str], own: str, send: Send) -> None:
+    def __init__(self, servers: Sequence[str], own: str, send: Send, *, keep: bool = False) -> None:
         self._servers = tuple(servers)
         self._own = own
         self._send = send
+        self._keep = keep
+        self._child: _Child | None = None
         self._writers: dict[str, asyncio.StreamWriter] = {}
         self._ready = asyncio.Event()
         self._over = False
@@ -73,7 +89,7 @@ class Engine:
         self._ready.set()
 
     async def run(self, job: Job, threshold: int, *, seconds: float, silence: float) -> Answer:
-        """Let mpyc compute, and return what it has opened.
+        """Let mpyc compute, and return what it has opened; with `keep` its process stays for the next time.
 
         Args:
             job: terms and shares.
@@ -83,30 +99,72 @@ class Engine:
         Raises:
             LocalError: the child ended without an answer, or took too long, and was killed.
         """
-        with _socket_pairs(len(self._servers)) as pairs:
-            peers = {name: pair for name, pair in zip(self._servers, pairs, strict=True) if name != self._own}
-            control, theirs = pairs[self._servers.index(self._own)]
-            handed = [-1 if name == self._own else peers[name][1].fileno() for name in self._servers]
-            process = await self._start(theirs, [number for number in handed if number >= 0])
-            try:
-                for pair in (*peers.values(), (control, theirs)):
-                    pair[1].close()
-                assignment = Assignment(
-                    place=self._servers.index(self._own),
-                    sockets=handed,
-                    threshold=threshold,
-                    security=job.terms.security,
-                    seconds=seconds,
-                    terms=job.terms.canonical().decode("ascii"),
-                    shares=[[f"{share:x}" for share in row] for row in job.shares],
-                )
-                largest = largest_answer(job.terms)
-                encoded = await self._drive(process, control, peers, assignment, largest, seconds, silence)
-                return read_reply(encoded, job.terms, self._own)
-            finally:
-                self.abandon()
-                self._kill(process)
-                await asyncio.shield(process.wait())
+        kept = False
+        try:
+            child = self._child or await self._open()
+            assignment = Assignment(
+                place=self._servers.index(self._own),
+                sockets=child.handed,
+                threshold=threshold,
+                security=job.terms.security,
+                seconds=seconds,
+                terms=job.terms.canonical().decode("ascii"),
+                shares=[[f"{share:x}" for share in row] for row in job.shares],
+            )
+            encoded = await self._drive(child, assignment, largest_answer(job.terms), seconds, silence)
+            if not self._keep:
+                # The others may still need what is on its way to them.
+                await self._flush(child, silence)
+            answer = read_reply(encoded, job.terms, self._own)
+            kept = self._keep
+            return answer
+        finally:
+            if not kept:
+                await self.close()
+
+    async def close(self) -> None:
+        """End the child, if there is one; nothing is carried any more."""
+        self.abandon()
+        child, self._child = self._child, None
+        if child is None:
+            return
+        tasks = [*child.pumps, child.errors]
+        for task in tasks:
+            task.cancel()
+        self._kill(child.process)
+        await asyncio.shield(self._closed(child, tasks))
+
+    async def _closed(self, child: _Child, tasks: Sequence[asyncio.Task[None]]) -> None:
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for writer in self._writers.values():
+            writer.close()
+        await child.process.wait()
+        for end in child.ours:
+            end.close()
+
+    async def _open(self) -> _Child:
+        """Start the child, and the pumps between its sockets and the other servers."""
+        loop = asyncio.get_running_loop()
+        pairs = _socket_pairs(len(self._servers))
+        own = self._servers.index(self._own)
+        handed = [-1 if place == own else pair[1].fileno() for place, pair in enumerate(pairs)]
+        try:
+            process = await self._start(pairs[own][1], [number for number in handed if number >= 0])
+        except BaseException:
+            for ours, _ in pairs:
+                ours.close()
+            raise
+        finally:
+            for _, theirs in pairs:
+                theirs.close()
+        errors = loop.create_task(_tail(process))
+        ends = [ours for ours, _ in pairs]
+        child = self._child = _Child(process, pairs[own][0], handed, ends, errors)
+        for name, ours in zip(self._servers, ends, strict=True):
+            if name != self._own:
+                reader, self._writers[name] = await asyncio.open_connection(sock=ours, limit=PIECE)
+                child.pumps.append(loop.create_task(self._pump(name, reader)))
+        return child
 
     async def _start(self, control: socket.socket, handed: Sequence[int]) -> asyncio.subprocess.Process:
         path = os.pathsep.join(os.path.abspath(entry or ".") for entry in sys.path)
@@ -130,47 +188,25 @@ class Engine:
             raise LocalError(f"{self._own}: cannot start mpyc's process ({error.strerror})") from None
 
     async def _drive(
-        self,
-        process: asyncio.subprocess.Process,
-        control: socket.socket,
-        peers: dict[str, tuple[socket.socket, socket.socket]],
-        assignment: Assignment,
-        largest: int,
-        seconds: float,
-        silence: float,
+        self, child: _Child, assignment: Assignment, largest: int, seconds: float, silence: float
     ) -> bytes:
         loop = asyncio.get_running_loop()
-        tasks: list[asyncio.Task[None]] = []
+        # Until it says that it is there, the child is loading mpyc.
+        self._last = loop.time() + (0.0 if child.loaded else START_SECONDS)
+        self._ready.set()
+        answering = loop.create_task(_ask(child, assignment, largest, self._touch))
+        latest = loop.time() + seconds
         try:
-            for name, (ours, _) in peers.items():
-                reader, self._writers[name] = await asyncio.open_connection(sock=ours, limit=PIECE)
-                tasks.append(loop.create_task(self._pump(name, reader)))
-            # Until it says that it is there, the child is loading mpyc.
-            self._last = loop.time() + START_SECONDS
-            self._ready.set()
-            answering = loop.create_task(_ask(control, assignment, largest, self._touch))
-            errors = loop.create_task(_tail(process))
-            tasks += [errors]
-            latest = loop.time() + seconds
-            try:
-                while not answering.done():
-                    until = min(latest, self._last + silence)
-                    if until <= loop.time():
-                        raise self._late(latest, seconds, silence)
-                    await asyncio.wait([answering], timeout=min(until - loop.time(), LOOK_SECONDS))
-                encoded = answering.result()
-            finally:
-                answering.cancel()
-            if encoded is None:
-                raise await self._ended(process, errors)
-            # The others may still need what is on its way to them.
-            await self._flush(process, tasks, silence)
+            while not answering.done():
+                until = min(latest, self._last + silence)
+                if until <= loop.time():
+                    raise self._late(latest, seconds, silence)
+                await asyncio.wait([answering], timeout=min(until - loop.time(), LOOK_SECONDS))
+            encoded = answering.result()
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            for writer in self._writers.values():
-                writer.close()
+            answering.cancel()
+        if encoded is None:
+            raise await self._ended(child)
         return encoded
 
     def _touch(self) -> None:
@@ -184,12 +220,10 @@ class Engine:
                 self.bytes_sent += len(content)
                 await self._send(name, content)
 
-    async def _flush(
-        self, process: asyncio.subprocess.Process, tasks: Sequence[asyncio.Task[None]], silence: float
-    ) -> None:
+    async def _flush(self, child: _Child, silence: float) -> None:
         """End the child, and wait until the pumps have carried what it has sent: it answers after that."""
-        self._kill(process)
-        await asyncio.wait(tasks, timeout=silence)
+        self._kill(child.process)
+        await asyncio.wait([*child.pumps, child.errors], timeout=silence)
 
     def _kill(self, process: asyncio.subprocess.Process) -> None:
         """Kill the child, which leads a group of its own, and what it may have started; once.
@@ -201,11 +235,11 @@ class Engine:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
 
-    async def _ended(self, process: asyncio.subprocess.Process, errors: asyncio.Task[None]) -> LocalError:
+    async def _ended(self, child: _Child) -> LocalError:
         try:
             async with asyncio.timeout(STOP_SECONDS):
-                code: int | None = await process.wait()
-                await errors
+                code: int | None = await child.process.wait()
+                await child.errors
         except TimeoutError:
             code = None
         how = "has closed its socket" if code is None else f"ended ({_how(code)})"
@@ -253,36 +287,34 @@ def _how(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
-@contextlib.contextmanager
-def _socket_pairs(count: int) -> Iterator[list[tuple[socket.socket, socket.socket]]]:
+def _socket_pairs(count: int) -> list[tuple[socket.socket, socket.socket]]:
     pairs: list[tuple[socket.socket, socket.socket]] = []
     try:
-        try:
-            for _ in range(count):
-                pairs.append(socket.socketpair())
-                pairs[-1][0].setblocking(False)
-        except OSError as error:
-            raise LocalError(f"no sockets for mpyc's process ({error.strerror})") from None
-        yield pairs
-    finally:
-        for pair in pairs:
-            for end in pair:
-                end.close()
+        for _ in range(count):
+            pairs.append(socket.socketpair())
+            pairs[-1][0].setblocking(False)
+    except OSError as error:
+        for end in (end for pair in pairs for end in pair):
+            end.close()
+        raise LocalError(f"no sockets for mpyc's process ({error.strerror})") from None
+    return pairs
 
 
 async def _ask(
-    control: socket.socket, assignment: Assignment, largest: int, on_ready: Callable[[], None]
+    child: _Child, assignment: Assignment, largest: int, on_ready: Callable[[], None]
 ) -> bytes | None:
     """Send the assignment and return the answer, None if the child has closed the socket before.
 
-    `on_ready` is called when it has loaded mpyc.
+    `on_ready` is called when it has loaded mpyc, before its first answer.
     """
-    loop = asyncio.get_running_loop()
+    loop, control = asyncio.get_running_loop(), child.control
     content = msgspec.json.encode(assignment)
     try:
         await loop.sock_sendall(control, len(content).to_bytes(LENGTH_BYTES, "big") + content)
-        if await _exactly(control, len(READY)) != READY:
-            return None
+        if not child.loaded:
+            if await _exactly(control, len(READY)) != READY:
+                return None
+            child.loaded = True
         on_ready()
         header = await _exactly(control, LENGTH_BYTES)
         size = int.from_bytes(header or b"", "big")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import os
 import struct
 from collections.abc import Sequence
 
-from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.mpyc.agreement import NO_SURVIVAL, Opened
@@ -20,24 +21,29 @@ from smpc_dp.runtime.deadline import Deadline, now
 from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
 from smpc_dp.runtime.line import PATIENCE
 from smpc_dp.runtime.links import SMALL_MESSAGE, Links, News
+from smpc_dp.runtime.requests import ends_session
 from smpc_dp.runtime.servers.child import Answer
 from smpc_dp.runtime.servers.engine import Engine
 from smpc_dp.runtime.servers.member import SharedMembership
 from smpc_dp.transport.channel import Channel
 from smpc_dp.transport.endpoint import Listener, dial, listen
 
-# A message of the bridge: this bit and the request, then bytes of mpyc's.
+# A message of the bridge: this bit and the request that mpyc's process began with, then bytes of mpyc's.
 _BRIDGE = struct.Struct(">I")
 BRIDGE_BIT = 1 << 31
-# Messages of the next request that are kept of one member.
+# Messages of later requests that are kept of one member.
 EARLY_LIMIT = 4
 
 
 class ServerHub:
-    """A server with its links to users and servers. Made by `open`."""
+    """A server with its links to users and servers. Made by `open`.
 
-    def __init__(self, membership: SharedMembership, on_event: OnEvent) -> None:
+    With `keep` mpyc's process stays from request to request.
+    """
+
+    def __init__(self, membership: SharedMembership, on_event: OnEvent, keep: bool = False) -> None:
         self._membership = membership
+        self._keep = keep
         self._on_event = on_event
         users = len(membership.session.roster.parties)
         self._links = Links(membership, on_event, outbox=64 + 4 * users, hub=False, divert=self._divert)
@@ -49,18 +55,27 @@ class ServerHub:
         self._early: dict[str, list[News]] = {}
         self._engine: Engine | None = None
         self._request = 0
+        # The request that the engine began with, which tags what is for it.
+        self._epoch = 0
         self._begun = asyncio.Event()
+        # What past requests were for: who is late is answered in its own terms.
+        self._asked: dict[int, SharedMembership] = {}
 
     @classmethod
     async def open(
-        cls, membership: SharedMembership, on_event: OnEvent, listen_on: str | None = None
+        cls,
+        membership: SharedMembership,
+        on_event: OnEvent,
+        listen_on: str | None = None,
+        *,
+        keep: bool = False,
     ) -> ServerHub:
         """Listen, call the servers before this one in the roster, and wait for those after it.
 
         Raises LocalError if the address cannot be had, TimeoutFault naming the servers that are missing,
         ConfigError if a server has another session file.
         """
-        hub = cls(membership, on_event)
+        hub = cls(membership, on_event, keep)
         address = listen_on or membership.session.roster.member(membership.name).address or ""
         try:
             host, port = split_address(address)
@@ -90,6 +105,15 @@ class ServerHub:
             why = [self._refusals[name] for name in never if name in self._refusals]
             raise TimeoutFault(never, "connect", "; ".join([*why, NO_SURVIVAL])) from None
 
+    async def gather(self, enough: int | None = None) -> None:
+        """Wait until so many users (None: all) have connected, or `connect` seconds have passed."""
+        users = self._users()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._membership.session.timeouts.connect):
+                while sum(map(self._links.is_live, users)) < (len(users) if enough is None else enough):
+                    self._arrived.clear()
+                    await self._arrived.wait()
+
     def _missing(self) -> list[str]:
         return [name for name in self._others if not self._links.is_live(name)]
 
@@ -117,6 +141,8 @@ class ServerHub:
     async def stop(self) -> None:
         """Cut all links."""
         self._links.abort()
+        if self._engine is not None:
+            await self._engine.close()
         if self._listener is not None:
             await self._listener.close()
 
@@ -131,25 +157,28 @@ class ServerHub:
             return False
         if peer not in self._others:
             raise PeerFault(peer, "sent what only servers send to each other")
-        request = tag ^ BRIDGE_BIT
-        while request > self._request:
+        epoch = tag ^ BRIDGE_BIT
+        while epoch > self._epoch:
             # It is ahead of us; until we are there its channel waits.
             self._begun.clear()
             await self._begun.wait()
-        if request == self._request and self._engine is not None:
+        if epoch == self._epoch and self._engine is not None:
             await self._engine.feed(peer, memoryview(message)[_BRIDGE.size :])
         return True
 
     async def _forward(self, peer: str, content: bytes) -> None:
         link = self._links.links.get(peer)
         if link is not None and link.channel.live:
-            await link.channel.send(_BRIDGE.pack(self._request | BRIDGE_BIT), content)
+            await link.channel.send(_BRIDGE.pack(self._epoch | BRIDGE_BIT), content)
 
     # Requests
 
-    async def request(self, number: int) -> Opened | SmpcError | None:
-        """Serve one request and return how it ended, or None when every user has left before it began."""
-        membership = self._membership
+    async def request(self, number: int, group: SharedMembership | None = None) -> Opened | SmpcError | None:
+        """Serve one request and return how it ended, or None when every user has left before it began.
+
+        `group`: the membership of a request that is for some of the users only.
+        """
+        membership = self._asked[number] = group or self._membership
         machine = ServerMachine(
             membership.context(number),
             membership.servers,
@@ -166,7 +195,8 @@ class ServerHub:
             self._tell("failed", number, machine, str(error))
             return error
         finally:
-            engine.abandon()
+            if not self._keep:
+                engine.abandon()
         opened = machine.result
         absent = tuple(name for name in membership.context(number).names if name not in opened.included)
         detail = "; ".join(opened.faults[:5])
@@ -182,7 +212,9 @@ class ServerHub:
 
         The machine works in a thread: planning the noise takes long, and the channels go on meanwhile.
         """
-        deadline = Deadline(self._membership.session.timeouts, first=number == 1)
+        membership = self._asked[number]
+        first = number == 1 and membership.group is None
+        deadline = Deadline(membership.session.timeouts, first=first)
         early = [news for kept in self._early.values() for news in kept]
         self._early = {}
         begun = declared = False
@@ -203,10 +235,12 @@ class ServerHub:
                         deadline.at = now() + self._patience(step)
                     self._tell("step", number, machine)
                 if not (
-                    begun or early or deadline.connecting or any(map(self._links.is_live, self._users()))
+                    begun or early or deadline.connecting or any(map(self._links.is_live, membership.names))
                 ):
-                    if number > 1:
+                    if number > 1 and not any(map(self._links.is_live, self._users())):
                         return False
+                    # Once: the other servers are waited for.
+                    begun = True
                     self._links.send(number, await asyncio.to_thread(machine.expire))
                     continue
                 news = early.pop(0) if early else await self._next(deadline, computing)
@@ -243,7 +277,10 @@ class ServerHub:
         return True
 
     def _begin(self, number: int) -> Engine:
-        self._engine = Engine(self._membership.servers, self._membership.name, self._forward)
+        if self._engine is None or not self._keep:
+            membership = self._membership
+            self._engine = Engine(membership.servers, membership.name, self._forward, keep=self._keep)
+            self._epoch = number
         self._request = number
         self._begun.set()
         return self._engine
@@ -305,8 +342,11 @@ class ServerHub:
             return await asyncio.to_thread(machine.lost, news.peer)
         if news.request > number:
             kept = self._early.setdefault(news.peer, [])
-            small = news.peer in self._others or len(news.envelope.body) <= MAX_QUESTION + SMALL_MESSAGE
-            if news.request == number + 1 and len(kept) < EARLY_LIMIT and small:
+            server = news.peer in self._others
+            small = server or len(news.envelope.body) <= MAX_QUESTION + SMALL_MESSAGE
+            # Users may be ahead by several requests, which are for others; servers never are.
+            near = news.request == number + 1 or not server
+            if near and len(kept) < EARLY_LIMIT and small:
                 kept.append(news)
             return ()
         if news.request < number:
@@ -317,7 +357,7 @@ class ServerHub:
 
     def _too_late(self, news: News, number: int) -> Sequence[Envelope]:
         """Tell a user that asks for a past request where the others are; it can ask for the next one."""
-        context = self._membership.context(news.request)
+        context = self._asked.get(news.request, self._membership).context(news.request)
         abort = Abort("timeout", "", [news.peer], f"hello to request {news.request}, others are at {number}")
         return context.write(self._membership.identity, context.session_digest, ABORT, (news.peer,), abort)
 
@@ -351,19 +391,9 @@ async def serve_shares(
             if last is None:
                 break
             ended.append(last)
-            if _ends_session(last, set(membership.servers)):
+            if ends_session(last, membership.servers):
                 break
         await hub.close()
     finally:
         await hub.stop()
     return ended
-
-
-def _ends_session(last: Opened | SmpcError, servers: set[str]) -> bool:
-    """Tell whether a server is at fault for how a request ended: then the servers do not go on together."""
-    match last:
-        case TimeoutFault():
-            return bool(last.missing & servers)
-        case PeerFault():
-            return last.culprit in servers
-    return isinstance(last, LocalError)

@@ -103,9 +103,21 @@ class ServersLine:
         self, request: int, question: str, lanes: Lanes, charge: Charge
     ) -> tuple[Outcome, Receipt | None]:
         """See `Line.run`."""
-        membership, parameters = self._membership, self._membership.parameters
+        return await self.run_as(self._membership, request, question, lanes, charge)
+
+    async def run_as(
+        self,
+        membership: SharedMembership,
+        request: int,
+        question: str,
+        lanes: Lanes,
+        charge: Charge,
+        before: int = 0,
+    ) -> tuple[Outcome, Receipt | None]:
+        """Take part in a request as a member of a group; `before`: requests that others may be at still."""
+        parameters = membership.parameters
         asking = _Asking(membership, request, question, sum_record(parameters.sums, lanes.tolist()))
-        receipt = await self._drive_told(asking, charge)
+        receipt = await self._drive_told(asking, charge, before)
         opened, servers = asking.machine.result, len(membership.servers)
         return sum_outcome(asking.context, parameters, servers, asking.program, opened), receipt
 
@@ -144,7 +156,11 @@ class ServersLine:
 
     async def decline(self, request: int, error: SmpcError) -> None:
         """See `Line.decline`."""
-        self._links.send(request, _Asking(self._membership, request, "", []).machine.farewell(error))
+        self.decline_as(self._membership, request, error)
+
+    def decline_as(self, membership: SharedMembership, request: int, error: SmpcError) -> None:
+        """Leave a group's request before it begins."""
+        self._links.send(request, _Asking(membership, request, "", []).machine.farewell(error))
 
     async def close(self) -> None:
         """Send what waits, and say goodbye to every server."""
@@ -153,15 +169,15 @@ class ServersLine:
         finally:
             self._links.abort()
 
-    async def _drive_told(self, asking: _Asking, charge: Charge) -> Receipt | None:
+    async def _drive_told(self, asking: _Asking, charge: Charge, before: int = 0) -> Receipt | None:
         try:
-            return await self._drive(asking, charge)
+            return await self._drive(asking, charge, before)
         except SmpcError as error:
             self._links.send(asking.request, asking.machine.farewell(error))
             tell(self._on_event, "failed", asking.request, asking.machine, str(error))
             raise
 
-    async def _drive(self, asking: _Asking, charge: Charge) -> Receipt | None:
+    async def _drive(self, asking: _Asking, charge: Charge, before: int) -> Receipt | None:
         """Run the machine to its end; the ledger is charged before the shares leave. Return the receipt."""
         machine, request = asking.machine, asking.request
         receipt: Receipt | None = None
@@ -182,6 +198,11 @@ class ServersLine:
                 others = timeouts.connect + timeouts.gather
                 own = others if step == START else self._membership.parameters.seconds
                 until = now() + own + PATIENCE * timeouts.step
+                if step == START:
+                    # Others may be at earlier requests, each of which may take all of its time.
+                    until += before * (
+                        others + self._membership.parameters.seconds + PATIENCE * timeouts.step
+                    )
                 tell(self._on_event, "step", request, machine)
             try:
                 async with asyncio.timeout_at(until):

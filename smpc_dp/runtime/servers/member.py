@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.identity import Identity
+from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.mpyc.messages import MAX_QUESTION
-from smpc_dp.protocols.mpyc.params import SharedParameters
+from smpc_dp.protocols.mpyc.params import PROTOCOL, SharedParameters
 from smpc_dp.protocols.mpyc.terms import MODULUS_BITS, ProgramTerms
-from smpc_dp.runtime.member import MIN_BUDGET, Membership, load_identity
+from smpc_dp.runtime.member import MIN_BUDGET, Membership, group_digest, load_identity
 from smpc_dp.runtime.servers.programs import charge_of, compile_question
 from smpc_dp.runtime.session_file import SessionFile, load_session
 from smpc_dp.statistics.shared.pairs import MAX_PARTNERS
@@ -33,11 +34,15 @@ OUTPUT_BYTES, FAULT_BYTES, PAIR_BYTES = 2 * MODULUS_BITS[-1] // 6, 512, 8
 
 @dataclass(frozen=True, slots=True)
 class SharedMembership:
-    """A checked session file with servers, and the identity of the member that this process acts for."""
+    """A checked session file with servers, and the identity of the member that this process acts for.
+
+    `group`: the users of a request that is for some of them only, in the roster's order; None: all users.
+    """
 
     session: SessionFile
     identity: Identity
     parameters: SharedParameters
+    group: tuple[str, ...] | None = None
 
     @classmethod
     def load(
@@ -50,18 +55,29 @@ class SharedMembership:
     ) -> SharedMembership:
         """Load session file (unless it is `loaded`) and key; arguments and errors as of `Membership.load`."""
         session = loaded or load_session(path)
-        parameters = session.checked_parameters
-        if not isinstance(parameters, SharedParameters):
-            raise ConfigError([Fault("protocol", f"{session.protocol!r} has no servers")])
-        if parameters.encoding is not None:
-            # What cannot be computed is refused before anybody connects.
-            compile_question(parameters, "sum", parameters.users, (), b"")
-        return cls(session, load_identity(session, path, name, key, role), parameters)
+        planned = planned_of(session)
+        for parameters in planned:
+            if parameters.encoding is not None:
+                # What cannot be computed is refused before anybody connects.
+                compile_question(parameters, "sum", parameters.users, (), b"")
+        # Every request of a learner has its own: `of_group`.
+        return cls(session, load_identity(session, path, name, key, role), planned[0])
 
     @property
     def name(self) -> str:
         """The member's name."""
         return self.identity.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The users of a request, in the roster's order."""
+        if self.group is not None:
+            return self.group
+        return tuple(member.name for member in self.session.roster.parties)
+
+    def of_group(self, parameters: SharedParameters, names: tuple[str, ...]) -> SharedMembership:
+        """Return the membership for a request of some of the users, with parameters planned for so many."""
+        return replace(self, parameters=parameters, group=names)
 
     @property
     def servers(self) -> tuple[str, ...]:
@@ -70,13 +86,16 @@ class SharedMembership:
 
     def context(self, request: int, question: str = "") -> Context:
         """Return what the machines of request number `request` agree on, with a user's question."""
-        roster = self.session.roster
+        roster, names, protocol = self.session.roster, self.names, self.session.protocol
+        if self.group is not None:
+            # Whoever takes this request for another group's asks something else, and is left out.
+            question, protocol = f"{question} of group {group_digest(names)}", PROTOCOL
         return Context(
-            protocol=self.session.protocol,
+            protocol=protocol,
             version=self.session.version,
             session_digest=self.session.digest,
             request=request,
-            names=tuple(member.name for member in roster.parties),
+            names=names,
             aggregator=EVERYONE,
             keys={member.name: member.public_key for member in roster},
             question=question,
@@ -108,15 +127,21 @@ class SharedMembership:
 
     def largest_message(self) -> int:
         """Return a bound in bytes on any message of a run: a question, a record's shares, what is opened."""
-        encoding = self.parameters.encoding
-        values = 64 if encoding is None else encoding.lanes
-        return (
-            (64 << 10)
-            + MAX_QUESTION
-            + PIECE
-            + values * OUTPUT_BYTES
-            + self.parameters.users * (64 + FAULT_BYTES + MAX_PARTNERS * PAIR_BYTES)
-        )
+        planned = planned_of(self.session)
+        values = max(64 if one.encoding is None else one.encoding.lanes for one in planned)
+        users = max(one.users for one in planned)
+        each = 64 + FAULT_BYTES + MAX_PARTNERS * PAIR_BYTES
+        return (64 << 10) + MAX_QUESTION + PIECE + values * OUTPUT_BYTES + users * each
+
+
+def planned_of(session: SessionFile) -> tuple[SharedParameters, ...]:
+    """Return the parameters of every kind of request to servers; raise ConfigError if there are none."""
+    checked = session.checked_parameters
+    if isinstance(checked, SharedParameters):
+        return (checked,)
+    if isinstance(checked, LearnParameters) and checked.shared:
+        return checked.shared
+    raise ConfigError([Fault("protocol", f"{session.protocol!r} has no servers")])
 
 
 def load_member(
@@ -127,7 +152,8 @@ def load_member(
 ) -> Membership | SharedMembership:
     """Load a member of a session of any protocol that can be run; arguments as of `Membership.load`."""
     loaded = load_session(session)
-    if isinstance(loaded.checked_parameters, SharedParameters):
+    checked = loaded.checked_parameters
+    if isinstance(checked, SharedParameters) or (isinstance(checked, LearnParameters) and checked.shared):
         return SharedMembership.load(session, name, key, role, loaded)
     return Membership.load(session, name, key, role, loaded)
 

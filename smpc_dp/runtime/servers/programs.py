@@ -18,7 +18,7 @@ from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.mpyc.agreement import Opened
 from smpc_dp.protocols.mpyc.claims import SharedEvidence, with_servers
 from smpc_dp.protocols.mpyc.messages import MAX_QUESTION
-from smpc_dp.protocols.mpyc.params import SharedParameters
+from smpc_dp.protocols.mpyc.params import SharedParameters, VectorParameters
 from smpc_dp.protocols.mpyc.terms import ProgramKind, ProgramTerms
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.result import Evidence, Noise, Outcome
@@ -32,6 +32,7 @@ from smpc_dp.statistics.shared.plan import (
     sum_program,
 )
 from smpc_dp.statistics.shared.result import event_of, privacy_of, statistic_result
+from smpc_dp.statistics.shared.vectors import vector_program
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -200,6 +201,8 @@ def _sum(parameters: SharedParameters, asked: str, users: int) -> Program:
     encoding = parameters.sums
     if asked not in ("sum", "average"):
         raise ConfigError([Fault("question", f"{asked[:40]!r} is neither a sum nor an average")])
+    if isinstance(parameters, VectorParameters):
+        return vector_program(parameters, users)
     kind: ProgramKind = "weighted-mean" if encoding.max_weight else "sum"
     width = max(encoding.highest - encoding.lowest, 1)
     bounds = [(0, width)] * encoding.length

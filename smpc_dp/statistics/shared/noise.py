@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_noise import CentralNoise, FlooredLaplace
 from smpc_dp.privacy.circuit_gaussian import LOOKUP_BITS
 from smpc_dp.privacy.circuit_noise import Coin
 from smpc_dp.protocols.mpyc.terms import NoiseTerms
 from smpc_dp.statistics.shared.arithmetic import Shared, below, below_each, number
+from smpc_dp.statistics.shared.wide import wide_noise, wide_reach, wide_terms
 
 
 def noise_terms(design: CentralNoise) -> NoiseTerms:
@@ -26,6 +28,8 @@ def noise_terms(design: CentralNoise) -> NoiseTerms:
         scale = design.sensitivity / Fraction(design.epsilon)
         cuts = tuple(f"{(1 << coin.bits) + coin.threshold:x}" for coin in coins)
         return NoiseTerms(law="laplace", parameter=str(scale), bits=design.bits, cuts=cuts)
+    if isinstance(design, WideGaussian):
+        return wide_terms(design)
     cuts = tuple(f"{(1 << LOOKUP_BITS) + cut:x}" for cut in design.table.cuts)
     spread = Fraction(design.table.sigma) ** 2 * 4**design.drop
     return NoiseTerms(law="gaussian", parameter=str(spread), bits=design.drop, cuts=cuts)
@@ -54,6 +58,8 @@ def width(terms: NoiseTerms) -> int:
     """Return the bits of the greatest absolute value that noise can make of an integer in range, at least."""
     if terms.paired:
         return terms.bits
+    if terms.law == "wide-gaussian":
+        return wide_reach(terms).bit_length() + 1
     return terms.bits + 1 if terms.law == "laplace" else len(terms.cuts).bit_length() + 1
 
 
@@ -62,8 +68,10 @@ def add_noise(mpc: Any, secint: Any, integers: Shared, terms: NoiseTerms, span_b
 
     `span_bits` bounds their bits; the Gaussian's program decomposes them.
     """
-    coins = read_coins(terms)
     count = integers.shape[0]
+    if terms.law == "wide-gaussian":
+        return integers + wide_noise(mpc, secint, count, terms)
+    coins = read_coins(terms)
     if terms.law == "gaussian":
         fair = mpc.np_random_bits(secint, count * (LOOKUP_BITS + 1)).reshape(count, LOOKUP_BITS + 1)
         reached = 1 - below_each(fair[:, :LOOKUP_BITS], [coin.threshold for coin in coins])

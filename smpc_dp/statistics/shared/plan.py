@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_noise import CentralNoise, CoarseGaussian
 from smpc_dp.privacy.central_pairwise import CentralLaw, design_central, split, sum_sensitivity
 from smpc_dp.protocols.mpyc.terms import NoiseTerms, ProgramKind, ProgramTerms, modulus_for
@@ -208,6 +209,18 @@ def sum_program(
         designs = {(m, s): design_central(law, [m], [s], part, delta)[0] for m, s in set(alike)}
         noise = [designs[pair] for pair in alike]
     return _with_noise(bare, noise, epsilon, delta)
+
+
+def wide_sum_program(
+    users: int, bounds: Sequence[tuple[int, int]], noise: WideGaussian, epsilon: float, delta: float
+) -> Program:
+    """Return the program of a sum with noise for vectors of a bounded norm, (epsilon, delta)-DP.
+
+    `bounds` as of `sum_program`; they are checked on shares, the norm is each user's own affair. Raises
+    ConfigError.
+    """
+    bare = sum_program("sum", users, bounds, None).terms
+    return _with_noise(bare, [noise] * len(bounds), epsilon, delta)
 
 
 def read_answer(program: Program, opened: Sequence[int], level: float = 0.95) -> Answer:

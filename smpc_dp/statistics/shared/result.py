@@ -8,9 +8,11 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_pairwise import auc_sampling_error
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Relation, delta_warnings
 from smpc_dp.privacy.pairwise_plan import complete_error, sampling_error
+from smpc_dp.protocols.mpyc.claims import HONEST_SERVERS
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.statistics.shared.plan import Answer, Program
@@ -20,14 +22,12 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
 
 RELATION: Relation = "substitution"
-NOT_COMPROMISED = (
-    "fewer than half of the servers pool what they see, and every server runs the agreed program: a "
-    "compromised one could run code in the others' mpyc processes"
-)
 
 
 def event_of(program: Program) -> Event:
     """Return what the record of each user is charged. Raises ConfigError for an exact program."""
+    if program.noise and isinstance(program.noise[0], WideGaussian):
+        return program.noise[0].event()
     # Not at the top: the accountant takes a while to load.
     from smpc_dp.privacy.accountant.events import Event, Pure
 
@@ -90,7 +90,7 @@ def privacy_of(program: Program, servers: int, how: str = "protocol") -> Privacy
         "but what is opened"
     )
     assumptions = (
-        NOT_COMPROMISED,
+        HONEST_SERVERS,
         "shared random bits come from SHAKE128 as a pseudorandom function; bits of records are masked with a "
         "statistical distance below 2^-40 for all of them together",
     )
@@ -112,14 +112,18 @@ def privacy_of(program: Program, servers: int, how: str = "protocol") -> Privacy
         epsilon=program.epsilon,
         delta=program.delta,
         relation=RELATION,
-        sensitivity={"linf": moved},
+        sensitivity={_norm_of(program): moved},
         unit="1 of the opened integer",
         mechanism=mechanism_of(program),
-        assumption=NOT_COMPROMISED,
+        assumption=HONEST_SERVERS,
         proof="docs/servers.md: from the coins as they are",
         warnings=delta_warnings(program.delta, program.terms.users),
     )
     return Privacy.private(guarantee, claim=claim, assumptions=assumptions[1:], not_protected=open_)
+
+
+def _norm_of(program: Program) -> str:
+    return "l2" if program.noise and isinstance(program.noise[0], WideGaussian) else "linf"
 
 
 def mechanism_of(program: Program) -> str:

@@ -1,0 +1,73 @@
+"""Averages that servers compute on shares: one noise for a group, whoever of its members is honest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from smpc_dp.encoding import Encoding
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.central_gaussian import GREATEST_EPSILON, WideGaussian
+from smpc_dp.protocols.mpyc.params import MAX_LENGTH, PROTOCOL, VectorParameters
+from smpc_dp.protocols.secagg.noisy import sensitivity_of
+
+# A step of the grid is this fraction of the bound of a vector: far below any noise, and cheap to check.
+STEPS = 1 << 12
+# The longest that mpyc may compute one average.
+SECONDS = 600.0
+
+
+def uses_servers(parameters: Mapping[str, object]) -> bool:
+    """Tell whether a `[parameters]` table of "learn" is for a roster of servers."""
+    table = parameters.get("averager")
+    return isinstance(table, Mapping) and table.get("method") == PROTOCOL
+
+
+def check_epsilon(epsilon: float) -> None:
+    """Raise ConfigError for a budget of all averages together that noise on shares is not made for."""
+    if epsilon > GREATEST_EPSILON:
+        what = f"must be at most {GREATEST_EPSILON:g} with averages on shares, is {epsilon:g}"
+        raise ConfigError([Fault("epsilon", what)])
+
+
+def plan_vectors(
+    size: int, length: int, l2_bound: float, missing: int, epsilon: float, delta: float
+) -> VectorParameters:
+    """Return the parameters of a group's private average, (epsilon, delta)-DP by itself.
+
+    Raises ConfigError for what cannot be.
+    """
+    _check_length(length)
+    encoding = Encoding.plan(length=length, l2_bound=l2_bound, precision=l2_bound / STEPS, parties=size)
+    noise = WideGaussian.calibrate(epsilon, delta, sensitivity_of(encoding))
+    return VectorParameters(
+        users=size,
+        fewest=size - missing,
+        encoding=encoding,
+        epsilon=epsilon,
+        delta=delta,
+        mechanism="gaussian",
+        seconds=SECONDS,
+        noise=noise,
+    )
+
+
+def plan_exact_vectors(
+    size: int, length: int, bound: float, missing: int, precision: float
+) -> VectorParameters:
+    """Return the parameters of an exact average of vectors whose coordinates are within `bound`."""
+    _check_length(length)
+    encoding = Encoding.plan(length=length, lower=-bound, upper=bound, precision=precision, parties=size)
+    return VectorParameters(
+        users=size,
+        fewest=size - missing,
+        encoding=encoding,
+        epsilon=None,
+        delta=0.0,
+        mechanism="gaussian",
+        seconds=SECONDS,
+    )
+
+
+def _check_length(length: int) -> None:
+    if length > MAX_LENGTH:
+        raise ConfigError([Fault("features", f"vectors of {length}, on shares at most {MAX_LENGTH}")])

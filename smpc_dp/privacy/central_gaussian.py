@@ -1,0 +1,234 @@
+"""Discrete Gaussian noise of any width that servers draw on shares, for vectors of a bounded L2 norm.
+
+A draw is the sum of k^j D_j over j < J, each D_j from one table of 512 places: a uniform place, and whether a
+uniform number is below the place's threshold (Walker's alias method). So wide noise costs a few short draws;
+that the sum is as good as a discrete Gaussian is shown in docs/servers.md.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.circuit_noise import Source
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import AnyDescription, Event
+    from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
+
+PLACE_BITS, NUMBER_BITS = 9, 87
+"""Fair bits of a draw: its place in the table, and the number held against the threshold."""
+PLACES = 1 << PLACE_BITS
+WHOLE_BITS = PLACE_BITS + NUMBER_BITS
+GREATEST_EPSILON = 20.0
+"""Of all releases together: up to it the tables' distance from the ideal law is counted."""
+DISTANCE = 2.0**-85
+"""Total variation between a table and the discrete Gaussian, at most."""
+# Greatest variance of a table: beyond 255 steps there is less than 2^-86 of the mass.
+MOST_VARIANCE = 500
+# A ripple of it is 4e-15.
+_SMOOTH = Fraction(7, 4)
+MOST_LEVELS = 8
+_VARIANCE_STEPS = 1 << 10
+
+
+@dataclass(frozen=True)
+class WideGaussian:
+    """Noise of one coordinate: the sum of `factor`^j D_j for j below `levels`.
+
+    Attributes:
+        dimension: coordinates of a vector, each with a draw of its own.
+        l1, l2, linf: how far apart two sums may be, one vector substituted; in grid steps.
+        variance_0: of each D_j, as the parameter of the discrete Gaussian.
+    """
+
+    dimension: int
+    l1: float
+    l2: float
+    linf: float
+    variance_0: Fraction
+    factor: int
+    levels: int
+
+    name = "discrete Gaussian"
+
+    @classmethod
+    def calibrate(cls, epsilon: float, delta: float, bounds: Sensitivity) -> WideGaussian:
+        """Return noise that makes one release (epsilon, delta)-DP: a trusted curator's.
+
+        Raises ConfigError for what is no budget, and for noise wider than there are tables for.
+        """
+        from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
+
+        variance = DiscreteGaussian.calibrate(epsilon, delta, bounds).variance
+        variance_0, factor, levels = _levels(variance)
+        return cls(bounds.dimension, bounds.l1, bounds.l2, bounds.linf, variance_0, factor, levels)
+
+    @property
+    def parameter(self) -> Fraction:
+        """The variance of the discrete Gaussian that a draw is as good as, in squared grid steps."""
+        return self.variance_0 * sum(powers(self.factor**2, self.levels))
+
+    @property
+    def variance(self) -> float:
+        """Of a draw, in squared grid steps."""
+        return float(self.parameter)
+
+    @property
+    def sensitivity(self) -> float:
+        """The L2 distance of two sums, in grid steps."""
+        return self.l2
+
+    @property
+    def reach(self) -> int:
+        """The greatest absolute value of a draw."""
+        return (PLACES // 2) * sum(powers(self.factor, self.levels))
+
+    @property
+    def random_bits(self) -> int:
+        """Fair bits of one draw."""
+        return self.levels * WHOLE_BITS
+
+    @property
+    def closeness(self) -> float:
+        """The range of log(mass of an ideal draw / mass of the discrete Gaussian of its `parameter`).
+
+        Adding D to k times what there is folds two Gaussians: one ripple of v0 v / (v0 + k^2 v).
+        """
+        from smpc_dp.privacy.mechanisms.smoothing import ripple
+
+        first, near = float(self.variance_0), 0.0
+        there = first
+        for _ in range(1, self.levels):
+            whole = first + self.factor**2 * there
+            near += ripple(first * there / whole * (1 - 1e-12))
+            there = whole
+        return near * (1 + 1e-12)
+
+    @functools.cached_property
+    def _event(self) -> Event:
+        from smpc_dp.privacy.accountant.events import Event
+        from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
+        from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
+
+        bounds = Sensitivity.on_integers(
+            "substitution", dimension=self.dimension, l1=self.l1, l2=self.l2, linf=self.linf
+        )
+        ideal = DiscreteGaussian(bounds, self.parameter)
+        near = self.closeness * bounds.coordinates
+        known = tuple(_loosened(one, near) for one in ideal.descriptions(1))
+        # P(S) <= e^eps Q(S) + delta for the ideal laws costs (1 + e^eps) times their distance, of all draws.
+        slack = (1 + math.exp(GREATEST_EPSILON)) * DISTANCE * self.dimension * self.levels
+        return Event(self.describe(), "substitution", known, slack)
+
+    def event(self) -> Event:
+        """Return what one release is to the accountant, for total budgets of an epsilon up to 20."""
+        return self._event
+
+    def describe(self) -> str:
+        """Say what noise it is."""
+        return f"discrete Gaussian noise on shares, of variance parameter {float(self.parameter):.10g}"
+
+    def draws(self, source: Source, count: int) -> NDArray[np.int64]:
+        """Return so many draws, from the same coins as servers toss."""
+        _, thresholds, aliases = table_of(self.variance_0)
+        low_bits = NUMBER_BITS - 63
+        high = np.array([cut >> low_bits for cut in thresholds], dtype=np.uint64)
+        low = np.array([cut & ((1 << low_bits) - 1) for cut in thresholds], dtype=np.uint64)
+        words = np.frombuffer(source.bytes(16 * count * self.levels), "<u8").reshape(-1, 2)
+        place = (words[:, 0] & np.uint64(PLACES - 1)).astype(np.intp)
+        lows = words[:, 0] >> np.uint64(64 - low_bits)
+        highs = words[:, 1] >> np.uint64(1)
+        kept = (highs < high[place]) | ((highs == high[place]) & (lows < low[place]))
+        drawn = np.where(kept, place, np.array(aliases)[place]) - PLACES // 2
+        weights = np.array(powers(self.factor, self.levels), dtype=np.int64)
+        return np.asarray(drawn.reshape(count, self.levels) @ weights)
+
+    def draw(self, integer: int, source: Source) -> int:
+        """Return one result of the ideal functionality."""
+        return integer + int(self.draws(source, 1)[0])
+
+    def read(self, result: int) -> Fraction:
+        """Return the noisy integer: the noise has the mean 0."""
+        return Fraction(result)
+
+
+def powers(base: int, count: int) -> list[int]:
+    """Return 1, base, .., base^(count - 1)."""
+    found = [1]
+    while len(found) < count:
+        found.append(found[-1] * base)
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def table_of(variance: Fraction) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Return masses (of 2^96 in all), thresholds (of 2^87) and aliases of the places; place i is i - 256.
+
+    Masses are those of the discrete Gaussian rounded down; what is left over goes to 0.
+    """
+    middle = PLACES // 2
+    with localcontext(Context(prec=60)):
+        rate = variance.denominator / (2 * Decimal(variance.numerator))
+        bell = [(-rate * x * x).exp() for x in range(middle)]
+        # The tail is below 2^-86 of the whole: without it the masses are not too small.
+        whole = bell[0] + 2 * sum(bell[1:])
+        share = [int(mass / whole * (1 << WHOLE_BITS)) for mass in bell]
+    masses = [0, *reversed(share[1:]), 0, *share[1:]]
+    masses[middle] = (1 << WHOLE_BITS) - sum(masses)
+    return (tuple(masses), *_aliases(masses))
+
+
+def _aliases(masses: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Fill every place to 2^87: with its own mass, and with that of one other place."""
+    full = 1 << NUMBER_BITS
+    left = list(masses)
+    thresholds, aliases = [0] * PLACES, list(range(PLACES))
+    short = [place for place in range(PLACES) if left[place] < full]
+    rich = [place for place in range(PLACES) if left[place] > full]
+    while short:
+        place, giver = short.pop(), rich[-1]
+        thresholds[place], aliases[place] = left[place], giver
+        left[giver] -= full - left[place]
+        if left[giver] <= full:
+            rich.pop()
+            if left[giver] < full:
+                short.append(giver)
+    # Whoever is just full is its own alias.
+    return tuple(thresholds), tuple(aliases)
+
+
+def _levels(variance: Fraction) -> tuple[Fraction, int, int]:
+    """Return the variance of a table, k and J whose sum has at least this variance, with the least J."""
+    for levels in range(1, MOST_LEVELS + 1):
+        for factor in range(17, 1, -1) if levels > 1 else (1,):
+            scale = sum(powers(factor**2, levels))
+            first = Fraction(math.ceil(variance * _VARIANCE_STEPS / scale), _VARIANCE_STEPS)
+            smooth = levels == 1 or first >= _SMOOTH * (factor**2 + 1)
+            if smooth and first <= MOST_VARIANCE:
+                return first, factor, levels
+    what = f"noise of variance {float(variance):.3g} is wider than tables on shares are made for"
+    raise ConfigError([Fault("epsilon", what)])
+
+
+def _loosened(known: AnyDescription, near: float) -> AnyDescription:
+    """Return a description of a law that is within e^`near` of the one described."""
+    from smpc_dp.privacy.accountant.events import Gaussian, Line, Renyi, Shift
+
+    match known:
+        case Gaussian():
+            return Gaussian(known.mu, known.closeness + near)
+        case Shift(law, shares, shift, coordinates, dimension, closeness):
+            return Shift(law, shares, shift, coordinates, dimension, closeness + near)
+        case Renyi():
+            # alpha / (alpha - 1) is 2 at most at integer orders.
+            return Renyi(tuple(Line(line.offset + 2 * near, line.slope) for line in known.lines))
+    raise ConfigError([Fault("noise", f"nothing is known of {type(known).__name__} up to a ripple")])

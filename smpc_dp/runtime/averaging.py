@@ -1,0 +1,159 @@
+"""Averages of a learner between processes: each group's is a request, numbered alike by everyone."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import SmpcError
+from smpc_dp.learn.averager import Averaged, Groups, Rows, Users, check_average
+from smpc_dp.learn.methods import Averaging
+from smpc_dp.protocols.result import Outcome, Result
+from smpc_dp.runtime.events import Event, OnEvent
+from smpc_dp.runtime.requests import Counter, EverybodyLeftError
+
+# Serves a request, of this number and for these parties; None: nobody is there any more.
+Serve = Callable[[int, tuple[str, ...]], Awaitable[object | None]]
+
+
+class Ask(Protocol):
+    """How a party takes part in a request; raises SmpcError after the others have been told."""
+
+    async def __call__(
+        self,
+        names: tuple[str, ...],
+        number: int,
+        vector: Rows,
+        weight: NDArray[np.float64],
+        before: int,
+    ) -> Outcome:
+        """Average with these parties.
+
+        Args:
+            vector, weight: the party's own, one row.
+            before: requests that the others may be at still.
+        """
+        ...
+
+
+class _Requests:
+    """What the averagers of all sides share: who is in which request, with which parameters."""
+
+    def __init__(self, names: Sequence[str], averaging: Averaging, counter: Counter) -> None:
+        self._averaging = averaging
+        self._counter = counter
+        self._names = list(names)
+
+    @property
+    def users(self) -> int:
+        """n, the parties of the roster."""
+        return len(self._names)
+
+    @property
+    def claim(self) -> str:
+        """What an average gives away, of the largest group planned."""
+        return self._averaging.claim
+
+    def _number(self, group: Groups) -> dict[int, int]:
+        """Return the request number of each group, by its label."""
+        labels = np.unique(group[group >= 0])
+        first = self._counter.take(len(labels))
+        return {int(label): first + place for place, label in enumerate(labels)}
+
+    def _members(self, group: Groups, label: int) -> tuple[str, ...]:
+        return tuple(self._names[user] for user in np.flatnonzero(group == label))
+
+
+class PartyAverager(_Requests):
+    """The averages of one party; an `Averager` whose one row is its own."""
+
+    def __init__(
+        self,
+        name: str,
+        names: Sequence[str],
+        averaging: Averaging,
+        counter: Counter,
+        purpose: str,
+        ask: Ask,
+        on_event: OnEvent,
+    ) -> None:
+        super().__init__(names, averaging, counter)
+        self._name = name
+        self._purpose = purpose
+        self._ask = ask
+        self._planned = averaging.planned(self.users)
+        self._on_event = on_event
+        self._last = 0
+
+    @property
+    def here(self) -> Users:
+        """The party's own number."""
+        return np.array([self._names.index(self._name)])
+
+    async def average(
+        self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
+    ) -> Averaged:
+        """Return the average of the survivors of the party's group; see `Averager.average`.
+
+        Raises:
+            PrivacyError: the ledger refuses, or the plan; nothing of the vector has left.
+            AggregatorLostError, ServerLostError: no further average can be had.
+        """
+        vector, weight, group = check_average(self, vector, weight, group)
+        numbers = self._number(group)
+        own = int(group[self.here[0]])
+        if own not in numbers:
+            return Averaged(vector.copy(), np.zeros(1))
+        number = numbers[own]
+        self._planned.take(self.here)
+        before, self._last = number - self._last - 1, number
+        outcome = await self._ask(self._members(group, own), number, vector, weight, before)
+        self._on_event(Event(self._name, "step", number, f"{self._purpose} of {len(outcome.survivors)}"))
+        result = Result.of(outcome, "average")
+        average = np.asarray(result.value, dtype=np.float64)[None]
+        values, weights = self._averaging.incoming(average, float(result.weight))
+        return Averaged(values, weights, outcome.privacy.guarantee)
+
+
+class ServingAverager(_Requests):
+    """The part of who serves the averages, an aggregator or a server, and has no row of its own.
+
+    `failures` collects, by request number, what went wrong in groups that failed.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        averaging: Averaging,
+        counter: Counter,
+        serve: Serve,
+        failures: dict[int, str],
+    ) -> None:
+        super().__init__(names, averaging, counter)
+        self._serve = serve
+        self._failures = failures
+
+    @property
+    def here(self) -> Users:
+        """Nobody."""
+        return np.zeros(0, dtype=np.intp)
+
+    async def average(
+        self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
+    ) -> Averaged:
+        """Serve every group of the call, one after the other; a group that fails is told so itself.
+
+        Raises:
+            EverybodyLeftError: nobody is connected any more.
+        """
+        vector, weight, group = check_average(self, vector, weight, group)
+        for label, number in self._number(group).items():
+            ended = await self._serve(number, self._members(group, label))
+            if ended is None:
+                raise EverybodyLeftError(f"all parties have left before request {number}")
+            if isinstance(ended, SmpcError):
+                self._failures[number] = str(ended)
+        return Averaged(vector, np.zeros(0))

@@ -1,0 +1,117 @@
+"""Averages by users and servers in one process: their machines, and the true program on shares.
+
+Every message of users and servers is there. What their mpyc would do together is done by one mpyc party, on
+the shares put together again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from nacl.signing import SigningKey
+from numpy.typing import NDArray
+
+from smpc_dp.crypto.randomness import Randomness, SystemRandomness
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.gopa.direct_messages import EVERYONE
+from smpc_dp.protocols.mpyc.params import PROTOCOL, VectorParameters, threshold_of
+from smpc_dp.protocols.mpyc.server import ServerMachine
+from smpc_dp.protocols.mpyc.terms import ProgramTerms
+from smpc_dp.protocols.mpyc.user import UserMachine
+from smpc_dp.simulate.drive import drive
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.shared import run_alone
+from smpc_dp.simulate.stage import Signer, set_stage
+from smpc_dp.statistics.shared.vectors import vector_program
+from smpc_dp.transport.memory import MemoryNetwork
+
+SERVERS = ("server1", "server2", "server3")
+
+
+class _Room:
+    """The servers of a run: when all of them are to compute, the one who comes last does it for all."""
+
+    def __init__(self, parameters: VectorParameters) -> None:
+        self._parameters = parameters
+        self.servers: list[_Server] = []
+
+    def terms(self, _question: str, users: int, _marks: tuple[int, ...], _seed: bytes) -> ProgramTerms:
+        return vector_program(self._parameters, users).terms
+
+    def compute(self) -> list[Envelope]:
+        jobs = [server.job for server in self.servers]
+        there = [job for job in jobs if job is not None]
+        if len(there) < len(jobs):
+            return []
+        terms = there[0].terms
+        first, second = (np.array(job.shares, dtype=object) for job in there[:2])
+        # Of degree 1, with the servers at 1, 2, 3: f(0) = 2 f(1) - f(2).
+        records = (2 * first - second) % terms.prime
+        planned = vector_program(self._parameters, terms.users)
+        opened = run_alone(planned, records.tolist())
+        return [envelope for server in self.servers for envelope in server.computed(opened)]
+
+
+class _Server(ServerMachine):
+    room: _Room
+
+    def receive(self, envelope: Envelope) -> Sequence[Envelope]:
+        sent = super().receive(envelope)
+        return [*sent, *self.room.compute()] if self.job is not None else sent
+
+
+def average_on_shares(
+    parameters: VectorParameters,
+    vectors: NDArray[np.float64],
+    *,
+    request: int = 1,
+    seed_for_simulation: int | None = None,
+) -> tuple[NDArray[np.float64], int]:
+    """Return the average of vectors, shape (users, length), and of how many; raises what ended the run.
+
+    The noise is mpyc's own, and never reproducible.
+    """
+
+    def randomness(name: str) -> Randomness:
+        if seed_for_simulation is None:
+            return SystemRandomness()
+        return SeededRandomnessForSimulation(seed_for_simulation, name)
+
+    stage = set_stage(
+        len(vectors),
+        request=request,
+        seed_for_simulation=seed_for_simulation,
+        protocol=PROTOCOL,
+        question=" ".join(part for part in ("average", parameters.planned()) if part),
+    )
+    signers = {name: Signer(name, SigningKey(randomness(name).bytes(32))) for name in SERVERS}
+    keys = {name: bytes(signer.key.verify_key) for name, signer in signers.items()}
+    context = replace(stage.context, aggregator=EVERYONE, keys={**stage.context.keys, **keys})
+    room = _Room(parameters)
+    for name in SERVERS:
+        server = _Server(context, SERVERS, signers[name], room.terms, fewest=parameters.fewest)
+        server.room = room
+        room.servers.append(server)
+    encoding = parameters.sums
+    users = [
+        UserMachine(
+            context,
+            SERVERS,
+            stage.signers[name],
+            room.terms,
+            [int(lane) for lane in encoding.encode(vector, party=name)[0]],
+            threshold=threshold_of(len(SERVERS)),
+            fewest=parameters.fewest,
+            randomness=stage.sources[name],
+        )
+        for name, vector in zip(context.names, vectors, strict=True)
+    ]
+    network = MemoryNetwork(seed=seed_for_simulation or 0)
+    for error in drive([*room.servers, *users], network, SERVERS[0]).values():
+        raise error
+    opened = users[0].result
+    count = len(opened.included)
+    total = np.array(opened.values[: encoding.length], np.int64) + count * encoding.lowest
+    return encoding.average(total, count), count

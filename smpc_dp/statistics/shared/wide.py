@@ -1,0 +1,97 @@
+"""Wide discrete Gaussian noise on shares: `privacy.central_gaussian` as terms, and as a program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.central_gaussian import (
+    MOST_LEVELS,
+    NUMBER_BITS,
+    PLACE_BITS,
+    PLACES,
+    WHOLE_BITS,
+    WideGaussian,
+    powers,
+    table_of,
+)
+from smpc_dp.protocols.mpyc.terms import NoiseTerms
+from smpc_dp.statistics.shared.arithmetic import Public, Shared, half, one_hot, public, sign
+
+
+def wide_terms(design: WideGaussian) -> NoiseTerms:
+    """Return what a program draws from: k, J, then for each place alias * 2^87 + threshold; in hex."""
+    _, thresholds, aliases = table_of(design.variance_0)
+    codes = [(alias << NUMBER_BITS) + cut for cut, alias in zip(thresholds, aliases, strict=True)]
+    cuts = tuple(f"{code:x}" for code in (design.factor, design.levels, *codes))
+    return NoiseTerms(law="wide-gaussian", parameter=str(design.parameter), bits=NUMBER_BITS, cuts=cuts)
+
+
+def wide_reach(terms: NoiseTerms) -> int:
+    """Return the greatest absolute value of a draw. Raises ConfigError for terms that are none."""
+    factor, levels, _, _ = _read(terms)
+    return (PLACES // 2) * sum(powers(factor, levels))
+
+
+def wide_noise(mpc: Any, secint: Any, count: int, terms: NoiseTerms) -> Shared:
+    """Return so many draws, shape (count,): for each level 512 products, and 4 for each bit of a number.
+
+    Unit vectors choose threshold and alias from public tables, which costs no message.
+    """
+    factor, levels, thresholds, aliases = _read(terms)
+    fair = mpc.np_random_bits(secint, count * levels * WHOLE_BITS).reshape(count * levels, WHOLE_BITS)
+    units = one_hot(fair[:, :PLACE_BITS])
+    places = np.arange(PLACES)
+    digits = np.array([[cut >> place & 1 for place in range(NUMBER_BITS)] for cut in thresholds])
+    own, moves = (places - PLACES // 2)[:, None], (np.array(aliases) - places)[:, None]
+    chosen = _choose(mpc, units, np.concatenate([own, moves, digits], axis=1))
+    order = sign(fair[:, PLACE_BITS:], chosen[:, 2:])
+    # 1 where the number is below the threshold: (s^2 - s) / 2.
+    kept = half(order * (order - 1))
+    drawn = chosen[:, 0] + (1 - kept) * chosen[:, 1]
+    return np.sum(drawn.reshape(count, levels) * public(powers(factor, levels)), axis=-1)
+
+
+def _choose(mpc: Any, units: Shared, table: NDArray[np.int64]) -> Shared:
+    """Return units @ table, for entries of a public table below 2^10: mpyc's own product is far slower."""
+    # Here mpyc is loaded; it must not be at the top.
+    from mpyc.asyncoro import mpc_coro
+
+    # mpyc takes annotations for its own types.
+    @mpc_coro
+    async def choose(units):  # type: ignore[no-untyped-def]
+        field = type(units).sectype.field
+        await mpc.returnType((type(units), (units.shape[0], table.shape[1])))
+        shares = (await mpc.gather(units)).value
+        return field.array(product(shares, table, field.modulus))
+
+    return choose(units)
+
+
+def product(numbers: Public, table: NDArray[np.int64], modulus: int) -> Public:
+    """Return numbers @ table as Python integers, for numbers below the modulus and a small table.
+
+    In limbs of 32 bits, so that floating point is exact: 2^32 times 2^10 times 2^9 rows is below 2^53.
+    """
+    limbs = -(-modulus.bit_length() // 32)
+    packed = b"".join(int(number).to_bytes(4 * limbs, "little") for number in numbers.flat)
+    parts = np.frombuffer(packed, "<u4").reshape(*numbers.shape, limbs).astype(np.float64)
+    total = public(np.zeros((numbers.shape[0], table.shape[1]), dtype=np.int64))
+    for place in range(limbs):
+        exact = (parts[:, :, place] @ table.astype(np.float64)).astype(np.int64)
+        total = total + (exact.astype(object) << (32 * place))
+    return np.asarray(total)
+
+
+def _read(terms: NoiseTerms) -> tuple[int, int, list[int], list[int]]:
+    codes = [int(text, 16) for text in terms.cuts]
+    if len(codes) != PLACES + 2 or terms.bits != NUMBER_BITS:
+        raise ConfigError([Fault("noise.cuts", f"{len(codes)} of them for wide Gaussian noise")])
+    factor, levels, *places = codes
+    aliases = [code >> NUMBER_BITS for code in places]
+    if not (1 <= factor < PLACES and 1 <= levels <= MOST_LEVELS) or max(aliases) >= PLACES:
+        raise ConfigError([Fault("noise.cuts", "no table of wide Gaussian noise")])
+    return factor, levels, [code & ((1 << NUMBER_BITS) - 1) for code in places], aliases

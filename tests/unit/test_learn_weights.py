@@ -1,0 +1,198 @@
+"""Averages on shares, and weights in private averages: sensitivity, noise, accounting, learners with them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+import numpy as np
+import pytest
+
+from smpc_dp import simulate
+from smpc_dp.errors import ConfigError
+from smpc_dp.learn.averager import PlainAverager
+from smpc_dp.learn.methods import AveragerTable, Averaging, plan_private
+from smpc_dp.learn.needs import PrivateAverages
+from smpc_dp.learn.registry import LEARNERS, check_learn
+from smpc_dp.learn.weighted import Weighting
+from smpc_dp.privacy.accountant.compose import Composition
+from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
+from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.protocols.secagg.noisy import sensitivity_of
+from smpc_dp.simulate.averagers import IdealAverager, MachineAverager
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+
+GROUP = np.array([0, 1, 0, 1, -1, 0, 1, 1, 0])
+METHODS = ("secagg", "gopa", "local", "mpyc")
+
+
+def private(
+    method: str,
+    count: int = 1,
+    length: int = 3,
+    epsilon: float = 4.0,
+    weights: tuple[float, float] | None = None,
+    size: int = 4,
+) -> Averaging:
+    need = PrivateAverages(length, 1.0, frozenset({size}), np.full(9, count), epsilon, 1e-5, weights)
+    return plan_private(AveragerTable(method=method), need, 9)  # type: ignore[arg-type]
+
+
+def vectors(length: int = 3) -> np.ndarray:
+    drawn = np.random.default_rng(6).normal(size=(9, length))
+    return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
+
+
+# On shares
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_servers_add_what_a_curator_would_for_all_participations(count: int) -> None:
+    averaging = private("mpyc", count)
+    planned = averaging.plan_shared(4)
+    assert planned.noise is not None
+    event = planned.event()
+    assert 3.9 < Composition([event] * count).epsilon(1e-5) <= 4.0
+    # A curator's noise with a little less variance would not do.
+    less = DiscreteGaussian(sensitivity_of(planned.sums), planned.noise.parameter * 95 / 100)
+    assert Composition([less.event()] * count).epsilon(1e-5) > 4.0
+    assert averaging.guarantee is not None
+    assert "none about other users" in averaging.guarantee.assumption
+    assert "shared among servers" in averaging.claim
+
+
+def test_noise_on_shares_does_not_depend_on_who_is_honest_or_how_many_there_are() -> None:
+    few = AveragerTable(method="mpyc", colluders=1).plan(2, 3, 1.0, 1.0, 1e-6)
+    many = AveragerTable(method="mpyc", colluders=7, missing=2).plan(8, 3, 1.0, 1.0, 1e-6)
+    assert few.event() == many.event()
+    assert AveragerTable(method="mpyc", colluders=7, missing=2).faults(8) == []
+
+
+@pytest.mark.parametrize("made", ["ideal", "machines"])
+def test_averages_on_shares_have_the_planned_noise(made: str) -> None:
+    """Variances within 5 standard errors: a false alarm below 1e-5; machines have real random bits."""
+    averaging = private("mpyc", length=40)
+    noise = averaging.plan_shared(4).noise
+    assert noise is not None
+    vector = vectors(40)
+    coins = SeededRandomnessForSimulation(3, "coins")
+    averager = (
+        IdealAverager(9, averaging, coins=coins) if made == "ideal" else MachineAverager(9, averaging, 3)
+    )
+    found = asyncio.run(averager.average(vector, group=GROUP)).values
+    exact = asyncio.run(PlainAverager(9).average(vector, group=GROUP)).values
+    off = (found - exact)[[0, 1]].ravel() * 4 / averaging.encoding(4).step
+    assert abs(off.var() / noise.variance - 1) < 5 * math.sqrt(2 / len(off))
+    assert abs(off.mean()) < 5 * math.sqrt(noise.variance / len(off))
+    np.testing.assert_array_equal(found[4], vector[4])
+
+
+def test_learners_without_averages_have_no_servers() -> None:
+    given = {
+        "learner": "ring-sum", "rounds": 2, "lower": 0.0, "upper": 1.0, "epsilon": 1.0, "delta": 1e-5,
+        "averager": {"method": "mpyc"},
+    }  # fmt: skip
+    assert given["learner"] in LEARNERS
+    checked, faults = check_learn(given, 6)
+    assert checked is None
+    assert "need an aggregator" in dict(faults)["averager.method"]
+
+
+# Weights
+
+
+def test_what_travels_is_within_its_bound_whatever_the_weight_is() -> None:
+    """Also at the ends, where the bound is reached: w = W and a vector of norm B."""
+    weighting = Weighting(0.0, 20.0, 3.0)
+    weight = np.array([0.0, 1.0, 7.5, 20.0, 20.0])
+    vector = np.array([[3.0, 0.0], [0.0, -3.0], [1.8, 2.4], [3.0, 0.0], [0.0, 0.0]])
+    norms = np.linalg.norm(weighting.extend(vector, weight), axis=1)
+    assert (norms <= weighting.l2_bound).all()
+    assert norms.max() == pytest.approx(3 * math.sqrt(1.25))
+    assert weighting.l2_bound <= 3 * math.sqrt(1.25) * (1 + 1e-9)
+
+
+def test_means_of_what_travels_give_the_weighted_average() -> None:
+    weighting = Weighting(1.0, 20.0, 1.0)
+    weight = np.random.default_rng(1).integers(1, 21, 9).astype(float)
+    mean = weighting.extend(vectors(), weight).mean(axis=0)[None]
+    values, weights = weighting.split(mean)
+    np.testing.assert_allclose(values[0], (weight @ vectors()) / weight.sum(), atol=1e-12)
+    assert weights[0] == pytest.approx(weight.mean())
+
+
+def test_noise_in_the_denominator_does_no_more_than_a_wrong_average() -> None:
+    weighting = Weighting(1.0, 10.0, 2.0)
+    noisy = np.array([[5.0, -4.0, -9.0], [0.1, 0.1, 40.0]])
+    values, weights = weighting.split(noisy)
+    assert (np.linalg.norm(values, axis=1) <= 2.0 * (1 + 1e-12)).all()
+    assert weights.tolist() == [1.0, 10.0]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_private_averages_are_weighted_by_every_method(method: str) -> None:
+    """What is averaged has a mean that gives the weighted average: 2,000 groups, seeded, within 0.1."""
+    weights, epsilon = (1.0, 10.0), 20.0
+    averaging = private(method, epsilon=epsilon, weights=weights)
+    source, coins = NoiseSource.keyed(bytes(32), b"weights"), SeededRandomnessForSimulation(1, "weights")
+    averager = IdealAverager(9, averaging, source, coins)
+    weight = np.array([1, 10, 1, 1, 1, 1, 1, 1, 10], dtype=np.float64)
+    vector = vectors()
+    exact = asyncio.run(PlainAverager(9).average(vector, weight, GROUP))
+    unweighted = asyncio.run(PlainAverager(9).average(vector, None, GROUP)).values
+    found = asyncio.run(averager.average(vector, weight, GROUP))
+    assert found.values.shape == (9, 3)
+    assert (found.weights[[0, 2, 5, 8]] == found.weights[0]).all()
+    for label in (0, 1):
+        rows = np.flatnonzero(label == GROUP)
+        sent = averaging.outgoing(vector, weight)[rows]
+        mean = averager._groups(4, np.tile(sent, (2000, 1, 1))).mean(axis=0)[None]
+        values, total = averaging.incoming(mean, 4)
+        assert np.abs(values[0] - exact.values[rows[0]]).max() < 0.1
+        assert np.abs(values[0] - unweighted[rows[0]]).max() > 0.15
+        assert total[0] == pytest.approx(exact.weights[rows[0]], abs=1.0)
+    assert averaging.guarantee is not None
+    # The weight is covered by the sensitivity: the diameter of the larger ball, in steps.
+    plain = private(method, epsilon=epsilon)
+    assert plain.guarantee is not None
+    ratio = averaging.guarantee.sensitivity["l2"] / plain.guarantee.sensitivity["l2"]
+    steps = plain.encoding(4).step / averaging.encoding(4).step
+    assert ratio / steps == pytest.approx(math.sqrt(1.25), rel=1e-3)
+
+
+@pytest.mark.parametrize("made", [IdealAverager, MachineAverager])
+def test_weights_out_of_bounds_and_unplanned_ones_are_refused(
+    made: type[IdealAverager] | type[MachineAverager],
+) -> None:
+    weight = np.ones(9)
+    weight[3] = 11
+    with pytest.raises(ConfigError, match=r"weight: 11 is outside 1\.\.10"):
+        asyncio.run(made(9, private("mpyc", weights=(1.0, 10.0))).average(vectors(), weight, GROUP))
+    with pytest.raises(ConfigError, match="no weights are planned"):
+        asyncio.run(made(9, private("mpyc")).average(vectors(), weight, GROUP))
+
+
+def test_descent_weighted_by_points_goes_where_all_points_together_would() -> None:
+    """One user has most points. Without noise: the model of one user that has all of them."""
+    generator = np.random.default_rng(2)
+    features = generator.normal(size=(60, 2))
+    points = np.column_stack([features, features[:, 0] > 0.3])
+    data = [points[:50], points[50:54], points[54:]]
+    given = {
+        "learner": "sgd", "features": 2, "steps": 15, "epsilon": 8.0, "delta": 1e-5, "rate": 0.5,
+        "clip": 100.0, "averager": {"method": "mpyc"},
+    }  # fmt: skip
+    weighted = given | {"weights": "points", "max_points": 50}
+    together = simulate.learn(given, [points, points, points], fidelity="plain").values[0]
+    found = simulate.learn(weighted, data, fidelity="plain").values[0]
+    np.testing.assert_allclose(found, together, atol=1e-9)
+    equal = simulate.learn(given, data, fidelity="plain").values[0]
+    assert np.abs(equal - together).max() > 0.05
+    # Who has more counts as `max_points`.
+    capped = simulate.learn(given | {"weights": "points", "max_points": 4}, data, fidelity="plain").values[0]
+    np.testing.assert_allclose(capped, equal, atol=1e-9)
+    noisy = simulate.learn(weighted, data, seed_for_simulation=1)
+    assert noisy.guarantee is not None
+    assert noisy.guarantee.epsilon == 8.0
+    again = simulate.learn(weighted, data, seed_for_simulation=1)
+    np.testing.assert_array_equal(noisy.values, again.values)
