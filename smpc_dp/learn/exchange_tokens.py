@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +14,10 @@ from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, Verificati
 from smpc_dp.learn.averager import Boxes, PeerExchange, Users
 from smpc_dp.learn.needs import PrivateMessages
 from smpc_dp.learn.tokens import Taken, Token, Values, nothing
-from smpc_dp.privacy.accountant.events import Event, Pure
-from smpc_dp.privacy.guarantee import PrivacyGuarantee
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.privacy.guarantee import PrivacyGuarantee
 
 # Values of 64 bits travel as two halves, which every encoding holds exactly.
 _HALF = 1 << 32
@@ -242,4 +245,7 @@ def token_messages(values: int, users: int, hops: int) -> PrivateMessages:
 
 def spent(claim: PrivacyGuarantee) -> Event:
     """Return what a whole run of a token is to a ledger: it is charged at once, before the first message."""
+    # Not at the top: scipy.
+    from smpc_dp.privacy.accountant.events import Event, Pure
+
     return Event(claim.mechanism, claim.relation, (Pure(claim.epsilon, claim.delta),))
