@@ -12,6 +12,18 @@ def tuple_hash(custom: bytes, parts: Sequence[bytes], length: int = 32) -> bytes
     Raises ValueError for another length, TypeError for a part that is not `bytes`.
     """
 
+class TupleHash:
+    """`tuple_hash` of 32 bytes, of which a part may come in pieces.
+
+    `begin` begins a part of so many bytes, `update` gives some of them, `digest` ends nothing. Raises
+    ValueError for more bytes than are due, and from `begin` and `digest` while some are.
+    """
+
+    def __new__(cls, custom: bytes) -> TupleHash: ...
+    def begin(self, length: int) -> None: ...
+    def update(self, piece: bytes) -> None: ...
+    def digest(self) -> bytes: ...
+
 def add_keystreams(
     acc: NDArray[np.uint64] | NDArray[np.uint32],
     keys: bytes,
@@ -272,13 +284,20 @@ def combine_scalars(plus: Sequence[bytes], minus: Sequence[bytes]) -> bytes: ...
 def check_point(data: bytes) -> None: ...
 def check_points(packed: bytes) -> None: ...
 def check_scalar(data: bytes) -> None: ...
-def range_proof_bytes(length: int, low: int, high: int) -> int: ...
+def range_proof_bytes(length: int, low: Sequence[int], high: Sequence[int]) -> int:
+    """Of one `low` and `high`, or one for each coordinate; so everywhere below."""
+
 def norm_proof_bytes(length: int, bound: int) -> int: ...
 def noise_bytes(length: int, bits: int) -> tuple[int, int]:
     """Bytes of the coins, and of a proof."""
 
 def prove_range(
-    context: bytes, values: Sequence[int], blinding: bytes, low: int, high: int, seed: bytes
+    context: bytes,
+    values: Sequence[int],
+    blinding: bytes,
+    low: Sequence[int],
+    high: Sequence[int],
+    seed: bytes,
 ) -> bytes: ...
 def prove_norm(context: bytes, values: Sequence[int], blinding: bytes, bound: int, seed: bytes) -> bytes: ...
 
@@ -300,7 +319,13 @@ class ProofBatch:
         self, plus: Sequence[bytes], minus: Sequence[bytes], values: Sequence[int], blinding: bytes
     ) -> None: ...
     def add_range(
-        self, context: bytes, commitment: bytes, length: int, low: int, high: int, proof: bytes
+        self,
+        context: bytes,
+        commitment: bytes,
+        length: int,
+        low: Sequence[int],
+        high: Sequence[int],
+        proof: bytes,
     ) -> None: ...
     def add_norm(self, context: bytes, commitment: bytes, length: int, bound: int, proof: bytes) -> None: ...
     def add_noise(
