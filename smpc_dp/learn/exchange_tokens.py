@@ -14,10 +14,10 @@ from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, Verificati
 from smpc_dp.learn.averager import Boxes, PeerExchange, Users
 from smpc_dp.learn.needs import PrivateMessages
 from smpc_dp.learn.tokens import Taken, Token, Values, nothing
-from smpc_dp.privacy.guarantee import PrivacyGuarantee
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.privacy.guarantee import PrivacyGuarantee
 
 # Values of 64 bits travel as two halves, which every encoding holds exactly.
 _HALF = 1 << 32

@@ -77,6 +77,7 @@ def planned(settings: dict[str, Any], users: int = 4) -> tuple[WalkLearner, Exch
     return checked.learner, checked.exchange
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5), st.integers(0, 100_000))
 def test_tokens_of_integers_travel_exactly(values: list[int], step: int) -> None:
     token = Token(step, np.array(values, np.int64))
@@ -86,6 +87,7 @@ def test_tokens_of_integers_travel_exactly(values: list[int], step: int) -> None
     np.testing.assert_array_equal(found.values, token.values)
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=5))
 def test_tokens_of_reals_travel_exactly(values: list[float]) -> None:
     token = Token(3, np.array(values))
