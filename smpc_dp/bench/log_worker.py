@@ -1,6 +1,6 @@
 """Makes or audits one log in a process of its own, and prints what that took.
 
-`python -m smpc_dp.bench.log_worker make PATH USERS STEPS`, or `audit PATH THREADS`.
+`python -m smpc_dp.bench.log_worker make PATH USERS STEPS EPSILON DELTA CORRUPT`, or `audit PATH THREADS`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-
-EPSILON, DELTA, CORRUPT = 1.0, 1e-6, 0.1
 
 _PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 
@@ -29,7 +27,7 @@ def _peak_bytes() -> int:
     return 1024 * int(found[1])
 
 
-def _making(path: str, users: str, steps: str) -> Callable[[], bool]:
+def _making(path: str, users: str, steps: str, epsilon: str, delta: str, corrupt: str) -> Callable[[], bool]:
     """Return what writes the log of a simulated run, with real randomness: values on a grid of `steps`."""
     import numpy as np
 
@@ -45,10 +43,10 @@ def _making(path: str, users: str, steps: str) -> Callable[[], bool]:
             upper=1,
             precision=1 / int(steps),
             method="gopa",
-            epsilon=EPSILON,
-            delta=DELTA,
+            epsilon=float(epsilon),
+            delta=float(delta),
             planned_dropout=0.0,
-            corrupt=CORRUPT,
+            corrupt=float(corrupt),
             verifiable=True,
             board=path,
         )

@@ -12,7 +12,6 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from smpc_dp.bench.figures import Figure
-from smpc_dp.bench.log_worker import CORRUPT, DELTA, EPSILON
 from smpc_dp.board.log import Entry
 from smpc_dp.board.reader import LogReader
 from smpc_dp.errors import LocalError
@@ -20,6 +19,7 @@ from smpc_dp.errors import LocalError
 THREADS = 2
 STEPS = 50
 """Grid steps of a value's range."""
+EPSILON, DELTA, CORRUPT = 1.0, 1e-6, 0.1
 
 Progress = Callable[[str, int, int], None]
 _Taken = dict[str, float]
@@ -53,7 +53,8 @@ def _figures(path: Path, users: int, runs: int, progress: Progress | None) -> li
         if progress is not None:
             progress(name, done, runs + 1)
 
-    made = _apart("make", str(path), str(users), str(STEPS))
+    given = (STEPS, EPSILON, DELTA, CORRUPT)
+    made = _apart("make", str(path), str(users), *map(str, given))
     step()
     said, neighbours = _sizes(path)
     taken = []
