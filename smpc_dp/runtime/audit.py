@@ -29,9 +29,10 @@ from smpc_dp.board.reader import BadLog, LogReader
 from smpc_dp.board.session import session_digest, session_json
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError, VerificationError
 from smpc_dp.protocols.envelope import Context, printable
-from smpc_dp.protocols.gopa.verifiable.audit import Again, Auditor, Excluded, Verdict
+from smpc_dp.protocols.gopa.verifiable.audit import Again, Auditor
 from smpc_dp.protocols.gopa.verifiable.deferred import EarlierFault, at_once
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.gopa.verifiable.verdict import Excluded, Verdict
 from smpc_dp.protocols.pairwise.statistic_audit import StatisticAuditor, StatisticVerdict
 from smpc_dp.protocols.pairwise.statistic_log import QUESTION
 from smpc_dp.runtime.session_file import SessionFile, check_document, load_session
@@ -150,7 +151,7 @@ def audit_stream(
     verdict: Verdict | None = known["verdict"]
     statistic: StatisticVerdict | None = known["statistic"]
     checked = roster is not None and roster == known["roster"]
-    faults = (*known["noted"], str(bad)) if bad is not None else () if verdict is None else verdict.faults
+    faults = (str(bad), *known["noted"]) if bad is not None else () if verdict is None else verdict.faults
     # Parts of them come from the log: nothing that a terminal would obey.
     faults = tuple(map(printable, faults))
     ok = not faults and (verdict is not None or statistic is not None)

@@ -1,0 +1,45 @@
+"""What an audit of a verifiable run found."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Excluded(msgspec.Struct, frozen=True):
+    """A user that has signed a false statement: the entry that shows it, and what is false."""
+
+    party: str
+    sequence: int
+    reason: str
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What an audit found.
+
+    Attributes:
+        counted: whose values are in the average.
+        excluded: who signed a false statement.
+        silent: who takes part and has no publication on the board; the relay may have withheld it.
+        void_edges: pairs whose two commitments do not cancel; one of the two deviated, and neither used it.
+        residual_pairs: pairs whose noise does not cancel in the total.
+        average: in the unit of the session, shape (length,); None if there is none.
+        standard_error: of the noise in it.
+        bias: what corrupt users can move it by, at most, in expectation; see `greatest_bias`.
+        epsilon, delta: of each honest user, after the exclusions; None: nothing is claimed any more.
+        attested: what the quorum signed in the end, in hex; in a user's result it is
+            `evidence.survivors.set_digest`, so that the user knows the log for its own run's.
+        faults: what no honest run shows; each names who is at fault. Empty: everything holds.
+    """
+
+    counted: tuple[str, ...]
+    excluded: tuple[Excluded, ...]
+    silent: tuple[str, ...]
+    void_edges: tuple[tuple[str, str], ...]
+    residual_pairs: int
+    average: tuple[float, ...] | None
+    standard_error: float
+    bias: float | None
+    epsilon: float | None
+    delta: float
+    attested: str
+    faults: tuple[str, ...]
