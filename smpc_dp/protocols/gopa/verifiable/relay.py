@@ -68,6 +68,11 @@ class VerifiableRelayMachine(GopaRelayMachine):
             v.ATTEST_TALLY: (self._accept_attestation, self._finish_attest_tally),
         }
 
+    @property
+    def most_heard_bytes(self) -> int:
+        """No message is longer that the relay hears: what is false goes on the board, however long."""
+        return self._verifiable.most_heard_bytes
+
     def _needed(self) -> int:
         if self.step != v.COIN:
             return self._verifiable.least_left(self._shown_false)
