@@ -397,6 +397,23 @@ def test_parameters_are_checked(changes: dict[str, object], where: str | None) -
         assert where in {fault.where for fault in faults}
 
 
+@pytest.mark.parametrize("verifiable", [False, True])
+@pytest.mark.parametrize("epsilon", [1e-99, 1e-45, 1e-30])
+def test_a_plan_that_cannot_be_is_refused_in_the_words_of_a_session(epsilon: float, verifiable: bool) -> None:
+    given = {
+        "length": 1,
+        "lower": 0,
+        "upper": 1,
+        "epsilon": epsilon,
+        "delta": 1e-30,
+        "verifiable": verifiable,
+    }
+    checked, faults = check_gopa(given, 3)
+    assert checked is None
+    assert {fault.where for fault in faults} <= {"epsilon", "precision"}, faults
+    assert not any("sigma" in fault.what for fault in faults)
+
+
 @pytest.mark.parametrize(
     ("changes", "where"),
     [

@@ -19,6 +19,7 @@ from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
 from smpc_dp.protocols.gopa.verifiable.statements import FALSE, MALFORMED, OPENING_OTHER
 from smpc_dp.protocols.result import Result
+from smpc_dp.runtime.audit import Report
 from smpc_dp.runtime.local import create_local_session
 
 NAMES = ("alice", "bob", "carol", "dave", "erin")
@@ -33,12 +34,12 @@ PARAMETERS = {
     "corrupt": 0.0,
     "verifiable": True,
 }
-Lie = Callable[[Any], msgspec.Struct]
+Lie = Callable[[Any], Any]
 
 
 def results(
     folder: Path, monkeypatch: pytest.MonkeyPatch, lies: dict[tuple[str, str], Lie]
-) -> tuple[dict[str, Result | SmpcError], smpc_dp.Report]:
+) -> tuple[dict[str, Result | SmpcError], Report]:
     """Average 0.5 of everybody, some of whom say something else in some steps; return what each got."""
     enter = VerifiablePartyMachine._enter
 
@@ -67,7 +68,7 @@ def longer(by: int) -> Lie:
     return lambda message: replace(message, noise_proof=message.noise_proof + bytes(by))
 
 
-def off_by_one(message: Any) -> msgspec.Struct:
+def off_by_one(message: Any) -> Any:
     return replace(message, x_hat=(np.frombuffer(message.x_hat, "<u8") + np.uint64(1)).tobytes())
 
 
