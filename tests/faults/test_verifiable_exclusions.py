@@ -130,6 +130,17 @@ def test_signed_commitments_that_are_no_right_ones_exclude_their_author(commits:
     assert [(item.party, item.reason) for item in report.excluded] == [(CHEAT, FALSE[COMMIT_MALFORMED])]
 
 
+@pytest.mark.parametrize("coin", [lambda *_: v.Coin(bytes(32)), raw(b"\x91\xc0")])
+def test_a_wrong_coin_stops_the_run_and_its_log_names_whose_it_is(coin: Any) -> None:
+    """Without it the others' coins are known, and cheats could choose among sums of noise."""
+    played = play({CHEAT: at(v.COIN, coin)})
+    error = played.errors[RELAY]
+    assert isinstance(error, TimeoutFault)
+    assert error.missing == {CHEAT}
+    assert [entry.party for entry in played.entries if entry.kind == v.COIN] == [CHEAT]
+    assert f": {CHEAT}: " in audited(played).faults[0]
+
+
 def test_more_cheats_than_the_plan_counts_on_end_it() -> None:
     played = play({CHEAT: TOO_FAR, REST[0]: TOO_FAR}, setting=ALL)
     error = played.errors[RELAY]

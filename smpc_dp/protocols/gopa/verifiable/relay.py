@@ -207,9 +207,14 @@ class VerifiableRelayMachine(GopaRelayMachine):
         return sent
 
     def _accept_coin(self, party: int, envelope: Envelope) -> None:
-        coin = decode(envelope.body, v.Coin, envelope.sender).coin
-        if self._rules.coin_commitment(envelope.sender, coin) != self._commits[party].coin:
-            raise PeerFault(envelope.sender, "opened another coin than it has committed to")
+        try:
+            coin = decode(envelope.body, v.Coin, envelope.sender).coin
+            if self._rules.coin_commitment(envelope.sender, coin) != self._commits[party].coin:
+                raise PeerFault(envelope.sender, "opened another coin than it has committed to")
+        except PeerFault:
+            # The run stops here: the last entry of its log shows why.
+            self._log([party], {party: envelope})
+            raise
         self._coins[party] = envelope
 
     def _finish_coin(self) -> list[Envelope]:
