@@ -390,3 +390,40 @@ def test_an_opening_that_nobody_asked_for_is_the_relays_fault() -> None:
     entries.insert(place, played.sign(empty, encode(v.Open(b"", b"", b""))))
     report = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in played.log(entries))), threads=1)
     assert f"relay: has an opening of {bystander}, who has none to make" in report.conclusion
+
+
+def test_a_user_that_was_told_of_another_false_one_signs_no_wrong_opening() -> None:
+    """Same heads and same users who go on, but a silent user, no neighbour, is named in a neighbour's place.
+
+    The victim would sign that it has no edge to open, where the log has one: that would be false.
+    """
+    names = list(SPARSE.inputs)
+    numbers = {name: place for place, name in enumerate(names, 1)}
+    honest = play(setting=SPARSE, memo=True)
+    cheat, silent = names[7], names[30]
+    commits = {
+        name: unpack_list(
+            decode(entry_of(honest, v.COMMIT, name).payload, v.Commit, "").neighbours, len(names), ""
+        )
+        for name in names
+    }
+    victim = next(
+        name
+        for name in names
+        if numbers[cheat] in commits[name] and numbers[silent] not in commits[name] and name != silent
+    )
+
+    class Naming(Forking):
+        def _write(self, step: str, at: Sequence[str], message: Any) -> list[Envelope]:
+            if step == v.PUBLICATIONS and victim in at:
+                authors = {*unpack_list(message.authors, len(names), "")} - {numbers[cheat]}
+                told = pack_list(sorted({*authors, numbers[silent]}))
+                message = replace(
+                    message, authors=told, false=pack_list([numbers[silent]]), shown=[], commits=[]
+                )
+            return super()._write(step, at, message)
+
+    played = play({cheat: off_by_one}, setting=SPARSE, relay=Naming, memo=True, kill={silent: 8})
+    assert (victim, v.OPEN) not in {(entry.party, entry.kind) for entry in played.entries}
+    assert isinstance(played.errors[victim], PeerFault)
+    assert victim not in {item.party for item in audited(played).excluded}

@@ -201,11 +201,14 @@ class Audit:
             self.excluded[name] = "range" if self.squared is None else "norm"
         self._entries["commit"][name] = {"value": value, "secret": secret, "coin": coin, "edges": points}
 
-    def _certify(self, step: str, fields: list[Any], going_on: list[str] | None = None) -> None:
+    def _certify(
+        self, step: str, fields: list[Any], going_on: list[str] | None = None, *false: bytes
+    ) -> None:
         members, signers, signatures = fields
         inside = self.participants if going_on is None else going_on
         need(members == party_set([self.names.index(n) + 1 for n in inside], len(self.names)), "members")
-        attested = hashed("board-attestation", *self.bound, self.run, step.encode(), self.head, members)
+        parts = (self.run, step.encode(), self.head, members, *false)
+        attested = hashed("board-attestation", *self.bound, *parts)
         if signers[:1] == b"\1":
             out = {int.from_bytes(signers[i : i + 2], "little") for i in range(1, len(signers), 2)}
             who = [name for i, name in enumerate(self.names, 1) if i not in out]
@@ -298,7 +301,10 @@ class Audit:
         need(fresh, "a round without a reason")
         self._known |= fresh
         self._owed = {name: fresh & {*self.edges[name]} for name in good}
-        self._certify("attest-exclusions" + ("" if self.rounds == 1 else f"-{self.rounds}"), fields, good)
+        false = b"".join(place.to_bytes(2, "little") for place, n in enumerate(self.names, 1) if n in fresh)
+        self._certify(
+            "attest-exclusions" + ("" if self.rounds == 1 else f"-{self.rounds}"), fields, good, false
+        )
 
     def _false_opening(self, name: str, fields: Any) -> str:
         """Take an opening, or tell what is false in it."""

@@ -29,7 +29,7 @@ from smpc_dp.protocols.gopa.verifiable.verdict import Excluded, Verdict
 from smpc_dp.protocols.secagg import keys
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.certify import check_certificate
-from smpc_dp.protocols.secagg.graph import PartySet
+from smpc_dp.protocols.secagg.graph import PartySet, pack_list
 
 # Reads the log from its first entry once more, each with the head before it.
 Again = Callable[[], Generator[tuple[Entry, bytes], None, None]]
@@ -163,13 +163,13 @@ class Auditor:
             self._begin(certified, head)
         elif entry.kind == v.CERTIFY_COINS:
             self._combine()
-        members = self._participants
+        members, false = self._participants, list[bytes]()
         if entry.kind == self._openings.kinds[0]:
-            members = self._begin_round(certified)
+            members, *false = self._begin_round(certified)
         step = entry.kind.replace("certify", "attest", 1)
         if certified.members != members.packed:
             raise PeerFault(entry.party, f"certificate of '{step}' is of another set")
-        self._attested = self._rules.attestation(step, head, members.packed)
+        self._attested = self._rules.attestation(step, head, members.packed, *false)
         check_certificate(
             self._context,
             self._parameters.plan,
@@ -295,15 +295,15 @@ class Auditor:
             raise PeerFault(self._relay, f"counts too few users, after {names} signed something false")
         return fresh
 
-    def _begin_round(self, certified: v.Certified) -> PartySet:
-        """Begin a round of openings, and return who goes on."""
+    def _begin_round(self, certified: v.Certified) -> tuple[PartySet, bytes]:
+        """Begin a round of openings; return who goes on, and a list of whose edges are to be opened."""
         fresh = self._settle_round()
         if not fresh:
             raise PeerFault(self._relay, "has edges opened, and nobody signed anything false")
         members = PartySet.unpack(certified.members, self._parties, self._relay)
         self._same({*members}, self._good, "goes on", "has signed nothing false")
         self._openings.begin(self._good, fresh)
-        return members
+        return members, pack_list(sorted(fresh))
 
     def _combine(self) -> None:
         self._same(set(self._coins), set(self._participants), "opens a coin", "takes part")

@@ -84,9 +84,9 @@ class BoardPartyMachine(GopaPartyMachine):
         self._entered[step] = envelope.body, envelope.signature
         return sent
 
-    def _attest(self, step: str, members: PartySet) -> Sequence[Envelope]:
-        """Sign the head, and who is to go on from it."""
-        self._attested = self._rules.attestation(step, self._board.head, members.packed)
+    def _attest(self, step: str, members: PartySet, *false: bytes) -> Sequence[Envelope]:
+        """Sign the head, and who is to go on from it; before a round of openings, who was shown false."""
+        self._attested = self._rules.attestation(step, self._board.head, members.packed, *false)
         return self._emit(step, m.Attestation(self._attested))
 
     def _certified(self, step: str, kind: str, body: bytes, members: PartySet) -> Certificate:

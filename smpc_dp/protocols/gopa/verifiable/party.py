@@ -280,9 +280,9 @@ class VerifiablePartyMachine(BoardPartyMachine):
         if len(self._good) < self._verifiable.least_left(self._false):
             raise self._refuse("goes on with too few users whose statements are true")
         self._agreed = [party for party in self._agreed if party not in false]
-        return self._begin_round()
+        return self._begin_round(message.false)
 
-    def _begin_round(self) -> Sequence[Envelope]:
+    def _begin_round(self, false: bytes) -> Sequence[Envelope]:
         self._round += 1
         handlers, place = list(self._handlers.items()), self._position + 1
         handlers[place:place] = [
@@ -290,7 +290,7 @@ class VerifiablePartyMachine(BoardPartyMachine):
             (v.in_round(v.OPENINGS, self._round), self._on_openings),
         ]
         self._handlers = dict(handlers)
-        return self._attest(v.in_round(v.ATTEST_EXCLUSIONS, self._round), self._good)
+        return self._attest(v.in_round(v.ATTEST_EXCLUSIONS, self._round), self._good, false)
 
     def _on_exclusions_certificate(self, body: bytes) -> Sequence[Envelope]:
         """Open the edges to those who were shown false, once a quorum has agreed on them."""

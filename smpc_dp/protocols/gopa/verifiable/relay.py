@@ -180,10 +180,10 @@ class VerifiableRelayMachine(GopaRelayMachine):
         self._refused = {}
         return sorted(false)
 
-    def _ask_for(self, step: str, members: Collection[int]) -> None:
-        """Go on to a step in which these parties attest the head and each other."""
+    def _ask_for(self, step: str, members: Collection[int], *false: bytes) -> None:
+        """Go on to a step in which these parties attest the head and each other, and who was shown false."""
         self._attesting = frozenset(members), pack_set(members, self._parties)
-        self._set_digest = self._rules.attestation(step, self._chain.head, self._attesting[1])
+        self._set_digest = self._rules.attestation(step, self._chain.head, self._attesting[1], *false)
 
     def _certify(self, step: str, kind: str, answer: str) -> tuple[list[Envelope], Certificate]:
         """Put a quorum's signatures on the head that was attested on the board, and send them."""
@@ -298,7 +298,7 @@ class VerifiableRelayMachine(GopaRelayMachine):
         self._round += 1
         attest, opening = (v.in_round(step, self._round) for step in (v.ATTEST_EXCLUSIONS, v.OPEN))
         self._openings, self._beside = {}, {*self._false}
-        self._ask_for(attest, self._published)
+        self._ask_for(attest, self._published, pack_list(self._false))
         steps, place = list(self._steps.items()), self._position + 1
         steps[place:place] = [
             (attest, (self._accept_attestation, self._finish_attest_exclusions)),

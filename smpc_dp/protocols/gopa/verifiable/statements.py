@@ -242,9 +242,13 @@ class Rules:
         self.add_publish(batch, party, name, message, committed, edges)
         return not failures(batch)
 
-    def attestation(self, stage: str, head: bytes, members: bytes) -> bytes:
-        """Return what parties sign about a head: the run, the stage, the head and who goes on."""
-        return self._digest(Label.BOARD_ATTESTATION, stage.encode(), head, members)
+    def attestation(self, stage: str, head: bytes, members: bytes, *false: bytes) -> bytes:
+        """Return what parties sign about a head: the run, the stage, the head and who goes on.
+
+        Before a round of openings also a list of whose edges are to be opened: nobody sees all entries, and
+        who goes on does not tell whether another was false or silent.
+        """
+        return self._digest(Label.BOARD_ATTESTATION, stage.encode(), head, members, *false)
 
     def _digest(self, label: Label, *parts: bytes) -> bytes:
         return digest(label, *self._context.bound, self._run_id, *parts)
