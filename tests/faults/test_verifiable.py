@@ -27,6 +27,7 @@ from smpc_dp.runtime.audit import audit_stream
 from smpc_dp.simulate.vectors.verifiable_runs import (
     BALL_INPUTS,
     INPUTS,
+    NINE,
     RELAY,
     USERS,
     Played,
@@ -360,6 +361,17 @@ def test_the_plan_is_replanned_when_more_were_corrupt() -> None:
     assert checked.epsilon_without(2) > 8.0
     assert checked.epsilon_without(4) == float("inf")
     assert checked.privacy(4, 2).epsilon == checked.epsilon_without(2)
+    # Where nobody is corrupt by the plan one user is curious, and who is excluded may be another.
+    alone, _ = check_gopa({**NINE.declared, "epsilon": 2.0, "corrupt": 0.0}, len(NINE.inputs))
+    assert isinstance(alone, VerifiableParameters)
+    assert alone.epsilon_without(0) == 2.0
+    one_corrupt, _ = check_gopa({**NINE.declared, "epsilon": 2.0, "corrupt": 0.12}, len(NINE.inputs))
+    assert isinstance(one_corrupt, VerifiableParameters)
+    assert one_corrupt.epsilon_without(1) == 2.0
+    assert alone.session.honest == one_corrupt.session.honest
+    for excluded in (1, 2, 3):
+        assert alone.epsilon_without(excluded) == one_corrupt.epsilon_without(excluded + 1)
+    assert 2.0 < alone.epsilon_without(2) < alone.epsilon_without(3) < float("inf")
     nothing = checked.privacy(2, 4)
     assert nothing.epsilon is None
     assert nothing.claim.startswith("none: 4 users were corrupt")

@@ -191,8 +191,9 @@ class VerifiableParameters(GopaParameters, frozen=True):
         """Return epsilon, at the planned delta, when so many users were shown to be corrupt; or infinity.
 
         The plan counts on the noise of n - D - max(c, 1) users; only where more were corrupt is it another.
+        If c = 0 that is the one user who may be curious, and whoever is excluded may be another.
         """
-        more = excluded - max(self.plan.max_corrupt, 1)
+        more = excluded - self.plan.max_corrupt
         if more <= 0:
             return self.session.epsilon
         if self.session.honest - more < 2:
