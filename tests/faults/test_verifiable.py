@@ -362,16 +362,16 @@ def test_the_plan_is_replanned_when_more_were_corrupt() -> None:
     assert checked.epsilon_without(4) == float("inf")
     assert checked.privacy(4, 2).epsilon == checked.epsilon_without(2)
     # Where nobody is corrupt by the plan one user is curious, and who is excluded may be another.
-    alone, _ = check_gopa({**NINE.declared, "epsilon": 2.0, "corrupt": 0.0}, len(NINE.inputs))
+    alone, _ = check_gopa({**NINE.declared, "epsilon": 2.5, "corrupt": 0.0}, len(NINE.inputs))
     assert isinstance(alone, VerifiableParameters)
-    assert alone.epsilon_without(0) == 2.0
-    one_corrupt, _ = check_gopa({**NINE.declared, "epsilon": 2.0, "corrupt": 0.12}, len(NINE.inputs))
+    assert alone.epsilon_without(0) == 2.5
+    one_corrupt, _ = check_gopa({**NINE.declared, "epsilon": 2.5, "corrupt": 0.12}, len(NINE.inputs))
     assert isinstance(one_corrupt, VerifiableParameters)
-    assert one_corrupt.epsilon_without(1) == 2.0
+    assert one_corrupt.epsilon_without(1) == 2.5
     assert alone.session.honest == one_corrupt.session.honest
     for excluded in (1, 2, 3):
         assert alone.epsilon_without(excluded) == one_corrupt.epsilon_without(excluded + 1)
-    assert 2.0 < alone.epsilon_without(2) < alone.epsilon_without(3) < float("inf")
+    assert alone.epsilon_without(2) > alone.epsilon_without(1) > 2.5
     nothing = checked.privacy(2, 4)
     assert nothing.epsilon is None
     assert nothing.claim.startswith("none: 4 users were corrupt")
