@@ -427,3 +427,22 @@ def test_a_user_that_was_told_of_another_false_one_signs_no_wrong_opening() -> N
     assert (victim, v.OPEN) not in {(entry.party, entry.kind) for entry in played.entries}
     assert isinstance(played.errors[victim], PeerFault)
     assert victim not in {item.party for item in audited(played).excluded}
+
+
+def test_a_log_with_rounds_can_be_changed_and_cut_nowhere() -> None:
+    """Bits at places that a fixed seed draws, after the publications; any number of threads finds the same."""
+    lines = [line + b"\n" for line in in_two_rounds().lines]
+    log = b"".join(lines)
+    one, three = (audit_stream(io.BytesIO(log), threads=threads) for threads in (1, 3))
+    assert one.ok
+    assert one.verdict == three.verdict
+    begin = next(place for place, line in enumerate(lines) if b'"certify-exclusions"' in line)
+    first, source = len(b"".join(lines[:begin])), random.Random(3)
+    for place in source.sample(range(first, len(log)), 60):
+        changed = bytes([log[place] ^ 1 << source.randrange(8)])
+        report = audit_stream(io.BytesIO(log[:place] + changed + log[place + 1 :]), threads=1)
+        line = 1 + log[:place].count(b"\n")
+        assert not report.ok
+        assert report.line in (line, line + 1), report.conclusion
+    for end in range(begin, len(lines)):
+        assert not audit_stream(io.BytesIO(b"".join(lines[:end])), threads=1).ok
