@@ -12,6 +12,18 @@ def tuple_hash(custom: bytes, parts: Sequence[bytes], length: int = 32) -> bytes
     Raises ValueError for another length, TypeError for a part that is not `bytes`.
     """
 
+class TupleHash:
+    """`tuple_hash` of 32 bytes, of which a part may come in pieces.
+
+    `begin` begins a part of so many bytes, `update` gives some of them, `digest` ends nothing. Raises
+    ValueError for more bytes than are due, and from `begin` and `digest` while some are.
+    """
+
+    def __new__(cls, custom: bytes) -> TupleHash: ...
+    def begin(self, length: int) -> None: ...
+    def update(self, piece: bytes) -> None: ...
+    def digest(self) -> bytes: ...
+
 def add_keystreams(
     acc: NDArray[np.uint64] | NDArray[np.uint32],
     keys: bytes,

@@ -4,11 +4,87 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 from smpc_dp.errors import LocalError
+
+# Of a spool, what is kept in memory; and what is read of it at a time.
+SPOOL_MEMORY, SPOOL_BLOCK = 1 << 18, 1 << 16
+
+
+class Spool:
+    """Bytes that are put aside: in memory while they are few, then in a file of ours alone, without a name.
+
+    They are gone when nobody has it any more, or after `close()`. Threads may share one. Raises LocalError
+    where the disk refuses, with `what` they are. `length` is where the last byte ends.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._file = tempfile.SpooledTemporaryFile(SPOOL_MEMORY)  # noqa: SIM115
+        self.close = weakref.finalize(self, self._file.close)
+        self._lock = threading.Lock()
+        self.length = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def add(self, content: bytes) -> None:
+        """Write behind the last byte."""
+        self.write(self.length, content)
+
+    def write(self, place: int, content: bytes) -> None:
+        """Write from byte `place` on; what was never written before it reads as zeros."""
+        try:
+            with self._lock:
+                self._file.seek(place)
+                self._file.write(content)
+        except OSError as error:
+            raise self._failed(error) from None
+        self.length = max(self.length, place + len(content))
+
+    def read(self, place: int, size: int) -> bytes:
+        """Return `size` bytes from byte `place` on, less only where the spool ends."""
+        try:
+            with self._lock:
+                self._file.seek(place)
+                return self._file.read(size)
+        except OSError as error:
+            raise self._failed(error) from None
+
+    def blocks(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """Yield what is from `start` to before `end`, some at a time."""
+        end = self.length if end is None else min(end, self.length)
+        for place in range(start, end, SPOOL_BLOCK):
+            yield self.read(place, min(SPOOL_BLOCK, end - place))
+
+    def _failed(self, error: OSError) -> LocalError:
+        return LocalError(
+            f"cannot put {self._what} aside ({error.strerror}): is there room in {tempfile.gettempdir()}?"
+        )
+
+
+class Records:
+    """As many records of `size` bytes as are asked for, in a spool: those never written are zeros."""
+
+    def __init__(self, what: str, size: int) -> None:
+        self._spool, self._size = Spool(what), size
+
+    def __setitem__(self, number: int, record: bytes) -> None:
+        if len(record) != self._size:
+            raise ValueError(f"a record of {len(record)} bytes, {self._size} are due")
+        self._spool.write(self._size * number, record)
+
+    def __getitem__(self, number: int) -> bytes:
+        return self._spool.read(self._size * number, self._size).ljust(self._size, b"\0")
 
 
 def read_bounded(path: str | os.PathLike[str], what: str, most: int) -> bytes:

@@ -154,7 +154,7 @@ def check_members(members: Iterable[Member], *, needs_aggregator: bool = True) -
     aggregators: list[str] = []
     for position, member in enumerate(listed):
         where = f"roster[{position}]"
-        faults += _check_member(where, member)
+        faults += check_member(where, member)
         faults += _repeated(f"{where}.name", names, member.name, position)
         faults += _repeated(f"{where}.public_key", keys, member.public_key, position)
         if member.address is not None:
@@ -172,7 +172,8 @@ def check_members(members: Iterable[Member], *, needs_aggregator: bool = True) -
     return faults
 
 
-def _check_member(where: str, member: Member) -> list[Fault]:
+def check_member(where: str, member: Member) -> list[Fault]:
+    """Return every fault of one member; `where` it stands."""
     faults: list[Fault] = []
     if not is_name(member.name):
         faults.append(Fault(f"{where}.name", f"{member.name!r} is not 1 to 63 of a-z, 0-9, '_', '.' and '-'"))
@@ -201,9 +202,11 @@ def _repeated(where: str, seen: dict[T, int], value: T, position: int) -> list[F
     return [] if first == position else [Fault(where, f"the same as in roster[{first}]")]
 
 
+def digest_parts(member: Member) -> tuple[bytes, ...]:
+    """Return what the digest of a roster has of a member."""
+    address = b"" if member.address is None else member.address.encode()
+    return member.name.encode(), member.role.encode(), address, member.public_key, member.certificate
+
+
 def _digest(members: tuple[Member, ...]) -> bytes:
-    parts: list[bytes] = []
-    for member in members:
-        address = b"" if member.address is None else member.address.encode()
-        parts += [member.name.encode(), member.role.encode(), address, member.public_key, member.certificate]
-    return digest(Label.ROSTER, *parts)
+    return digest(Label.ROSTER, *(part for member in members for part in digest_parts(member)))

@@ -52,6 +52,66 @@ fn hash_tuple<'py>(
     })
 }
 
+/// A TupleHash256 of which a part may come in pieces; `due` bytes of the last one are to come.
+#[pyclass(module = "smpc_dp._core")]
+struct TupleHash {
+    hasher: tuple_hash::TupleHash256,
+    due: u64,
+}
+
+#[pymethods]
+impl TupleHash {
+    #[new]
+    fn new(custom: &[u8]) -> Self {
+        Self {
+            hasher: tuple_hash::TupleHash256::new(custom),
+            due: 0,
+        }
+    }
+
+    fn begin(&mut self, length: u64) -> PyResult<()> {
+        self.whole()?;
+        if length > u64::MAX / 8 {
+            return Err(PyValueError::new_err(format!("length: {length} bytes")));
+        }
+        self.hasher.begin(length);
+        self.due = length;
+        Ok(())
+    }
+
+    fn update(&mut self, piece: &[u8]) -> PyResult<()> {
+        let left = self.due.checked_sub(piece.len() as u64).ok_or_else(|| {
+            PyValueError::new_err(format!(
+                "piece: {} bytes, {} are due",
+                piece.len(),
+                self.due
+            ))
+        })?;
+        self.hasher.go_on(piece);
+        self.due = left;
+        Ok(())
+    }
+
+    fn digest<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        self.whole()?;
+        let mut output = [0; 32];
+        self.hasher.clone().finish(&mut output);
+        Ok(PyBytes::new(py, &output))
+    }
+}
+
+impl TupleHash {
+    fn whole(&self) -> PyResult<()> {
+        if self.due == 0 {
+            return Ok(());
+        }
+        Err(PyValueError::new_err(format!(
+            "{} bytes of a part are due",
+            self.due
+        )))
+    }
+}
+
 fn add_to_array<T: Lane + numpy::Element>(
     py: Python<'_>,
     array: &Bound<'_, PyArray1<T>>,
@@ -190,6 +250,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     ot::register(module)?;
     proofs::register(module)?;
     stream_hash::register(module)?;
+    module.add_class::<TupleHash>()?;
     module.add_function(wrap_pyfunction!(hash_tuple, module)?)?;
     module.add_function(wrap_pyfunction!(add_keystreams, module)?)?;
     module.add_function(wrap_pyfunction!(shamir_split, module)?)?;

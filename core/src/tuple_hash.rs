@@ -37,8 +37,18 @@ impl TupleHash256 {
 
     /// Appends one part: `encode_string(part)`.
     pub fn absorb(&mut self, part: &[u8]) {
-        absorb_left_encoded(&mut self.0, part.len() as u64 * 8);
-        self.0.update(part);
+        self.begin(part.len() as u64);
+        self.go_on(part);
+    }
+
+    /// Begins a part of `length` bytes, which `go_on` then gives piece by piece.
+    pub fn begin(&mut self, length: u64) {
+        absorb_left_encoded(&mut self.0, length * 8);
+    }
+
+    /// Appends a piece of the part that was begun.
+    pub fn go_on(&mut self, piece: &[u8]) {
+        self.0.update(piece);
     }
 
     /// Fills `output`; its length is bound into the hash.
@@ -84,6 +94,20 @@ mod tests {
             "45000BE63F9B6BFD89F54717670F69A9BC763591A4F05C50D68891A744BCC6E7\
              D6D5B5E82C018DA999ED35B0BB49C9678E526ABD8E85C13ED254021DB9E790CE"
         );
+    }
+
+    #[test]
+    fn a_part_in_pieces_is_the_same_part() {
+        let mut hasher = TupleHash256::new(b"");
+        hasher.begin(9);
+        hasher.go_on(&THIRD[..4]);
+        hasher.go_on(&THIRD[4..]);
+        let (mut whole, mut pieces) = ([0; 32], [0; 32]);
+        hasher.finish(&mut pieces);
+        let mut hasher = TupleHash256::new(b"");
+        hasher.absorb(&THIRD);
+        hasher.finish(&mut whole);
+        assert_eq!(whole, pieces);
     }
 
     #[test]

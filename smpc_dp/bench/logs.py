@@ -5,34 +5,41 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import msgspec
-import numpy as np
 
 from smpc_dp.bench.figures import Figure
+from smpc_dp.bench.log_worker import CORRUPT, DELTA, EPSILON
 from smpc_dp.board.log import Entry
 from smpc_dp.board.reader import LogReader
 from smpc_dp.errors import LocalError
-from smpc_dp.simulate.average import average
 
 THREADS = 2
 STEPS = 50
 """Grid steps of a value's range."""
-EPSILON, DELTA, CORRUPT = 1.0, 1e-6, 0.1
 
 Progress = Callable[[str, int, int], None]
+_Taken = dict[str, float]
 
 
 def log_figures(users: Sequence[int], runs: int, progress: Progress | None = None) -> list[Figure]:
-    """Make a log of each number of users, by simulation, and audit it `runs` times in fresh processes."""
+    """Make a log of each number of users, by simulation, and audit it `runs` times: fresh processes."""
     figures: list[Figure] = []
-    for count in users:
+    peaks: dict[int, float] = {}
+    for count in sorted({*users}):
         with TemporaryDirectory() as folder:
-            figures += _figures(Path(folder) / "board.jsonl", count, runs, progress)
+            more = _figures(Path(folder) / "board.jsonl", count, runs, progress)
+        figures += more
+        peaks[count] = next(figure.median for figure in more if figure.name.endswith(": audit, memory"))
+    first, *others = peaks or [0]
+    for count in others:
+        growth = (peaks[count] - peaks[first]) / (count - first)
+        note = f"the difference of the two peaks for each user more than {first}; they vary by megabytes"
+        name = f"logs of {first} and {count} users: audit, memory a user more"
+        figures.append(Figure(name, "B", [growth], "lower", note))
     return figures
 
 
@@ -46,52 +53,36 @@ def _figures(path: Path, users: int, runs: int, progress: Progress | None) -> li
         if progress is not None:
             progress(name, done, runs + 1)
 
-    begun = time.perf_counter()
-    make_log(path, users)
-    making = time.perf_counter() - begun
+    made = _apart("make", str(path), str(users), str(STEPS))
     step()
     said, neighbours = _sizes(path)
     taken = []
     for _ in range(runs):
-        taken.append(audit_apart(path))
+        taken.append(_apart("audit", str(path), str(THREADS)))
         step()
     note = (
         f"length 1, values of 0 to {STEPS} grid steps, epsilon {EPSILON:g}, delta {DELTA:g}, "
         f"{CORRUPT:g} of the users corrupt, {neighbours:.1f} neighbours on average"
     )
-    audited = f"{note}; {THREADS} threads, a fresh process"
+    making = f"{note}; all users and the relay in one thread of a fresh process"
+    auditing = f"{note}; {THREADS} threads, a fresh process"
+
+    def figures(what: str, runs: Sequence[_Taken], note: str) -> list[Figure]:
+        own = f"{note}; at most, of which the program itself {runs[0]['before'] / 1e6:.0f} MB"
+        return [
+            Figure(
+                f"{name}: {what}", "s", [one["seconds"] for one in runs], "lower", f"{note}, by the clock"
+            ),
+            Figure(f"{name}: {what}, processor", "s", [one["processor"] for one in runs], "lower", note),
+            Figure(f"{name}: {what}, memory", "B", [one["peak"] for one in runs], "lower", own),
+        ]
+
     return [
-        Figure(f"{name}: make", "s", [making], "lower", f"{note}; all users and the relay in one thread"),
+        *figures("make", [made], making),
         Figure(f"{name}: bytes", "B", [float(path.stat().st_size)], "lower", note),
         Figure(f"{name}: a user's messages", "B", [said], "lower", f"{note}; payloads, without signatures"),
-        Figure(f"{name}: audit", "s", [one["seconds"] for one in taken], "lower", f"{audited}, by the clock"),
-        Figure(f"{name}: audit, processor", "s", [one["processor"] for one in taken], "lower", audited),
-        Figure(
-            f"{name}: audit, memory",
-            "B",
-            [one["peak"] for one in taken],
-            "lower",
-            f"{audited}; at most, of which the program itself {taken[0]['before'] / 1e6:.0f} MB",
-        ),
+        *figures("audit", taken, auditing),
     ]
-
-
-def make_log(path: Path, users: int) -> None:
-    """Write the log of a simulated run, with real randomness."""
-    values = np.random.default_rng(users).random((users, 1))
-    average(
-        values,
-        lower=0,
-        upper=1,
-        precision=1 / STEPS,
-        method="gopa",
-        epsilon=EPSILON,
-        delta=DELTA,
-        planned_dropout=0.0,
-        corrupt=CORRUPT,
-        verifiable=True,
-        board=path,
-    )
 
 
 def _sizes(path: Path) -> tuple[float, float]:
@@ -99,7 +90,7 @@ def _sizes(path: Path) -> tuple[float, float]:
     said = neighbours = users = 0
     with path.open("rb") as stream:
         reader = LogReader(stream)
-        parties = msgspec.json.decode(reader.header.session)["roster"]
+        parties = msgspec.json.decode(reader.session.whole())["roster"]
         for entry in reader.entries():
             if any(entry.kind == kind for kind in ("commit", "coin", "publish")):
                 said += len(entry.payload)
@@ -115,13 +106,13 @@ def _neighbours(entry: Entry) -> int:
     return len(msgspec.msgpack.decode(entry.payload)[4]) // 2
 
 
-def audit_apart(path: Path) -> dict[str, float]:
-    """Audit a log in a process of its own, and return what it says of itself."""
-    command = [sys.executable, "-m", "smpc_dp.bench.audit_worker", str(path), str(THREADS)]
+def _apart(task: str, *arguments: str) -> _Taken:
+    """Make or audit a log in a process of its own, and return what it says of itself."""
+    command = [sys.executable, "-m", "smpc_dp.bench.log_worker", task, *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if ended.returncode:
-        raise LocalError(f"the audit of {path} failed: {ended.stderr[-500:]}")
-    answer: dict[str, float] = json.loads(ended.stdout)
+        raise LocalError(f"{task} {arguments[0]} failed: {ended.stderr[-500:]}")
+    answer: _Taken = json.loads(ended.stdout)
     if not answer["ok"]:
-        raise LocalError(f"{path}: the audit says that the log does not hold")
+        raise LocalError(f"{arguments[0]}: the audit says that the log does not hold")
     return answer

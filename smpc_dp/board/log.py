@@ -140,10 +140,11 @@ class Board(Protocol):
 class Chain:
     """The growing log as its writer or reader follows it: how many entries there are, and the head."""
 
-    def __init__(self, header: Header) -> None:
+    def __init__(self, header: Header, head: bytes | None = None) -> None:
+        """Start with a header; `head` is that of its line, if it is known already."""
         self.header = header
         self.length = 0
-        self.head = first_head(encode_line(header))
+        self.head = first_head(encode_line(header)) if head is None else head
 
     @classmethod
     def begin(cls, **fields: Any) -> Chain:

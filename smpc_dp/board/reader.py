@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
-from smpc_dp.board.log import (
-    FORMAT,
-    MAX_LINE_BYTES,
-    Chain,
-    Check,
-    Entry,
-    Header,
-    checked_header,
-    decode_line,
-)
-from smpc_dp.errors import SmpcError, VerificationError
+from smpc_dp.board.header import ReadHeader, SessionText
+from smpc_dp.board.log import FORMAT, MAX_LINE_BYTES, Chain, Check, Entry, Header, decode_line
+from smpc_dp.errors import LocalError, SmpcError, VerificationError
+from smpc_dp.files import SPOOL_BLOCK, Spool
 
 _STORE = b"SQLite format 3"
 _PREFIX = b'{"format":"' + FORMAT.encode() + b'"'
@@ -32,11 +25,16 @@ class BadLog(VerificationError):
 class LogReader:
     """The header of a log, and then its entries in order, each checked against the chain.
 
-    Holds one line at a time: memory does not grow with the log. Raises BadLog for whatever is no log; at once
-    if the first line is no header.
+    Holds one line at a time, and of a long header not even that: memory does not grow with the log. Raises
+    BadLog for whatever is no log; at once if the first line is no header. A context manager: that line may
+    be in a file meanwhile.
 
     Args:
         stream: the bytes, from their beginning; read to their end and not closed.
+
+    Attributes:
+        header: that of the log; its session is left out (empty) where it is long.
+        session: its text, long or not, until the reader is closed.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -50,14 +48,40 @@ class LogReader:
             if start.startswith(_STORE):
                 what = "a board's own store, not its log: give the .jsonl beside it (smpc-dp board export)"
             raise BadLog(1, 0, what)
-        line = self._line(start)
-        if line is None:
-            raise BadLog(1, 0, "the log is empty")
+        self._first = Spool("the header of the log")
         try:
-            self.header: Header = checked_header(decode_line(line, Header))
-        except VerificationError as error:
+            self._put_first_line_aside(start)
+            read = ReadHeader(self._first)
+        except SmpcError as error:
+            self.close()
+            if isinstance(error, LocalError | BadLog):
+                raise
             raise BadLog(1, 0, str(error)) from None
-        self.chain = Chain(self.header)
+        self.header: Header = read.header
+        self.session: SessionText = read.session
+        self.chain = Chain(read.header, read.head)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Forget the first line; a long session cannot be read after this."""
+        self._first.close()
+
+    def _put_first_line_aside(self, start: bytes) -> None:
+        self.line = 1
+        piece = start
+        while not piece.endswith(b"\n"):
+            self._first.add(piece)
+            left = MAX_LINE_BYTES + 1 - self._first.length
+            piece = self._stream.readline(min(SPOOL_BLOCK, left))
+            if not piece:
+                raise self._cut(left == 0)
+        self._first.add(piece[:-1])
+        self._next_byte = self._first.length + 1
 
     def fault(self, what: str | SmpcError) -> BadLog:
         """Return an error about the line that was read last."""
@@ -78,15 +102,17 @@ class LogReader:
         """How many bytes have been read."""
         return self._next_byte
 
-    def _line(self, start: bytes = b"") -> bytes | None:
+    def _line(self) -> bytes | None:
         """Return the next line without its line feed, or None at the end."""
         self.line, self.byte = self.line + 1, self._next_byte
-        line = start + self._stream.readline(MAX_LINE_BYTES + 1 - len(start))
+        line = self._stream.readline(MAX_LINE_BYTES + 1)
         self._next_byte += len(line)
         if not line:
             return None
         if not line.endswith(b"\n"):
-            if len(line) > MAX_LINE_BYTES:
-                raise self.fault(f"longer than {MAX_LINE_BYTES} bytes")
-            raise self.fault("the log ends within a line: it was cut")
+            raise self._cut(len(line) > MAX_LINE_BYTES)
         return line[:-1]
+
+    def _cut(self, long: bool) -> BadLog:
+        what = f"longer than {MAX_LINE_BYTES} bytes" if long else "the log ends within a line: it was cut"
+        return self.fault(what)

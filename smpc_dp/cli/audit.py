@@ -20,7 +20,9 @@ def register(app: typer.Typer) -> None:
 
 
 def audit(
-    board: Annotated[str, typer.Argument(help="The log: a file of JSON lines, or an http(s) URL of one.")],
+    board: Annotated[
+        str, typer.Argument(help="The log: a file of JSON lines, an http(s) URL of one, or '-'.")
+    ],
     roster: Annotated[
         str | None,
         typer.Option(help="The roster's digest, or a session file with it: who the users should be."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -49,7 +49,7 @@ class Context:
     version: int
     session_digest: bytes
     request: int
-    names: tuple[str, ...]
+    names: Sequence[str]
     aggregator: str
     keys: Mapping[str, bytes]
     question: str = ""

@@ -7,26 +7,19 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
-import contextlib
 import functools
-import http.client
-import io
-import json
 import os
 import re
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
 from smpc_dp.board.log import Entry
 from smpc_dp.board.reader import BadLog, LogReader
-from smpc_dp.board.session import session_digest, session_json
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError, VerificationError
 from smpc_dp.protocols.envelope import Context, printable
 from smpc_dp.protocols.gopa.verifiable.audit import Again, Auditor
@@ -35,17 +28,16 @@ from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.verdict import Excluded, Verdict
 from smpc_dp.protocols.pairwise.statistic_audit import StatisticAuditor, StatisticVerdict
 from smpc_dp.protocols.pairwise.statistic_log import QUESTION
-from smpc_dp.runtime.session_file import SessionFile, check_document, load_session
+from smpc_dp.runtime.log_session import LogSession, long_session, session_of, whole_session
+from smpc_dp.runtime.log_source import Reopen, open_log, twice
+from smpc_dp.runtime.session_file import load_session
 
 # Batches of checks that wait or are under way, at most, for each thread.
-AHEAD = 4
-HTTP_SECONDS = 60.0
+AHEAD = 2
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 T = TypeVar("T")
 Progress = Callable[[int, int, int | None], None]
-# Opens a log at its beginning.
-Reopen = Callable[[], contextlib.AbstractContextManager[BinaryIO]]
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +83,7 @@ def audit(
     """Audit a log; see `Report`.
 
     Args:
-        source: path of a log as JSON lines, or an http(s) URL of one.
+        source: path of a log as JSON lines, or an http(s) URL of one, or "-": standard input.
         roster: the roster's digest in hex, or a session file with the roster; without it identities are not
             checked.
         threads: that verify proofs; by default one for each processor.
@@ -101,15 +93,8 @@ def audit(
         LocalError: the source cannot be read. ConfigError: `roster` is neither.
     """
     wanted = None if roster is None else roster_digest(roster)
-    with _open(source) as (stream, size):
-        return audit_stream(
-            stream,
-            size=size,
-            roster=wanted,
-            threads=threads,
-            progress=progress,
-            again=lambda: _stream_of(source),
-        )
+    with open_log(source) as (stream, size):
+        return audit_stream(stream, size=size, roster=wanted, threads=threads, progress=progress)
 
 
 def roster_digest(text: str | os.PathLike[str]) -> str:
@@ -129,23 +114,22 @@ def audit_stream(
     roster: str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
-    again: Reopen | None = None,
 ) -> Report:
     """Audit the log that `stream` gives from its beginning to its end; as `audit`.
 
-    What is not as it should be may have to be read once more: then `again` opens the same log anew. Without
-    it the stream is sought back, and put where it was; one that cannot be is refused with LocalError.
+    What is not as it should be may have to be read once more: then the stream is sought back, and put where
+    it was. Of one that cannot be, such as a pipe, a copy is put in a temporary file; LocalError where it is
+    needed and there was no room for it, or what is needed is beyond `KEPT_BYTES`.
     """
     begun = time.perf_counter()
     known: dict[str, Any] = dict.fromkeys(("roster", "parameters", "run_id", "head", "verdict", "statistic"))
     known |= {"entries": 0, "bytes": 0, "noted": ()}
     bad: BadLog | None = None
     try:
-        reader = LogReader(stream)
-        known["run_id"] = reader.header.run_id
-        with _Pool(threads or os.cpu_count() or 1) as pool:
-            once_more = functools.partial(_entries, again or functools.partial(_sought, stream))
-            _read(reader, once_more, pool, roster, known, size, progress)
+        readable, again = twice(stream)
+        with LogReader(readable) as reader, _Pool(threads or os.cpu_count() or 1) as pool:
+            known["run_id"] = reader.header.run_id
+            _read(reader, functools.partial(_entries, again), pool, roster, known, size, progress)
     except BadLog as error:
         bad = error
     verdict: Verdict | None = known["verdict"]
@@ -189,8 +173,8 @@ def _read(
 ) -> None:
     """Read a log to its end and put what is found in `known`; raise BadLog."""
     try:
-        session = session_of(reader.header.session)
-        known["roster"], known["parameters"] = session.roster.digest.hex(), dict(session.parameters)
+        session = _session(reader)
+        known["roster"], known["parameters"] = session.roster_digest.hex(), dict(session.parameters)
         if roster is not None and known["roster"] != roster:
             raise VerificationError(f"the roster is {known['roster']}, not {roster}")
         auditor = _auditor(reader, session, again, pool)
@@ -256,34 +240,28 @@ def _take_all(
     known["head"] = head.hex()
 
 
-def session_of(text: str) -> SessionFile:
-    """Return the session whose canonical JSON a header holds; raise ConfigError or VerificationError."""
-    try:
-        document = json.loads(text)
-        canonical = isinstance(document, dict) and session_json(document) == text.encode()
-    except (ValueError, RecursionError) as error:
-        raise VerificationError(f"the session in the header is not JSON ({error})") from None
-    if not canonical:
-        raise VerificationError("the session in the header is not in its canonical spelling")
-    return check_document(document)
+def _session(reader: LogReader) -> LogSession:
+    text = reader.session
+    long = long_session(text) if text.long else None
+    if long is not None:
+        return long
+    return whole_session(session_of(text.whole()), text.whole())
 
 
-def _auditor(
-    reader: LogReader, session: SessionFile, again: Again, pool: _Pool
-) -> Auditor | StatisticAuditor:
+def _auditor(reader: LogReader, session: LogSession, again: Again, pool: _Pool) -> Auditor | StatisticAuditor:
     header, parameters = reader.header, session.checked_parameters
     statistic = header.question.startswith(QUESTION)
     verifiable = statistic or isinstance(parameters, VerifiableParameters)
-    if not verifiable or session.roster.aggregator is None:
+    if not verifiable or session.aggregator is None:
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable")
     context = Context(
         protocol=session.protocol,
         version=session.version,
-        session_digest=session_digest(header.session.encode()),
+        session_digest=session.digest,
         request=header.request,
-        names=tuple(member.name for member in session.roster.parties),
-        aggregator=session.roster.aggregator.name,
-        keys={member.name: member.public_key for member in session.roster},
+        names=session.names,
+        aggregator=session.aggregator,
+        keys=session.keys,
         question=header.question,
     )
     if not isinstance(parameters, VerifiableParameters) or statistic:
@@ -294,24 +272,11 @@ def _auditor(
 
 def _entries(reopen: Reopen) -> Generator[tuple[Entry, bytes], None, None]:
     """Read the entries of a log from the first, each with the head before it."""
-    with reopen() as stream:
-        reader = LogReader(stream)
+    with reopen() as stream, LogReader(stream) as reader:
         head = reader.chain.head
         for entry in reader.entries():
             yield entry, head
             head = reader.chain.head
-
-
-@contextlib.contextmanager
-def _sought(stream: BinaryIO) -> Iterator[BinaryIO]:
-    if not stream.seekable():
-        raise LocalError("the log must be read twice, and cannot be: give its file or its URL")
-    place = stream.tell()
-    stream.seek(0)
-    try:
-        yield stream
-    finally:
-        stream.seek(place)
 
 
 class _Pool:
@@ -361,54 +326,3 @@ def _draw_found(verdict: StatisticVerdict) -> str:
     if (given_up := len(verdict.attempts) - 1) > 0:
         who += f"; it is draw number {given_up + 1}, as coins were missing in those before"
     return who
-
-
-@contextlib.contextmanager
-def _stream_of(source: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    with _open(source) as (stream, _):
-        yield stream
-
-
-@contextlib.contextmanager
-def _open(source: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, int | None]]:
-    """Open a file or a URL; yield a stream and its size, where that is known."""
-    text = os.fspath(source)
-    if text.lower().startswith(("http://", "https://")):
-        with _url(text) as (stream, size):
-            yield stream, size
-        return
-    try:
-        with Path(text).open("rb") as file:
-            yield file, os.fstat(file.fileno()).st_size or None
-    except OSError as error:
-        raise LocalError(f"{text}: cannot read the log ({error.strerror})") from None
-
-
-@contextlib.contextmanager
-def _url(url: str) -> Iterator[tuple[BinaryIO, int | None]]:
-    try:
-        with _opener().open(url, timeout=HTTP_SECONDS) as answer:
-            length = answer.headers.get("Content-Length", "")
-            yield io.BufferedReader(cast("io.RawIOBase", answer)), int(length) if length.isdecimal() else None
-    except urllib.error.URLError as error:
-        raise LocalError(f"{url}: cannot read the log ({error.reason})") from None
-    except (OSError, ValueError) as error:
-        raise LocalError(f"{url}: cannot read the log ({error})") from None
-    except http.client.HTTPException as error:
-        raise LocalError(f"{url}: cannot read the log ({type(error).__name__}: no right HTTP)") from None
-
-
-def _opener() -> urllib.request.OpenerDirector:
-    """Return what opens http and https, also where a server redirects to: no ftp, no files."""
-    opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler,
-        urllib.request.UnknownHandler,
-        urllib.request.HTTPHandler,
-        urllib.request.HTTPSHandler,
-        urllib.request.HTTPDefaultErrorHandler,
-        urllib.request.HTTPRedirectHandler,
-        urllib.request.HTTPErrorProcessor,
-    ):
-        opener.add_handler(handler())
-    return opener

@@ -141,7 +141,7 @@ def check_document(document: Mapping[str, object]) -> SessionFile:
         roster, found = Roster.checked(members, needs_aggregator=needs_aggregator)
         faults += found + (direct_roster_faults(members) if direct else [])
         faults += server_roster_faults(protocol, members)
-    parameters, checked = _parameters(document, (protocol, version), parties, faults)
+    parameters, checked = read_parameters(document, (protocol, version), parties, faults)
     if faults or roster is None:
         raise ConfigError(faults)
     return SessionFile(protocol, version, parameters, checked, timeouts, roster)
@@ -234,9 +234,13 @@ def _timeouts(table: object, faults: list[Fault]) -> Timeouts:
     return Timeouts(**values)
 
 
-def _parameters(
+def read_parameters(
     document: Mapping[str, object], key: tuple[str, int], parties: int, faults: list[Fault]
 ) -> tuple[Mapping[str, object], object]:
+    """Return the parameters of a document as written, and as the checker of protocol and version has them.
+
+    None for the latter if they are wrong, or nobody knows them; `faults` has why.
+    """
     table = _required(document, "parameters", dict, "", faults)
     if table is None:
         return {}, None
@@ -256,13 +260,14 @@ def _members(document: Mapping[str, object], faults: list[Fault]) -> tuple[list[
     listed = _required(document, "roster", list, "", faults)
     if listed is None:
         return None, 0
-    members = [_member(f"roster[{position}]", entry, faults) for position, entry in enumerate(listed)]
+    members = [read_member(f"roster[{position}]", entry, faults) for position, entry in enumerate(listed)]
     parties = sum(isinstance(entry, dict) and entry.get("role") == "party" for entry in listed)
     complete = [member for member in members if member is not None]
     return (complete if len(complete) == len(members) else None), parties
 
 
-def _member(where: str, entry: object, faults: list[Fault]) -> Member | None:
+def read_member(where: str, entry: object, faults: list[Fault]) -> Member | None:
+    """Return an entry of a roster as a member, or None and the `faults`; `Roster` checks more."""
     if not isinstance(entry, dict):
         faults.append(Fault(where, "not a table: write [[roster]]"))
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def parameters(users: int) -> DirectParameters:
     return planned
 
 
-def draw_faults(chooser: random.Random, names: tuple[str, ...], coordinator: str) -> Faults:
+def draw_faults(chooser: random.Random, names: Sequence[str], coordinator: str) -> Faults:
     """Draw what goes wrong: from nothing at all to a network that loses every fiftieth message."""
 
     def chance() -> float:

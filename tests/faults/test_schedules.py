@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ def parameters(parties: int) -> SecAggParameters:
     )
 
 
-def draw_faults(chooser: random.Random, names: tuple[str, ...]) -> Faults:
+def draw_faults(chooser: random.Random, names: Sequence[str]) -> Faults:
     """Draw what goes wrong: from nothing at all to a network that loses every tenth message."""
 
     def chance() -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from smpc_dp.bench import proofs
+from smpc_dp.bench import logs, proofs
 from smpc_dp.bench.drivers import DRIVERS
 from smpc_dp.cli import bench as cli
 from smpc_dp.errors import ConfigError
@@ -73,6 +73,22 @@ def test_an_absent_peer_is_null(monkeypatch: pytest.MonkeyPatch) -> None:
     assert report.versions["bulletproofs"] is None
     assert all(figure.peer is None for figure in report.figures)
     assert report.figures[0].met is None
+
+
+def test_logs_are_made_and_audited(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As coarse as can be: the noise of few users has many bits.
+    monkeypatch.setattr(logs, "STEPS", 1)
+    rounds: list[tuple[str, int, int]] = []
+    found = logs.log_figures((6, 5, 6), 1, lambda *step: rounds.append(step))
+    assert rounds == [(f"log of {n} users", done, 2) for n in (5, 6) for done in (1, 2)]
+    kinds = ["make", "make, processor", "make, memory", "bytes", "a user's messages"]
+    kinds += ["audit", "audit, processor", "audit, memory"]
+    names = [f"log of {n} users: {kind}" for n in (5, 6) for kind in kinds]
+    assert [figure.name for figure in found] == [
+        *names,
+        "logs of 5 and 6 users: audit, memory a user more",
+    ]
+    assert all(figure.median > 0 for figure in found[:-1])
 
 
 def test_bad_numbers_and_missing_drivers_are_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from Crypto.Hash import TupleHash256
 
 from smpc_dp import _core
 from smpc_dp.crypto.labels import Label
-from smpc_dp.crypto.transcript import digest, encode_uint
+from smpc_dp.crypto.transcript import Digest, digest, encode_uint
 
 FIRST = bytes(range(0x00, 0x03))
 SECOND = bytes(range(0x10, 0x16))
@@ -91,3 +91,19 @@ def test_encode_uint() -> None:
 def test_encode_uint_refuses_what_does_not_fit(n: int) -> None:
     with pytest.raises(ValueError, match="not between"):
         encode_uint(n)
+
+
+def test_a_part_may_come_in_pieces() -> None:
+    pieces = Digest(Label.ROSTER)
+    pieces.add(FIRST, b"")
+    pieces.add_long(9, (THIRD[:4], b"", THIRD[4:]))
+    assert pieces.value() == digest(Label.ROSTER, FIRST, b"", THIRD)
+    # What is asked for may go on.
+    pieces.add(SECOND)
+    assert pieces.value() == digest(Label.ROSTER, FIRST, b"", THIRD, SECOND)
+    with pytest.raises(ValueError, match="4 bytes, 3 are due"):
+        pieces.add_long(3, (b"abcd",))
+    with pytest.raises(ValueError, match="3 bytes of a part are due"):
+        pieces.value()
+    with pytest.raises(ValueError, match="3 bytes of a part are due"):
+        pieces.add(b"x")

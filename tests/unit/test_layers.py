@@ -25,7 +25,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"protocols"}),
     frozenset({"board"}),
     frozenset({"circuits", "privacy"}),
-    frozenset({"identity"}),
+    frozenset({"identity", "packed_roster"}),
     frozenset({"roster"}),
     frozenset({"certificate"}),
     frozenset({"crypto", "encoding", "files"}),

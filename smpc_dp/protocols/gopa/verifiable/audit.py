@@ -6,12 +6,12 @@ signed statement that is false, of a user that is excluded for it, is none. Spec
 
 from __future__ import annotations
 
+import array
 import contextlib
 import math
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from smpc_dp.board.log import Entry
@@ -21,6 +21,7 @@ from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.deferred import Place, Workers, at_once, raise_first
 from smpc_dp.protocols.gopa.verifiable.edges import EdgeAudit
+from smpc_dp.protocols.gopa.verifiable.kept import COIN_BYTES, KeptBytes, KeptCommits, Sequences, flags_of
 from smpc_dp.protocols.gopa.verifiable.openings import OpeningAudit
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.signatures import SignatureAudit
@@ -33,8 +34,10 @@ from smpc_dp.protocols.secagg.graph import PartySet, pack_list
 
 # Reads the log from its first entry once more, each with the head before it.
 Again = Callable[[], Generator[tuple[Entry, bytes], None, None]]
-# Proofs that are verified together, at most.
-BATCH = 512
+# Proofs that are verified together, at most, and bytes of them.
+BATCH, BATCH_BYTES = 512, 1 << 22
+# A published value of 8 bytes and the scalar that it becomes, to the value.
+_OPENED = 5
 
 # The kinds of entries, in the order in which they stand on a board; rounds of openings are before the tally.
 ORDER = (
@@ -88,26 +91,25 @@ class Auditor:
                 f"the users asked for {context.question!r}, the parameters plan {parameters.planned()}"
             )
         self._rules = Rules(context, parameters, run_id)
-        self._number = {name: place for place, name in enumerate(context.names, 1)}
         self._workers, self._again = workers, again
         self._signatures = SignatureAudit(context, run_id, workers)
         self._edges = EdgeAudit(context.names, workers, self._commits_again)
-        self._batch, self._batched = proofs.Batch(), 0
+        self._batch, self._batched, self._batched_bytes = proofs.Batch(), 0, 0
         self._results: list[Callable[[], Sequence[tuple[Any, ...]]]] = []
         self._stage = 0
         self._last = 0
         self._faults: list[str] = []
         self._excluded: dict[int, Excluded] = {}
-        self._sequences: dict[tuple[int, str], int] = {}
-        self._commits: dict[int, v.Commit] = {}
-        self._coins: dict[int, bytes] = {}
-        self._published: list[int] = []
+        self._sequences = Sequences(self._parties)
+        self._commits = KeptCommits(self._parties)
+        self._coins = KeptBytes(self._parties, COIN_BYTES)
+        self._published = array.array("H")
         self._openings = OpeningAudit(self._rules, self._edges)
         self._order = list(ORDER)
         # Excluded users of whom everybody knows: a round of openings is about the others.
         self._known_false: set[int] = set()
         self._total = np.zeros(parameters.encoding.lanes, dtype=np.uint64)
-        self._x_hat: dict[int, bytes] = {}
+        self._x_hat = KeptBytes(self._parties, self._total.nbytes)
         self._closed = False
         self._tally: v.Tally | None = None
 
@@ -144,7 +146,7 @@ class Auditor:
             self._of_the_relay(entry, head)
             self._stage += 1
         else:
-            party = self._number.get(entry.party)
+            party = self._number(entry.party)
             if party is None:
                 raise PeerFault(entry.party, f"has an entry '{entry.kind}', which is a user's")
             if party <= self._last:
@@ -192,10 +194,9 @@ class Auditor:
             self._exclude(party, entry, COMMIT_MALFORMED)
             return
         self._edges.add(self._place, party, message)
-        # Neither proof nor edges are kept: of a user there are a few points.
-        self._commits[party] = msgspec.structs.replace(message, range_proof=b"", neighbours=b"", edges=b"")
+        self._commits[party] = message
         self._rules.add_commit(self._batch, party, entry.party, message)
-        self._count(1)
+        self._count(1, len(message.range_proof))
 
     def _coin(self, party: int, entry: Entry) -> None:
         coin = decode(entry.payload, v.Coin, entry.party).coin
@@ -216,7 +217,7 @@ class Auditor:
         self._rules.add_publish(
             self._batch, party, entry.party, message, self._commits[party], [self._edges.sum_of(party)]
         )
-        self._count(2)
+        self._count(2, _OPENED * len(message.x_hat) + len(message.noise_proof))
         self._x_hat[party] = message.x_hat
 
     def _open(self, party: int, entry: Entry) -> None:
@@ -232,16 +233,17 @@ class Auditor:
     def _exclude(self, party: int, entry: Entry, false: str) -> None:
         self._excluded[party] = Excluded(entry.party, entry.sequence, FALSE[false])
 
-    def _count(self, proofs_more: int) -> None:
+    def _count(self, proofs_more: int, size: int) -> None:
         self._batched += proofs_more
-        if self._batched >= BATCH:
+        self._batched_bytes += size
+        if self._batched >= BATCH or self._batched_bytes >= BATCH_BYTES:
             self._hand_over()
 
     def _hand_over(self) -> None:
         if self._batched:
             batch = self._batch
             self._results.append(self._workers(lambda: failures(batch)))
-            self._batch, self._batched = proofs.Batch(), 0
+            self._batch, self._batched, self._batched_bytes = proofs.Batch(), 0, 0
 
     def _settle(self, kind: str) -> None:
         """Wait for the proofs of one stage, and exclude whose are false."""
@@ -264,8 +266,8 @@ class Auditor:
         self._settle(v.COMMIT)
         self._packed, self._known_false = certified.members, {*self._excluded}
         self._participants = PartySet.unpack(certified.members, self._parties, self._relay)
-        good = set(self._commits) - set(self._excluded)
-        self._same(set(self._participants), good, "takes part", "has committed to what is proven")
+        good = [party for party in self._commits if party not in self._excluded]
+        self._same(self._participants, good, "takes part", "has committed to what is proven")
         if len(self._participants) < self._parameters.least_left(len(self._excluded)):
             raise PeerFault(self._relay, "lets too few users take part")
         self._commits_head = head
@@ -279,7 +281,8 @@ class Auditor:
                     if head != self._commits_head:
                         break
                     return
-                party = self._number[entry.party]
+                if (party := self._number(entry.party)) is None:
+                    break
                 if party in self._commits:
                     yield party, decode(entry.payload, v.Commit, entry.party)
         raise VerificationError("the log is not the one that was read before: it changed meanwhile")
@@ -306,14 +309,15 @@ class Auditor:
         return members, pack_list(sorted(fresh))
 
     def _combine(self) -> None:
-        self._same(set(self._coins), set(self._participants), "opens a coin", "takes part")
+        self._same(self._coins, self._participants, "opens a coin", "takes part")
         ordered = b"".join(self._coins[party] for party in self._participants)
         self._rules.combine_coins(self._packed, ordered)
 
-    def _same(self, shown: Collection[int], due: Collection[int], one: str, other: str) -> None:
+    def _same(self, shown: Iterable[int], due: Iterable[int], one: str, other: str) -> None:
         """Raise unless two sets of users are the same: it is the relay that lists them."""
-        for party in sorted(set(shown) ^ set(due)):
-            has, lacks = (one, other) if party in shown else (other, one)
+        is_shown, is_due = (flags_of(parties, self._parties) for parties in (shown, due))
+        for party in np.flatnonzero(is_shown != is_due).tolist():
+            has, lacks = (one, other) if is_shown[party] else (other, one)
             raise PeerFault(self._relay, f"{self._name(party)} {has}, and not: {lacks}")
 
     def _check_tally(self, tally: v.Tally) -> None:
@@ -384,6 +388,12 @@ class Auditor:
         return " and ".join(
             f"no {what} of {', '.join(map(self._name, parties))}" for what, parties in missing if parties
         )
+
+    def _number(self, name: str) -> int | None:
+        try:
+            return self._context.names.index(name) + 1
+        except ValueError:
+            return None
 
     def _name(self, party: int) -> str:
         return self._context.names[party - 1]

@@ -16,6 +16,7 @@ from smpc_dp.crypto.edges import Claim, EdgeFold
 from smpc_dp.errors import SmpcError
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.deferred import Deferred, Place, Workers
+from smpc_dp.protocols.gopa.verifiable.kept import KeptBytes
 from smpc_dp.protocols.gopa.verifiable.statements import agreements
 from smpc_dp.protocols.secagg.graph import PartySet
 
@@ -41,7 +42,7 @@ class EdgeAudit:
         self._names, self._workers, self._again = names, workers, again
         self._fold = EdgeFold(np.ones(len(names), dtype=np.bool_))
         self._claimed = np.zeros(len(names), dtype=np.bool_)
-        self._sums: dict[int, bytes] = {}
+        self._sums = KeptBytes(len(names), POINT)
         self._void: set[tuple[int, int]] = set()
         # Users of whose commitments one is no point; complete once `checks` are settled.
         self.malformed: set[int] = set()
@@ -55,9 +56,10 @@ class EdgeAudit:
 
     def _take(self, claims: Sequence[Claim]) -> list[SmpcError | None]:
         for claim, (total, fault) in zip(claims, self._fold.take(claims), strict=True):
-            self._sums[claim.party] = total
             if fault:
                 self.malformed.add(claim.party)
+            else:
+                self._sums[claim.party] = total
         return [None] * len(claims)
 
     def begin(self, participants: PartySet) -> list[tuple[int, int]]:

@@ -1,0 +1,106 @@
+"""What an auditor keeps of each user until it is needed again: on disk, not in memory.
+
+These are dictionaries by party; of each party there is one byte in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, MutableMapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.crypto.commit import POINT_BYTES
+from smpc_dp.files import Records
+from smpc_dp.protocols.gopa.verifiable import messages as v
+
+_WHAT = "what an audit keeps of each user"
+COIN_BYTES = 32
+
+
+def flags_of(members: Iterable[int], parties: int) -> NDArray[np.bool_]:
+    """Return of each of the parties 1 to `parties` whether it is a member; place 0 is nobody's."""
+    flags = np.zeros(parties + 1, dtype=np.bool_)
+    for party in members:
+        flags[party] = True
+    return flags
+
+
+class KeptBytes(MutableMapping[int, bytes]):
+    """So many bytes of some of the parties 1 to `parties`. Threads may share one."""
+
+    def __init__(self, parties: int, size: int) -> None:
+        self._records = Records(_WHAT, size)
+        self._there = np.zeros(parties + 1, dtype=np.bool_)
+
+    def __contains__(self, party: object) -> bool:
+        return isinstance(party, int) and 0 < party < len(self._there) and bool(self._there[party])
+
+    def __getitem__(self, party: int) -> bytes:
+        if party not in self:
+            raise KeyError(party)
+        return self._records[party]
+
+    def __setitem__(self, party: int, kept: bytes) -> None:
+        self._records[party] = kept
+        self._there[party] = True
+
+    def __delitem__(self, party: int) -> None:
+        if party not in self:
+            raise KeyError(party)
+        self._there[party] = False
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(np.flatnonzero(self._there).tolist())
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self._there))
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._there[:] = False
+
+
+class KeptCommits(MutableMapping[int, v.Commit]):
+    """Of the commits of some parties the points and the coin: neither proof nor edges."""
+
+    def __init__(self, parties: int) -> None:
+        self._kept = KeptBytes(parties, 2 * POINT_BYTES + COIN_BYTES)
+
+    def __contains__(self, party: object) -> bool:
+        return party in self._kept
+
+    def __getitem__(self, party: int) -> v.Commit:
+        kept = self._kept[party]
+        value, secret = kept[:POINT_BYTES], kept[POINT_BYTES : 2 * POINT_BYTES]
+        return v.Commit(value, b"", secret, kept[2 * POINT_BYTES :], b"", b"")
+
+    def __setitem__(self, party: int, message: v.Commit) -> None:
+        self._kept[party] = message.value + message.noise_secret + message.coin
+
+    def __delitem__(self, party: int) -> None:
+        del self._kept[party]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+class Sequences:
+    """The number of each party's entry of each kind."""
+
+    def __init__(self, parties: int) -> None:
+        self._parties = parties
+        self._kept: dict[str, KeptBytes] = {}
+
+    def __setitem__(self, entry: tuple[int, str], sequence: int) -> None:
+        party, kind = entry
+        if kind not in self._kept:
+            self._kept[kind] = KeptBytes(self._parties, 8)
+        self._kept[kind][party] = sequence.to_bytes(8, "big")
+
+    def __getitem__(self, entry: tuple[int, str]) -> int:
+        party, kind = entry
+        return int.from_bytes(self._kept[kind][party], "big")

@@ -1,0 +1,171 @@
+"""The session in the header of a log: checked, and kept in few bytes a user."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from smpc_dp.board.header import SessionText
+from smpc_dp.board.session import session_digest, session_json
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import Digest
+from smpc_dp.errors import Fault, SmpcError, VerificationError
+from smpc_dp.packed_roster import Names, RosterPacker
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.roster import Member
+from smpc_dp.runtime.session_file import SessionFile, check_document, read_member, read_parameters
+
+# No member and no table of parameters that is read by itself is longer, in characters.
+VALUE_CHARACTERS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class LogSession:
+    """What an auditor needs of a session: who the parties are, in order, and what they agreed on.
+
+    `parameters` is as written, `checked_parameters` what the protocol's own checker made of it.
+    """
+
+    protocol: str
+    version: int
+    parameters: Mapping[str, object]
+    checked_parameters: object
+    names: Names
+    keys: Mapping[str, bytes]
+    aggregator: str | None
+    roster_digest: bytes
+    digest: bytes
+
+
+def session_of(text: str) -> SessionFile:
+    """Return the session whose canonical JSON a header holds; raise ConfigError or VerificationError."""
+    try:
+        document = json.loads(text)
+        canonical = isinstance(document, dict) and session_json(document) == text.encode()
+    except (ValueError, RecursionError) as error:
+        raise VerificationError(f"the session in the header is not JSON ({error})") from None
+    if not canonical:
+        raise VerificationError("the session in the header is not in its canonical spelling")
+    return check_document(document)
+
+
+def long_session(text: SessionText) -> LogSession | None:
+    """Return the session of a verifiable run whose text is not held; None if it is another, or is wrong.
+
+    Whatever this returns, `session_of` finds right as well, and the same. It holds a part of the text at a
+    time, and of each user its name, its key and 8 bytes.
+    """
+    try:
+        return _Reading(text).session()
+    except (SmpcError, ValueError, RecursionError):
+        # Whoever holds the whole text can say what is wrong.
+        return None
+
+
+def whole_session(session: SessionFile, text: str) -> LogSession:
+    """Return the session that `session_of` has read of `text`."""
+    roster = session.roster
+    return LogSession(
+        session.protocol,
+        session.version,
+        session.parameters,
+        session.checked_parameters,
+        Names.of(member.name for member in roster.parties),
+        {member.name: member.public_key for member in roster},
+        None if roster.aggregator is None else roster.aggregator.name,
+        roster.digest,
+        session_digest(text.encode()),
+    )
+
+
+class _Reading:
+    """Goes through the canonical JSON of a session, value by value. Raises ValueError for anything else."""
+
+    def __init__(self, text: SessionText) -> None:
+        self._text = text
+        self._blocks: Iterator[bytes] = text.blocks()
+        self._buffer, self._place, self._read = "", 0, 0
+        self._decoder = json.JSONDecoder()
+
+    def session(self) -> LogSession:
+        """Read to the end."""
+        self._literal('{"parameters":')
+        parameters = self._value()
+        self._literal(',"protocol":')
+        protocol = self._value()
+        self._literal(',"roster":[')
+        packer, comma = RosterPacker(), True
+        while comma:
+            packer.add(self._member())
+            comma = self._next() == ","
+        self._literal(',"version":')
+        version = self._value()
+        self._literal("}")
+        self._fill()
+        if self._place < len(self._buffer) or not isinstance(protocol, str) or type(version) is not int:
+            raise ValueError("not the session of a log")
+        packer.check()
+        faults: list[Fault] = []
+        written, checked = read_parameters(
+            {"parameters": parameters}, (protocol, version), len(packer.names), faults
+        )
+        if faults or not isinstance(checked, VerifiableParameters):
+            raise ValueError("not the session of a verifiable run")
+        digest = Digest(Label.SESSION_DIGEST)
+        digest.add_long(self._read, self._text.blocks())
+        return LogSession(
+            protocol,
+            version,
+            written,
+            checked,
+            packer.names,
+            packer.keys,
+            packer.aggregator,
+            packer.digest,
+            digest.value(),
+        )
+
+    def _member(self) -> Member:
+        member = read_member("", self._value(), [])
+        if member is None:
+            raise ValueError("no member")
+        return member
+
+    def _next(self) -> str:
+        """Return what follows a member: a comma, or a bracket."""
+        self._fill()
+        self._place += 1
+        found = self._buffer[self._place - 1 : self._place]
+        if found not in (",", "]"):
+            raise ValueError("no list of members")
+        return found
+
+    def _literal(self, due: str) -> None:
+        self._fill()
+        if not self._buffer.startswith(due, self._place):
+            raise ValueError(f"{due!r} is due")
+        self._place += len(due)
+
+    def _value(self) -> object:
+        """Return the next value; it must be in its canonical spelling and not too long."""
+        self._fill()
+        value, end = self._decoder.raw_decode(self._buffer, self._place)
+        if (
+            session_json(cast("Mapping[str, object]", value)).decode("ascii")
+            != self._buffer[self._place : end]
+        ):
+            raise ValueError("not the canonical spelling")
+        self._place = end
+        return value
+
+    def _fill(self) -> None:
+        """See to it that enough characters are ahead, or all that are left."""
+        while len(self._buffer) - self._place < VALUE_CHARACTERS:
+            block = next(self._blocks, None)
+            if block is None:
+                return
+            self._read += len(block)
+            self._buffer = self._buffer[self._place :] + block.decode("ascii")
+            self._place = 0

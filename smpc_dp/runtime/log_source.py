@@ -1,0 +1,152 @@
+"""Where the log of an audit comes from: a file, a URL or a pipe, and how it is read twice if need be."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import io
+import os
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from smpc_dp.errors import LocalError
+from smpc_dp.files import Spool
+
+HTTP_SECONDS = 60.0
+# Of a log that cannot be sought, what is put aside at most: its beginning, and what is read twice is there.
+KEPT_BYTES = 1 << 32
+
+# Opens a log at its beginning.
+Reopen = Callable[[], contextlib.AbstractContextManager[BinaryIO]]
+
+
+def twice(stream: BinaryIO) -> tuple[BinaryIO, Reopen]:
+    """Return a stream to read in the place of `stream`, and what reads the same log from its beginning."""
+    if stream.seekable():
+        return stream, lambda: _sought(stream)
+    kept = _Kept(stream)
+    return cast("BinaryIO", kept), kept.again
+
+
+@contextlib.contextmanager
+def _sought(stream: BinaryIO) -> Iterator[BinaryIO]:
+    place = stream.tell()
+    stream.seek(0)
+    try:
+        yield stream
+    finally:
+        stream.seek(place)
+
+
+class _Kept:
+    """Reads a stream that cannot be sought, and puts aside what it has read, as far as there is room."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.spool = Spool("the log")
+        # Why what follows the spool cannot be read again.
+        self.lost = ""
+
+    def read(self, size: int) -> bytes:
+        """Read so many bytes, or all that are left."""
+        return self._keep(self._stream.read(size))
+
+    def readline(self, most: int) -> bytes:
+        """Read a line, or so many bytes of it."""
+        return self._keep(self._stream.readline(most))
+
+    def _keep(self, piece: bytes) -> bytes:
+        if not self.lost:
+            if self.spool.length + len(piece) > KEPT_BYTES:
+                self.lost = f"is longer than {KEPT_BYTES} bytes"
+            else:
+                try:
+                    self.spool.add(piece)
+                except LocalError as error:
+                    self.lost = f"cannot be kept: {error}"
+        return piece
+
+    @contextlib.contextmanager
+    def again(self) -> Iterator[BinaryIO]:
+        """Give what was read, from the beginning."""
+        with io.BufferedReader(_Again(self)) as stream:
+            yield stream
+
+
+class _Again(io.RawIOBase):
+    """What was put aside; LocalError where that ends and the log did not."""
+
+    def __init__(self, kept: _Kept) -> None:
+        super().__init__()
+        self._kept, self._place = kept, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self._kept.spool.read(self._place, len(buffer))
+        if not piece and self._kept.lost:
+            raise LocalError(
+                f"the log must be read twice, is no file that can be, and {self._kept.lost}; give a file"
+            )
+        buffer[: len(piece)] = piece
+        self._place += len(piece)
+        return len(piece)
+
+
+@contextlib.contextmanager
+def open_log(source: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, int | None]]:
+    """Open a file, a URL, or standard input ("-"); yield a stream and its size, where that is known.
+
+    Raises LocalError if it cannot be read, now or later.
+    """
+    text = os.fspath(source)
+    if text == "-":
+        try:
+            yield sys.stdin.buffer, None
+        except OSError as error:
+            raise LocalError(f"standard input: cannot read the log ({error.strerror})") from None
+        return
+    if text.lower().startswith(("http://", "https://")):
+        with _url(text) as (stream, size):
+            yield stream, size
+        return
+    try:
+        with Path(text).open("rb") as file:
+            yield file, os.fstat(file.fileno()).st_size or None
+    except OSError as error:
+        raise LocalError(f"{text}: cannot read the log ({error.strerror})") from None
+
+
+@contextlib.contextmanager
+def _url(url: str) -> Iterator[tuple[BinaryIO, int | None]]:
+    try:
+        with _opener().open(url, timeout=HTTP_SECONDS) as answer:
+            length = answer.headers.get("Content-Length", "")
+            yield io.BufferedReader(cast("io.RawIOBase", answer)), int(length) if length.isdecimal() else None
+    except urllib.error.URLError as error:
+        raise LocalError(f"{url}: cannot read the log ({error.reason})") from None
+    except (OSError, ValueError) as error:
+        raise LocalError(f"{url}: cannot read the log ({error})") from None
+    except http.client.HTTPException as error:
+        raise LocalError(f"{url}: cannot read the log ({type(error).__name__}: no right HTTP)") from None
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    """Return what opens http and https, also where a server redirects to: no ftp, no files."""
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler,
+        urllib.request.UnknownHandler,
+        urllib.request.HTTPHandler,
+        urllib.request.HTTPSHandler,
+        urllib.request.HTTPDefaultErrorHandler,
+        urllib.request.HTTPRedirectHandler,
+        urllib.request.HTTPErrorProcessor,
+    ):
+        opener.add_handler(handler())
+    return opener

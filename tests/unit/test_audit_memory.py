@@ -1,0 +1,139 @@
+"""The memory of an audit does not grow with the log: neither with its header nor with its entries."""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from smpc_dp import files, simulate
+from smpc_dp.board import header as long_header
+from smpc_dp.board.log import Chain, encode_line
+from smpc_dp.board.session import canonical_session, session_digest, session_json
+from smpc_dp.identity import Identity
+from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.gopa.verifiable import audit as verifiable
+from smpc_dp.protocols.gopa.verifiable import deferred
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters, check_parameters
+from smpc_dp.protocols.secagg.graph import pack_set
+from smpc_dp.protocols.secagg.keys import run_identifier
+from smpc_dp.roster import Member
+from smpc_dp.runtime import log_session
+from smpc_dp.runtime.audit import audit_stream
+
+GIVEN = {
+    "length": 1,
+    "lower": 0,
+    "upper": 1,
+    "precision": 0.02,
+    "epsilon": 1.0,
+    "delta": 1e-6,
+    "corrupt": 0.1,
+    "dropout": 0.0,
+    "verifiable": True,
+}
+
+
+@functools.cache
+def members(count: int) -> Sequence[Member]:
+    identities = [Identity.from_seed(f"user-{number}", number.to_bytes(32)) for number in range(count + 1)]
+    relay = Identity.from_seed("relay", b"\xff" * 32).entry("aggregator", "relay.example:1")
+    return [relay, *(identity.entry() for identity in identities[1:])]
+
+
+def header_of(count: int) -> bytes:
+    """Return a log of which all is right, and that has no entry yet."""
+    listed = [*members(5000)[: count + 1]]
+    session = session_json(canonical_session("gopa", 1, GIVEN, listed))
+    parameters, faults = check_parameters(GIVEN, count)
+    assert not faults
+    assert isinstance(parameters, VerifiableParameters)
+    context = Context(
+        protocol="gopa",
+        version=1,
+        session_digest=session_digest(session),
+        request=1,
+        names=[member.name for member in listed[1:]],
+        aggregator="relay",
+        keys={},
+        question=f"average {parameters.planned()}",
+    )
+    present, root = pack_set(range(1, count + 1), count), bytes(32)
+    chain = Chain.begin(
+        session=session.decode(),
+        request=1,
+        question=context.question,
+        present=present,
+        root=root,
+        run_id=run_identifier(context, context.question, present, root).hex(),
+    )
+    return encode_line(chain.header) + b"\n"
+
+
+def resident_bytes(log: Path) -> int:
+    """Audit a log in a process of its own, and return the most memory that it had."""
+    command = [sys.executable, "-m", "smpc_dp.bench.log_worker", "audit", str(log), "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    peak: int = json.loads(done.stdout)["peak"]
+    return peak
+
+
+def test_memory_does_not_grow_with_the_roster(tmp_path: Path) -> None:
+    peaks = []
+    for count in (300, 5000):
+        log = tmp_path / f"{count}.jsonl"
+        log.write_bytes(header_of(count))
+        report = audit_stream(io.BytesIO(log.read_bytes()))
+        assert "the log ends where 'commit' is due" in report.conclusion
+        peaks.append(resident_bytes(log))
+    # Held as a whole a roster of 5,000 took 17 MB more.
+    assert peaks[1] - peaks[0] < 4e6, peaks
+
+
+def log_of(users: int, path: Path) -> bytes:
+    simulate.average(
+        np.random.default_rng(users).random((users, 1)),
+        lower=0,
+        upper=1,
+        precision=0.5,
+        method="gopa",
+        epsilon=20.0,
+        delta=1e-2,
+        verifiable=True,
+        planned_dropout=0.0,
+        corrupt=0.0,
+        board=path,
+        seed_for_simulation=users,
+    )
+    return path.read_bytes()
+
+
+def test_memory_does_not_grow_with_the_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # What is bounded by a number has reached it after a few users.
+    for module, name, small in (
+        (files, "SPOOL_MEMORY", 1 << 12),
+        (files, "SPOOL_BLOCK", 1 << 12),
+        (long_header, "WHOLE_BYTES", 1 << 12),
+        (log_session, "VALUE_CHARACTERS", 1 << 12),
+        (verifiable, "BATCH", 16),
+        (deferred, "ENTRIES", 4),
+    ):
+        monkeypatch.setattr(module, name, small)
+    logs = {users: log_of(users, tmp_path / f"{users}.jsonl") for users in (80, 240)}
+    peaks = {}
+    # The first one also fills what is remembered by the process.
+    for users in (80, 80, 240):
+        tracemalloc.start()
+        report = audit_stream(io.BytesIO(logs[users]), threads=1)
+        peaks[users] = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert report.ok, report.conclusion
+    assert (peaks[240] - peaks[80]) / 160 < 300, peaks
