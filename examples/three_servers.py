@@ -3,7 +3,7 @@
 Each borrower is a process with one record, which it shares among three server processes; they compute
 Kendall's tau over all pairs on the shares with mpyc, add noise inside, and open the noisy value only. Data:
 Lending Club, first quarter of 2016, MIT, as shipped with the demo. docs/servers.md has the claims.
-Run: python examples/three_servers.py
+Run: python examples/three_servers.py, with --servers 5 or 7 for more of them.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from typing import Any
 
 import smpc_dp
 from smpc_dp.demo.lenders import DATA
+from smpc_dp.errors import SmpcError
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.pairwise_plan import complete_error
 from smpc_dp.runtime.local import create_local_session
@@ -48,46 +49,52 @@ async def take_part(path: str, name: str, count: int) -> None:
     place = BORROWERS.index(name)
     file = Path(path).parent / f"{name}.ledger"
     Ledger.create(file, party=name, dataset="loan", relation="substitution", epsilon=EPSILON, delta=1e-6)
-    async with smpc_dp.connect(path, party=name, ledger=file) as session:
-        record = (rates[place], incomes[place])
-        result = await session.pairwise(KERNEL, record, EPSILON, engine="mpyc", zetas=ZETAS)
+    try:
+        async with smpc_dp.connect(path, party=name, ledger=file) as session:
+            record = (rates[place], incomes[place])
+            result = await session.pairwise(KERNEL, record, EPSILON, engine="mpyc", zetas=ZETAS)
+    except SmpcError as error:
+        raise SystemExit(f"{name}: {error}") from None
     print(json.dumps(result.to_json()))
 
 
-async def main(count: int = len(BORROWERS)) -> dict[str, Any]:
+async def main(count: int = len(BORROWERS), servers: int = SERVERS) -> dict[str, Any]:
     """Start servers and borrowers as processes; print the estimate beside the truth."""
     names = BORROWERS[:count]
     with tempfile.TemporaryDirectory() as folder:
-        session = create_local_session(folder, names, {}, protocol="mpyc", servers=SERVERS, timeouts=TIMEOUTS)
+        session = create_local_session(folder, names, {}, protocol="mpyc", servers=servers, timeouts=TIMEOUTS)
         path = str(session)
-        servers = [
+        serving = [
             await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "smpc_dp", "party", path, "--as", f"server{number}"),
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.DEVNULL,
             )
-            for number in range(1, SERVERS + 1)
+            for number in range(1, servers + 1)
         ]
         users = [
             await asyncio.create_subprocess_exec(
                 *(sys.executable, __file__, "--as", name, "--session", path, "--count", str(count)),
                 stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
             )
             for name in names
         ]
-        outputs = [(await user.communicate())[0] for user in users]
-        codes = [await server.wait() for server in servers]
+        told = [await user.communicate() for user in users]
+        codes = [await server.wait() for server in serving]
+    outputs, errors = zip(*told, strict=True)
     if any(codes) or not all(outputs):
-        raise SystemExit("a server or a borrower has failed")
+        first = next((error.decode().strip() for error in errors if error), "a server has failed")
+        raise SystemExit(first)
     results = [json.loads(output) for output in outputs]
     result: dict[str, Any] = results[0]
     truth = exact.u_statistic(KERNEL, records(count))
     planned = (complete_error(count, *ZETAS) + result["noise_error"] ** 2) ** 0.5
     low, high = result["interval"]
     spent = result["privacy"]["receipt"]["spent"]
-    told = len({other["value"] for other in results})
+    alike = len({other["value"] for other in results})
     print(
-        f"estimate:       {result['value']:.3f} from all {result['pairs']} pairs; {told} value for everybody"
+        f"estimate:       {result['value']:.3f} from all {result['pairs']} pairs; {alike} value for everybody"
     )
     print(f"noise:          {result['noise_error']:.3f}, one draw for the whole statistic")
     print(f"planned error:  {planned:.3f}, interval {low:.3f} to {high:.3f}")
@@ -103,8 +110,12 @@ if __name__ == "__main__":
     parser.add_argument("--as", dest="name", default="", help=argparse.SUPPRESS)
     parser.add_argument("--session", default="", help=argparse.SUPPRESS)
     parser.add_argument("--count", type=int, default=len(BORROWERS), help="borrowers, 4 to 30")
+    parser.add_argument("--servers", type=int, default=SERVERS, help="servers: 3, 5, 7 or 9")
     arguments = parser.parse_args()
     if arguments.name:
         asyncio.run(take_part(arguments.session, arguments.name, arguments.count))
     else:
-        asyncio.run(main(arguments.count))
+        try:
+            asyncio.run(main(arguments.count, arguments.servers))
+        except SmpcError as error:
+            sys.exit(str(error))

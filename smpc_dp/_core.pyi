@@ -284,13 +284,20 @@ def combine_scalars(plus: Sequence[bytes], minus: Sequence[bytes]) -> bytes: ...
 def check_point(data: bytes) -> None: ...
 def check_points(packed: bytes) -> None: ...
 def check_scalar(data: bytes) -> None: ...
-def range_proof_bytes(length: int, low: int, high: int) -> int: ...
+def range_proof_bytes(length: int, low: Sequence[int], high: Sequence[int]) -> int:
+    """Of one `low` and `high`, or one for each coordinate; so everywhere below."""
+
 def norm_proof_bytes(length: int, bound: int) -> int: ...
 def noise_bytes(length: int, bits: int) -> tuple[int, int]:
     """Bytes of the coins, and of a proof."""
 
 def prove_range(
-    context: bytes, values: Sequence[int], blinding: bytes, low: int, high: int, seed: bytes
+    context: bytes,
+    values: Sequence[int],
+    blinding: bytes,
+    low: Sequence[int],
+    high: Sequence[int],
+    seed: bytes,
 ) -> bytes: ...
 def prove_norm(context: bytes, values: Sequence[int], blinding: bytes, bound: int, seed: bytes) -> bytes: ...
 
@@ -312,7 +319,13 @@ class ProofBatch:
         self, plus: Sequence[bytes], minus: Sequence[bytes], values: Sequence[int], blinding: bytes
     ) -> None: ...
     def add_range(
-        self, context: bytes, commitment: bytes, length: int, low: int, high: int, proof: bytes
+        self,
+        context: bytes,
+        commitment: bytes,
+        length: int,
+        low: Sequence[int],
+        high: Sequence[int],
+        proof: bytes,
     ) -> None: ...
     def add_norm(self, context: bytes, commitment: bytes, length: int, bound: int, proof: bytes) -> None: ...
     def add_noise(

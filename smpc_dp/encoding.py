@@ -114,23 +114,26 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
     @property
+    def sides(self) -> tuple[list[int], list[int]]:
+        """The least and the greatest lane of each coordinate; one number each if all are alike."""
+        box, bits = self.box or ((self.lower,), (self.upper,)), self.fractional_bits
+        lows, highs = ([_grid(bound, bits) - self.lowest for bound in side] for side in box)
+        return lows, highs
+
+    @property
     def widths(self) -> list[int]:
         """How far apart two vectors can be in each coordinate, in steps; one number if all are alike."""
         if self.l2_bound is not None:
             return [2 * math.isqrt(ball.squared_limit(self.l2_bound, self.fractional_bits))]
-        if self.box is None:
-            return [self.highest - self.lowest]
-        bits = self.fractional_bits
-        return [_grid(high, bits) - _grid(low, bits) for low, high in zip(*self.box, strict=True)]
+        return [high - low for low, high in zip(*self.sides, strict=True)]
 
     @property
     def diameter(self) -> float:
         """The L2 distance of the two farthest vectors on the grid, in steps, rounded up."""
+        widths = self.widths
+        square = sum(width * width for width in widths) * (self.length // len(widths))
         if self.l2_bound is not None:
             square = 4 * ball.squared_limit(self.l2_bound, self.fractional_bits)
-        else:
-            widths = self.widths
-            square = sum(width * width for width in widths) * (self.length // len(widths))
         return math.sqrt(square) * (1 + 1e-15)
 
     @property
@@ -255,8 +258,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         Raises:
             VerificationError: no vectors and weights within their bounds have this sum.
         """
-        mask = np.uint64((1 << self.modulus_bits) - 1)
-        values = lanes.astype(np.uint64) & mask
+        values = lanes.astype(np.uint64) & np.uint64((1 << self.modulus_bits) - 1)
         weight = int(values[-1]) if self.max_weight else contributors
         largest = int(values[: self.length].max())
         if weight > contributors * max(1, self.max_weight) or largest > weight * (self.highest - self.lowest):
@@ -412,9 +414,7 @@ def fixed_point_sum(encoding: Encoding, vectors: Sequence[ArrayLike]) -> NDArray
     total = np.zeros(encoding.length, dtype=np.int64)
     for vector in vectors:
         values = np.asarray(vector)
-        total += (
-            values.astype(np.int64)
-            if encoding.integer
-            else np.rint(np.ldexp(values.astype(np.float64), encoding.fractional_bits)).astype(np.int64)
-        )
+        if not encoding.integer:
+            values = np.rint(np.ldexp(values.astype(np.float64), encoding.fractional_bits))
+        total += values.astype(np.int64)
     return total

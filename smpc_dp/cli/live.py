@@ -13,6 +13,7 @@ from rich.text import Text
 
 from smpc_dp.cli.output import progress_console
 from smpc_dp.protocols.gopa.direct_messages import COORDINATED_STEPS, COORDINATOR_STEPS
+from smpc_dp.protocols.mpyc.messages import SERVER_STEPS, USER_STEPS
 from smpc_dp.protocols.secagg.messages import AGGREGATOR_STEPS, PARTY_STEPS
 from smpc_dp.runtime.events import Event
 
@@ -150,7 +151,8 @@ class Bar:
 
 
 def _place(event: Event) -> int:
-    for steps in (PARTY_STEPS, AGGREGATOR_STEPS, COORDINATED_STEPS, COORDINATOR_STEPS):
+    on_shares = (SERVER_STEPS, USER_STEPS)
+    for steps in (PARTY_STEPS, AGGREGATOR_STEPS, COORDINATED_STEPS, COORDINATOR_STEPS, *on_shares):
         if event.step in steps:
             return steps.index(event.step)
     return len(PARTY_STEPS) if event.kind == "done" else 0

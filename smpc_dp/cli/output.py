@@ -96,10 +96,8 @@ def _noise(result: Mapping[str, Any]) -> str:
         if bias is None
         else f"; cheats who see their noise first can move it by {bias:.2g} at most, in expectation"
     )
-    return (
-        f"standard error: {error:.2g} in each coordinate (a trusted curator over the honest parties: "
-        f"{curator:.2g}){left}{moved}"
-    )
+    beside = "" if error == curator else f" (a trusted curator over the honest parties: {curator:.2g})"
+    return f"standard error: {error:.2g} in each coordinate{beside}{left}{moved}"
 
 
 def _spent(receipt: Mapping[str, Any] | None) -> list[str]:

@@ -263,7 +263,7 @@ def _show(event: Event) -> None:
     what = {
         "connected": f"connected to {event.detail}",
         "refused": f"refused {event.detail}",
-        "step": f"{event.step}: waits for {event.waiting}",
+        "step": f"{event.step}: waits for {event.waiting}" if event.waiting else event.step,
         "lost": f"lost {event.detail}",
         "done": "done",
         "failed": "failed",

@@ -17,7 +17,9 @@ def verifiable(
     delta: Annotated[float, typer.Option(help="Asked for, of the whole view.")],
     honest: Annotated[int | None, typer.Option(help="Of them honest and staying; default all.")] = None,
     length: Annotated[int, typer.Option(help="Coordinates of a vector.")] = 1,
-    steps: Annotated[int | None, typer.Option(help="Grid steps of a value's range.")] = None,
+    steps: Annotated[
+        list[int] | None, typer.Option(help="Grid steps of a value's range; or once for each coordinate.")
+    ] = None,
     bound_squared: Annotated[
         int | None,
         typer.Option(help="In its place: what a vector's squares sum to at most, in squared steps."),
@@ -43,13 +45,14 @@ def verifiable(
     # scipy takes half a second to load.
     from smpc_dp.privacy.gopa.verifiable import plan_verifiable
 
+    count = len(steps or ())
     plan = plan_verifiable(
         parties=parties,
         honest=parties if honest is None else honest,
         epsilon=epsilon,
         delta=delta,
-        length=length,
-        steps=steps,
+        length=count if length == 1 and count else length,
+        steps=steps[0] if steps and count == 1 else steps or None,
         bits=bits,
         sigma_delta=sigma_delta,
         rounding=rounding,
@@ -66,7 +69,7 @@ def verifiable(
         (
             "steps",
             str(plan.steps),
-            "grid steps of a value's range"
+            ("grid steps of a value's range" if plan.widths is None else "grid steps of the widest range")
             if bound_squared is None
             else f"across the ball of squared norms up to {bound_squared}",
         ),
@@ -75,7 +78,7 @@ def verifiable(
         ("variance", f"{plan.variance_honest:.6g}", "of the honest users' noise, squared steps"),
         ("Gaussian", f"{plan.variance_gaussian:.6g}", "what theirs would need if it were Gaussian"),
         ("rounding", f"{plan.variance_rounding:.6g}", f"of all users' values, {plan.rounding}"),
-        ("error", f"{plan.error_std:.4g}", "standard deviation in the average, as a part of the range"),
+        ("error", f"{plan.error_std:.4g}", "standard deviation in the average, as a part of these steps"),
         (
             "bias",
             f"{plan.bias:.4g}",

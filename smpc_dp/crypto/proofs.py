@@ -24,6 +24,8 @@ CONTEXT_BYTES = 32
 SEED_BYTES = 32
 MAX_BITS = _core.MAX_PROOF_BITS
 """Most bits of one proof: coordinates times the bits of each."""
+# One number for all coordinates, or one for each.
+Bound = int | Sequence[int]
 
 
 class ProofFailure(VerificationError):
@@ -45,17 +47,20 @@ def context(run_id: bytes, author: str, *public: bytes) -> bytes:
 
 
 def prove_range(
-    context: bytes, values: Sequence[int], blinding: bytes, lo: int, hi: int, randomness: Randomness
+    context: bytes, values: Sequence[int], blinding: bytes, lo: Bound, hi: Bound, randomness: Randomness
 ) -> bytes:
     """Prove that every one of `values` is in [lo, hi], about `commit(values, blinding)`.
 
+    `lo` and `hi` are both numbers, or both sequences of one number for each coordinate: a box.
+
     Returns `range_proof_bytes(len(values), lo, hi)` bytes. Raises ValueError for a value out of range, for
-    lo >= hi, bounds of 2**126 or more in magnitude, or more than MAX_BITS bits.
+    lo >= hi, bounds of 2**126 or more in magnitude, another number of them, or more than MAX_BITS bits.
     """
-    return _core.prove_range(context, values, blinding, lo, hi, randomness.bytes(SEED_BYTES))
+    low, high = _ranges(len(values), lo, hi)
+    return _core.prove_range(context, values, blinding, low, high, randomness.bytes(SEED_BYTES))
 
 
-def verify_range(context: bytes, commitment: bytes, length: int, lo: int, hi: int, proof: bytes) -> None:
+def verify_range(context: bytes, commitment: bytes, length: int, lo: Bound, hi: Bound, proof: bytes) -> None:
     """Check that `commitment` is to `length` values in [lo, hi], whose blinding its author knew.
 
     Raises VerificationError for a false or malformed statement, ValueError as `prove_range`.
@@ -65,9 +70,18 @@ def verify_range(context: bytes, commitment: bytes, length: int, lo: int, hi: in
     batch.verify()
 
 
-def range_proof_bytes(length: int, lo: int, hi: int) -> int:
+def range_proof_bytes(length: int, lo: Bound, hi: Bound) -> int:
     """Return the bytes of a range proof: 32 (2 log2 N + 6) for N bits, rounded up to a power of two."""
-    return _core.range_proof_bytes(length, lo, hi)
+    return _core.range_proof_bytes(length, *_ranges(length, lo, hi))
+
+
+def _ranges(length: int, lo: Bound, hi: Bound) -> tuple[Sequence[int], Sequence[int]]:
+    """Return one bound of all coordinates, or one for each, as the core takes them."""
+    if isinstance(lo, int) and isinstance(hi, int):
+        return (lo,), (hi,)
+    if isinstance(lo, int) or isinstance(hi, int) or not len(lo) == len(hi) == length:
+        raise ValueError(f"lo, hi: not both one number, nor both {length}")
+    return lo, hi
 
 
 def prove_norm(
@@ -203,10 +217,18 @@ class Batch:
         self._tags.append(tag)
 
     def add_range(
-        self, tag: Hashable, context: bytes, commitment: bytes, length: int, lo: int, hi: int, proof: bytes
+        self,
+        tag: Hashable,
+        context: bytes,
+        commitment: bytes,
+        length: int,
+        lo: Bound,
+        hi: Bound,
+        proof: bytes,
     ) -> None:
         """Add the statement of `verify_range`. Raises ValueError as it does."""
-        self._core.add_range(context, commitment, length, lo, hi, proof)
+        low, high = _ranges(length, lo, hi)
+        self._core.add_range(context, commitment, length, low, high, proof)
         self._tags.append(tag)
 
     def add_norm(

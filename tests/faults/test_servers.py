@@ -6,8 +6,10 @@ import ast
 import asyncio
 import dataclasses
 import os
+import signal
 import socket
 import struct
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -263,6 +265,68 @@ def test_a_server_that_opens_another_value_is_named_by_all() -> None:
         assert error.culprit == "server2"
 
 
+class Reckless(ServerMachine):
+    """A server whose `hidden` users are left out, not told, and sent the output."""
+
+    hidden: frozenset[str] = frozenset()
+
+    def _computed(self, values: Sequence[int]) -> list[Envelope]:
+        sent = super()._computed(values)
+        return [*sent, *self._write(m.OUTPUT, sorted(self.hidden), self._outputs[self.name])]
+
+    def _take_untold(self) -> list[Envelope]:
+        return [envelope for envelope in super()._take_untold() if envelope.receiver not in self.hidden]
+
+
+def reckless(change: Change, hidden: frozenset[str] = frozenset()) -> Stage:
+    """Play with servers that go on with however few users."""
+    stage = Stage(change)
+    for name in SERVERS:
+        server = Reckless(context(), SERVERS, IDENTITIES[name], make, fewest=1)
+        server.hidden = hidden
+        stage.servers[name] = stage.machines[name] = server
+    return stage.run()
+
+
+def test_users_share_nothing_with_servers_that_begin_with_fewer_than_agreed() -> None:
+    sent: list[Envelope] = []
+
+    def change(envelope: Envelope) -> Envelope | None:
+        sent.append(envelope)
+        return None if envelope.step == m.HELLO and envelope.sender in ("carol", "dave") else envelope
+
+    stage = reckless(change)
+    for name in ("alice", "bob"):
+        assert "begins with 2 users, 3 are needed" in str(stage.errors[name])
+    assert not any(envelope.step == m.SHARES for envelope in sent)
+
+
+def test_users_take_no_result_over_fewer_than_agreed_whoever_signed_it() -> None:
+    """All servers sign the set, and sum over two users: the record of one is the sum less the other's."""
+
+    def change(envelope: Envelope) -> Envelope | None:
+        late = envelope.step == m.SHARES and envelope.sender in ("carol", "dave")
+        return None if late else envelope
+
+    stage = reckless(change)
+    assert all(stage.servers[name].result.included == ("alice", "bob") for name in SERVERS)
+    for name in ("alice", "bob"):
+        error = stage.errors[name]
+        assert isinstance(error, PeerFault)
+        assert "opened a value over 2 users, 3 are needed" in str(error)
+
+
+def test_a_user_that_is_left_out_in_silence_takes_no_result() -> None:
+    def change(envelope: Envelope) -> Envelope | None:
+        lost = (envelope.step, envelope.sender, envelope.receiver) == (m.SHARES, "dave", "server3")
+        return None if lost else envelope
+
+    stage = reckless(change, hidden=frozenset({"dave"}))
+    assert stage.machines["alice"].result.included == ("alice", "bob", "carol")
+    assert isinstance(stage.errors["dave"], PeerFault)
+    assert "left this user out" in str(stage.errors["dave"])
+
+
 def test_a_server_that_begins_with_other_users_is_named() -> None:
     def change(envelope: Envelope) -> Envelope:
         if envelope.step == m.START and envelope.sender == "server3":
@@ -307,6 +371,25 @@ def test_a_message_in_a_users_name_by_another_key_leaves_it_out() -> None:
 
     stage = Stage(change).run()
     assert "bob" not in stage.machines["alice"].result.included
+
+
+def test_nothing_is_due_of_who_has_shared_or_opened() -> None:
+    """So a user may leave once it has shared, and a server once it has opened: neither is lost."""
+    told: dict[str, tuple[bool, bool]] = {}
+
+    def change(envelope: Envelope) -> Envelope:
+        server1 = stage.servers["server1"]
+        if envelope.receiver == "server1":
+            told.setdefault(envelope.step, (server1.needs("alice"), server1.needs("server2")))
+        return envelope
+
+    stage = Stage(change)
+    stage.run()
+    assert told[m.HELLO] == (True, True)
+    assert told[m.SHARES] == (True, True)
+    assert told[m.HELD] == (False, True)
+    assert told[m.OUTPUT] == (False, True)
+    assert not any(stage.servers["server1"].needs(name) for name in (*USERS, *SERVERS))
 
 
 def test_marks_reach_everybody() -> None:
@@ -375,8 +458,9 @@ async def test_servers_with_other_parameters_do_not_meet(tmp_path: Path) -> None
     assert isinstance(ended[2], ConfigError)
     assert "seconds" in str(ended[2])
     for end in ended[:2]:
-        assert isinstance(end, SmpcError)
-        assert "server3" in str(end)
+        assert isinstance(end, TimeoutFault)
+        assert end.missing == {"server3"}
+        assert "parameters.seconds: 99 only there" in str(end)
 
 
 # The child process of one server, its peers played here.
@@ -487,3 +571,73 @@ async def test_a_child_inherits_nothing(monkeypatch: pytest.MonkeyPatch, tmp_pat
     # Standard input's socket and two peers'; /dev/null; standard error's pipe; its own listing of /proc.
     assert kinds.count("socket") == 3
     assert not any("secret" in kind for kind in kinds)
+
+
+def is_running(process: int) -> bool:
+    """Tell whether a process is there and no zombie."""
+    try:
+        stat = Path("/proc", str(process), "stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def children_of(parent: int) -> list[int]:
+    return [
+        int(pid) for pid in Path("/proc", str(parent), "task", str(parent), "children").read_text().split()
+    ]
+
+
+async def eventually(true: Callable[[], object], seconds: float = 15.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not true():
+            await asyncio.sleep(0.02)
+
+
+SERVER = """
+import asyncio
+from smpc_dp.protocols.mpyc.server import Job
+from smpc_dp.runtime.servers.engine import Engine
+from smpc_dp.statistics.shared.plan import sum_program
+
+async def silent(peer, content):
+    pass
+
+job = Job(sum_program("sum", 2, [(0, 9)], None).terms, [[1], [2]])
+asyncio.run(Engine(("server1", "server2", "server3"), "server1", silent).run(job, 1, seconds=60, silence=60))
+"""
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_no_child_outlives_a_killed_server(stopped: bool) -> None:
+    """Also one that cannot see the end of its socket, being stopped."""
+    server = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVER)
+    await eventually(lambda: children_of(server.pid))
+    (child,) = children_of(server.pid)
+    status = Path("/proc", str(child), "status")
+    await eventually(lambda: "NoNewPrivs:\t1" in status.read_text())
+    if stopped:
+        os.kill(child, signal.SIGSTOP)
+    assert is_running(child)
+    server.kill()
+    await server.wait()
+    await eventually(lambda: not is_running(child), 5.0)
+
+
+async def test_what_a_child_has_started_ends_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A peer may take a child over, and make it start processes: they hold its sockets."""
+    told = tmp_path / "told"
+    code = (
+        "import os, socket, time; s = socket.socket(fileno=0); n = int.from_bytes(s.recv(8), 'big')\n"
+        "while n: n -= len(s.recv(n))\n"
+        "other = os.fork()\n"
+        f"if other: open({str(told)!r}, 'w').write(str(other))\n"
+        'said = b\'{"values": ["3"]}\'\n'
+        "if other: s.sendall(b'\\1' + len(said).to_bytes(8, 'big') + said)\n"
+        "time.sleep(60)"
+    )
+    monkeypatch.setattr(engines, "_BOOT", code)
+    async with asyncio.timeout(10):
+        answer = await Engine(SERVERS, "server1", silent).run(job(), 1, seconds=20, silence=20)
+    assert answer.values == ["3"]
+    await eventually(lambda: not is_running(int(told.read_text())), 5.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 from smpc_dp import simulate
 from smpc_dp.errors import ConfigError, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.privacy.accountant.compose import Composition
+from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.gopa.verifiable import audit as auditing
@@ -26,6 +28,8 @@ from smpc_dp.protocols.secagg.graph import pack_list, pack_set, unpack_list
 from smpc_dp.runtime.audit import audit_stream
 from smpc_dp.simulate.vectors.verifiable_runs import (
     BALL_INPUTS,
+    BOX,
+    BOX_INPUTS,
     INPUTS,
     NINE,
     RELAY,
@@ -70,6 +74,17 @@ def test_with_a_bounded_norm_the_total_is_that_of_values_and_noise() -> None:
     played = honest(ball=True)
     noise = np.sum([played.users[name].secret.given for name in USERS], axis=0)
     values = np.sum([BALL_INPUTS[name] for name in USERS], axis=0)
+    for machine in (played.relay, *played.users.values()):
+        np.testing.assert_array_equal(machine.result.total, values + noise)
+    report = audited(played)
+    assert report.ok
+    assert report.verdict.average == tuple((values + noise) / 5)
+
+
+def test_with_a_range_for_each_coordinate_the_total_is_that_of_values_and_noise() -> None:
+    played = honest(setting=BOX)
+    noise = np.sum([played.users[name].secret.given for name in USERS], axis=0)
+    values = np.sum([BOX_INPUTS[name] for name in USERS], axis=0)
     for machine in (played.relay, *played.users.values()):
         np.testing.assert_array_equal(machine.result.total, values + noise)
     report = audited(played)
@@ -459,6 +474,66 @@ def test_parameters_with_a_bound_on_the_norm_are_checked(
     else:
         assert checked is None
         assert where in {fault.where for fault in faults}
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({}, None),
+        ({"precision": 0.25}, None),
+        ({"precision": 0.001}, "precision"),
+        ({"precision": 2.0}, "precision"),
+        ({"lower": -1.0}, None),
+        ({"lower": [-1.0, -1.0, -1.0]}, None),
+        ({"lower": [0.0, 1.0]}, "lower"),
+        ({"lower": [0.0, 2.0, 0.0]}, "lower"),
+        ({"upper": [1.0, 2.0, math.inf]}, "upper"),
+        ({"upper": [1.0, "a", 2.0]}, "upper"),
+        ({"upper": [1.0, 2.0, 1 << 3000]}, "upper"),
+        ({"upper": [1.0, 2.0, 1e300]}, "precision"),
+        ({"length": 2}, "lower"),
+        ({"epsilon": 1e-3, "precision": 0.1}, "precision"),
+    ],
+)
+def test_parameters_with_a_range_for_each_coordinate_are_checked(
+    changes: dict[str, object], where: str | None
+) -> None:
+    given: dict[str, object] = {
+        "length": 3,
+        "lower": [0.0, -1.0, 0.5],
+        "upper": [1.0, 2.0, 1.0],
+        "epsilon": 2.0,
+        "delta": 1e-5,
+        "verifiable": True,
+    }
+    checked, faults = check_gopa(given | changes, 10)
+    if where is None:
+        assert isinstance(checked, VerifiableParameters), faults
+        encoding = checked.encoding
+        assert checked.box is not None
+        assert [high - low for low, high in zip(*checked.box, strict=True)] == encoding.widths
+        event = checked.event()
+        assert Composition([event]).epsilon(checked.session.delta) <= checked.session.epsilon
+        assert checked.epsilon_without(2) > checked.session.epsilon
+        # As for the plain run: the sensitivity is the diagonal of the box.
+        assert checked.session.curator_deviation == pytest.approx(
+            encoding.diameter / gaussian_mu(2.0, 1e-5), rel=1e-9
+        )
+    else:
+        assert checked is None
+        assert where in {fault.where for fault in faults}
+
+
+def test_a_total_is_held_against_the_range_of_each_coordinate() -> None:
+    checked = parameters(BOX)
+    most = 5 * checked.bits // 2
+    # Steps above -1: 2 to 5, and 0 to 4.
+    checked.check_total([10 - most, -most], 5, 0)
+    checked.check_total([25 + most, 20 + most], 5, 0)
+    for total in ([9 - most, 0], [10, -1 - most], [26 + most, 0], [10, 21 + most]):
+        with pytest.raises(VerificationError, match="somebody lies"):
+            checked.check_total(total, 5, 0)
+        checked.check_total(total, 5, 1)
 
 
 def test_verifiable_is_for_gopa() -> None:

@@ -39,3 +39,14 @@ def test_a_statistic_of_three_servers_is_within_its_noise() -> None:
     # Laplace noise beyond 14 standard deviations has a chance of e^-19.
     assert abs(answer.values[0] - exact.u_statistic(kernel, codes)) < 14 * answer.noise_error[0]
     assert answer.refused == []
+
+
+def test_a_program_opens_the_same_over_channels_as_over_mpycs_own_sockets() -> None:
+    program = sum_program("sum", 3, [(0, 99), (-5, 5)], None)
+    records = [[99, -5], [17, 5], [0, 3]]
+    own = run_servers(program.terms, records, 3, warm=False)
+    ours = run_servers(program.terms, records, 3, channels=True)
+    assert own.opened == ours.opened == [116, 3]
+    # The same messages, of numbers that differ in length; what carries them is on top, in time.
+    assert abs(own.sent[0] - ours.sent[0]) < own.sent[0] / 100
+    assert min(own.wall + own.cpu + ours.wall + ours.cpu) > 0

@@ -28,11 +28,17 @@ from smpc_dp.runtime.session_file import Timeouts
 NAMES = ("alice", "bob", "carol", "dave")
 
 
-async def with_sessions(folder: Path, then: Callable[[list[Session]], Awaitable[None]]) -> None:
-    """Average once within a ball, in real time over real channels, then do something with the sessions."""
+BALL = {"l2_bound": 5.0}
+BOX = {"lower": [0.0, 1.0], "upper": [3.0, 5.0]}
+
+
+async def with_sessions(
+    folder: Path, then: Callable[[list[Session]], Awaitable[None]], bounds: dict[str, Any] = BALL
+) -> None:
+    """Average once within bounds, in real time over real channels, then do something with the sessions."""
     parameters = {
+        **bounds,
         "length": 2,
-        "l2_bound": 5.0,
         "precision": 1.0,
         "epsilon": 8.0,
         "delta": 1e-3,
@@ -47,7 +53,7 @@ async def with_sessions(folder: Path, then: Callable[[list[Session]], Awaitable[
             sessions[0].log()
         results = await asyncio.gather(
             *(
-                session.average([3.0, 4.0], method="gopa", l2_bound=5.0, verifiable=True)
+                session.average([3.0, 4.0], method="gopa", l2_bound=bounds.get("l2_bound"), verifiable=True)
                 for session in sessions
             )
         )
@@ -58,7 +64,8 @@ async def with_sessions(folder: Path, then: Callable[[list[Session]], Awaitable[
     await serving
 
 
-def test_a_user_audits_over_its_session(tmp_path: Path) -> None:
+@pytest.mark.parametrize("bounds", [BALL, BOX], ids=["ball", "box"])
+def test_a_user_audits_over_its_session(tmp_path: Path, bounds: dict[str, Any]) -> None:
     async def then(sessions: list[Session]) -> None:
         log = sessions[1].log()
         report = await log.audit()
@@ -72,7 +79,7 @@ def test_a_user_audits_over_its_session(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="first"):
             await log.lines(5, len(log) + 1)
 
-    asyncio.run(with_sessions(tmp_path, then))
+    asyncio.run(with_sessions(tmp_path, then, bounds))
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """An auditor of verifiable runs written from docs/verifiable.md alone: slow, without the library; for tests.
 
-`Audit` takes the users of the vectors: two coordinates with bounds 0 to 4 and 12 bits each, or a norm of at
-most 5 and the bits that the session plans for it; a quorum of 4 of 5. Or those of another `Shape`: `NINE` is
-that of the runs with rounds of openings. On a sparse graph the proofs of some users may have to do.
+`Audit` takes the users of the vectors: two coordinates with bounds 0 to 4, or bounds of their own, and 12
+bits each, or a norm of at most 5 and the bits that the session plans for it; a quorum of 4 of 5. Or those of
+another `Shape`: `NINE` is that of the runs with rounds of openings. On a sparse graph the proofs of some
+users may have to do.
 """
 
 from __future__ import annotations
@@ -87,6 +88,15 @@ class Audit:
         self.bits = BITS[self.squared] if shape is None else shape.bits
         # What is committed to is the vector, x_hat counts from the lowest value on the grid.
         self.centre = 0 if bound is None else int(bound)
+        self.lowest = -self.centre
+        self.range: tuple[Any, Any] = (0, self.shape.upper)
+        highest = self.shape.upper if bound is None else 2 * int(bound)
+        if bound is None and isinstance(session["parameters"]["lower"], list):
+            # A box: what is committed to counts from the lowest value of all coordinates.
+            lower, upper = session["parameters"]["lower"], session["parameters"]["upper"]
+            self.lowest = min(lower)
+            self.range = tuple(v - self.lowest for v in lower), tuple(v - self.lowest for v in upper)
+            highest = max(upper) - self.lowest
         parties = [member for member in session["roster"] if member["role"] == "party"]
         [relay] = [member["name"] for member in session["roster"] if member["role"] == "aggregator"]
         self.names = [member["name"] for member in parties]
@@ -99,7 +109,6 @@ class Audit:
         self.bound = (b"gopa", uint(1))
         # No noise is 40 standard deviations out.
         pair = int(header["question"].split("/")[-1], 16)
-        highest = self.shape.upper if bound is None else 2 * int(bound)
         self.most_delta = 40 * (1 + isqrt(pair))
         self.most_x_hat = highest + self.bits + 40 * (1 + isqrt(len(parties) * pair))
         self.run = hashed(
@@ -187,14 +196,16 @@ class Audit:
             points = {self.names[peer - 1]: edges[32 * i : 32 * i + 32] for i, peer in enumerate(peers)}
             for point in (value, secret, *points.values()):
                 decode_point(point)
-            due = 32 * (2 * (self.shape.length * self.shape.upper.bit_length() - 1).bit_length() + 6)
+            lows, highs = ((b,) * self.shape.length if isinstance(b, int) else b for b in self.range)
+            digits = sum((high - low).bit_length() for low, high in zip(lows, highs, strict=True))
+            due = 32 * (2 * (digits - 1).bit_length() + 6)
             need(self.squared is not None or len(proof) == due, "length")
         except (Refused, TypeError, ValueError, IndexError):
             self.excluded[name] = "commit-malformed"
             return
         try:
             if self._proven(name) and self.squared is None:
-                verify_range(self._context(name), value, self.shape.length, 0, self.shape.upper, proof)
+                verify_range(self._context(name), value, self.shape.length, *self.range, proof)
             elif self._proven(name):
                 verify_norm(self._context(name), value, self.shape.length, self.squared, proof)
         except Refused:

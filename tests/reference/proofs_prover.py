@@ -142,8 +142,8 @@ def prove_range(
     context: bytes,
     commitment: bytes,
     blinding: int,
-    lo: int,
-    hi: int,
+    lo: int | Sequence[int],
+    hi: int | Sequence[int],
     digits: Sequence[Sequence[int]],
     in_right: Sequence[int] | None = None,
     in_target: Sequence[int] = (),
@@ -151,21 +151,24 @@ def prove_range(
 ) -> bytes:
     """Claim that `digits`, one row a coordinate, are the bits of the committed vector less `lo`.
 
-    `in_target` is how often the commitment holds each G_i; `free` is as in `Prover.bits`.
+    `lo` and `hi` are both one number, or both one for each coordinate. `in_target` is how often the
+    commitment holds each G_i; `free` is as in `Prover.bits`.
     """
     transcript = Transcript(b"smpc-dp/1/proof")
     transcript.append(b"context", context)
-    transcript.append(b"kind", b"range")
+    lows, highs = ([side] if isinstance(side, int) else list(side) for side in (lo, hi))
+    transcript.append(b"kind", b"range" if isinstance(lo, int) else b"box")
     transcript.append_uint(b"length", len(digits))
-    transcript.append(b"low", lo.to_bytes(16, "little", signed=True))
-    transcript.append(b"high", hi.to_bytes(16, "little", signed=True))
+    transcript.append(b"low", b"".join(low.to_bytes(16, "little", signed=True) for low in lows))
+    transcript.append(b"high", b"".join(high.to_bytes(16, "little", signed=True) for high in highs))
     transcript.append(b"values", commitment)
     prover = Prover(transcript)
     in_left = filled(list(chain.from_iterable(digits)))
     in_right = [s - 1 for s in in_left] if in_right is None else filled(in_right, -1)
     alpha = prover.random()
     prover.send(b"bits", commit_bits(in_left, in_right, alpha))
-    weights = [(("value", c), weight) for c in range(len(digits)) for weight in weights_to(hi - lo)]
+    widths = [high - low for low, high in zip(lows, highs, strict=True)] * (len(digits) // len(lows))
+    weights = [(("value", c), weight) for c, width in enumerate(widths) for weight in weights_to(width)]
     prover.bits(weights, in_left, in_right, alpha, blinding, in_target, free)
     return prover.proof
 

@@ -176,17 +176,27 @@ def _signed(value: int) -> bytes:
     return value.to_bytes(16, "little", signed=True)
 
 
-def verify_range(context: bytes, commitment: bytes, length: int, lo: int, hi: int, proof: bytes) -> None:
-    """Refuse unless every coordinate is in [lo, hi]."""
-    transcript = _start(context, b"range")
+Bound = int | Sequence[int]
+
+
+def verify_range(context: bytes, commitment: bytes, length: int, lo: Bound, hi: Bound, proof: bytes) -> None:
+    """Refuse unless every coordinate is in [lo, hi], or in the range of its own."""
+    lows, highs = ([side] if isinstance(side, int) else list(side) for side in (lo, hi))
+    transcript = _start(context, b"range" if len(lows) == 1 else b"box")
     transcript.append_uint(b"length", length)
-    transcript.append(b"low", _signed(lo))
-    transcript.append(b"high", _signed(hi))
+    transcript.append(b"low", b"".join(map(_signed, lows)))
+    transcript.append(b"high", b"".join(map(_signed, highs)))
     transcript.append(b"values", commitment)
+    if len(lows) == 1:
+        lows, highs = lows * length, highs * length
     reader = _Reader(transcript, proof)
     bits = reader.point(b"bits")
-    target = total([decode_point(commitment), committed([-lo] * length, 0)])
-    weights = [(("value", c), weight) for c in range(length) for weight in weights_to(hi - lo)]
+    target = total([decode_point(commitment), committed([-low for low in lows], 0)])
+    weights = [
+        (("value", c), weight)
+        for c, (low, high) in enumerate(zip(lows, highs, strict=True))
+        for weight in weights_to(high - low)
+    ]
     check_bits(reader, weights, bits, target)
     reader.end()
 

@@ -31,15 +31,15 @@ def pack(value: bytes | int | str | Fields) -> bytes:
             if len(value) < 1 << 8 * width:
                 return bytes([code]) + len(value).to_bytes(width, "big") + value
     if isinstance(value, int):
-        if value < 128:
-            return bytes([value])
+        if -32 <= value < 128:
+            return value.to_bytes(1, "big", signed=value < 0)
         for code, width in ((0xCC, 1), (0xCD, 2), (0xCE, 4), (0xCF, 8)):
             if value < 1 << 8 * width:
                 return bytes([code]) + value.to_bytes(width, "big")
     if isinstance(value, str):
         text = value.encode()
-        assert len(text) < 32
-        return bytes([0xA0 + len(text)]) + text
+        assert len(text) < 256
+        return bytes([0xA0 + len(text)] if len(text) < 32 else [0xD9, len(text)]) + text
     assert isinstance(value, (list, tuple))
     header = bytes([0x90 + len(value)]) if len(value) < 16 else b"\xdc" + len(value).to_bytes(2, "big")
     return header + b"".join(pack(item) for item in value)

@@ -14,7 +14,11 @@ from tests.reference.proofs_twin import Refused
 FOLDER = Path(__file__).resolve().parents[2] / "protocols" / "gopa" / "vectors"
 BASES = {
     name: json.loads((FOLDER / name).read_text("utf-8"))
-    for name in ("verifiable-run-honest.json", "verifiable-run-honest-ball.json")
+    for name in (
+        "verifiable-run-honest.json",
+        "verifiable-run-honest-ball.json",
+        "verifiable-run-honest-box.json",
+    )
 }
 # Runs of nine users with rounds of openings.
 ROUNDS = {
@@ -35,7 +39,7 @@ def test_the_twin_finds_the_same_total(name: str) -> None:
     base = BASES[name]
     audit = Audit(base["log"])
     # Lanes count from the lowest value.
-    assert [total - 5 * audit.centre for total in audit.total] == base["total"]
+    assert [total + 5 * audit.lowest for total in audit.total] == base["total"]
     assert audit.excluded == {}
 
 
@@ -100,6 +104,9 @@ def test_the_twin_refuses_the_same_rounds(name: str) -> None:
         "norm-coordinates-swapped",
         "norm-proof-of-another-run",
         "ball-sum-off-by-one",
+        "box-below-its-own-range",
+        "box-ranges-swapped",
+        "box-range-of-all",
     ],
 )
 def test_the_twin_excludes_the_same(name: str) -> None:

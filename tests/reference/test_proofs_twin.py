@@ -43,7 +43,10 @@ def _agree(core: Callable[[], None], reference: Callable[[], None]) -> bool:
     return held
 
 
-def _range(context: bytes, commitment: bytes, length: int, lo: int, hi: int, proof: bytes) -> bool:
+Bound = int | list[int]
+
+
+def _range(context: bytes, commitment: bytes, length: int, lo: Bound, hi: Bound, proof: bytes) -> bool:
     statement = context, commitment, length, lo, hi, proof
     return _agree(lambda: proofs.verify_range(*statement), lambda: twin.verify_range(*statement))
 
@@ -91,6 +94,42 @@ def test_ranges_agree(values: list[int], lo: int, hi: int) -> None:
     assert not _range(proofs.context(b"run", "bob"), commitment, length, lo, hi, proof)
     assert not _range(CONTEXT, commitment, length, lo, hi, proof[:-1])
     assert not _range(CONTEXT, commitment, length, lo, hi, proof + bytes(32))
+
+
+@pytest.mark.parametrize(
+    ("values", "lo", "hi"), [([1, -7], [0, -9], [1, -2]), ([2, 1, 0], [2, 0, 0], [4, 1, 6])]
+)
+def test_boxes_agree(values: list[int], lo: list[int], hi: list[int]) -> None:
+    commitment = commitments.commit(values, BLINDING)
+    proof = proofs.prove_range(CONTEXT, values, BLINDING, lo, hi, _fixed("box"))
+    length = len(values)
+    assert _range(CONTEXT, commitment, length, lo, hi, proof)
+    assert not _range(CONTEXT, commitment, length, lo[::-1], hi[::-1], proof)
+    assert not _range(CONTEXT, commitment, length, lo, [*hi[:-1], hi[-1] + 1], proof)
+    assert not _range(CONTEXT, commitment, length, [lo[0] - 1, *lo[1:]], hi, proof)
+    assert not _range(CONTEXT, commitments.commit(values[::-1], BLINDING), length, lo, hi, proof)
+    for place in range(0, len(proof), 53):
+        tampered = bytearray(proof)
+        tampered[place] ^= 1 << place % 8
+        assert not _range(CONTEXT, commitment, length, lo, hi, bytes(tampered))
+
+
+# 0 to 6 has the weights 1, 2, 3, and 0 to 1 the weight 1.
+@pytest.mark.parametrize(
+    ("values", "digits", "true"),
+    [
+        pytest.param([5, 1], [[0, 1, 1], [1]], True, id="true"),
+        pytest.param([1, 5], [[1, 0, 0], [1]], False, id="out of its own range, within the other's"),
+        pytest.param([1, 5], [[1], [0, 1, 1]], False, id="the ranges exchanged"),
+        pytest.param([5, 2], [[0, 1, 1], [2]], False, id="above by one, a digit of two"),
+        pytest.param([5, -1], [[0, 1, 1], [-1]], False, id="below by one, a digit of minus one"),
+        pytest.param([6, 0], [[0, 1, 1], [1]], False, id="one step moved to the other coordinate"),
+    ],
+)
+def test_false_boxes_are_refused_by_both(values: list[int], digits: list[list[int]], true: bool) -> None:
+    commitment = commitments.commit(values, BLINDING)
+    proof = cheat.prove_range(CONTEXT, commitment, R, [0, 0], [6, 1], digits)
+    assert _range(CONTEXT, commitment, 2, [0, 0], [6, 1], proof) is true
 
 
 @pytest.mark.parametrize(("length", "bits"), [(1, 2), (2, 6)])

@@ -243,6 +243,57 @@ def test_a_norm_costs_what_a_gaussian_does_and_a_fifth_more() -> None:
     assert box.bits > 8 * plan.bits
 
 
+@pytest.mark.parametrize(("bits", "widths"), [(60, (1, 3)), (40, (2, 1))])
+def test_a_box_covers_every_move(bits: int, widths: tuple[int, int]) -> None:
+    """The totals of three users in two coordinates, moved by every difference of two vectors in the box."""
+    there = np.outer(padded := np.pad(_binomial(3 * bits), max(widths)), padded)
+    for epsilon in (0.5, 1.0, 2.0):
+        plan = plan_verifiable(
+            parties=3, honest=3, epsilon=epsilon, delta=1e-3, length=2, steps=widths, bits=bits
+        )
+        assert (plan.steps, plan.widths) == (max(widths), widths)
+        found = {}
+        for move in itertools.product(*(range(-width, width + 1) for width in widths)):
+            moved = np.roll(there, move, axis=(0, 1))
+            found[move] = max(_delta(there, moved, epsilon), _delta(moved, there, epsilon))
+        worst = max(found.values())
+        assert found[widths] == pytest.approx(worst, rel=1e-9)
+        # Beside what pairwise noise has, and the grid of losses, it is exact.
+        assert worst <= plan.delta < 1.02 * worst + 1e-5
+
+
+@pytest.mark.parametrize("widths", [(8, 3, 3), (1, 1, 40), tuple(range(1, 18))])
+def test_a_box_costs_what_its_diagonal_does(widths: tuple[int, ...]) -> None:
+    def planned(steps: int | tuple[int, ...]) -> VerifiablePlan:
+        return plan_verifiable(
+            parties=100, honest=90, epsilon=1.0, delta=1e-5, length=len(widths), steps=steps
+        )
+
+    plan = planned(widths)
+    squared = sum(width * width for width in widths)
+    assert plan.reach.squared == squared
+    assert plan.variance_gaussian == pytest.approx(squared / gaussian_mu(1.0, 1e-5) ** 2)
+    # Up to 16 widths are composed exactly, more of them by the bound for a ball.
+    assert 1.0 < plan.variance_honest / plan.variance_gaussian < (1.25 if len(widths) > 16 else 1.1)
+    assert plan.bits < planned(max(widths)).bits
+    # Pairwise noise hides a move of the whole diagonal on the longest path.
+    assert plan.epsilon_pairwise <= 1.01e-3
+    release = Composition([plan.release()])
+    assert release.epsilon(1e-5) <= 1.0
+    assert release.delta(1.0) <= 1e-5
+    assert Composition([plan.release()] * 5).epsilon(1e-4) < 5.0
+
+
+def test_ranges_that_are_alike_are_one_range() -> None:
+    numbers = {"parties": 20, "honest": 15, "epsilon": 1.0, "delta": 1e-5, "length": 3}
+    one = plan_verifiable(**numbers, steps=4)  # type: ignore[arg-type]
+    each = plan_verifiable(**numbers, steps=(4, 4, 4))  # type: ignore[arg-type]
+    assert one == each
+    for steps in ((4, 4), (4, 0, 4), (4, 4, (1 << 30) + 1), ()):
+        with pytest.raises(ConfigError, match="steps"):
+            plan_verifiable(**numbers, steps=steps)  # type: ignore[arg-type]
+
+
 def test_one_coordinate_of_bounded_norm_is_a_range() -> None:
     numbers = {"parties": 20, "honest": 15, "epsilon": 1.0, "delta": 1e-5}
     ball = plan_verifiable(**numbers, bound_squared=5)  # type: ignore[arg-type]

@@ -24,6 +24,7 @@ from smpc_dp.privacy.accountant.events import (
     RandomisedResponse,
     Renyi,
     Shift,
+    Shifts,
     decode_hook,
     encode_hook,
     exact_release,
@@ -205,6 +206,10 @@ def test_relations_do_not_mix() -> None:
             Shift(SkellamLaw(Fraction(3)), 1, 2, 2, 3),
             Shift(SkellamLaw(Fraction(3)), 1, 4, 3, 3),
         ),
+        (
+            Shifts(SkellamLaw(Fraction(3)), 2, ((1, 4), (5, 1)), 0.1),
+            Shifts(SkellamLaw(Fraction(3)), 2, ((2, 4), (10, 1)), 0.2),
+        ),
     ],
 )
 def test_two_steps_of_a_relation(one: AnyDescription, two: AnyDescription) -> None:
@@ -319,6 +324,19 @@ def test_bad_deltas_are_named(bad: float) -> None:
         Composition([event(Gaussian(0.1))]).epsilon(1e-15)
 
 
+def test_different_shifts_are_those_of_each_coordinate() -> None:
+    law = DiscreteGaussianLaw(Fraction(100))
+    both = Composition([event(Shifts(law, 1, ((2, 3), (7, 1))))])
+    apart = Composition([event(Shift(law, 1, 2, 3, 3)), event(Shift(law, 1, 7))])
+    assert both.delta(1.0) == apart.delta(1.0)
+    assert both.epsilon(1e-5) == apart.epsilon(1e-5)
+    alike = Composition([event(Shifts(law, 1, ((2, 3),), 0.1))])
+    assert alike.epsilon(1e-5) == Composition([event(Shift(law, 1, 2, 3, 3, 0.1))]).epsilon(1e-5)
+    # A Gaussian is near, of the root of the sum of squares.
+    near = Composition([event(Gaussian(math.sqrt(3 * 4 + 49) / 10))]).epsilon(1e-5)
+    assert both.epsilon(1e-5) == pytest.approx(near, rel=0.02)
+
+
 # events as data
 
 
@@ -333,6 +351,13 @@ def test_events_survive_json() -> None:
     text = msgspec.json.encode(whole, enc_hook=encode_hook)
     assert b'"7/3"' in text
     assert msgspec.json.decode(text, type=Event, dec_hook=decode_hook) == whole
+    moves = event(Shifts(DiscreteGaussianLaw(Fraction(7, 3)), 2, ((5, 2), (1, 9)), 0.25))
+    text = msgspec.json.encode(moves, enc_hook=encode_hook)
+    assert msgspec.json.decode(text, type=Event, dec_hook=decode_hook) == moves
+    for wrong in (b"[]", b"[[0,1]]", b"[[5,0]]", b"[[5]]", b"[[5,2,1]]"):
+        changed = text.replace(b"[[5,2],[1,9]]", wrong)
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.json.decode(changed, type=Event, dec_hook=decode_hook)
 
 
 @pytest.mark.parametrize(

@@ -23,18 +23,22 @@ def test_every_figure_stands_beside_the_other_engine(monkeypatch: pytest.MonkeyP
 
     def measured(terms: Any, records: Any, servers: int, runs: int, **how: Any) -> Measured:
         asked.append((servers, terms.users, how.get("way")))
-        return Measured([0], [0.5] * runs, [0.1] * runs, [1000] * runs, 30 if how.get("delay") else 0)
+        wall = 0.6 if how.get("channels") else 0.5
+        return Measured([0], [wall] * runs, [0.1] * runs, [1000] * runs, 30 if how.get("delay") else 0)
 
     monkeypatch.setattr(engines, "garbled_session", lambda _: pair)
     monkeypatch.setattr(engines, "run_servers", measured)
     monkeypatch.setattr(engines, "DRAWS", 60)
-    shown: Any = engines.run_engines_bench(2, servers=(3, 5), sizes=(40,), channels=False).to_json()
+    shown: Any = engines.run_engines_bench(2, servers=(3, 5), sizes=(40,)).to_json()
     assert shown["bench"] == "engines"
     figures = {figure["name"]: figure for figure in shown["figures"]}
     assert {servers for servers, _, _ in asked} == {3, 5}
     assert {way for _, _, way in asked} == {None, "pairs", "counts", "sort"}
     assert figures["mpyc, 5 servers, a pair: processor time"]["peer"]["median"] == 0.02
     assert figures["mpyc, 5 servers, a pair: rounds"]["median"] == 30
+    carried = figures["mpyc over our channels, 5 servers, all pairs of 30: wall"]
+    assert carried["peer"]["median"] == 0.5
+    assert carried["met"]
     # Noise is nearly all: variances 2 (4/(n e))^2 and 2 (2/e)^2 2/n, so the peer's is sqrt(n/4) as far.
     error = figures["error, epsilon 0.1, 40 users"]
     assert 2 < error["ratio_to_peer"] < 5

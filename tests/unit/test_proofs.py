@@ -36,6 +36,52 @@ def test_values_in_range_are_provable(case: tuple[list[int], int, int]) -> None:
 
 
 @settings(max_examples=20, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(-300, 300), st.integers(1, 300), st.floats(0, 1)), min_size=2, max_size=5)
+)
+def test_values_in_a_box_are_provable(coordinates: list[tuple[int, int, float]]) -> None:
+    lo = [low for low, _, _ in coordinates]
+    hi = [low + width for low, width, _ in coordinates]
+    values = [low + round(part * width) for low, width, part in coordinates]
+    proof = p.prove_range(CONTEXT, values, R, lo, hi, RANDOMNESS)
+    assert len(proof) == p.range_proof_bytes(len(values), lo, hi)
+    p.verify_range(CONTEXT, commit(values, R), len(values), lo, hi, proof)
+    for place in range(len(values)):
+        wider = [bound + (c == place) for c, bound in enumerate(hi)]
+        assert _refused(p.verify_range, CONTEXT, commit(values, R), len(values), lo, wider, proof)
+        outside = [hi[c] + 1 if c == place else value for c, value in enumerate(values)]
+        with pytest.raises(ValueError, match=f"number {place} is out of range"):
+            p.prove_range(CONTEXT, outside, R, lo, hi, RANDOMNESS)
+
+
+def test_the_ranges_of_a_box_are_one_for_each_coordinate() -> None:
+    proof = p.prove_range(CONTEXT, [1, 5], R, [0, 4], [2, 6], RANDOMNESS)
+    commitment = commit([1, 5], R)
+    p.verify_range(CONTEXT, commitment, 2, (0, 4), (2, 6), proof)
+    assert _refused(p.verify_range, CONTEXT, commitment, 2, [4, 0], [6, 2], proof)
+    # The same ranges for all are another statement than one range.
+    alike = p.prove_range(CONTEXT, [1, 5], R, [0, 0], [6, 6], RANDOMNESS)
+    assert _refused(p.verify_range, CONTEXT, commitment, 2, 0, 6, alike)
+    wrong: tuple[tuple[list[int] | int, list[int] | int], ...] = (
+        ([0], [6]),
+        ([0, 4], 6),
+        (0, [2, 6]),
+        ([0, 4, 0], [2, 6, 6]),
+        ([], []),
+        ([0, 6], [2, 6]),
+        ([0, 4], [2, VALUE_LIMIT]),
+    )
+    for lo, hi in wrong:
+        with pytest.raises(ValueError, match="lo, hi"):
+            p.range_proof_bytes(2, lo, hi)
+        with pytest.raises(ValueError, match="lo, hi"):
+            p.verify_range(CONTEXT, commitment, 2, lo, hi, proof)
+    assert p.range_proof_bytes(4096, [0] * 4096, [65535] * 4096) > 0
+    with pytest.raises(ValueError, match="65537 bits"):
+        p.range_proof_bytes(4096, [0] * 4096, [65536, *[65535] * 4095])
+
+
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.integers(-1000, 1000), min_size=1, max_size=5), st.integers(0, 3))
 def test_norms_are_provable(values: list[int], slack: int) -> None:
     bound = max(1, sum(value * value for value in values) + slack)

@@ -34,15 +34,20 @@ def test_commitments(case: Case) -> None:
 
 def _statement(name: str, case: Case) -> tuple[Any, ...]:
     keys = {
+        "box": ("context", "commitment", "length", "lo", "hi", "proof"),
         "range": ("context", "commitment", "length", "lo", "hi", "proof"),
         "noise": ("context", "secret_commitment", "noise_commitment", "length", "bits", "coins", "proof"),
         "norm": ("context", "commitment", "length", "bound_squared", "proof"),
     }[name]
     numbers = ("length", "lo", "hi", "bits", "bound_squared")
-    return tuple(int(case[key]) if key in numbers else bytes.fromhex(case[key]) for key in keys)
+    return tuple(_number(case[key]) if key in numbers else bytes.fromhex(case[key]) for key in keys)
 
 
-CASES = [(name, case) for name in ("range", "noise", "norm") for case in _cases(name)]
+def _number(spelt: str | int | list[str]) -> int | list[int]:
+    return [int(number) for number in spelt] if isinstance(spelt, list) else int(spelt)
+
+
+CASES = [(name, case) for name in ("range", "box", "noise", "norm") for case in _cases(name)]
 
 
 @pytest.mark.parametrize(
@@ -52,6 +57,7 @@ CASES = [(name, case) for name in ("range", "noise", "norm") for case in _cases(
 )
 def test_both_verifiers_say_what_is_published(name: str, case: Case) -> None:
     statement = _statement(name, case)
+    name = "range" if name == "box" else name
     core, reference = getattr(proofs, f"verify_{name}"), getattr(twin, f"verify_{name}")
     if case["valid"]:
         core(*statement)

@@ -15,7 +15,11 @@ from smpc_dp.simulate.vectors import check, verifiable
 FOLDER = Path(__file__).resolve().parents[2] / "protocols" / "gopa" / "vectors"
 BASES = {
     name: json.loads((FOLDER / name).read_text("utf-8"))
-    for name in ("verifiable-run-honest.json", "verifiable-run-honest-ball.json")
+    for name in (
+        "verifiable-run-honest.json",
+        "verifiable-run-honest-ball.json",
+        "verifiable-run-honest-box.json",
+    )
 }
 # Runs in which users open something false.
 ROUNDS = {

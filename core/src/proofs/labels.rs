@@ -22,6 +22,8 @@ pub const PROOF: &[u8] = b"smpc-dp/1/proof";
 pub const CONTEXT: &[u8] = b"context";
 pub const KIND: &[u8] = b"kind";
 pub const KIND_RANGE: &[u8] = b"range";
+/// A range for each coordinate: `low` and `high` are those of all, one after the other.
+pub const KIND_BOX: &[u8] = b"box";
 pub const KIND_NOISE: &[u8] = b"noise";
 pub const KIND_NORM: &[u8] = b"norm";
 

@@ -109,7 +109,7 @@ impl Norm {
         seed: &[u8; 32],
     ) -> Result<Vec<u8>, ProofError> {
         let root = self.root() as i128;
-        expect_within(values, self.length, -root, root)?;
+        expect_within(values, self.length, &[(-root, root)])?;
         // In range, a square is at most the bound; of a few thousand the sum fits.
         let norm: u128 = values
             .iter()

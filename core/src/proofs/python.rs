@@ -87,6 +87,11 @@ fn wholes(all: Vec<Whole>) -> Zeroizing<Vec<i128>> {
     Zeroizing::new(all.iter().map(|whole| whole.0).collect())
 }
 
+/// One range of all coordinates, or one for each.
+fn range(length: usize, low: Vec<Whole>, high: Vec<Whole>) -> Result<Range, ProofError> {
+    Range::new(length, &wholes(low), &wholes(high))
+}
+
 fn elements(name: &str, all: &[Vec<u8>]) -> Result<Vec<Element>, ProofError> {
     all.iter().map(|bytes| element(name, bytes)).collect()
 }
@@ -170,8 +175,8 @@ fn check_scalar(data: &[u8]) -> PyResult<()> {
 }
 
 #[pyfunction]
-fn range_proof_bytes(length: Whole, low: Whole, high: Whole) -> PyResult<usize> {
-    Ok(Range::new(length.count(), low.0, high.0)?.elements() * ELEMENT)
+fn range_proof_bytes(length: Whole, low: Vec<Whole>, high: Vec<Whole>) -> PyResult<usize> {
+    Ok(range(length.count(), low, high)?.elements() * ELEMENT)
 }
 
 #[pyfunction]
@@ -192,12 +197,12 @@ fn prove_range<'py>(
     context: &[u8],
     values: Vec<Whole>,
     blinding: &[u8],
-    low: Whole,
-    high: Whole,
+    low: Vec<Whole>,
+    high: Vec<Whole>,
     seed: &[u8],
 ) -> PyResult<Bound<'py, PyBytes>> {
     let values = wholes(values);
-    let range = Range::new(values.len(), low.0, high.0)?;
+    let range = range(values.len(), low, high)?;
     let blinding = own_scalar("blinding", blinding)?;
     let (context, seed) = (exactly("context", context)?, exactly("seed", seed)?);
     let proof = py.detach(|| range.prove(context, &values, &blinding, seed))?;
@@ -306,11 +311,11 @@ impl PyProofBatch {
         context: &[u8],
         commitment: &[u8],
         length: Whole,
-        low: Whole,
-        high: Whole,
+        low: Vec<Whole>,
+        high: Vec<Whole>,
         proof: Vec<u8>,
     ) -> PyResult<()> {
-        let range = Range::new(length.count(), low.0, high.0)?;
+        let range = range(length.count(), low, high)?;
         let context = *exactly("context", context)?;
         self.push(
             element("commitment", commitment).map(|commitment| Item::Range {

@@ -1,4 +1,4 @@
-//! Every coordinate of a committed vector is in [low, high].
+//! Every coordinate of a committed vector is in [low, high], or in a range of its own.
 //!
 //! With W = high - low of k bits, the weights 1, 2, .., 2^(k-2), W - 2^(k-1) + 1 have exactly 0, .., W as their
 //! sums of subsets: the first k - 1 give 0, .., 2^(k-1) - 1, and the last is at most 2^(k-1). So x_c - low is
@@ -32,34 +32,51 @@ pub fn split(number: u128, width: u128, bits: &mut Bits) {
     bits.push(last as u8);
 }
 
-/// The public part of a statement about a range.
-#[derive(Debug, Clone, Copy)]
+/// The public part of a statement about a range, or about a box: a range for each coordinate.
+#[derive(Debug, Clone)]
 pub struct Range {
     pub length: usize,
-    pub low: i128,
-    pub high: i128,
+    /// One range of all coordinates, or one for each of them.
+    ranges: Vec<(i128, i128)>,
 }
 
 impl Range {
-    pub fn new(length: usize, low: i128, high: i128) -> Result<Self, ProofError> {
+    /// Takes one `low` and `high`, or as many as coordinates.
+    pub fn new(length: usize, low: &[i128], high: &[i128]) -> Result<Self, ProofError> {
         expect_coordinates(length)?;
+        if low.len() != high.len() || ![1, length].contains(&low.len()) {
+            return Err(ProofError::Argument(format!(
+                "lo, hi: {} and {} numbers for {length} coordinates",
+                low.len(),
+                high.len()
+            )));
+        }
         let limits = 1 - VALUE_LIMIT..VALUE_LIMIT;
-        if !(limits.contains(&low) && limits.contains(&high)) || low >= high {
+        let ranges: Vec<_> = low.iter().copied().zip(high.iter().copied()).collect();
+        let good = |&(low, high): &(i128, i128)| {
+            limits.contains(&low) && limits.contains(&high) && low < high
+        };
+        if !ranges.iter().all(good) {
             return Err(ProofError::Argument(
                 "lo, hi: not lo < hi, both below 2**126 in magnitude".into(),
             ));
         }
-        let range = Self { length, low, high };
+        let range = Self { length, ranges };
         expect_bits(range.bits())?;
         Ok(range)
     }
 
-    fn width(&self) -> u128 {
-        (self.high - self.low).unsigned_abs()
+    /// The range of each coordinate.
+    fn each(&self) -> impl Iterator<Item = (i128, i128)> {
+        self.ranges.iter().copied().cycle().take(self.length)
+    }
+
+    fn widths(&self) -> impl Iterator<Item = u128> {
+        self.each().map(|(low, high)| (high - low).unsigned_abs())
     }
 
     fn bits(&self) -> usize {
-        self.length * (self.width().ilog2() as usize + 1)
+        self.widths().map(|width| width.ilog2() as usize + 1).sum()
     }
 
     /// Elements of a proof: A, and that of the bits.
@@ -68,19 +85,27 @@ impl Range {
     }
 
     fn weights(&self) -> Vec<Weight> {
-        let each: Vec<_> = weights(self.width())
-            .into_iter()
-            .map(Scalar::from)
-            .collect();
-        let of_slot = |place| each.iter().map(move |&weight| (Slot::Value(place), weight));
-        (0..self.length).flat_map(of_slot).collect()
+        let of_slot = |(place, width)| {
+            let each = weights(width).into_iter().map(Scalar::from);
+            each.map(move |weight| (Slot::Value(place), weight))
+        };
+        self.widths().enumerate().flat_map(of_slot).collect()
     }
 
     fn transcript(&self, context: &[u8; 32], commitment: &Element) -> Transcript {
-        let mut transcript = start(context, labels::KIND_RANGE);
+        let kind = match self.ranges[..] {
+            [_] => labels::KIND_RANGE,
+            _ => labels::KIND_BOX,
+        };
+        let mut transcript = start(context, kind);
         transcript.append_u64(labels::LENGTH, self.length as u64);
-        transcript.append_message(labels::LOW, &self.low.to_le_bytes());
-        transcript.append_message(labels::HIGH, &self.high.to_le_bytes());
+        let (low, high): (Vec<_>, Vec<_>) = self
+            .ranges
+            .iter()
+            .map(|(low, high)| (low.to_le_bytes(), high.to_le_bytes()))
+            .unzip();
+        transcript.append_message(labels::LOW, low.as_flattened());
+        transcript.append_message(labels::HIGH, high.as_flattened());
         transcript.append_message(labels::VALUES, commitment);
         transcript
     }
@@ -93,12 +118,12 @@ impl Range {
         blinding: &Scalar,
         seed: &[u8; 32],
     ) -> Result<Vec<u8>, ProofError> {
-        expect_within(values, self.length, self.low, self.high)?;
+        expect_within(values, self.length, &self.ranges)?;
         let commitment = commit::commit(values, blinding).compress().to_bytes();
         let mut transcript = self.transcript(context, &commitment);
         let mut bits = Bits::new(Vec::with_capacity(self.bits()));
-        for value in values {
-            split((value - self.low).unsigned_abs(), self.width(), &mut bits);
+        for ((value, (low, _)), width) in values.iter().zip(self.each()).zip(self.widths()) {
+            split((value - low).unsigned_abs(), width, &mut bits);
         }
         let mut proof = Vec::with_capacity(self.elements() * ELEMENT);
         let alpha = commit_bits(&mut transcript, &bits, blinding, seed, &mut proof);
@@ -128,8 +153,8 @@ impl Range {
         let mut transcript = self.transcript(context, commitment);
         let target = encode::point("commitment", commitment)?;
         let bits = read_bits(&mut transcript, &mut reader)?;
-        let low = -encode::value(self.low);
-        let slots: Vec<_> = (0..self.length).map(|c| (Slot::Value(c), low)).collect();
+        let less = |(c, (low, _))| (Slot::Value(c), -encode::value(low));
+        let slots: Vec<_> = self.each().enumerate().map(less).collect();
         let claim = Claim {
             weights: &self.weights(),
             bits,
@@ -140,12 +165,11 @@ impl Range {
     }
 }
 
-/// Refuses values of another number, or out of range: a proof of them would be false.
+/// Refuses values of another number, or out of the one range or each out of its own: a proof would be false.
 pub fn expect_within(
     values: &[i128],
     length: usize,
-    low: i128,
-    high: i128,
+    ranges: &[(i128, i128)],
 ) -> Result<(), ProofError> {
     if values.len() != length {
         return Err(ProofError::Argument(format!(
@@ -153,10 +177,8 @@ pub fn expect_within(
             values.len()
         )));
     }
-    match values
-        .iter()
-        .position(|value| !(low..=high).contains(value))
-    {
+    let mut pairs = values.iter().zip(ranges.iter().cycle());
+    match pairs.position(|(value, (low, high))| !(low..=high).contains(&value)) {
         None => Ok(()),
         Some(place) => Err(ProofError::Argument(format!(
             "values: number {place} is out of range"

@@ -23,6 +23,7 @@ from smpc_dp.privacy.accountant.events import (
     RandomisedResponse,
     Renyi,
     Shift,
+    Shifts,
 )
 from smpc_dp.privacy.accountant.renyi import renyi_delta, renyi_epsilon, total_curve
 from smpc_dp.privacy.gaussian import GREATEST_MU, gaussian_delta, gaussian_epsilon
@@ -193,6 +194,10 @@ class _Losses:
         elif isinstance(description, Shift):
             single = Shift(description.law, description.shares, description.shift)
             self._counts[single] += count * description.coordinates
+            self._closeness += count * description.closeness
+        elif isinstance(description, Shifts):
+            for shift, coordinates in description.moves:
+                self._counts[Shift(description.law, description.shares, shift)] += count * coordinates
             self._closeness += count * description.closeness
         elif isinstance(description, RandomisedResponse):
             single_answer = RandomisedResponse(description.categories, description.ratio)

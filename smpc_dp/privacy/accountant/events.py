@@ -96,6 +96,23 @@ class Shift(Description, frozen=True, tag="shift"):
         return Shift(self.law, self.shares, 2 * self.shift, moved, self.dimension, 2 * self.closeness)
 
 
+class Shifts(Description, frozen=True, tag="shifts"):
+    """A sum of `shares` draws of one law in each of several coordinates, which move by different amounts.
+
+    Between neighbours, for each (shift, coordinates) of `moves`, so many of them move by that much at most.
+    `closeness` is that of `Gaussian`.
+    """
+
+    law: AnyLaw
+    shares: Count
+    moves: Annotated[tuple[tuple[Count, Count], ...], Meta(min_length=1, max_length=64)]
+    closeness: NonNegative = 0.0
+
+    def doubled(self) -> Shifts:
+        moves = tuple((2 * shift, coordinates) for shift, coordinates in self.moves)
+        return Shifts(self.law, self.shares, moves, 2 * self.closeness)
+
+
 class RandomisedResponse(Description, frozen=True, tag="randomised-response"):
     """`values` answers out of `categories`, the true one `ratio` times as likely as any other."""
 
@@ -138,7 +155,7 @@ class Exact(Description, frozen=True, tag="exact"):
         return self
 
 
-AnyDescription = Pure | Gaussian | Shift | RandomisedResponse | Renyi | Exact
+AnyDescription = Pure | Gaussian | Shift | Shifts | RandomisedResponse | Renyi | Exact
 
 
 class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,10 +1,11 @@
 """How many of its own draws a user may lose, whoever picks them, and the honest users' graph is connected.
 
-Each of n users draws k of the others. A relay that passes draws and commitments on can void edges, and users
-vanish; but a user goes on only if k - `lost` of those that it drew take part and share an edge with it that
-counts. So if a set S of honest users has no edge to the other honest ones, at most lost |S| draws of S lead
-to honest users outside of it: of all S of at most half of them, one is such with probability `failure` at
-most, whatever is voided and whoever vanishes. Proof: docs/verifiable-plan.md.
+Each of n users draws k of the others. A relay that passes draws and commitments on can void edges, and
+users vanish; but a user goes on only if k - `lost` of those that it drew take part and share an edge
+with it that counts. So if honest users S share no edge with the other honest ones that take part, T, at
+most lost |S| draws of S lead to honest users outside of S, and at most lost |T| of T to those outside of
+T. There are such S and T with probability `failure` at most, whatever is voided and whoever vanishes.
+Proof: docs/verifiable-plan.md.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ REFUSAL = 2.0**-40
 """An honest run has a user that refuses its place with at most this probability, for each of two reasons."""
 # ln of what rounding can do to a sum of log-gammas, generously.
 _SLACK = 1e-7
+# ln of a probability that no sum needs a better bound of.
+_NEGLIGIBLE = -150.0
 
 
 class Draws(msgspec.Struct, frozen=True):
@@ -49,14 +52,24 @@ def disconnected(parties: int, degree: int, *, corrupt: int, lost: int) -> float
         lost: own draws that each of the others may lose, by the choice of somebody who knows the graph.
     """
     honest = parties - corrupt
-    s = np.arange(1, honest // 2 + 1, dtype=np.float64)
-    if lost >= degree or not s.size:
+    if lost >= degree or honest < 2:
         return 1.0
     # Sums of hypergeometric variables: the binomial's Chernoff bound, exp(-s k KL) [Hoeffding 1963].
-    share, chance = lost / degree, (honest - s) / (parties - 1)
-    divergence = np.where(chance > share, _divergence(share, chance), 0.0)
-    logs = gammaln(honest + 1) - gammaln(s + 1) - gammaln(honest - s + 1) - degree * s * divergence
-    return float(min(1.0, math.exp(min(0.0, float(np.logaddexp.reduce(logs + 1e-10 * s + _SLACK))))))
+    sizes = np.arange(honest + 1, dtype=np.float64)
+    share, chance = lost / degree, (honest - sizes) / (parties - 1)
+    above = (chance > share) & (sizes > 0)
+    rare = np.zeros(honest + 1)
+    rare[above] = degree * sizes[above] * _divergence(share, chance[above])
+    ways = gammaln(sizes + 1)
+    logs = (ways[honest] - ways - ways[::-1] - rare)[1 : honest // 2 + 1]
+    # From here on the draws of the other side count as well: of all sides that there may be.
+    for s in range(max(1, math.floor(share * (parties - 1))), honest // 2 + 1):
+        if logs[s - 1] > _NEGLIGIBLE:
+            t = slice(s, honest - s + 1)
+            both = ways[honest] - ways[s] - ways[t] - ways[: honest - 2 * s + 1][::-1] - rare[s] - rare[t]
+            logs[s - 1] = min(logs[s - 1], float(np.logaddexp.reduce(both)))
+    slack = 1e-10 * honest + _SLACK
+    return float(min(1.0, math.exp(min(0.0, float(np.logaddexp.reduce(logs + slack))))))
 
 
 def _divergence(share: float, chance: Floats) -> Floats:

@@ -1,20 +1,24 @@
 """How far apart neighbouring vectors are on the grid, and what the honest users' coins show of that.
 
-In a box every coordinate may move by `steps`, and the binomial's masses are summed. In a ball the squares of
-the moves sum to `squared`; what is shown is then bounded by a Rényi divergence (docs/verifiable-plan.md,
-"A bound on the norm").
+In a box every coordinate may move by the width of its range, and the binomial's masses are summed. In a ball
+the squares of the moves sum to `squared`; what is shown is then bounded by a Rényi divergence, and so in a
+box of very many different widths (docs/verifiable-plan.md, "A bound on the norm").
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 
 import msgspec
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.privacy.accountant.events import Event, Line, Renyi, Shift
+from smpc_dp.privacy.accountant.events import Event, Line, Renyi, Shift, Shifts
 from smpc_dp.privacy.laws import BinomialLaw
 
+# So many different widths of a box are composed exactly.
+MOST_WIDTHS = 16
 # Floating point loses less than this, relatively.
 _MARGIN = 1 + 1e-12
 
@@ -24,8 +28,9 @@ class Reach(msgspec.Struct, frozen=True):
 
     Attributes:
         squared: what the squares of the distances of all coordinates sum to, at most.
-        ball: whether that says more than `length` times `steps` squared.
+        ball: whether only that, and `steps`, is taken into account.
         tail: probability, at most, that the bound of a ball leaves out; part of delta.
+        moves: (steps, coordinates): so many coordinates are at most so many steps apart. Of a ball, empty.
     """
 
     length: int
@@ -33,18 +38,33 @@ class Reach(msgspec.Struct, frozen=True):
     squared: int
     ball: bool
     tail: float
+    moves: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def of(cls, length: int, steps: int, bound_squared: int | None, tail: float) -> Reach:
+    def of(
+        cls,
+        length: int,
+        steps: int,
+        bound_squared: int | None,
+        tail: float,
+        widths: Sequence[int] | None = None,
+    ) -> Reach:
         """Return the reach of coordinates in ranges of `steps`, or, if given, of squares that sum to a bound.
 
-        One coordinate of bounded norm is a range.
+        `widths` are those of the ranges if they differ; `steps` is the widest then. One coordinate of bounded
+        norm is a range.
         """
+        if widths is not None:
+            moves = tuple(sorted(Counter(widths).items()))
+            squared = sum(width * width * coordinates for width, coordinates in moves)
+            if len(moves) > MOST_WIDTHS:
+                return cls(length, steps, squared, True, tail)
+            return cls(length, steps, squared, False, 0.0, moves)
         if bound_squared is None:
-            return cls(length, steps, length * steps**2, False, 0.0)
+            return cls(length, steps, length * steps**2, False, 0.0, ((steps, length),))
         steps = 2 * math.isqrt(bound_squared)
         if length == 1:
-            return cls(1, steps, steps**2, False, 0.0)
+            return cls(1, steps, steps**2, False, 0.0, ((steps, 1),))
         return cls(length, steps, 4 * bound_squared, True, tail)
 
     def rho(self, coins: int) -> float:
@@ -67,9 +87,12 @@ class Reach(msgspec.Struct, frozen=True):
 
         Raises ConfigError if the coins are too few for the ball's bound to hold at all.
         """
-        if not self.ball:
-            shift = Shift(BinomialLaw(bits), honest, self.steps, self.length, self.length, more)
+        law = BinomialLaw(bits)
+        if len(self.moves) == 1:
+            shift = Shift(law, honest, self.steps, self.length, self.length, more)
             return Event(mechanism, "substitution", (shift,))
+        if self.moves:
+            return Event(mechanism, "substitution", (Shifts(law, honest, self.moves, more),))
         rho = self.rho(honest * bits)
         if rho == math.inf:
             raise ConfigError([Fault("bits", f"{bits} are too few for moves of {self.steps} steps")])

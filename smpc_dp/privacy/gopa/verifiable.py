@@ -1,15 +1,15 @@
 """Plan the noise of verifiable averaging: binomial independent noise, whose drawing can be proven.
 
 Proofs of what is used here are in docs/verifiable-plan.md. Values are whole grid steps, in each coordinate in
-a range of R of them, or all together of a squared norm of at most b; each user adds `bits` fair coins less
-their mean to each coordinate; pairwise noise is discrete Gaussian of standard deviation sigma_delta steps. If
-the honest users' graph is connected, the whole view shows
+a range of R of them or in one of its own, or all together of a squared norm of at most b; each user adds
+`bits` fair coins less their mean to each coordinate; pairwise noise is discrete Gaussian of standard
+deviation sigma_delta steps. If the honest users' graph is connected, the whole view shows
 
 - of the honest users' total, what a binomial of n_H bits coins shows of a shift by R, in every coordinate, or
-  of shifts whose squares sum to D^2 = 4 b;
+  by the width of its own range, or of shifts whose squares sum to D^2 = 4 b;
 - of the rest, no more than a Gaussian shows of a shift of mu standard deviations,
   mu^2 <= D^2 r / sigma_delta^2, for r the greatest effective resistance between two honest users, and
-  D^2 = R^2 length where there is no bound on the norm,
+  D^2 = R^2 length, or the sum of the squares of the widths, where there is no bound on the norm,
 
 one after the other. r is at most N - 1, on a path of N honest users: n_H on the complete graph, where more
 need not be counted, all who are honest on one that is drawn. Pairwise noise cancels, so sigma_delta is free:
@@ -20,7 +20,7 @@ is connected but for a probability that `connected` bounds, and delta includes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -53,7 +53,9 @@ class VerifiablePlan(msgspec.Struct, frozen=True):
     """What the users add, and what that shows; variances are in squared grid steps, of the users' sum.
 
     Attributes:
-        steps: R, grid steps of a value's range; with a bound on the norm of its diameter, 2 sqrt(b).
+        steps: R, grid steps of a value's range; with a bound on the norm of its diameter, 2 sqrt(b); of the
+            widest range, if they differ.
+        widths: of each coordinate's range, if they differ; None otherwise.
         bound_squared: b, what the squares of a vector sum to at most, in squared steps; None without.
         bits: secret bits of one user and coordinate.
         sigma_delta: standard deviation of pairwise noise, in grid steps.
@@ -95,11 +97,13 @@ class VerifiablePlan(msgspec.Struct, frozen=True):
     relation: str
     assumption: str
     bound_squared: int | None = None
+    widths: tuple[int, ...] | None = None
 
     @property
     def reach(self) -> Reach:
         """How far apart neighbours are."""
-        return Reach.of(self.length, self.steps, self.bound_squared, TAIL_PART * self.delta_asked)
+        tail = TAIL_PART * self.delta_asked
+        return Reach.of(self.length, self.steps, self.bound_squared, tail, self.widths)
 
     def release(self) -> Event:
         """Return the whole view as one release.
@@ -128,7 +132,7 @@ def plan_verifiable(
     epsilon: float,
     delta: float,
     length: int = 1,
-    steps: int | None = None,
+    steps: int | Sequence[int] | None = None,
     bits: int | None = None,
     sigma_delta: float | None = None,
     rounding: Rounding = "stochastic",
@@ -145,7 +149,8 @@ def plan_verifiable(
         epsilon: above 1e-100 and below 100.
         delta: asked for; if `bits` and `sigma_delta` are given, the plan may have another.
         length: coordinates, each in a range of `steps`.
-        steps: grid steps of the range; planned so that rounding adds at most 5 % to the variance.
+        steps: grid steps of the range, or of each coordinate's; planned so that rounding adds at most 5 % to
+            the variance.
         bits: even, of one user and coordinate; the least for delta.
         sigma_delta: in grid steps; a power of two that takes at most a thousandth of epsilon and delta.
         rounding: of values to grid steps.
@@ -158,6 +163,7 @@ def plan_verifiable(
         ConfigError: naming what is out of range or cannot be reached.
     """
     corrupt = max(parties - honest, 1) if corrupt is None else corrupt
+    steps, widths = _widest(steps, length)
     _check(parties, honest, epsilon, delta, length, steps, bits, sigma_delta, bound_squared)
     _check_draws(parties, honest, degree, lost, corrupt)
     apart = 0.0 if degree is None else disconnected(parties, degree, corrupt=corrupt, lost=lost)
@@ -172,7 +178,7 @@ def plan_verifiable(
         steps = max(1, math.ceil(mu * math.sqrt(rounded / length)))
         if steps > MAX_STEPS:
             raise ConfigError([Fault("steps", f"{steps} are needed, at most {MAX_STEPS}: lower epsilon")])
-    reach = Reach.of(length, steps, bound_squared, TAIL_PART * delta)
+    reach = Reach.of(length, steps, bound_squared, TAIL_PART * delta, widths)
     # On the complete graph any n_H honest users are connected by themselves, on a drawn one all who stay.
     connected = honest if degree is None else max(honest, parties - corrupt)
     farthest = math.sqrt(reach.squared * (connected - 1))
@@ -228,6 +234,7 @@ def plan_verifiable(
             + ("" if degree is None else f", {corrupt} fixed before anybody draws {degree} neighbours")
         ),
         bound_squared=bound_squared,
+        widths=widths,
     )
 
 
@@ -296,6 +303,17 @@ def _least_bits(reach: Reach, honest: int, epsilon: float, delta: float, mu: flo
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return 2 * high
+
+
+def _widest(steps: int | Sequence[int] | None, length: int) -> tuple[int | None, tuple[int, ...] | None]:
+    """Return the steps of the widest range, and those of each if they differ."""
+    if steps is None or isinstance(steps, int):
+        return steps, None
+    if len(steps) != length:
+        raise ConfigError([Fault("steps", f"{len(steps)} numbers, vectors have {length}")])
+    if least := [width for width in steps if width < 1]:
+        return least[0], None
+    return max(steps), tuple(steps) if len(set(steps)) > 1 else None
 
 
 def _check(

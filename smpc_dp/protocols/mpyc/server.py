@@ -126,6 +126,13 @@ class ServerMachine(Member):
         """True when as many users have said hello as are needed."""
         return self.step == m.HELLO and len(self._hellos) >= self._fewest
 
+    def needs(self, peer: str) -> bool:
+        """Tell whether something is still due from a peer: users may leave once they have shared."""
+        if self._over:
+            return False
+        user = self._number.get(peer)
+        return peer not in self._outputs if user is None else user in self._alive and user not in self._shares
+
     def start(self) -> Sequence[Envelope]:
         """Send nothing: users speak first."""
         return ()
@@ -161,7 +168,7 @@ class ServerMachine(Member):
             raise TimeoutFault(gone, step, f"connection lost; {NO_SURVIVAL}")
         for name in peers:
             user = self._number.get(name)
-            if user is not None and user in self._alive and user not in self._shares:
+            if user is not None and self.needs(name):
                 self._drop(user, TimeoutFault({name}, self.step, "connection lost"))
         return self._guard(self._advance)
 

@@ -21,7 +21,8 @@ class UserMachine(Member):
     """A user in one run.
 
     `record` holds its integers; `mark` is its public label, -1 for none. The terms follow from the context's
-    question by `make`, the same way for everybody. `fewest`: with how many users it takes part.
+    question by `make`, the same way for everybody. `fewest`: with how many users it shares its record, and of
+    how many it takes a result.
     """
 
     def __init__(
@@ -163,6 +164,15 @@ class UserMachine(Member):
             for envelope in self._write(m.SHARES, (server,), m.Shares(packed_shares))
         ]
 
+    def _check_included(self, included: Sequence[str]) -> None:
+        """Raise PeerFault for a result over too few users, or one that is sent to a user who is not in it."""
+        leader = self._servers[0]
+        if len(included) < self._fewest:
+            what = f"and all servers opened a value over {len(included)} users, {self._fewest} are needed"
+            raise PeerFault(leader, what)
+        if self.name not in included:
+            raise PeerFault(leader, "and all servers left this user out, and did not say so")
+
     def _split(self, terms: ProgramTerms) -> list[bytes]:
         record = self._record
         if len(record) != terms.length:
@@ -180,6 +190,8 @@ class UserMachine(Member):
     def _finish(self) -> Sequence[Envelope]:
         if self._terms is not None and self._start is not None:
             outputs = {name: self._outputs[name] for name in self._servers}
-            self._opened = self._open(self._terms, self._start, outputs)
+            opened = self._open(self._terms, self._start, outputs)
+            self._check_included(opened.included)
+            self._opened = opened
         self._end()
         return ()

@@ -2,13 +2,16 @@
 
 It is given no key, no ledger, no environment and no listening socket. The parent hands down one socket for
 each other server, over which mpyc's messages go, and one for the job and the answer; it ends with the parent.
+That is no sandbox: it runs as the same user of the operating system.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import resource
+import signal
 import socket
 import sys
 import threading
@@ -18,12 +21,16 @@ import msgspec
 
 if TYPE_CHECKING:
     from smpc_dp.protocols.mpyc.terms import ProgramTerms
+    from smpc_dp.statistics.shared.kernels import Way
 
-# Bytes of addresses, beyond what the interpreter has when the job comes; open files.
+# Bytes of addresses; open files.
 MAX_MEMORY = 4 << 30
 MAX_FILES = 256
 LENGTH_BYTES = 8
 READY = b"\1"
+# prctl(2) of Linux.
+PR_SET_PDEATHSIG = 1
+PR_SET_NO_NEW_PRIVS = 38
 
 
 class Assignment(msgspec.Struct, frozen=True):
@@ -52,17 +59,37 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def main() -> None:
-    """Read the assignment from standard input's socket, compute, answer, and wait to be let go."""
+    """Read the assignment from standard input's socket, compute, answer, and wait for the end.
+
+    The only argument is the process id of the parent.
+    """
+    _tie_to(int(sys.argv[1]))
     control = socket.socket(fileno=os.dup(0))
     content = _read(control)
     assignment = msgspec.json.decode(content, type=Assignment)
-    _confine(assignment)
-    # The parent says nothing more: readable means that it is gone, or has what it needs.
+    # The parent says nothing more: readable means that it is gone.
     threading.Thread(target=_end_with, args=(control,), daemon=True).start()
+    _confine(assignment)
     answer = _compute(assignment, control)
     encoded = msgspec.json.encode(answer)
     control.sendall(len(encoded).to_bytes(LENGTH_BYTES, "big") + encoded)
     threading.Event().wait()
+
+
+def _tie_to(parent: int) -> None:
+    """Let the kernel kill this process when the parent's ends, and forbid it to gain privileges.
+
+    Where there is no such call the end of the control socket has to do.
+    """
+    if sys.platform != "linux":
+        return
+    call = ctypes.CDLL(None).prctl
+    call.argtypes = (ctypes.c_int, *(ctypes.c_ulong,) * 4)
+    call(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    call(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    # It may have ended before the first call.
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def _read(control: socket.socket) -> bytes:
@@ -84,12 +111,16 @@ def _end_with(control: socket.socket) -> None:
 
 
 def _confine(assignment: Assignment) -> None:
-    """Take away what a computation does not need: files, core dumps, time and memory without end."""
+    """Take away what a computation does not need: files, processes, core dumps, time and memory without end.
+
+    The superuser may start processes all the same.
+    """
     seconds = int(assignment.seconds) + 10
     for what, limit in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_NOFILE, MAX_FILES),
+        (resource.RLIMIT_NPROC, 0),
         (resource.RLIMIT_CPU, seconds),
         (resource.RLIMIT_AS, MAX_MEMORY),
     ):
@@ -118,6 +149,7 @@ async def _run(mpc: Any, assignment: Assignment, terms: ProgramTerms, shares: li
 
     await connect_peers(mpc, assignment.sockets)
     try:
+        await meet(mpc, terms)
         answer = await timed_program(mpc, terms, shares)
     except SmpcError as error:
         return Answer(error=str(error))
@@ -125,15 +157,21 @@ async def _run(mpc: Any, assignment: Assignment, terms: ProgramTerms, shares: li
     return answer
 
 
-async def timed_program(mpc: Any, terms: ProgramTerms, shares: list[list[int]]) -> Answer:
-    """Run a program, once all parties are there, and say what it cost."""
+async def meet(mpc: Any, terms: ProgramTerms) -> None:
+    """Wait until the other parties are there."""
+    await mpc.output(mpc.SecInt(terms.bits, p=terms.prime)(0))
+
+
+async def timed_program(
+    mpc: Any, terms: ProgramTerms, shares: list[list[int]], way: Way | None = None
+) -> Answer:
+    """Run a program and say what it cost; `way` as of `run_program`."""
     from smpc_dp.runtime.servers.wiring import bytes_sent
     from smpc_dp.statistics.shared.program import run_program
 
     loop = asyncio.get_running_loop()
-    await mpc.output(mpc.SecInt(terms.bits, p=terms.prime)(0))
     began, busy, before = loop.time(), cpu_seconds(), bytes_sent(mpc)
-    values = await run_program(mpc, terms, shares)
+    values = await run_program(mpc, terms, shares, way)
     return Answer(
         [str(value) for value in values],
         sent=bytes_sent(mpc) - before,

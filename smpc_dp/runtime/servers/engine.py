@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import re
+import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -50,6 +51,7 @@ class Engine:
         self._writers: dict[str, asyncio.StreamWriter] = {}
         self._ready = asyncio.Event()
         self._over = False
+        self._killed = False
         self._last = 0.0
         self.bytes_sent = 0
 
@@ -86,7 +88,6 @@ class Engine:
             control, theirs = pairs[self._servers.index(self._own)]
             handed = [-1 if name == self._own else peers[name][1].fileno() for name in self._servers]
             process = await self._start(theirs, [number for number in handed if number >= 0])
-            patience = 0.0
             try:
                 for pair in (*peers.values(), (control, theirs)):
                     pair[1].close()
@@ -101,12 +102,11 @@ class Engine:
                 )
                 largest = largest_answer(job.terms)
                 encoded = await self._drive(process, control, peers, assignment, largest, seconds, silence)
-                answer = read_reply(encoded, job.terms, self._own)
-                patience = STOP_SECONDS
-                return answer
+                return read_reply(encoded, job.terms, self._own)
             finally:
                 self.abandon()
-                await asyncio.shield(_stop(process, patience))
+                self._kill(process)
+                await asyncio.shield(process.wait())
 
     async def _start(self, control: socket.socket, handed: Sequence[int]) -> asyncio.subprocess.Process:
         path = os.pathsep.join(os.path.abspath(entry or ".") for entry in sys.path)
@@ -117,6 +117,7 @@ class Engine:
                 "-c",
                 _BOOT,
                 path,
+                str(os.getpid()),
                 stdin=control.fileno(),
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.PIPE,
@@ -163,7 +164,7 @@ class Engine:
             if encoded is None:
                 raise await self._ended(process, errors)
             # The others may still need what is on its way to them.
-            await self._flush(control, tasks, silence)
+            await self._flush(process, tasks, silence)
         finally:
             for task in tasks:
                 task.cancel()
@@ -184,11 +185,21 @@ class Engine:
                 await self._send(name, content)
 
     async def _flush(
-        self, control: socket.socket, tasks: Sequence[asyncio.Task[None]], silence: float
+        self, process: asyncio.subprocess.Process, tasks: Sequence[asyncio.Task[None]], silence: float
     ) -> None:
-        """Let the child go, and wait until the pumps have carried everything."""
-        control.shutdown(socket.SHUT_RDWR)
+        """End the child, and wait until the pumps have carried what it has sent: it answers after that."""
+        self._kill(process)
         await asyncio.wait(tasks, timeout=silence)
+
+    def _kill(self, process: asyncio.subprocess.Process) -> None:
+        """Kill the child, which leads a group of its own, and what it may have started; once.
+
+        Twice could be too late: the number might be another process's by then.
+        """
+        if not self._killed:
+            self._killed = True
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
     async def _ended(self, process: asyncio.subprocess.Process, errors: asyncio.Task[None]) -> LocalError:
         try:
@@ -296,14 +307,3 @@ async def _tail(process: asyncio.subprocess.Process) -> None:
     if process.stderr is not None:
         while await process.stderr.read(STDERR_KEPT):
             pass
-
-
-async def _stop(process: asyncio.subprocess.Process, patience: float) -> None:
-    """Wait until the child has ended, and kill it if it takes longer than `patience` seconds."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(patience):
-            await process.wait()
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-    await process.wait()

@@ -45,6 +45,7 @@ class ServerHub:
         self._others = [name for name in membership.servers if name != membership.name]
         self._earlier = set(membership.servers[: membership.servers.index(membership.name)])
         self._arrived = asyncio.Event()
+        self._refusals: dict[str, str] = {}
         self._early: dict[str, list[News]] = {}
         self._engine: Engine | None = None
         self._request = 0
@@ -83,7 +84,11 @@ class ServerHub:
                     self._arrived.clear()
                     await self._arrived.wait()
         except TimeoutError:
-            raise TimeoutFault(self._missing(), "connect", NO_SURVIVAL) from None
+            missing = self._missing()
+            # Who has been there may have given up for the sake of those who have not.
+            never = [name for name in missing if name not in self._links.links] or missing
+            why = [self._refusals[name] for name in never if name in self._refusals]
+            raise TimeoutFault(never, "connect", "; ".join([*why, NO_SURVIVAL])) from None
 
     def _missing(self) -> list[str]:
         return [name for name in self._others if not self._links.is_live(name)]
@@ -100,6 +105,8 @@ class ServerHub:
         self._arrived.set()
 
     def _refused(self, who: str, error: SmpcError) -> None:
+        if who in self._others:
+            self._refusals[who] = str(error)
         self._links.refused(who, error)
 
     async def close(self) -> None:
@@ -171,7 +178,10 @@ class ServerHub:
         return opened
 
     async def _run(self, number: int, machine: ServerMachine) -> bool:
-        """Drive the machine to its end; return False when nobody is left to ask."""
+        """Drive the machine to its end; return False when nobody is left to ask.
+
+        The machine works in a thread: planning the noise takes long, and the channels go on meanwhile.
+        """
         deadline = Deadline(self._membership.session.timeouts, first=number == 1)
         early = [news for kept in self._early.values() for news in kept]
         self._early = {}
@@ -197,28 +207,29 @@ class ServerHub:
                 ):
                     if number > 1:
                         return False
-                    self._links.send(number, machine.expire())
+                    self._links.send(number, await asyncio.to_thread(machine.expire))
                     continue
                 news = early.pop(0) if early else await self._next(deadline, computing)
                 if computing is not None and computing.done():
                     answer, computing = computing.result(), None
-                    self._links.send(number, machine.computed([int(value) for value in answer.values]))
+                    values = [int(value) for value in answer.values]
+                    self._links.send(number, await asyncio.to_thread(machine.computed, values))
                     if news is None:
                         continue
                 if news is None:
                     if deadline.at <= now():
-                        self._links.send(number, machine.expire())
+                        self._links.send(number, await asyncio.to_thread(machine.expire))
                     elif not declared:
                         declared = True
-                        self._links.send(number, machine.lost_all(self._absent(machine)))
+                        await self._declare_absent(number, machine)
                     continue
                 if news.envelope is not None and not begun and news.request == number:
                     begun = True
                     deadline.begin()
                     if not deadline.connecting:
                         declared = True
-                        self._links.send(number, machine.lost_all(self._absent(machine)))
-                self._links.send(number, self._apply(number, machine, news, begun))
+                        await self._declare_absent(number, machine)
+                self._links.send(number, await self._apply(number, machine, news, begun))
                 if news.envelope is not None and not machine.finished and machine.step == step:
                     if machine.has_enough:
                         deadline.enough()
@@ -277,17 +288,21 @@ class ServerHub:
     def _users(self) -> Sequence[str]:
         return [member.name for member in self._membership.session.roster.parties]
 
-    def _absent(self, machine: ServerMachine) -> list[str]:
-        """Return who is waited for and has no connection."""
-        return [name for name in sorted(machine.waiting_for) if not self._links.is_live(name)]
+    async def _declare_absent(self, number: int, machine: ServerMachine) -> None:
+        """Wait no more for who has no connection."""
+        absent = [name for name in sorted(machine.waiting_for) if not self._links.is_live(name)]
+        self._links.send(number, await asyncio.to_thread(machine.lost_all, absent))
 
-    def _apply(self, number: int, machine: ServerMachine, news: News, begun: bool) -> Sequence[Envelope]:
+    async def _apply(
+        self, number: int, machine: ServerMachine, news: News, begun: bool
+    ) -> Sequence[Envelope]:
         if news.envelope is None:
-            if self._links.is_live(news.peer):
+            # A user that leaves before a request begins is absent from it, and no reason for it to fail.
+            due = machine.needs(news.peer) and (begun or news.peer in self._others)
+            if self._links.is_live(news.peer) or not due:
                 return ()
             self._on_event(Event(self._membership.name, "lost", number, machine.step, detail=news.peer))
-            # A user that leaves before a request begins is absent from it, and no reason for it to fail.
-            return machine.lost(news.peer) if begun or news.peer in self._others else ()
+            return await asyncio.to_thread(machine.lost, news.peer)
         if news.request > number:
             kept = self._early.setdefault(news.peer, [])
             small = news.peer in self._others or len(news.envelope.body) <= SMALL_MESSAGE
@@ -298,7 +313,7 @@ class ServerHub:
             if news.envelope.step == HELLO:
                 self._links.send(news.request, self._too_late(news, number))
             return ()
-        return machine.receive(news.envelope)
+        return await asyncio.to_thread(machine.receive, news.envelope)
 
     def _too_late(self, news: News, number: int) -> Sequence[Envelope]:
         """Tell a user that asks for a past request where the others are; it can ask for the next one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from smpc_dp.encoding import Lanes
@@ -121,7 +122,7 @@ class ServersLine:
         """Take part in a statistic; `charge` is given the run and its event before the shares leave."""
         try:
             record = Record.check(kernel, data, mark, question)
-            self._check_question(record)
+            await asyncio.to_thread(self._check_question, record)
         except SmpcError as error:
             await self.decline(request, error)
             raise
@@ -191,4 +192,6 @@ class ServersLine:
             if news.envelope is None:
                 sent = () if self._links.is_live(news.peer) else machine.lost(news.peer)
             else:
-                sent = machine.receive(news.envelope) if news.request == request else ()
+                receive = partial(machine.receive, news.envelope)
+                # In a thread: planning the noise takes long, and the channels go on meanwhile.
+                sent = await asyncio.to_thread(receive) if news.request == request else ()

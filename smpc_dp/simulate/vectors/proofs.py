@@ -22,7 +22,13 @@ JsonObject = dict[str, object]
 
 def generate() -> dict[str, bytes]:
     """Return the content of every published file by its name; the same bytes on every machine."""
-    files = {"commitment": _commitments(), "range": _ranges(), "noise": _noise(), "norm": _norms()}
+    files = {
+        "commitment": _commitments(),
+        "range": _ranges(),
+        "box": _boxes(),
+        "noise": _noise(),
+        "norm": _norms(),
+    }
     return {f"{name}.json": _encode(content) for name, content in files.items()}
 
 
@@ -108,23 +114,51 @@ def _ranges() -> JsonObject:
     return {"statement": "range", "cases": cases}
 
 
+def _boxes() -> JsonObject:
+    source = _source("box")
+    cases: list[JsonObject] = []
+    for values, lo, hi in (
+        ([1, -7], [0, -9], [1, -2]),
+        ([0, 6, 100], [0, 0, 36], [1, 6, 100]),
+        ([2, 2], [0, 0], [2, 2]),
+    ):
+        cases.append(_case("", _range(values, lo, hi, source)))
+    statement = _range([1, 4], [0, 2], [2, 5], source)
+    both = {"lo": ["2", "0"], "hi": ["5", "2"]}
+    cases += [
+        _case("an upper bound more by one", _with(statement, hi=["2", "6"])),
+        _case("a range moved by one", _with(statement, lo=["1", "2"], hi=["3", "5"])),
+        _case("ranges exchanged", _with(statement, **both)),
+        _case("one coordinate fewer", _with(statement, length=1, lo=["0"], hi=["2"])),
+        _case("one range for all", _with(_range([1, 4], 0, 5, source), lo=["0", "0"], hi=["5", "5"])),
+        *_faults_of(statement),
+    ]
+    return {"statement": "box", "cases": cases}
+
+
 def _forged_range(fault: str, parts: tuple[str, str]) -> JsonObject:
     commitment, proof = parts
     statement: JsonObject = {"context": _context(), "commitment": commitment, "length": 1}
     return _case(fault, {**statement, "lo": "0", "hi": "6", "proof": proof})
 
 
-def _range(values: Sequence[int], lo: int, hi: int, source: SeededRandomnessForSimulation) -> JsonObject:
+def _range(
+    values: Sequence[int], lo: proofs.Bound, hi: proofs.Bound, source: SeededRandomnessForSimulation
+) -> JsonObject:
     blinding = fresh_blinding(source)
     context = _context()
     return {
         "context": context,
         "commitment": commit(values, blinding).hex(),
         "length": len(values),
-        "lo": str(lo),
-        "hi": str(hi),
+        "lo": _spelt(lo),
+        "hi": _spelt(hi),
         "proof": proofs.prove_range(bytes.fromhex(context), values, blinding, lo, hi, source).hex(),
     }
+
+
+def _spelt(bound: proofs.Bound) -> str | list[str]:
+    return str(bound) if isinstance(bound, int) else [str(number) for number in bound]
 
 
 def _noise() -> JsonObject:

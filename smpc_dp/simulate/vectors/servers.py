@@ -48,11 +48,14 @@ def _terms(_question: str, users: int, _marks: tuple[int, ...], _seed: bytes) ->
 
 
 class SeededUser(UserMachine):
-    """A user whose polynomials of degree 1 come from its seeded randomness."""
+    """A user whose polynomials of degree 1 come from its seeded randomness: `slopes` are what it drew."""
+
+    slopes: tuple[int, ...] = ()
 
     def _split(self, terms: ProgramTerms) -> list[bytes]:
         width = field_bytes(terms.prime)
         slopes = [int.from_bytes(self._random.bytes(2 * width), "big") % terms.prime for _ in self._record]
+        self.slopes = tuple(slopes)
         return [
             b"".join(
                 ((value + slope * place) % terms.prime).to_bytes(width, "big")
@@ -183,18 +186,26 @@ def replay(message: Envelope) -> Stage:
     return Stage(change).play()
 
 
-def partial_sharing(envelope: Envelope) -> Envelope | None:
-    """Drop what dave shares with the last server."""
-    lost = ("dave", SERVERS[-1], m.SHARES)
-    return None if (envelope.sender, envelope.receiver, envelope.step) == lost else envelope
-
-
-SCENARIOS: dict[str, Change] = {"all": lambda envelope: envelope, "shares-with-two": partial_sharing}
+# What is lost on its way, by step, sender and receiver.
+SCENARIOS: dict[str, tuple[str, str, str] | None] = {
+    "all": None,
+    "shares-with-two": (m.SHARES, "dave", SERVERS[-1]),
+}
 
 
 def run_json(name: str) -> dict[str, object]:
-    """Return the vector of one run: inputs, every message, and what is signed."""
-    stage = Stage(SCENARIOS[name]).play()
+    """Return the vector of one run: inputs and draws, every message, what got lost, and what is signed."""
+    lost = SCENARIOS[name]
+
+    def change(envelope: Envelope) -> Envelope | None:
+        return None if (envelope.step, envelope.sender, envelope.receiver) == lost else envelope
+
+    stage = Stage(change).play()
+    nonces = {
+        envelope.sender: decode(envelope.body, m.Hello, envelope.sender).nonce
+        for envelope in stage.sent
+        if envelope.step == m.HELLO
+    }
     opened = stage.servers[SERVERS[0]].result
     included = pack_set((USERS.index(user) + 1 for user in opened.included), len(USERS))
     values = [str(value) for value in opened.values]
@@ -215,6 +226,11 @@ def run_json(name: str) -> dict[str, object]:
             for who, signer in stage.signers.items()
         },
         "records": {who: list(record) for who, record in RECORDS.items()},
+        "draws": {
+            who: {"nonce": nonces[who].hex(), "slopes": [f"{slope:x}" for slope in user.slopes]}
+            for who, user in stage.users.items()
+        },
+        "lost": [] if lost is None else [list(lost)],
         "terms": _terms("sum", len(opened.present), (), b"").canonical().decode("ascii"),
         "messages": [envelope_json(envelope) for envelope in stage.sent],
         "run_id": opened.run_id.hex(),

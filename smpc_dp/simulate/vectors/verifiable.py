@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from smpc_dp.protocols.gopa.verifiable.statements import OPENING, OPENING_BOUNDS, SUM
 from smpc_dp.roster import Roster
 from smpc_dp.simulate.vectors import (
+    verifiable_boxes,
     verifiable_host,
     verifiable_norms,
     verifiable_openings,
@@ -15,14 +16,15 @@ from smpc_dp.simulate.vectors import (
     verifiable_users,
 )
 from smpc_dp.simulate.vectors.runs import SCHEMA
-from smpc_dp.simulate.vectors.verifiable_cheat import BALL_BASE, BASE, ROUNDS_BASE, Cheat
-from smpc_dp.simulate.vectors.verifiable_runs import NINE, SETTING, Played, Setting, honest, members
+from smpc_dp.simulate.vectors.verifiable_cheat import BALL_BASE, BASE, BOX_BASE, ROUNDS_BASE, Cheat
+from smpc_dp.simulate.vectors.verifiable_runs import BOX, NINE, SETTING, Played, Setting, honest, members
 
 
 def all_cheats() -> Iterator[Cheat]:
     """Yield every cheat."""
     yield from verifiable_users.all_cheats()
     yield from verifiable_norms.all_cheats()
+    yield from verifiable_boxes.all_cheats()
     yield from verifiable_host.all_cheats()
     yield from verifiable_relay.all_cheats()
     yield from verifiable_openings.all_cheats()
@@ -38,9 +40,14 @@ def generate() -> dict[str, bytes]:
     bases = {
         BASE: honest(),
         BALL_BASE: honest(ball=True),
+        BOX_BASE: honest(setting=BOX),
         ROUNDS_BASE: verifiable_openings.in_one_round(),
     }
-    bounds = {BASE: "values from 0 to 4", BALL_BASE: "norms of at most 5"}
+    bounds = {
+        BASE: "values from 0 to 4",
+        BALL_BASE: "norms of at most 5",
+        BOX_BASE: "values from 1 to 4 in the first and from -1 to 3 in the second",
+    }
     files = {
         name: _run(name, bases[name], f"Five users, two coordinates, {bound}; nobody deviates.")
         for name, bound in bounds.items()

@@ -18,6 +18,7 @@ ROSTER = "roster"
 
 BASE = "verifiable-run-honest"
 BALL_BASE = "verifiable-run-honest-ball"
+BOX_BASE = "verifiable-run-honest-box"
 ROUNDS_BASE = "verifiable-run-false-openings"
 
 

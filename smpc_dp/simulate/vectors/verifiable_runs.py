@@ -54,6 +54,9 @@ BALL_PARAMETERS: dict[str, object] = {
     key: value for key, value in PARAMETERS.items() if key not in ("lower", "upper")
 } | {"l2_bound": 5.0}
 BALL_INPUTS = {"ann": (-3, 4), "ben": (0, -5), "cyd": (2, 2), "dan": (4, 3), "eve": (-1, 0)}
+# The same with bounds of its own for each coordinate: neither box holds the other.
+BOX_PARAMETERS: dict[str, object] = PARAMETERS | {"lower": [1, -1], "upper": [4, 3]}
+BOX_INPUTS = {"ann": (1, 3), "ben": (4, -1), "cyd": (2, 0), "dan": (4, 2), "eve": (1, -1)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +69,7 @@ class Setting:
 
 SETTING = Setting(INPUTS, PARAMETERS)
 BALL = Setting(BALL_INPUTS, BALL_PARAMETERS)
+BOX = Setting(BOX_INPUTS, BOX_PARAMETERS)
 # As few users as have a sparse graph, and as little noise.
 SPARSE = Setting(
     {f"user-{number:02d}": (number % 3,) for number in range(1, 67)},
@@ -152,6 +156,11 @@ class Cheater(VerifiablePartyMachine):
         """Take other values from now on, and return their commitment with the blinding of the true ones."""
         self._lanes = (np.array(values, dtype=np.int64) + self._verifiable.centre).view(np.uint64)
         return commit.commit(values, self._value_blinding)
+
+    def prove_range(self, values: Sequence[int], low: proofs.Bound, high: proofs.Bound) -> bytes:
+        """Prove, with the blinding of the true values, that others are within some bounds."""
+        context = self._rules.proof_context(self.name)
+        return proofs.prove_range(context, values, self._value_blinding, low, high, self._random)
 
     def draw_again(self) -> None:
         """Take other secret bits, once the first ones are committed to."""
@@ -318,9 +327,9 @@ def play(
 
 
 @functools.cache
-def honest(run: int = RUN, keys: int = 0, *, ball: bool = False) -> Played:
+def honest(run: int = RUN, keys: int = 0, *, ball: bool = False, setting: Setting = SETTING) -> Played:
     """Return a run in which nobody deviates."""
-    return play(run=run, keys=keys, ball=ball)
+    return play(run=run, keys=keys, ball=ball, setting=setting)
 
 
 def entry_of(played: Played, kind: str, party: str = RELAY) -> Entry:

@@ -190,7 +190,10 @@ def sum_program(
         noise: list[CentralNoise] = _gaussians(moved, spans, epsilon, delta)
     else:
         (part,) = split(epsilon, [Fraction(1, len(spans))])
-        noise = [*(design_central(law, [m], [s], part, delta)[0] for m, s in zip(moved, spans, strict=True))]
+        alike = [*zip(moved, spans, strict=True)]
+        # A design takes long, and most integers of a vector have the same.
+        designs = {(m, s): design_central(law, [m], [s], part, delta)[0] for m, s in set(alike)}
+        noise = [designs[pair] for pair in alike]
     return _with_noise(bare, noise, epsilon, delta)
 
 
@@ -251,7 +254,9 @@ def _gaussians(moved: list[int], spans: list[int], epsilon: float, delta: float)
     if len(set(zip(moved, spans, strict=True))) == 1:
         return [CoarseGaussian.design(moved[0], spans[0], epsilon, delta, count)] * count
     (part,), (loss,) = split(epsilon, [Fraction(1, count)]), split(delta, [Fraction(1, count)])
-    return [CoarseGaussian.design(m, s, part, loss) for m, s in zip(moved, spans, strict=True)]
+    alike = [*zip(moved, spans, strict=True)]
+    designs = {(m, s): CoarseGaussian.design(m, s, part, loss) for m, s in set(alike)}
+    return [designs[pair] for pair in alike]
 
 
 def _with_noise(bare: ProgramTerms, noise: list[CentralNoise], epsilon: float, delta: float) -> Program:

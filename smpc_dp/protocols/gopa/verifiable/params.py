@@ -23,6 +23,7 @@ from smpc_dp.privacy.sampling import NoiseSource, binomial
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_and_plan
 from smpc_dp.protocols.gopa.plan import Place, SessionNoise, complete_place, with_degree
 from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.precision import with_precision
 from smpc_dp.protocols.result import Noise, Privacy
 from smpc_dp.protocols.secagg.noisy import TAIL, check_room
 from smpc_dp.protocols.secagg.params import SumParameters
@@ -33,16 +34,18 @@ if TYPE_CHECKING:
 
 # Every user follows the board: a hash of each entry, and the coin of everybody.
 MAX_PARTIES = 10_000
-# Bits of each coordinate that the grid is made for, unless the session says otherwise.
-DEFAULT_BITS = 256
 # A quarter of the bits is the variance, which is a whole number.
 BITS_STEP = 4
 
 
 class VerifiableParameters(GopaParameters, frozen=True):
-    """Checked parameters: `bits` coin flips are the noise of each user and coordinate."""
+    """Checked parameters: `bits` coin flips are the noise of each user and coordinate.
+
+    `box`: the least and greatest values of each coordinate on the grid, if they have bounds of their own.
+    """
 
     bits: int
+    box: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
     @property
     def party_steps(self) -> tuple[str, ...]:
@@ -50,9 +53,14 @@ class VerifiableParameters(GopaParameters, frozen=True):
         return v.PARTY_STEPS
 
     @property
-    def bounds(self) -> tuple[int, int]:
-        """What a coordinate on the grid must be within, both included."""
-        return 0, self.encoding.highest - self.encoding.lowest
+    def bounds(self) -> tuple[int, int] | tuple[tuple[int, ...], tuple[int, ...]]:
+        """What a coordinate on the grid must be within, both included; or the bounds of each."""
+        return self.box or (0, self.highest)
+
+    @property
+    def highest(self) -> int:
+        """No coordinate on the grid is above it."""
+        return self.encoding.highest - self.encoding.lowest
 
     @property
     def bound_squared(self) -> int | None:
@@ -84,14 +92,18 @@ class VerifiableParameters(GopaParameters, frozen=True):
     def greatest_published(self) -> int:
         """No x_hat is further from 0, in steps, but with probability below 2^-1000."""
         pairs = self.encoding.parties * self.session.pair_variance
-        return self.bounds[1] + self.bits + TAIL * (1 + math.isqrt(pairs))
+        return self.highest + self.bits + TAIL * (1 + math.isqrt(pairs))
 
     def check_total(self, total: Sequence[int], contributors: int, residual_pairs: int) -> None:
         """Raise VerificationError if no values within the bounds and their noise have this total."""
         if residual_pairs:
             return
         most = contributors * self.bits // 2
-        if min(total) < -most or max(total) > contributors * self.bounds[1] + most:
+        lows, highs = self.box or ((0,) * len(total), (self.highest,) * len(total))
+        if any(
+            not contributors * low - most <= value <= contributors * high + most
+            for value, low, high in zip(total, lows, highs, strict=True)
+        ):
             raise VerificationError(
                 f"no {contributors} vectors within the bounds and their noise have this sum: somebody lies"
             )
@@ -170,7 +182,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
             epsilon=self.session.epsilon,
             delta=self.session.delta,
             length=self.encoding.length,
-            steps=self.bounds[1] if self.bound_squared is None else None,
+            steps=None if self.bound_squared is not None else _steps(self.encoding),
             bound_squared=self.bound_squared,
             bits=self.bits,
             sigma_delta=math.sqrt(self.session.pair_variance),
@@ -255,36 +267,9 @@ def check_parameters(
     """Check a `[parameters]` table with `verifiable = true`; return every fault found.
 
     Keys: as of GOPA, with `on_dropout` "keep". The default `precision` is coarse: as fine as about
-    `DEFAULT_BITS` coin flips for each coordinate allow.
+    `precision.DEFAULT_BITS` coin flips for each coordinate allow.
     """
-    return check_and_plan(_with_precision(parameters, parties), parties, plan_session_noise)
-
-
-def _with_precision(parameters: Mapping[str, object], parties: int) -> dict[str, object]:
-    given = dict(parameters)
-    within = "l2_bound" in given
-    due = ("epsilon", "delta", "length", *(("l2_bound",) if within else ("lower", "upper")))
-    numbers = {
-        key: value
-        for key in due
-        # Whole numbers may be beyond every float.
-        if isinstance(value := parameters.get(key), int | float)
-        and not isinstance(value, bool)
-        and abs(value) < 1 << 1000
-    }
-    if "precision" in given or given.get("kind", "real") != "real" or len(numbers) < len(due):
-        return given
-    width = 2 * numbers["l2_bound"] if within else abs(numbers["upper"] - numbers["lower"])
-    if not (0 < width < math.inf and 0 < numbers["epsilon"] < 1000 and 0 < numbers["delta"] < 1):
-        return given
-    # What is too long is refused later; until then it has a precision like all others.
-    length = min(max(numbers["length"], 1), commit.MAX_LENGTH)
-    # bits = 4 (R / mu)^2 d / n_H, solved for R; with a bound on the norm R is its diameter and d is 1
-    bits = min(DEFAULT_BITS, proofs.MAX_BITS / length)
-    mu = gaussian_mu(numbers["epsilon"], max(numbers["delta"], 1e-290))
-    steps = mu * math.sqrt(bits * parties / (4 * (1 if within else length))) / 2
-    given["precision"] = max(width / max(steps, 1.0), 2.0**-900)
-    return given
+    return check_and_plan(with_precision(parameters, parties), parties, plan_session_noise)
 
 
 def plan_session_noise(
@@ -296,12 +281,10 @@ def plan_session_noise(
         ConfigError: naming the parameter that asks for too much, or leaves too few honest users.
     """
     encoding: Encoding = replace(base.encoding, element_bytes=8)
-    plan, width = base.plan, encoding.highest - encoding.lowest
+    plan = base.plan
     faults = []
     if on_dropout != "keep":
         faults.append(Fault("on_dropout", "a verifiable run has 'keep' alone"))
-    if encoding.box is not None:
-        faults.append(Fault("lower", "a verifiable run has the same bounds for each coordinate"))
     if plan.parties > MAX_PARTIES:
         faults.append(Fault("roster", f"a verifiable run has at most {MAX_PARTIES} parties"))
     if encoding.length > commit.MAX_LENGTH:
@@ -313,10 +296,12 @@ def plan_session_noise(
         gone = f"{plan.max_dropouts} may drop out and {max(plan.max_corrupt, 1)} be curious"
         faults.append(Fault("roster", f"of {plan.parties} users {gone}: {honest} bring noise that counts"))
     squared = _bound_squared(encoding)
-    most = width if squared is None else 2 * math.isqrt(squared)
     # The proof of a norm also has the bits of what the squares leave of the bound.
-    if encoding.length * most.bit_length() + (squared or 0).bit_length() > proofs.MAX_BITS:
-        faults.append(Fault("precision", f"{encoding.length} values of {width} steps take too long a proof"))
+    widths = encoding.widths
+    bits = sum(width.bit_length() for width in widths) * (encoding.length // len(widths))
+    if bits + (squared or 0).bit_length() > proofs.MAX_BITS:
+        what = f"{encoding.length} values of up to {max(widths)} steps take too long a proof"
+        faults.append(Fault("precision", what))
     if faults:
         raise ConfigError(faults)
     place, degree = complete_place(plan), plan.parties - 1
@@ -336,7 +321,7 @@ def plan_session_noise(
         epsilon,
         delta,
         encoding.length,
-        width,
+        None if squared is not None else _steps(encoding),
         squared,
         None if plan.complete else degree,
         lost,
@@ -366,7 +351,12 @@ def plan_session_noise(
         ),
     )
     parameters = VerifiableParameters(
-        encoding=encoding, plan=plan, session=session, on_dropout="keep", bits=planned.bits
+        encoding=encoding,
+        plan=plan,
+        session=session,
+        on_dropout="keep",
+        bits=planned.bits,
+        box=_box(encoding),
     )
     check_room(encoding, parameters.greatest_deviation)
     return parameters
@@ -379,7 +369,7 @@ def _planned_noise(
     epsilon: float,
     delta: float,
     length: int,
-    steps: int,
+    steps: int | tuple[int, ...] | None,
     bound_squared: int | None,
     degree: int | None,
     lost: int,
@@ -395,7 +385,7 @@ def _planned_noise(
         epsilon=epsilon,
         delta=delta,
         length=length,
-        steps=steps if bound_squared is None else None,
+        steps=steps,
         bound_squared=bound_squared,
         rounding="nearest",
         degree=degree,
@@ -409,6 +399,18 @@ def _planned_noise(
         # The planner's own names for what a session calls precision.
         names = dict.fromkeys(("steps", "bits", "bound_squared"), "precision")
         raise ConfigError([Fault(names.get(where, where), what) for where, what in error.faults]) from None
+
+
+def _box(encoding: Encoding) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Return the bounds of each coordinate on the grid, if they are given for each."""
+    lows, highs = encoding.sides
+    return None if encoding.box is None else (tuple(lows), tuple(highs))
+
+
+def _steps(encoding: Encoding) -> int | tuple[int, ...]:
+    """Return the grid steps of the range of all coordinates, or of each."""
+    widths = encoding.widths
+    return widths[0] if encoding.box is None else tuple(widths)
 
 
 def _bound_squared(encoding: Encoding) -> int | None:

@@ -193,7 +193,8 @@ class Rules:
         context, values = self.proof_context(name), self.values_of(lanes)
         bound = self._parameters.bound_squared
         if bound is None:
-            return proofs.prove_range(context, values, blinding, *self._parameters.bounds, randomness)
+            low, high = self._parameters.bounds
+            return proofs.prove_range(context, values, blinding, low, high, randomness)
         return proofs.prove_norm(context, values, blinding, bound, randomness)
 
     def add_commit(self, batch: proofs.Batch, party: int, name: str, message: v.Commit) -> None:
@@ -201,7 +202,8 @@ class Rules:
         context, bound = self.proof_context(name), self._parameters.bound_squared
         value, proof = message.value, message.range_proof
         if bound is None:
-            batch.add_range((party, RANGE), context, value, self._length, *self._parameters.bounds, proof)
+            low, high = self._parameters.bounds
+            batch.add_range((party, RANGE), context, value, self._length, low, high, proof)
         else:
             batch.add_norm((party, NORM), context, value, self._length, bound, proof)
 

@@ -1,0 +1,64 @@
+"""The grid of a verifiable run where the session gives none: as fine as some coin flips allow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TypeGuard
+
+from smpc_dp.crypto import commit, proofs
+from smpc_dp.privacy.gaussian import gaussian_mu
+
+# Bits of each coordinate that the grid is made for, unless the session says otherwise.
+DEFAULT_BITS = 256
+
+
+def with_precision(parameters: Mapping[str, object], parties: int) -> dict[str, object]:
+    """Return a `[parameters]` table with a `precision`, if it has none and says enough to take one."""
+    given = dict(parameters)
+    if "precision" in given or given.get("kind", "real") != "real":
+        return given
+    epsilon, delta, length = (given.get(key) for key in ("epsilon", "delta", "length"))
+    widths = _widths(given)
+    if not (_is_number(epsilon) and _is_number(delta) and _is_number(length) and widths):
+        return given
+    if not (0 < epsilon < 1000 and 0 < delta < 1 and all(0 < width < math.inf for width in widths)):
+        return given
+    # What is too long is refused later; until then it has a precision like all others.
+    length = min(max(length, 1), commit.MAX_LENGTH)
+    bits = min(DEFAULT_BITS, proofs.MAX_BITS / length)
+    mu = gaussian_mu(epsilon, max(delta, 1e-290))
+    # bits = 4 (R / mu)^2 d / n_H, solved for R; d is 1 where R is the way across ball or box
+    alike = "l2_bound" not in given and len(widths) == 1
+    steps = mu * math.sqrt(bits * parties / (4 * (length if alike else 1))) / 2
+    precision = math.hypot(*widths) / max(steps, 1.0)
+    if len(widths) > 1:
+        # The narrowest range has two ends on the grid, however they are rounded.
+        precision = min(precision, min(widths) / 2)
+    given["precision"] = max(precision, 2.0**-900)
+    return given
+
+
+def _widths(parameters: Mapping[str, object]) -> list[float] | None:
+    """Return how wide the range of all coordinates is, or of each, or the ball; None if that is not clear."""
+    if "l2_bound" in parameters:
+        bound = parameters["l2_bound"]
+        return [2 * bound] if _is_number(bound) else None
+    sides: list[list[float]] = []
+    for key in ("lower", "upper"):
+        side = parameters.get(key)
+        each = list(side) if isinstance(side, list | tuple) else [side]
+        numbers = [value for value in each if _is_number(value)]
+        if not numbers or len(numbers) < len(each):
+            return None
+        sides.append(numbers)
+    count = max(map(len, sides))
+    if {*map(len, sides)} - {1, count}:
+        return None
+    lowers, uppers = (side * (count // len(side)) for side in sides)
+    return [abs(upper - lower) for lower, upper in zip(lowers, uppers, strict=True)]
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    # Whole numbers may be beyond every float.
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1 << 1000
