@@ -14,6 +14,7 @@ from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.exchange.machines import ExchangeHub, Relayed
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
 from smpc_dp.protocols.pairwise.statistic_hub import StatisticHub
 from smpc_dp.protocols.pairwise.statistic_messages import HELLO as STATISTIC_HELLO
 from smpc_dp.protocols.pairwise.statistic_messages import PAIR
@@ -148,12 +149,8 @@ class Server:
 
     def _asks_otherwise(self, news: News) -> bool:
         """Tell whether a hello is for a sum where others ask for a statistic, or the other way round."""
-        statistic = isinstance(self._machine, StatisticHub)
-        return (
-            is_hello(news)
-            and (news.envelope is not None)
-            and (statistic != (news.envelope.step == STATISTIC_HELLO))
-        )
+        statistic, envelope = isinstance(self._machine, StatisticHub), news.envelope
+        return is_hello(news) and envelope is not None and statistic != (envelope.step == STATISTIC_HELLO)
 
     async def _run(self, number: int) -> bool:
         """Drive the machine to its end; return False when nobody is left to ask."""
@@ -166,6 +163,9 @@ class Server:
         if held is None:
             return False
         machine, begun, declared, step = self._machine, bool(held), False, ""
+        if isinstance(machine, VerifiableRelayMachine):
+            # It keeps what is false, and shows it.
+            self._hub.hear(machine.most_heard_bytes)
         if begun and not deadline.connecting:
             declared = True
             self._declare_absent(number, machine)

@@ -135,7 +135,7 @@ def audit_stream(
     verdict: Verdict | None = known["verdict"]
     statistic: StatisticVerdict | None = known["statistic"]
     checked = roster is not None and roster == known["roster"]
-    faults = (*known["noted"], str(bad)) if bad is not None else () if verdict is None else verdict.faults
+    faults = (str(bad), *known["noted"]) if bad is not None else () if verdict is None else verdict.faults
     # Parts of them come from the log: nothing that a terminal would obey.
     faults = tuple(map(printable, faults))
     ok = not faults and (verdict is not None or statistic is not None)

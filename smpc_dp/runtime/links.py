@@ -67,11 +67,12 @@ class Links:
         # the memory for large vectors does not grow with the number of parties.
         self.news: asyncio.Queue[News] = asyncio.Queue(1)
         self.links: dict[str, Link] = {}
-        self._largest = membership.largest_message()
+        self._largest = self._heard = membership.largest_message()
 
     def welcome(self, channel: Channel) -> Link:
         """Take a channel in; the last one of a party counts."""
         link = Link(channel, asyncio.Queue(self._outbox))
+        channel.max_received = self._heard
         if channel.peer in self.links:
             _, writer = self.links[channel.peer].tasks
             writer.cancel()
@@ -130,8 +131,15 @@ class Links:
 
     def admit_all(self) -> None:
         """Let everyone send messages of full size, at the beginning of a request."""
+        self.hear(self._largest)
         for link in self.links.values():
             link.channel.max_message = self._largest
+
+    def hear(self, most: int) -> None:
+        """Take messages of at most so many bytes in this request; who sends a longer one loses its link."""
+        self._heard = most
+        for link in self.links.values():
+            link.channel.max_received = most
 
     def abort(self) -> None:
         """Cut every link that is still open and end all tasks."""

@@ -57,12 +57,14 @@ class Channel:
     ) -> None:
         """Sizes in bytes, `frame_timeout` in seconds; `max_message` from 0 to 2**32 - 1.
 
+        What is received may be bounded further, by setting `max_received`.
         `bytes_sent` and `bytes_received` count the content of whole messages, without frames and TLS.
         """
         if not 0 <= max_message <= framing.MAX_MESSAGE:
             raise ConfigError(f"max_message: {max_message}, not between 0 and {framing.MAX_MESSAGE}")
         self.peer = peer
         self.max_message = max_message
+        self.max_received = framing.MAX_MESSAGE
         self.frame_timeout = frame_timeout
         self.bytes_sent = 0
         self.bytes_received = 0
@@ -108,7 +110,7 @@ class Channel:
         """Return the next message; wait for its first byte without limit.
 
         Raises ChannelClosed at the end (`clean` tells a goodbye from a cut), PeerFault when the peer breaks
-        the framing, exceeds `max_message` or TLS fails, TimeoutFault when a frame takes more than
+        the framing, exceeds a limit or TLS fails, TimeoutFault when a frame takes more than
         `frame_timeout` seconds. Any of them ends the channel, and is raised again by the next call.
         """
         if self._ended is not None:
@@ -179,7 +181,7 @@ class Channel:
                 stream,
                 first,
                 self.peer,
-                self.max_message,
+                min(self.max_message, self.max_received),
                 self.frame_timeout,
                 self._message_timeout,
                 self._reserve,

@@ -86,6 +86,18 @@ async def test_message_above_the_limit_is_not_sent(net: Net) -> None:
     assert await theirs.receive() == bytes(1000)
 
 
+async def test_what_is_received_may_have_a_lower_limit_than_what_is_sent(net: Net) -> None:
+    mine, theirs = await net.pair(net.endpoint("alice"))
+    theirs.max_received = 1000
+    await theirs.send(bytes(5000))
+    assert await mine.receive() == bytes(5000)
+    await mine.send(bytes(1000))
+    await mine.send(bytes(1001))
+    assert await theirs.receive() == bytes(1000)
+    with pytest.raises(PeerFault, match="1001 bytes, the limit is 1000"):
+        await theirs.receive()
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [

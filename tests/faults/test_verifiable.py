@@ -31,6 +31,7 @@ from smpc_dp.simulate.vectors.verifiable_runs import (
     BOX,
     BOX_INPUTS,
     INPUTS,
+    NINE,
     RELAY,
     USERS,
     Played,
@@ -290,12 +291,14 @@ def test_nobody_opens_an_edge_to_a_user_that_said_nothing_false() -> None:
         def _write(self, step: str, names: Sequence[str], message: msgspec.Struct) -> list[Envelope]:
             if isinstance(message, v.Publications):
                 envelope = self._received[1]
-                message = replace(message, false=[m.Advertisement(1, envelope.body, envelope.signature)])
+                shown = [] if VICTIM in names else [m.Advertisement(1, envelope.body, envelope.signature)]
+                message = replace(message, false=pack_list([1]), shown=shown)
             return VerifiableRelayMachine._write(self, step, names, message)
 
     played = play(relay=Stripping)
     for name in USERS[1:]:
-        refused(played, f"says that {VICTIM} published something false, and it did not", name)
+        refused(played, f"says that {VICTIM} said something false, and it did not", name)
+    refused(played, f"says that {VICTIM} has signed something false")
     assert v.OPEN not in shown(played)
 
 
@@ -306,33 +309,46 @@ def test_a_forged_false_publication_is_refused() -> None:
                 body = decode(self._received[1].body, v.Publish, "")
                 forged = msgspec.msgpack.encode(replace(body, x_hat=bytes(16)))
                 false = m.Advertisement(1, forged, self._received[1].signature)
-                message = replace(message, false=[false])
+                message = replace(message, false=pack_list([1]), shown=[false])
             return VerifiableRelayMachine._write(self, step, names, message)
 
     played = play(relay=Forging)
-    for name in USERS:
+    for name in USERS[1:]:
         refused(played, f"that {VICTIM} did not sign", name)
     assert v.OPEN not in shown(played)
 
 
-@pytest.mark.parametrize("party", [0, -1, 4, 6, 1 << 40])
-def test_a_false_publication_of_nobody_is_refused(party: int) -> None:
-    def lie(message: v.Publications) -> v.Publications:
-        published = unpack_list(message.published, len(USERS), "")
-        kept = [place for place, number in enumerate(published) if number != 4]
-        digests = b"".join(message.digests[32 * place : 32 * place + 32] for place in kept)
-        false = [m.Advertisement(party, b"", bytes(64))]
-        return v.Publications(pack_list([published[place] for place in kept]), digests, false, b"", [])
+def without(message: v.Publications, party: int) -> v.Publications:
+    authors = unpack_list(message.authors, len(USERS), "")
+    kept = [place for place, number in enumerate(authors) if number != party]
+    digests = b"".join(message.digests[32 * place : 32 * place + 32] for place in kept)
+    return replace(message, authors=pack_list([authors[place] for place in kept]), digests=digests)
 
-    refused(told(v.PUBLICATIONS, lie), "false that there are not")
+
+@pytest.mark.parametrize(
+    ("false", "what"),
+    [
+        ([4], "false that there are not"),
+        ([0], "not ascending"),
+        ([6], "not ascending"),
+        ([2], "does not show"),
+    ],
+)
+def test_a_false_publication_of_nobody_is_refused(false: list[int], what: str) -> None:
+    refused(told(v.PUBLICATIONS, lambda message: replace(without(message, 4), false=pack_list(false))), what)
+
+
+@pytest.mark.parametrize("party", [0, -1, 4, 6, 1 << 40])
+def test_what_nobody_said_is_not_shown(party: int) -> None:
+    def lie(message: v.Publications) -> v.Publications:
+        shown = [m.Advertisement(party, b"", bytes(64))]
+        return replace(without(message, 4), false=pack_list([2]), shown=shown)
+
+    refused(told(v.PUBLICATIONS, lie), "does not show what neighbours said")
 
 
 def test_a_user_sees_that_its_publication_is_left_out() -> None:
-    def lie(message: v.Publications) -> v.Publications:
-        published = unpack_list(message.published, len(USERS), "")
-        return replace(message, published=pack_list(published[1:]), digests=message.digests[32:])
-
-    refused(told(v.PUBLICATIONS, lie), "left the publication of ann out")
+    refused(told(v.PUBLICATIONS, lambda message: without(message, 1)), "left the publication of ann out")
 
 
 def test_a_user_sees_that_it_is_not_counted() -> None:
@@ -360,6 +376,17 @@ def test_the_plan_is_replanned_when_more_were_corrupt() -> None:
     assert checked.epsilon_without(2) > 8.0
     assert checked.epsilon_without(4) == float("inf")
     assert checked.privacy(4, 2).epsilon == checked.epsilon_without(2)
+    # Where nobody is corrupt by the plan one user is curious, and who is excluded may be another.
+    alone, _ = check_gopa({**NINE.declared, "epsilon": 2.5, "corrupt": 0.0}, len(NINE.inputs))
+    assert isinstance(alone, VerifiableParameters)
+    assert alone.epsilon_without(0) == 2.5
+    one_corrupt, _ = check_gopa({**NINE.declared, "epsilon": 2.5, "corrupt": 0.12}, len(NINE.inputs))
+    assert isinstance(one_corrupt, VerifiableParameters)
+    assert one_corrupt.epsilon_without(1) == 2.5
+    assert alone.session.honest == one_corrupt.session.honest
+    for excluded in (1, 2, 3):
+        assert alone.epsilon_without(excluded) == one_corrupt.epsilon_without(excluded + 1)
+    assert alone.epsilon_without(2) > alone.epsilon_without(1) > 2.5
     nothing = checked.privacy(2, 4)
     assert nothing.epsilon is None
     assert nothing.claim.startswith("none: 4 users were corrupt")
@@ -395,6 +422,23 @@ def test_parameters_are_checked(changes: dict[str, object], where: str | None) -
     else:
         assert checked is None
         assert where in {fault.where for fault in faults}
+
+
+@pytest.mark.parametrize("verifiable", [False, True])
+@pytest.mark.parametrize("epsilon", [1e-99, 1e-45, 1e-30])
+def test_a_plan_that_cannot_be_is_refused_in_the_words_of_a_session(epsilon: float, verifiable: bool) -> None:
+    given = {
+        "length": 1,
+        "lower": 0,
+        "upper": 1,
+        "epsilon": epsilon,
+        "delta": 1e-30,
+        "verifiable": verifiable,
+    }
+    checked, faults = check_gopa(given, 3)
+    assert checked is None
+    assert {fault.where for fault in faults} <= {"epsilon", "precision"}, faults
+    assert not any("sigma" in fault.what for fault in faults)
 
 
 @pytest.mark.parametrize(

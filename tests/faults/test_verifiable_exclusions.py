@@ -14,14 +14,14 @@ from smpc_dp.crypto import proofs
 from smpc_dp.errors import PeerFault, TimeoutFault
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
-from smpc_dp.protocols.gopa.verifiable.statements import BOUNDS, FALSE, MALFORMED
+from smpc_dp.protocols.gopa.verifiable.statements import BOUNDS, COMMIT_MALFORMED, FALSE, MALFORMED
+from smpc_dp.protocols.secagg.graph import pack_list
 from smpc_dp.runtime.audit import audit_stream
 from smpc_dp.simulate.vectors.verifiable_runs import (
     INPUTS,
     PARAMETERS,
     RELAY,
     USERS,
-    Cheater,
     Played,
     Setting,
     play,
@@ -32,7 +32,6 @@ from smpc_dp.simulate.vectors.verifiable_users import (
     at,
     cut_proof,
     off_by_one,
-    opening_too_far_out,
     out_of_range,
     too_far_out,
 )
@@ -74,6 +73,7 @@ def raw(body: bytes) -> Any:
         (too_far_out, BOUNDS),
         (at(v.PUBLISH, cut_proof), MALFORMED),
         (at(v.PUBLISH, raw(b"")), MALFORMED),
+        (at(v.PUBLISH, raw(bytes(1 << 16))), MALFORMED),
         (at(v.PUBLISH, raw(b"\x94\xc4\x00\xc4")), MALFORMED),
         (at(v.PUBLISH, lambda _user, message: replace(message, x_hat=b"")), MALFORMED),
         (at(v.PUBLISH, lambda _user, message: replace(message, blinding=b"\xff" * 32)), MALFORMED),
@@ -106,39 +106,39 @@ def test_the_same_without_its_authors_signature_excludes_nobody() -> None:
     assert "was not signed by it" in report.conclusion
 
 
-def test_a_publication_without_end_is_not_logged() -> None:
-    played = play({CHEAT: at(v.PUBLISH, raw(bytes(1 << 16)))})
-    assert (CHEAT, v.PUBLISH) not in {(entry.party, entry.kind) for entry in played.entries}
-    assert "65536 bytes" in str(played.errors[CHEAT])
-
-
-@pytest.mark.parametrize("opening", [opening_too_far_out, raw(b"\x93")])
-def test_a_false_opening_is_logged_and_its_author_named(opening: Any) -> None:
-    played = play({CHEAT: off_by_one, OTHER: at(v.OPEN, opening)})
-    assert (OTHER, v.OPEN) in {(entry.party, entry.kind) for entry in played.entries}
-    noise = played.relay.result.noise
-    assert noise is not None
-    assert noise.residual_pairs == 1
+@pytest.mark.parametrize(
+    "commits",
+    [
+        raw(b""),
+        raw(bytes(1 << 16)),
+        lambda _user, message: replace(message, edges=b"\xff" * 32 + message.edges[32:]),
+        lambda _user, message: replace(message, value=b"\xff" * 32),
+        lambda _user, message: replace(message, neighbours=message.neighbours[::-1]),
+        lambda user, message: replace(message, neighbours=pack_list([1, 2, 3, user._index])),
+        lambda _user, message: replace(message, range_proof=message.range_proof + b"1"),
+    ],
+)
+def test_signed_commitments_that_are_no_right_ones_exclude_their_author(commits: Any) -> None:
+    """Also one user too few for the plan: the others see what it has signed."""
+    played = play({CHEAT: at(v.COMMIT, commits)}, setting=ALL)
+    assert set(played.errors) == {CHEAT}
+    for machine in (played.relay, *(played.users[name] for name in REST)):
+        assert machine.result.survivors == REST
+    assert played.relay.result.faults == (f"{CHEAT}: {FALSE[COMMIT_MALFORMED]}",)
     report = audited(played)
-    assert not report.ok
-    assert report.faults[0].startswith(f"{OTHER}: ")
-    assert f"no opening of {OTHER}" in report.faults[1]
-    assert [item.party for item in report.excluded] == [CHEAT]
+    assert report.ok
+    assert [(item.party, item.reason) for item in report.excluded] == [(CHEAT, FALSE[COMMIT_MALFORMED])]
 
 
-class OpensNonsense(Cheater):
-    """Answers with what is no opening."""
-
-    def _emit(self, step: str, message: msgspec.Struct) -> Any:
-        nonsense: Any = msgspec.Raw(b"\x93")
-        return super()._emit(step, nonsense if (self.name, step) == (OTHER, v.OPEN) else message)
-
-
-def test_a_malformed_opening_of_nothing_does_not_spoil_a_run() -> None:
-    played = play(user=OpensNonsense)
-    assert set(played.errors) == {OTHER}
-    assert not any(entry.kind == v.OPEN for entry in played.entries)
-    assert audited(played).ok
+@pytest.mark.parametrize("coin", [lambda *_: v.Coin(bytes(32)), raw(b"\x91\xc0")])
+def test_a_wrong_coin_stops_the_run_and_its_log_names_whose_it_is(coin: Any) -> None:
+    """Without it the others' coins are known, and cheats could choose among sums of noise."""
+    played = play({CHEAT: at(v.COIN, coin)})
+    error = played.errors[RELAY]
+    assert isinstance(error, TimeoutFault)
+    assert error.missing == {CHEAT}
+    assert [entry.party for entry in played.entries if entry.kind == v.COIN] == [CHEAT]
+    assert f": {CHEAT}: " in audited(played).faults[0]
 
 
 def test_more_cheats_than_the_plan_counts_on_end_it() -> None:

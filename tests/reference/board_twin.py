@@ -2,7 +2,8 @@
 
 `Audit` takes the users of the vectors: two coordinates with bounds 0 to 4, or bounds of their own, and 12
 bits each, or a norm of at most 5 and the bits that the session plans for it; a quorum of 4 of 5. Or those of
-another `Shape`, also on a sparse graph, where the proofs of some users may have to do.
+another `Shape`: `NINE` is that of the runs with rounds of openings. On a sparse graph the proofs of some
+users may have to do.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Shape(NamedTuple):
     proven: frozenset[str] | None = None
 
 
+NINE = Shape(1, 2, 4, 6)
 # By the bound on the squares, if there is one.
 BITS = {None: 12, 25: 64}
 # The logs have most statements in common, and a proof takes a good part of a second here.
@@ -45,7 +47,6 @@ ORDER = (
     ("coin", False),
     ("certify-coins", True),
     ("publish", False),
-    ("open", False),
     ("tally", True),
     ("certify-tally", True),
 )
@@ -124,11 +125,17 @@ class Audit:
         self.excluded: dict[str, str] = {}
         self.total: list[int] = []
         self.void: list[tuple[str, str]] = []
+        self._order = list(ORDER)
         self._entries: dict[str, dict[Any, Any]] = {kind: {} for kind, _ in ORDER}
+        # Rounds of openings: who is known to be false, who owes which edges, and Delta that was opened.
+        self.rounds = 0
+        self._known: set[str] = set()
+        self._owed: dict[str, set[str]] = {}
+        self._opened: dict[tuple[str, str], list[int]] = {}
         self._stage = 0
         for number, line in enumerate(lines[1:], start=1):
             self._take(number, json.loads(line))
-        need(self._stage == len(ORDER), "no end")
+        need(self._stage == len(self._order), "no end")
 
     def _signed(self, step: str, name: str, body: bytes, signature: bytes) -> None:
         statement = hashed(
@@ -150,15 +157,20 @@ class Audit:
         name, kind, body = entry["party"], entry["kind"], b64decode(entry["payload"])
         signature = bytes.fromhex(entry["signature"])
         self._signed(kind, name, body, signature)
-        while self._stage < len(ORDER) and ORDER[self._stage][0] != kind:
-            need(not ORDER[self._stage][1], "order")
+        suffix = "" if self.rounds == 0 else f"-{self.rounds + 1}"
+        if kind == "certify-exclusions" + suffix and self._order[self._stage][0][:4] in ("publ", "open"):
+            self.rounds += 1
+            self._order[self._stage + 1 : self._stage + 1] = [(kind, True), ("open" + suffix, False)]
+        while self._stage < len(self._order) and self._order[self._stage][0] != kind:
+            need(not self._order[self._stage][1], "order")
             self._stage += 1
-        need(self._stage < len(ORDER), "order")
-        need((name == self.relay) == ORDER[self._stage][1], "who")
+        need(self._stage < len(self._order), "order")
+        need((name == self.relay) == self._order[self._stage][1], "who")
         fields = unpacked(body)
-        need(fields is not None or kind == "publish", "not canonical")
-        getattr(self, "_" + kind.replace("-", "_"))(name, fields)
-        self._stage += ORDER[self._stage][1]
+        users = kind.startswith(("commit", "publish", "open"))
+        need(fields is not None or users, "not canonical")
+        getattr(self, "_" + kind.rstrip("-0123456789").replace("-", "_"))(name, fields)
+        self._stage += self._order[self._stage][1]
         digest = hashed(
             "board-entry",
             uint(number),
@@ -176,11 +188,21 @@ class Audit:
         return self.shape.proven is None or name in self.shape.proven
 
     def _commit(self, name: str, fields: list[Any]) -> None:
-        value, proof, secret, coin, neighbours, edges = fields
-        peers = [int.from_bytes(neighbours[i : i + 2], "little") for i in range(0, len(neighbours), 2)]
-        points = {self.names[peer - 1]: edges[32 * i : 32 * i + 32] for i, peer in enumerate(peers)}
-        for point in (secret, *points.values()):
-            decode_point(point)
+        try:
+            value, proof, secret, coin, neighbours, edges = fields
+            peers = [int.from_bytes(neighbours[i : i + 2], "little") for i in range(0, len(neighbours), 2)]
+            need(len(coin) == 32 and len(edges) == 32 * len(peers), "length")
+            need(sorted({*peers}) == peers and self.names.index(name) + 1 not in peers, "neighbours")
+            points = {self.names[peer - 1]: edges[32 * i : 32 * i + 32] for i, peer in enumerate(peers)}
+            for point in (value, secret, *points.values()):
+                decode_point(point)
+            lows, highs = ((b,) * self.shape.length if isinstance(b, int) else b for b in self.range)
+            digits = sum((high - low).bit_length() for low, high in zip(lows, highs, strict=True))
+            due = 32 * (2 * (digits - 1).bit_length() + 6)
+            need(self.squared is not None or len(proof) == due, "length")
+        except (Refused, TypeError, ValueError, IndexError):
+            self.excluded[name] = "commit-malformed"
+            return
         try:
             if self._proven(name) and self.squared is None:
                 verify_range(self._context(name), value, self.shape.length, *self.range, proof)
@@ -190,23 +212,28 @@ class Audit:
             self.excluded[name] = "range" if self.squared is None else "norm"
         self._entries["commit"][name] = {"value": value, "secret": secret, "coin": coin, "edges": points}
 
-    def _certify(self, step: str, fields: list[Any]) -> None:
+    def _certify(
+        self, step: str, fields: list[Any], going_on: list[str] | None = None, *false: bytes
+    ) -> None:
         members, signers, signatures = fields
-        need(members == self.packed, "members")
-        attested = hashed("board-attestation", *self.bound, self.run, step.encode(), self.head, self.packed)
+        inside = self.participants if going_on is None else going_on
+        need(members == party_set([self.names.index(n) + 1 for n in inside], len(self.names)), "members")
+        parts = (self.run, step.encode(), self.head, members, *false)
+        attested = hashed("board-attestation", *self.bound, *parts)
         if signers[:1] == b"\1":
             out = {int.from_bytes(signers[i : i + 2], "little") for i in range(1, len(signers), 2)}
             who = [name for i, name in enumerate(self.names, 1) if i not in out]
         else:
             bits = int.from_bytes(signers[1:], "big") >> (-len(self.names) % 8)
             who = [name for i, name in enumerate(reversed(self.names)) if bits >> i & 1][::-1]
-        need(len(who) >= self.shape.quorum and set(who) <= set(self.participants), "quorum")
+        need(len(who) >= self.shape.quorum and set(who) <= set(inside), "quorum")
         for i, name in enumerate(who):
             self._signed(step, name, msgspec.msgpack.encode([attested]), signatures[64 * i : 64 * i + 64])
 
     def _certify_commitments(self, _name: str, fields: list[Any]) -> None:
         commits = self._entries["commit"]
         self.participants = [name for name in self.names if name in commits and name not in self.excluded]
+        self._known = {*self.excluded}
         self.packed = party_set([self.names.index(n) + 1 for n in self.participants], len(self.names))
         self.edges: dict[str, dict[str, bytes]] = {}
         for name in self.participants:
@@ -277,32 +304,66 @@ class Audit:
             self.excluded[name] = "sum"
         self._entries["publish"][name] = integers(x_hat, length)
 
-    def _open(self, name: str, fields: list[Any]) -> None:
-        parties, deltas, blindings = fields
-        need(name not in self.excluded, "opens, and is excluded")
-        for i in range(len(parties) // 2):
-            peer = self.names[int.from_bytes(parties[2 * i : 2 * i + 2], "little") - 1]
-            need(peer in self.excluded and peer in self._entries["publish"], "opens an honest edge")
-            size = 8 * self.shape.length
+    def _good(self) -> list[str]:
+        return [name for name in self._entries["publish"] if name not in self.excluded]
+
+    def _certify_exclusions(self, _name: str, fields: list[Any]) -> None:
+        fresh, good = {*self.excluded} - self._known, self._good()
+        need(fresh, "a round without a reason")
+        self._known |= fresh
+        self._owed = {name: fresh & {*self.edges[name]} for name in good}
+        false = b"".join(place.to_bytes(2, "little") for place, n in enumerate(self.names, 1) if n in fresh)
+        self._certify(
+            "attest-exclusions" + ("" if self.rounds == 1 else f"-{self.rounds}"), fields, good, false
+        )
+
+    def _false_opening(self, name: str, fields: Any) -> str:
+        """Take an opening, or tell what is false in it."""
+        size = 8 * self.shape.length
+        try:
+            parties, deltas, blindings = fields
+            numbers = [int.from_bytes(parties[i : i + 2], "little") for i in range(0, len(parties), 2)]
+            need(len(parties) % 2 == 0 and sorted({*numbers}) == numbers, "list")
+            need(all(1 <= number <= len(self.names) for number in numbers), "list")
+            need(len(deltas) == size * len(numbers) and len(blindings) == 32 * len(numbers), "length")
+        except (Refused, TypeError, ValueError):
+            return "opening-malformed"
+        peers = [self.names[number - 1] for number in numbers]
+        if {*peers} != self._owed[name]:
+            return "opening-other"
+        need(peers, "an opening of nothing")
+        opened, wrong = {}, False
+        for i, peer in enumerate(peers):
             delta = integers(deltas[size * i : size * (i + 1)], self.shape.length)
-            need(max(map(abs, delta)) <= self.most_delta, "Delta out of bounds")
-            point = committed(delta, decode_scalar(blindings[32 * i : 32 * i + 32]))
-            need(ristretto.encode(point) == self.edges[name][peer], "opening")
-            self._entries["open"][name, peer] = delta
+            if max(map(abs, delta)) > self.most_delta:
+                return "opening-bounds"
+            try:
+                point = committed(delta, decode_scalar(blindings[32 * i : 32 * i + 32]))
+            except Refused:
+                return "opening-malformed"
+            wrong |= ristretto.encode(point) != self.edges[name][peer]
+            opened[name, peer] = delta
+        if wrong:
+            return "opening"
+        self._opened |= opened
+        return ""
+
+    def _open(self, name: str, fields: Any) -> None:
+        need(name in self._owed and name not in self.excluded, "opens, and is out")
+        if false := self._false_opening(name, fields):
+            self.excluded[name] = false
 
     def _tally(self, _name: str, fields: list[Any]) -> None:
         counted, published, residual = fields
-        good = [n for n in self._entries["publish"] if n not in self.excluded]
+        good = self._good()
+        need({*self.excluded} == self._known, "no edges opened to who was shown false")
         need(counted == party_set([self.names.index(n) + 1 for n in good], len(self.names)), "counted")
         values = [self._entries["publish"][name] for name in good]
-        opened = list(self._entries["open"].values())
+        opened = [delta for (name, _), delta in self._opened.items() if name in good]
         self.total = [sum(v[i] for v in values) - sum(d[i] for d in opened) for i in range(self.shape.length)]
         need(integers(published, self.shape.length) == self.total, "total")
         left = sum(
-            (name, peer) not in self._entries["open"]
-            for name in good
-            for peer in self.edges[name]
-            if peer not in good
+            (name, peer) not in self._opened for name in good for peer in self.edges[name] if peer not in good
         )
         need(left == residual == 0, "residual pairs")
 

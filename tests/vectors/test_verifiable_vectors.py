@@ -21,12 +21,17 @@ BASES = {
         "verifiable-run-honest-box.json",
     )
 }
+# Runs in which users open something false.
+ROUNDS = {
+    name: json.loads((FOLDER / name).read_text("utf-8"))
+    for name in ("verifiable-run-false-openings.json", "verifiable-run-false-openings-in-two-rounds.json")
+}
 BASE = BASES["verifiable-run-honest.json"]
 NEGATIVE = sorted(FOLDER.glob("verifiable-negative-*.json"))
 
 
 def audited(lines: list[str | int], roster: str | None = None, base: str | None = None) -> Report:
-    known = BASES[base or "verifiable-run-honest.json"]["log"]
+    known = (BASES | ROUNDS)[base or "verifiable-run-honest.json"]["log"]
     log = "".join(f"{known[line] if isinstance(line, int) else line}\n" for line in lines)
     return audit_stream(io.BytesIO(log.encode()), roster=roster, threads=1)
 
@@ -47,6 +52,22 @@ def test_the_honest_run_holds(name: str) -> None:
     assert report.conclusion.startswith("Everything holds")
 
 
+@pytest.mark.parametrize(("name", "epsilon"), list(zip(ROUNDS, (3.0, 3.1947), strict=True)))
+def test_a_run_without_who_opens_something_false_holds(name: str, epsilon: float) -> None:
+    """Two excluded users are what the plan counts on as corrupt; for a third epsilon is computed anew."""
+    base = ROUNDS[name]
+    report = audited(base["log"], base["roster"], name)
+    assert report.ok, report.conclusion
+    assert report.verdict is not None
+    assert {item.party: item.reason for item in report.excluded} == {
+        party: FALSE[check] for party, check in base["excluded"].items()
+    }
+    assert len(report.verdict.counted) == 9 - len(base["excluded"])
+    assert report.verdict.residual_pairs == 0
+    assert report.verdict.average == (base["total"][0] / len(report.verdict.counted),)
+    assert report.verdict.epsilon == pytest.approx(epsilon, abs=1e-4)
+
+
 def test_there_are_enough() -> None:
     assert len(NEGATIVE) >= 70
     assert len({cheat.check for cheat in verifiable.all_cheats()}) >= 15
@@ -56,7 +77,7 @@ def test_there_are_enough() -> None:
 def test_the_cheat_is_caught(file: Path) -> None:
     vector = json.loads(file.read_text("utf-8"))
     expect, culprits = vector["expect"]["audit"], vector["expect"]["culprits"]
-    report = audited(vector["log"], BASE["roster"], vector["base"])
+    report = audited(vector["log"], (BASES | ROUNDS)[vector["base"]]["roster"], vector["base"])
     if expect == "excluded":
         assert report.ok, report.conclusion
         assert [item.party for item in report.excluded] == culprits

@@ -168,6 +168,8 @@ def plan_verifiable(
     _check_draws(parties, honest, degree, lost, corrupt)
     apart = 0.0 if degree is None else disconnected(parties, degree, corrupt=corrupt, lost=lost)
     mu = gaussian_mu(epsilon, delta)
+    if mu == 0:
+        raise ConfigError([Fault("epsilon", f"{epsilon:g} at delta {delta:g} needs more noise than any")])
     if bound_squared is not None:
         steps = 2 * math.isqrt(bound_squared)
     elif steps is None:
@@ -180,6 +182,7 @@ def plan_verifiable(
     # On the complete graph any n_H honest users are connected by themselves, on a drawn one all who stay.
     connected = honest if degree is None else max(honest, parties - corrupt)
     farthest = math.sqrt(reach.squared * (connected - 1))
+    given = sigma_delta is not None
     if sigma_delta is None:
         sigma_delta = _sigma_delta(farthest, epsilon, PAIRWISE_PART * delta, connected)
     elif sigma_delta < _smoothing(connected):
@@ -193,7 +196,8 @@ def plan_verifiable(
             what = f"{degree} draws leave the honest users unconnected with probability {apart:.2g}"
             raise ConfigError([Fault("degree", f"{what}, delta is {delta:g}: draw more")])
         if left <= 0 or epsilon <= epsilon_pairwise:
-            raise ConfigError([Fault("delta", "nothing is left for the noise: raise sigma_delta or delta")])
+            what = "pairwise noise alone takes it all: raise it" + (", or sigma_delta" if given else "")
+            raise ConfigError([Fault("delta" if left <= 0 else "epsilon", what)])
         bits = _least_bits(reach, honest, epsilon - epsilon_pairwise, left, mu)
     total = 1.0
     if epsilon > epsilon_pairwise:

@@ -96,7 +96,10 @@ def plan_session(
         gone = f"{plan.max_dropouts} may drop out and {max(plan.max_corrupt, 1)} be curious"
         what = f"of {plan.parties} users {gone}: {honest} bring noise that counts, 2 are due"
         raise ConfigError([Fault("roster", what)])
-    deviation = MARGIN * diameter / gaussian_mu(epsilon, delta)
+    mu = gaussian_mu(epsilon, delta)
+    if mu == 0:
+        raise ConfigError([Fault("epsilon", f"{epsilon:g} at delta {delta:g} needs more noise than any")])
+    deviation = MARGIN * diameter / mu
     own = OWN_SHARE * deviation**2 / honest
     proven = None
     if not plan.complete:

@@ -19,6 +19,7 @@ ROSTER = "roster"
 BASE = "verifiable-run-honest"
 BALL_BASE = "verifiable-run-honest-ball"
 BOX_BASE = "verifiable-run-honest-box"
+ROUNDS_BASE = "verifiable-run-false-openings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,8 @@ class Cheat:
 
     Attributes:
         name, about: what is done, one thing.
-        check: what catches it: "range", "noise", "sum" or "opening" for a false proof, else in words.
+        check: what catches it: "range", "noise", "sum", "opening" or another key of `FALSE` for a false
+            statement, else in words.
         expect: what the audit finds.
         culprits: whom it names.
         make: returns the lines of the log.

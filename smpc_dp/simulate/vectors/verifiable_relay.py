@@ -114,9 +114,8 @@ def _entries() -> Iterator[Cheat]:
     yield changed_log(
         "edge-of-an-honest-user-opened",
         "A user's opening of an edge to one that published nothing false is on the board.",
-        "who may be opened",
+        ORDER,
         opened,
-        RELAY,
     )
 
 

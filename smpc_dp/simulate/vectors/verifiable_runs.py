@@ -27,6 +27,7 @@ from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
 from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
 from smpc_dp.protocols.gopa.verifiable.statements import signed
 from smpc_dp.protocols.registry import check_gopa
+from smpc_dp.protocols.secagg.graph import pack_list
 from smpc_dp.roster import Member
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
@@ -81,6 +82,25 @@ SPARSE = Setting(
         "delta": 1e-3,
         "dropout": 0.05,
         "corrupt": 0.05,
+        "verifiable": True,
+    },
+)
+
+# Of nine users three may be excluded, and a quorum is left; for the third epsilon is computed anew.
+NINE = Setting(
+    {
+        name: (number % 3,)
+        for number, name in enumerate(("ann", "ben", "cyd", "dan", "eve", "fay", "gus", "hal", "ivy"))
+    },
+    {
+        "kind": "integer",
+        "length": 1,
+        "lower": 0,
+        "upper": 2,
+        "epsilon": 3.0,
+        "delta": 1e-3,
+        "dropout": 0.12,
+        "corrupt": 0.23,
         "verifiable": True,
     },
 )
@@ -162,6 +182,14 @@ class Cheater(VerifiablePartyMachine):
     def drop_first_edge(self) -> None:
         """Know nothing of the first edge any more."""
         del self._own_edges[min(self._own_edges)]
+
+    def open_too(self, message: v.Open) -> v.Open:
+        """Return an opening of one edge more, the last of those to users who said nothing false."""
+        peer = max(self._agreed)
+        delta, blinding = self._deltas[peer]
+        parties = pack_list([*np.frombuffer(message.parties, "<u2").tolist(), peer])
+        packed = self._parameters.encoding.pack(delta)
+        return v.Open(parties, message.deltas + packed, message.blindings + blinding)
 
     def shift_first_edge(self, shift: int) -> bytes:
         """Take another term for the first edge, and return its commitment."""

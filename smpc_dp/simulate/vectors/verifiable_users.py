@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -14,7 +15,14 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
-from smpc_dp.protocols.gopa.verifiable.statements import BOUNDS, MALFORMED, NOISE, OPENING, RANGE, SUM
+from smpc_dp.protocols.gopa.verifiable.statements import (
+    BOUNDS,
+    COMMIT_MALFORMED,
+    MALFORMED,
+    NOISE,
+    RANGE,
+    SUM,
+)
 from smpc_dp.simulate.vectors.verifiable_cheat import EXCLUDED, REFUSED, VOID, Cheat
 from smpc_dp.simulate.vectors.verifiable_runs import Cheater, Tamper, entry_of, honest, play
 
@@ -107,6 +115,25 @@ def _ranges() -> Iterator[Cheat]:
     yield _excluded(
         "range-proof-flipped", "One bit of the range proof is flipped.", RANGE, at(v.COMMIT, garbled)
     )
+    for name, about, change in (
+        ("commitments-of-nothing", "What a user signs as its commitments is no message.", says(b"\x93")),
+        ("commitments-too-long", "A range proof is followed by 4,096 bytes.", _longer),
+        ("commitment-of-no-point", "A commitment to pairwise noise is the encoding of no point.", _no_point),
+    ):
+        yield _excluded(name, about, COMMIT_MALFORMED, at(v.COMMIT, change))
+
+
+def says(body: bytes) -> Callable[[Cheater, msgspec.Struct], msgspec.Struct]:
+    """Sign these bytes, whatever is due."""
+    return lambda _user, _message: cast("msgspec.Struct", msgspec.Raw(body))
+
+
+def _longer(_user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
+    return replace(commit_of(message), range_proof=commit_of(message).range_proof + bytes(4096))
+
+
+def _no_point(_user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
+    return replace(commit_of(message), edges=b"\xff" * 32 + commit_of(message).edges[32:])
 
 
 # noise
@@ -249,6 +276,12 @@ def _sums() -> Iterator[Cheat]:
         "noise-proof-too-short", "A noise proof lacks its last byte.", MALFORMED, at(v.PUBLISH, cut_proof)
     )
 
+    def longer(_user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
+        return replace(_published(message), noise_proof=_published(message).noise_proof + bytes(4096))
+
+    about = "A noise proof is followed by 4,096 bytes."
+    yield _excluded("publication-too-long", about, MALFORMED, at(v.PUBLISH, longer))
+
 
 # edges
 
@@ -274,28 +307,6 @@ def _edges() -> Iterator[Cheat]:
         tamper = at(v.COMMIT, change)
         make = _play({CHEAT: tamper})
         yield Cheat(name, about, "the two commitments of an edge cancel", VOID, ("ann", CHEAT), make)
-
-    def false_opening(user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
-        return replace(_opened(message), blindings=user.fresh_blinding())
-
-    about = "A user opens its edge to another, excluded one to something else."
-    make = _play({CHEAT: off_by_one, OTHER: at(v.OPEN, false_opening)})
-    yield Cheat("opening-false", about, OPENING, REFUSED, (OTHER,), make)
-    about = "A user opens its edge to an excluded one to more than pairwise noise can be."
-    make = _play({CHEAT: off_by_one, OTHER: at(v.OPEN, opening_too_far_out)})
-    yield Cheat("opening-out-of-bounds", about, "Delta is within its bounds", REFUSED, (OTHER,), make)
-
-
-def _opened(message: msgspec.Struct) -> v.Open:
-    if not isinstance(message, v.Open):
-        raise LocalError("not an opening")
-    return message
-
-
-def opening_too_far_out(_user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
-    """Open an edge to more than pairwise noise can be."""
-    deltas = np.frombuffer(_opened(message).deltas, dtype=GRID) + (1 << 40)
-    return replace(_opened(message), deltas=deltas.astype(GRID).tobytes())
 
 
 # coins

@@ -20,16 +20,17 @@ from smpc_dp.errors import PeerFault, SmpcError, VerificationError
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.deferred import Place, Workers, at_once, raise_first
-from smpc_dp.protocols.gopa.verifiable.edges import EdgeAudit, Edges
+from smpc_dp.protocols.gopa.verifiable.edges import EdgeAudit
 from smpc_dp.protocols.gopa.verifiable.kept import COIN_BYTES, KeptBytes, KeptCommits, Sequences, flags_of
+from smpc_dp.protocols.gopa.verifiable.openings import OpeningAudit
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.signatures import SignatureAudit
-from smpc_dp.protocols.gopa.verifiable.statements import FALSE, Rules, failures
+from smpc_dp.protocols.gopa.verifiable.statements import COMMIT_MALFORMED, FALSE, Rules, failures
 from smpc_dp.protocols.gopa.verifiable.verdict import Excluded, Verdict
 from smpc_dp.protocols.secagg import keys
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.certify import check_certificate
-from smpc_dp.protocols.secagg.graph import PartySet
+from smpc_dp.protocols.secagg.graph import PartySet, pack_list
 
 # Reads the log from its first entry once more, each with the head before it.
 Again = Callable[[], Generator[tuple[Entry, bytes], None, None]]
@@ -38,18 +39,20 @@ BATCH, BATCH_BYTES = 512, 1 << 22
 # A published value of 8 bytes and the scalar that it becomes, to the value.
 _OPENED = 5
 
-# The kinds of entries, in the order in which they stand on a board.
+# The kinds of entries, in the order in which they stand on a board; rounds of openings are before the tally.
 ORDER = (
     v.COMMIT,
     v.CERTIFY_COMMITMENTS,
     v.COIN,
     v.CERTIFY_COINS,
     v.PUBLISH,
-    v.OPEN,
     v.TALLY,
     v.CERTIFY_TALLY,
 )
-OF_THE_RELAY = (v.CERTIFY_COMMITMENTS, v.CERTIFY_COINS, v.TALLY, v.CERTIFY_TALLY)
+
+
+def _of_the_relay(kind: str) -> bool:
+    return kind.startswith("certify") or kind == v.TALLY
 
 
 class Auditor:
@@ -101,8 +104,10 @@ class Auditor:
         self._commits = KeptCommits(self._parties)
         self._coins = KeptBytes(self._parties, COIN_BYTES)
         self._published = array.array("H")
-        self._opened: set[tuple[int, int]] = set()
-        self._to_the_false: Edges | None = None
+        self._openings = OpeningAudit(self._rules, self._edges)
+        self._order = list(ORDER)
+        # Excluded users of whom everybody knows: a round of openings is about the others.
+        self._known_false: set[int] = set()
         self._total = np.zeros(parameters.encoding.lanes, dtype=np.uint64)
         self._x_hat = KeptBytes(self._parties, self._total.nbytes)
         self._closed = False
@@ -118,22 +123,24 @@ class Auditor:
 
     @property
     def noted(self) -> tuple[str, ...]:
-        """False openings so far, and whose they are; once all is settled, all of them are signed."""
-        return tuple(self._faults)
+        """What was false so far, and whose it is; once all is settled, all of it is signed."""
+        return tuple(f"{item.party}: {item.reason}" for _, item in sorted(self._excluded.items()))
 
     def take(self, entry: Entry, head: bytes, place: Place) -> None:
         """Take the next entry, in its place; `head` is the one before it."""
         self._place = place
         if self._closed:
             raise VerificationError("an entry after the last one: the board was closed above")
-        if entry.kind not in ORDER:
-            raise VerificationError(f"kind {entry.kind!r} is unknown")
-        stage = ORDER.index(entry.kind)
-        if stage < self._stage or any(kind in OF_THE_RELAY for kind in ORDER[self._stage : stage]):
-            raise VerificationError(f"'{entry.kind}' where '{ORDER[self._stage]}' is due")
+        if entry.kind == self._openings.kinds[0] and self._order[self._stage + 1 :][:1] == [v.TALLY]:
+            self._order[self._stage + 1 : self._stage + 1] = self._openings.kinds
+        if entry.kind not in self._order:
+            raise VerificationError(f"kind {entry.kind!r} is unknown, or not due in this run")
+        stage = self._order.index(entry.kind)
+        if stage < self._stage or any(map(_of_the_relay, self._order[self._stage : stage])):
+            raise VerificationError(f"'{entry.kind}' where '{self._order[self._stage]}' is due")
         if stage != self._stage:
             self._stage, self._last = stage, 0
-        if entry.kind in OF_THE_RELAY:
+        if _of_the_relay(entry.kind):
             if entry.party != self._relay:
                 raise PeerFault(entry.party, f"has an entry '{entry.kind}', which is the relay's")
             self._of_the_relay(entry, head)
@@ -146,9 +153,8 @@ class Auditor:
                 raise VerificationError(f"entries '{entry.kind}' are not in the order of the roster")
             self._last = party
             self._sequences[party, entry.kind] = entry.sequence
-            {v.COMMIT: self._commit, v.COIN: self._coin, v.PUBLISH: self._publish, v.OPEN: self._open}[
-                entry.kind
-            ](party, entry)
+            users = {v.COMMIT: self._commit, v.COIN: self._coin, v.PUBLISH: self._publish}
+            users.get(entry.kind, self._open)(party, entry)
 
     def _of_the_relay(self, entry: Entry, head: bytes) -> None:
         if entry.kind == v.TALLY:
@@ -159,21 +165,20 @@ class Auditor:
             self._begin(certified, head)
         elif entry.kind == v.CERTIFY_COINS:
             self._combine()
-        step = {
-            v.CERTIFY_COMMITMENTS: v.ATTEST_COMMITMENTS,
-            v.CERTIFY_COINS: v.ATTEST_COINS,
-            v.CERTIFY_TALLY: v.ATTEST_TALLY,
-        }[entry.kind]
-        if certified.members != self._packed:
+        members, false = self._participants, list[bytes]()
+        if entry.kind == self._openings.kinds[0]:
+            members, *false = self._begin_round(certified)
+        step = entry.kind.replace("certify", "attest", 1)
+        if certified.members != members.packed:
             raise PeerFault(entry.party, f"certificate of '{step}' is of another set")
-        self._attested = self._rules.attestation(step, head, self._packed)
+        self._attested = self._rules.attestation(step, head, members.packed, *false)
         check_certificate(
             self._context,
             self._parameters.plan,
             self._run_id,
             step,
             self._attested,
-            self._participants,
+            members,
             m.Certificate(certified.signers, certified.signatures),
         )
         self._closed = entry.kind == v.CERTIFY_TALLY
@@ -183,7 +188,11 @@ class Auditor:
     def _commit(self, party: int, entry: Entry) -> None:
         if party not in self._present:
             raise PeerFault(entry.party, "commits, and was not present")
-        message = self._rules.read_commit(party, entry.payload, entry.party)
+        try:
+            message = self._rules.read_commit(party, entry.payload, entry.party)
+        except PeerFault:
+            self._exclude(party, entry, COMMIT_MALFORMED)
+            return
         self._edges.add(self._place, party, message)
         self._commits[party] = message
         self._rules.add_commit(self._batch, party, entry.party, message)
@@ -203,7 +212,7 @@ class Auditor:
         message = self._rules.read_publish(entry.payload, entry.party)
         self._published.append(party)
         if isinstance(message, str):
-            self._excluded[party] = Excluded(entry.party, entry.sequence, FALSE[message])
+            self._exclude(party, entry, message)
             return
         self._rules.add_publish(
             self._batch, party, entry.party, message, self._commits[party], [self._edges.sum_of(party)]
@@ -212,30 +221,17 @@ class Auditor:
         self._x_hat[party] = message.x_hat
 
     def _open(self, party: int, entry: Entry) -> None:
-        edges = self._edges_left()
-        false = {peer for peer in self._published if peer in self._excluded}
-        if party not in self._published or party in false:
+        if party not in self._good:
             raise PeerFault(self._relay, f"has an opening of {entry.party}, whose value is not counted")
-        own = edges.get(party, {})
         try:
-            opened = self._rules.check_open(entry.payload, entry.party) if own else {}
-        except PeerFault as fault:
-            self._faults.append(str(fault))
-            return
-        if not opened or not opened.keys() <= own.keys():
-            # No honest relay takes it. Its author may have been shown another publication, rightly signed.
-            raise PeerFault(
-                self._relay, f"has an opening of {entry.party} to a user that published nothing false here"
-            )
-        batch = proofs.Batch()
-        for peer, (delta, blinding) in opened.items():
-            self._rules.add_opening(batch, party, peer, own[peer], delta, blinding)
-        if failures(batch):
-            self._faults.append(str(PeerFault(entry.party, FALSE["opening"])))
-            return
-        for peer, (delta, _) in opened.items():
-            self._opened.add((party, peer))
-            self._total -= self._rules.lanes(delta, entry.party)
+            false = self._openings.take(party, entry.payload, entry.party)
+        except ValueError:
+            raise PeerFault(self._relay, f"has an opening of {entry.party}, who has none to make") from None
+        if false:
+            self._exclude(party, entry, false)
+
+    def _exclude(self, party: int, entry: Entry, false: str) -> None:
+        self._excluded[party] = Excluded(entry.party, entry.sequence, FALSE[false])
 
     def _count(self, proofs_more: int, size: int) -> None:
         self._batched += proofs_more
@@ -263,14 +259,17 @@ class Auditor:
     # stages
 
     def _begin(self, certified: v.Certified, head: bytes) -> None:
+        self.settle()
+        for party in self._edges.malformed:
+            place = self._sequences[party, v.COMMIT]
+            self._excluded[party] = Excluded(self._name(party), place, FALSE[COMMIT_MALFORMED])
         self._settle(v.COMMIT)
-        self._packed = certified.members
+        self._packed, self._known_false = certified.members, {*self._excluded}
         self._participants = PartySet.unpack(certified.members, self._parties, self._relay)
         good = [party for party in self._commits if party not in self._excluded]
         self._same(self._participants, good, "takes part", "has committed to what is proven")
         if len(self._participants) < self._parameters.least_left(len(self._excluded)):
             raise PeerFault(self._relay, "lets too few users take part")
-        self.settle()
         self._commits_head = head
         self._void = self._edges.begin(self._participants)
 
@@ -284,20 +283,30 @@ class Auditor:
                     return
                 if (party := self._number(entry.party)) is None:
                     break
-                yield party, decode(entry.payload, v.Commit, entry.party)
+                if party in self._commits:
+                    yield party, decode(entry.payload, v.Commit, entry.party)
         raise VerificationError("the log is not the one that was read before: it changed meanwhile")
 
-    def _edges_left(self) -> Edges:
-        """Return the edges of good users to those who published something false, after all publications."""
+    def _settle_round(self) -> set[int]:
+        """Return whose statements were shown false since the last round, or in the publications."""
         self._settle(v.PUBLISH)
-        if self._to_the_false is None:
-            published = set(self._published)
-            good = published - self._excluded.keys()
-            if len(good) < self._parameters.least_left(len(self._excluded)):
-                raise PeerFault(self._relay, "counts too few users")
-            silent = [party for party in self._participants if party not in published]
-            self._to_the_false, self._silenced = self._edges.around(good, published - good, silent)
-        return self._to_the_false
+        fresh = self._excluded.keys() - self._known_false
+        self._known_false |= fresh
+        self._good = {*self._published} - self._excluded.keys()
+        if len(self._good) < self._parameters.least_left(len(self._excluded)):
+            names = ", ".join(item.party for item in self._excluded.values())
+            raise PeerFault(self._relay, f"counts too few users, after {names} signed something false")
+        return fresh
+
+    def _begin_round(self, certified: v.Certified) -> tuple[PartySet, bytes]:
+        """Begin a round of openings; return who goes on, and a list of whose edges are to be opened."""
+        fresh = self._settle_round()
+        if not fresh:
+            raise PeerFault(self._relay, "has edges opened, and nobody signed anything false")
+        members = PartySet.unpack(certified.members, self._parties, self._relay)
+        self._same({*members}, self._good, "goes on", "has signed nothing false")
+        self._openings.begin(self._good, fresh)
+        return members, pack_list(sorted(fresh))
 
     def _combine(self) -> None:
         self._same(self._coins, self._participants, "opens a coin", "takes part")
@@ -312,20 +321,22 @@ class Auditor:
             raise PeerFault(self._relay, f"{self._name(party)} {has}, and not: {lacks}")
 
     def _check_tally(self, tally: v.Tally) -> None:
-        self._settle(v.PUBLISH)
+        if fresh := self._settle_round():
+            names = ", ".join(map(self._name, sorted(fresh)))
+            raise PeerFault(self._relay, f"has no edges opened to {names}, who signed something false")
         counted = PartySet.unpack(tally.counted, self._parties, self._relay)
-        good = [party for party in self._published if party not in self._excluded]
-        self._same(set(counted), good, "is counted", "has published what is proven")
-        edges = self._edges_left()
+        good = sorted(self._good)
+        self._same({*counted}, good, "is counted", "has signed nothing false")
         for party in good:
             self._total += self._rules.lanes(self._x_hat.pop(party), "")
+        left = self._openings.left(self._good)
+        for delta in left.opened:
+            self._total -= delta
         if tally.total != self._parameters.encoding.pack(self._total):
             raise PeerFault(self._relay, "the total is not the sum of what was published")
-        unopened = [
-            party for party, own in edges.items() for peer in own if (party, peer) not in self._opened
-        ]
-        self._residual = len(unopened) + self._silenced
-        self._unopened = sorted(set(unopened))
+        silent = {*self._participants} - {*self._published}
+        self._residual = len(left.unopened) + self._edges.around(self._good, (), silent)[1]
+        self._unopened = sorted({party for party, _ in left.unopened})
         if tally.residual_pairs != self._residual:
             raise PeerFault(
                 self._relay, f"counts {tally.residual_pairs} residual pairs, not {self._residual}"
@@ -336,9 +347,9 @@ class Auditor:
     def verdict(self) -> Verdict:
         """Return what was found, after the last entry; raise VerificationError if it was not the last."""
         if not self._closed or self._tally is None:
+            due = self._order[min(self._stage, len(self._order) - 1)]
             raise VerificationError(
-                f"the log ends where '{ORDER[min(self._stage, len(ORDER) - 1)]}' is due: it was cut, or the "
-                "run was not finished"
+                f"the log ends where '{due}' is due: it was cut, or the run was not finished"
             )
         parameters, count = self._parameters, len(self._counted)
         faults = list(self._faults)

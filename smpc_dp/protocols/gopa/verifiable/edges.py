@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto import commit
 from smpc_dp.crypto.edges import Claim, EdgeFold
-from smpc_dp.errors import PeerFault, SmpcError
+from smpc_dp.errors import SmpcError
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.deferred import Deferred, Place, Workers
 from smpc_dp.protocols.gopa.verifiable.kept import KeptBytes
@@ -44,6 +44,8 @@ class EdgeAudit:
         self._claimed = np.zeros(len(names), dtype=np.bool_)
         self._sums = KeptBytes(len(names), POINT)
         self._void: set[tuple[int, int]] = set()
+        # Users of whose commitments one is no point; complete once `checks` are settled.
+        self.malformed: set[int] = set()
         self.checks: Deferred[Claim] = Deferred(workers, self._take)
 
     def add(self, place: Place, party: int, message: v.Commit) -> None:
@@ -53,13 +55,12 @@ class EdgeAudit:
         self.checks.add(place, claim, len(message.neighbours) + len(message.edges))
 
     def _take(self, claims: Sequence[Claim]) -> list[SmpcError | None]:
-        errors: list[SmpcError | None] = []
         for claim, (total, fault) in zip(claims, self._fold.take(claims), strict=True):
-            if not fault:
+            if fault:
+                self.malformed.add(claim.party)
+            else:
                 self._sums[claim.party] = total
-            name = self._names[claim.party - 1]
-            errors.append(PeerFault(name, f"malformed Commit: {fault}") if fault else None)
-        return errors
+        return [None] * len(claims)
 
     def begin(self, participants: PartySet) -> list[tuple[int, int]]:
         """Settle which edges count, of those who take part, and return the void pairs, ascending.

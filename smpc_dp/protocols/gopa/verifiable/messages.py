@@ -14,12 +14,14 @@ from msgspec import Meta
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.messages import Bytes32
 
-# Steps of a party; COMMIT, COIN, PUBLISH and OPEN are entries of the board.
+# Steps of a party; COMMIT, COIN, PUBLISH and OPEN are entries of the board. Those of a round of openings have
+# its number, see `in_round`.
 COMMIT = "commit"
 ATTEST_COMMITMENTS = "attest-commitments"
 COIN = "coin"
 ATTEST_COINS = "attest-coins"
 PUBLISH = "publish"
+ATTEST_EXCLUSIONS = "attest-exclusions"
 OPEN = "open"
 ATTEST_TALLY = "attest-tally"
 
@@ -29,12 +31,15 @@ COMMITMENTS_CERTIFICATE = "commitments-certificate"
 COINS = "coins"
 COINS_CERTIFICATE = "coins-certificate"
 PUBLICATIONS = "publications"
+EXCLUSIONS_CERTIFICATE = "exclusions-certificate"
+OPENINGS = "openings"
 TALLIED = "tallied"
 CLOSED = "closed"
 
 # Entries of the relay.
 CERTIFY_COMMITMENTS = "certify-commitments"
 CERTIFY_COINS = "certify-coins"
+CERTIFY_EXCLUSIONS = "certify-exclusions"
 TALLY = "tally"
 CERTIFY_TALLY = "certify-tally"
 
@@ -42,6 +47,7 @@ CERTIFY_TALLY = "certify-tally"
 FETCH = "fetch"
 LINES = "lines"
 
+# The steps of a party in a run in which nobody publishes anything false.
 PARTY_STEPS = (
     m.HELLO,
     m.ADVERTISE,
@@ -51,11 +57,18 @@ PARTY_STEPS = (
     COIN,
     ATTEST_COINS,
     PUBLISH,
-    OPEN,
     ATTEST_TALLY,
 )
 
 EDGE_LIMIT = 65_535
+
+
+def in_round(step: str, number: int) -> str:
+    """Return the name of a step or entry in this round of openings, from 1: no two rounds have one in common.
+
+    Else what was signed in one round could be shown in another.
+    """
+    return step if number == 1 else f"{step}-{number}"
 
 
 class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -134,25 +147,30 @@ class Publish(_Body, frozen=True):
 
 
 class Publications(_Body, frozen=True):
-    """Relay: who has published (a list), 32 bytes for each entry, and the false ones as they were signed.
+    """Relay: who has published (a list), 32 bytes for each entry, and who of them something false (a list).
 
-    Where a neighbour of the receiver published something false, `commits` are those of its neighbours that
-    take part and are not the receiver's as well, as they were signed, and if there are any `committed` has
-    again the digests of all commitments.
+    `shown` are the false ones of the receiver's neighbours, as they were signed, and `commits` the
+    commitments that the receiver needs to check them and has not: of parties that take part and are not its
+    neighbours. If there are any, `committed` has again the digests of all commitments.
     """
 
-    published: bytes
+    authors: bytes
     digests: bytes
-    false: list[m.Advertisement]
+    false: bytes
+    shown: list[m.Advertisement]
     committed: bytes
     commits: list[m.Advertisement]
 
 
-class Open(_Body, frozen=True):
-    """Party: Delta as it added it, with the blinding, of each neighbour that published a false statement.
+class Openings(Publications, frozen=True):
+    """Relay, after a round of openings: the same of who has opened something in it."""
 
-    `parties` is a list; `deltas` has 8 bytes a coordinate and `blindings` 32 for each. An entry if there are
-    any.
+
+class Open(_Body, frozen=True):
+    """Party: Delta as it added it, with the blinding, of each neighbour shown false before the round.
+
+    `parties` is a list; `deltas` has 8 bytes a coordinate and `blindings` 32 for each. An entry, unless it is
+    right that there are none.
     """
 
     parties: bytes
@@ -172,10 +190,8 @@ class Tally(_Body, frozen=True):
 
 
 class Tallied(_Body, frozen=True):
-    """Relay: who has opened something (a list), 32 bytes for each entry, and its tally with its signature."""
+    """Relay: its tally and its signature under the entry."""
 
-    opened: bytes
-    digests: bytes
     tally: bytes
     signature: Annotated[bytes, Meta(min_length=m.SIGNATURE_BYTES, max_length=m.SIGNATURE_BYTES)]
 

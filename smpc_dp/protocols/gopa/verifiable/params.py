@@ -126,22 +126,26 @@ class VerifiableParameters(GopaParameters, frozen=True):
         return self.plan.degree - self.session.place.least_own
 
     @property
-    def most_publish_bytes(self) -> int:
-        """No publication is longer that the relay takes, right or not."""
-        length = self.encoding.length
-        return 128 + 8 * length + proofs.noise_proof_bytes(length, self.bits)
+    def most_false(self) -> int:
+        """Of so many users the run goes on without, at most; and so it has no more rounds of openings."""
+        return self.plan.max_dropouts + max(self.plan.max_corrupt, 1)
 
     @property
-    def most_open_bytes(self) -> int:
-        """No opening is longer that the relay takes, right or not."""
-        return 128 + (34 + 8 * self.encoding.length) * self.most_neighbours
+    def most_heard_bytes(self) -> int:
+        """No message of a user is longer that the relay hears; twice as long as any right one, and more."""
+        length, neighbours = self.encoding.length, self.most_neighbours
+        publication = 8 * length + proofs.noise_proof_bytes(length, self.bits)
+        opening = (34 + 8 * length) * neighbours
+        commits = self.value_proof_bytes + 34 * neighbours
+        return (1 << 14) + 2 * max(publication, opening, commits)
 
     @property
     def extra_bytes(self) -> int:
-        """Of the relay's messages: hashes of all entries, all coins, all publications, commitments."""
+        """Of the relay's messages: hashes of all entries, all coins, all that is false, commitments."""
         length, neighbours = self.encoding.length, self.most_neighbours
         proven = self.value_proof_bytes + proofs.noise_proof_bytes(length, self.bits)
-        return self.plan.parties * (512 + proven + 8 * length + 34 * neighbours)
+        most = self.plan.parties * (512 + proven + 8 * length + 34 * neighbours)
+        return most + self.most_false * (128 + self.most_heard_bytes)
 
     def check_edges(self, party: str, own: int) -> None:
         """Raise PrivacyError unless so many of the users that it drew share an edge with a user that counts.
@@ -199,8 +203,9 @@ class VerifiableParameters(GopaParameters, frozen=True):
         """Return epsilon, at the planned delta, when so many users were shown to be corrupt; or infinity.
 
         The plan counts on the noise of n - D - max(c, 1) users; only where more were corrupt is it another.
+        If c = 0 that is the one user who may be curious, and whoever is excluded may be another.
         """
-        more = excluded - max(self.plan.max_corrupt, 1)
+        more = excluded - self.plan.max_corrupt
         if more <= 0:
             return self.session.epsilon
         if self.session.honest - more < 2:

@@ -6,10 +6,8 @@ import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import msgspec
 import numpy as np
 
-from smpc_dp.board.followed import Followed
 from smpc_dp.board.log import entry_digest
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.labels import Label
@@ -20,22 +18,20 @@ from smpc_dp.errors import LocalError, PeerFault
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode, encode
-from smpc_dp.protocols.gopa.party import GopaPartyMachine
 from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.board_party import BoardPartyMachine
 from smpc_dp.protocols.gopa.verifiable.follow import Follower
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.statements import Rules, agreements, cancel, failures, signed
-from smpc_dp.protocols.result import Certificate
 from smpc_dp.protocols.secagg import endings
 from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.certify import check_certificate
-from smpc_dp.protocols.secagg.graph import PartySet, pack_list, unpack_list
+from smpc_dp.protocols.secagg.graph import PartySet, pack_list
 
 SIGNATURE = m.SIGNATURE_BYTES
 
 
-class VerifiablePartyMachine(GopaPartyMachine):
-    """One user in one run; arguments as of `PartyMachine`. `followed` is the log, as far as it has come.
+class VerifiablePartyMachine(BoardPartyMachine):
+    """One user in one run; arguments as of `PartyMachine`.
 
     It commits to everything before any coin opens, and shows that what it publishes is what it has committed
     to. Each head of the board that it signs holds its own entries.
@@ -52,12 +48,8 @@ class VerifiablePartyMachine(GopaPartyMachine):
         randomness: Randomness | None = None,
     ) -> None:
         super().__init__(context, parameters, identity, lanes, randomness)
-        self._verifiable = parameters
         self._last_step = v.ATTEST_TALLY
-        # The board as far as this party has followed it, and its own entries by kind.
-        self.followed: Followed | None = None
-        self._entered: dict[str, tuple[bytes, bytes]] = {}
-        self._excluded = 0
+        self._excluded = self._round = 0
         self._handlers = {
             m.START: self._on_start,
             m.ROLL: self._on_roll,
@@ -129,7 +121,7 @@ class VerifiablePartyMachine(GopaPartyMachine):
         self._packed = message.participants
         self._board = self.followed = Follower(self._context, message.head)
         self._follow(authors, v.COMMIT, message.digests)
-        if not self._all_among(message.participants, message.committed):
+        if not self._participants <= self._of(message.committed):
             raise self._refuse("lets parties take part whose commitments are not on the board")
         self._check_all_false(message.false)
         due = tuple(sorted(peer for peer in self._deltas if peer in self._participants))
@@ -145,29 +137,40 @@ class VerifiablePartyMachine(GopaPartyMachine):
                 self._agreed.append(item.party)
         self._verifiable.check_edges(self.name, len({*self._drawn} & {*self._agreed}))
         self._excluded = len(authors) - len(self._participants)
-        return self._attest(v.ATTEST_COMMITMENTS)
+        return self._attest(v.ATTEST_COMMITMENTS, self._participants)
 
     def _check_all_false(self, items: Sequence[m.Advertisement]) -> None:
-        """Refuse a relay that leaves users out for commits of which not each has a false proof."""
+        """Refuse a relay that leaves users out for commits of which not each is false."""
         parties, batch = [item.party for item in items], proofs.Batch()
         if parties != sorted({*parties}) or any(party in self._participants for party in parties):
             raise self._refuse("calls commits false of parties that take part, or twice")
+        false = set()
         for item in items:
-            message = self._commit_of(item, self._board)[0]
-            self._rules.add_commit(batch, item.party, self._name_of(item.party), message)
-        false = {tag[0] for tag in failures(batch)} if items else set()
+            name = self._check_commit(item, self._board)
+            message = self._rules.check_commit(item.party, item.body, name)
+            if isinstance(message, str):
+                false.add(item.party)
+            else:
+                self._rules.add_commit(batch, item.party, name, message)
+        if len(false) < len(parties):
+            false |= {tag[0] for tag in failures(batch)}
         if right := [party for party in parties if party not in false]:
             raise self._refuse(
                 f"says that {self._name_of(right[0])} committed to something false: it did not"
             )
         self._false = len(parties)
 
-    def _commit_of(self, item: m.Advertisement, board: Follower) -> tuple[v.Commit, dict[int, bytes]]:
-        """Return what a party has committed to, and its edges: as it is in the last batch of a board."""
+    def _check_commit(self, item: m.Advertisement, board: Follower) -> str:
+        """Return whose commit is forwarded: signed, and in the last batch of a board."""
         if not 1 <= item.party <= self._parties:
             raise self._refuse(f"forwarded a commit of party {item.party}, which there is not")
         name = self._check_forwarded(v.COMMIT, item)
         self._check_entry(board, item.party, v.COMMIT, item.body, item.signature)
+        return name
+
+    def _commit_of(self, item: m.Advertisement, board: Follower) -> tuple[v.Commit, dict[int, bytes]]:
+        """Return what a party has committed to, and its edges: as it is in the last batch of a board."""
+        name = self._check_commit(item, board)
 
         def decoded() -> tuple[v.Commit, dict[int, bytes]]:
             commits = decode(item.body, v.Commit, name)
@@ -175,70 +178,12 @@ class VerifiablePartyMachine(GopaPartyMachine):
 
         return self._context.remember(("commit", self._run_id, item.party, item.body), decoded)
 
-    def _list(self, packed: bytes) -> tuple[int, ...]:
-        """Unpack a list of parties."""
-        relay = self._context.aggregator
-        return self._context.remember(("list", packed), lambda: unpack_list(packed, self._parties, relay))
-
-    def _all_among(self, members: bytes, listed: bytes) -> bool:
-        """Tell whether all members of a set are in a list."""
-
-        def answer() -> bool:
-            inside = PartySet.unpack(members, self._parties, self._context.aggregator)
-            return set(inside) <= set(self._list(listed))
-
-        return self._context.remember(("among", members, listed), answer)
-
-    def _follow(self, authors: Sequence[int], kind: str, digests: bytes) -> None:
-        """Go on to the head after these authors' entries; this party's own must be among them."""
-        if not self._board.follow(authors, digests):
-            raise self._refuse("does not have one digest for each entry")
-        if kind in self._entered:
-            self._check_entry(self._board, self._index, kind, *self._entered[kind])
-
-    def _check_entry(self, board: Follower, party: int, kind: str, body: bytes, signature: bytes) -> None:
-        """Refuse a board that does not have this entry among those that were followed last."""
-        if not board.has(party, self._name_of(party), kind, body, signature):
-            raise self._refuse(f"the board does not have the entry '{kind}' of {self._name_of(party)}")
-
-    def _enter(self, step: str, message: msgspec.Struct) -> Sequence[Envelope]:
-        """Send what is an entry of the board, and remember it."""
-        [envelope] = sent = self._emit(step, message)
-        self._entered[step] = envelope.body, envelope.signature
-        return sent
-
-    def _attest(self, step: str) -> Sequence[Envelope]:
-        self._attested = self._rules.attestation(step, self._board.head, self._packed)
-        return self._emit(step, m.Attestation(self._attested))
-
-    def _certified(self, step: str, kind: str, body: bytes) -> Certificate:
-        """Check a quorum's certificate of the head that this party has attested, and follow its entry."""
-        message = decode(body, v.Certificate, self._context.aggregator)
-        certified = decode(message.payload, v.Certified, self._context.aggregator)
-        if certified.members != self._packed:
-            raise self._refuse(f"certificate of '{step}' is of another set")
-        certificate = check_certificate(
-            self._context,
-            self._plan,
-            self._run_id,
-            step,
-            self._attested,
-            self._participants,
-            m.Certificate(certified.signers, certified.signatures),
-        )
-        self._follow_relay(kind, message.payload, message.signature)
-        return certificate
-
-    def _follow_relay(self, kind: str, payload: bytes, signature: bytes) -> None:
-        """Go on to the head after an entry of the relay, which must have signed it."""
-        relay = self._context.aggregator
-        self._context.check_detached(self._run_id, kind, relay, relay, payload, signature)
-        self._board.entry(relay, kind, payload, signature)
-
     # coins
 
     def _on_commitments_certificate(self, body: bytes) -> Sequence[Envelope]:
-        self._participants_certificate = self._certified(v.ATTEST_COMMITMENTS, v.CERTIFY_COMMITMENTS, body)
+        self._participants_certificate = self._certified(
+            v.ATTEST_COMMITMENTS, v.CERTIFY_COMMITMENTS, body, self._participants
+        )
         return self._enter(v.COIN, v.Coin(self._coin))
 
     def _on_coins(self, body: bytes) -> Sequence[Envelope]:
@@ -259,7 +204,7 @@ class VerifiablePartyMachine(GopaPartyMachine):
         )
         self._follow(authors, v.COIN, digests)
         self._rules.combine_coins(self._packed, coins)
-        return self._attest(v.ATTEST_COINS)
+        return self._attest(v.ATTEST_COINS, self._participants)
 
     def _coin_digests(self, first: int, authors: Sequence[int], coins: bytes, signatures: bytes) -> bytes:
         """Return the hashes of all entries of coins, which must be rightly signed.
@@ -280,7 +225,7 @@ class VerifiablePartyMachine(GopaPartyMachine):
     # publication
 
     def _on_coins_certificate(self, body: bytes) -> Sequence[Envelope]:
-        self._certified(v.ATTEST_COINS, v.CERTIFY_COINS, body)
+        self._certified(v.ATTEST_COINS, v.CERTIFY_COINS, body, self._participants)
         lanes = self._lanes
         if lanes is None:
             raise LocalError(f"{self.name}: the vector was used before")
@@ -304,34 +249,65 @@ class VerifiablePartyMachine(GopaPartyMachine):
 
     def _on_publications(self, body: bytes) -> Sequence[Envelope]:
         message = decode(body, v.Publications, self._context.aggregator)
-        published = self._list(message.published)
-        if not self._all_published_take_part(message.published):
+        self._good = self._of(message.authors)
+        if not self._good <= self._participants:
             raise self._refuse("has publications of parties that do not take part")
-        if self._index not in published:
+        if self._index not in self._good:
             raise self._refuse(f"left the publication of {self.name} out")
-        self._follow(published, v.PUBLISH, message.digests)
-        opened = []
-        if message.false and not {item.party for item in message.false} <= set(published):
-            raise self._refuse("calls publications false that there are not")
-        known = self._known_edges(message) if message.false else {}
-        for item in message.false:
-            name = self._check_forwarded(v.PUBLISH, item)
-            self._check_entry(self._board, item.party, v.PUBLISH, item.body, item.signature)
-            if item.party in self._agreed:
-                self._check_false(item.party, name, item.body, known)
-                opened.append(item.party)
-        opened.sort()
-        self._excluded += len(message.false)
-        self._false += len(message.false)
-        terms = [self._deltas[party] for party in opened]
-        del self._deltas
+        return self._go_on(message, v.PUBLISH)
+
+    def _go_on(self, message: v.Publications, kind: str) -> Sequence[Envelope]:
+        """Follow what was said; if any of it is false, see that it is, and sign who is left."""
+        false = self._list(message.false)
+        self._follow(self._list(message.authors), kind, message.digests)
+        if not self._of(message.false) <= self._of(message.authors):
+            raise self._refuse("calls statements false that there are not")
+        self._opening = [party for party in self._agreed if party in false]
+        if tuple(item.party for item in message.shown) != tuple(self._opening):
+            raise self._refuse("does not show what neighbours said that is false")
+        known = self._known_edges(message) if false else {}
+        for item in message.shown:
+            name = self._check_forwarded(kind, item)
+            self._check_entry(self._board, item.party, kind, item.body, item.signature)
+            self._check_false(item.party, name, item.body, known)
+        if not false:
+            return ()
+        self._excluded += len(false)
+        self._false += len(false)
+        self._good, self._shown_false = self._without(self._good, message.false), false
+        if self._index not in self._good:
+            raise self._refuse(f"says that {self.name} has signed something false")
+        if len(self._good) < self._verifiable.least_left(self._false):
+            raise self._refuse("goes on with too few users whose statements are true")
+        self._agreed = [party for party in self._agreed if party not in false]
+        return self._begin_round(message.false)
+
+    def _begin_round(self, false: bytes) -> Sequence[Envelope]:
+        self._round += 1
+        handlers, place = list(self._handlers.items()), self._position + 1
+        handlers[place:place] = [
+            (v.in_round(v.EXCLUSIONS_CERTIFICATE, self._round), self._on_exclusions_certificate),
+            (v.in_round(v.OPENINGS, self._round), self._on_openings),
+        ]
+        self._handlers = dict(handlers)
+        return self._attest(v.in_round(v.ATTEST_EXCLUSIONS, self._round), self._good, false)
+
+    def _on_exclusions_certificate(self, body: bytes) -> Sequence[Envelope]:
+        """Open the edges to those who were shown false, once a quorum has agreed on them."""
+        step, kind, opening = (
+            v.in_round(name, self._round) for name in (v.ATTEST_EXCLUSIONS, v.CERTIFY_EXCLUSIONS, v.OPEN)
+        )
+        self._certified(step, kind, body, self._good)
+        opened, terms = self._opening, [self._deltas.pop(party) for party in self._opening]
         pack = self._parameters.encoding.pack
         answer = v.Open(pack_list(opened), b"".join(pack(d) for d, _ in terms), b"".join(r for _, r in terms))
-        return self._enter(v.OPEN, answer) if opened else self._emit(v.OPEN, answer)
+        return self._enter(opening, answer) if opened else self._emit(opening, answer)
 
-    def _all_published_take_part(self, published: bytes) -> bool:
-        question = ("published", published, self._packed)
-        return self._context.remember(question, lambda: set(self._list(published)) <= set(self._participants))
+    def _on_openings(self, body: bytes) -> Sequence[Envelope]:
+        message = decode(body, v.Openings, self._context.aggregator)
+        if not self._of(message.authors) <= self._good:
+            raise self._refuse("has openings of parties that are out")
+        return self._go_on(message, v.in_round(v.OPEN, self._round))
 
     def _known_edges(self, message: v.Publications) -> dict[int, dict[int, bytes]]:
         """Return the edges of neighbours, and of those whose commitments came as evidence."""
@@ -354,41 +330,41 @@ class VerifiablePartyMachine(GopaPartyMachine):
     def _check_false(
         self, party: int, name: str, body: bytes, known: Mapping[int, Mapping[int, bytes]]
     ) -> None:
-        """Refuse to open an edge to a user whose publication is right: that would bare its value."""
-        message = self._rules.read_publish(body, name)
-        if isinstance(message, str):
-            return
-        around = [party, *(peer for peer in known[party] if peer in self._participants)]
+        """Refuse to open an edge to a user whose statement is right: that would bare its value."""
+        counts = self._shown_false if self._round else self._participants
+        around = [party, *(peer for peer in known[party] if peer in counts)]
         if not all(peer in known for peer in around):
-            raise self._refuse(f"says that {name} published something false, and not what its neighbours say")
+            raise self._refuse(f"says that {name} said something false, and not what its neighbours say")
         counted = agreements({peer: known[peer] for peer in around})[party]
-        batch = proofs.Batch()
-        self._rules.add_publish(batch, party, name, message, self._commits[party], counted.values())
-        if not failures(batch):
-            raise self._refuse(f"says that {name} published something false, and it did not")
+        if self._round:
+            right = not isinstance(self._rules.check_open(party, body, name, counted), str)
+        else:
+            right = self._rules.is_right(party, name, body, self._commits[party], counted.values())
+        if right:
+            raise self._refuse(f"says that {name} said something false, and it did not")
 
     # the end
 
     def _on_tallied(self, body: bytes) -> Sequence[Envelope]:
         relay = self._context.aggregator
         message = decode(body, v.Tallied, relay)
-        opened = self._list(message.opened)
-        self._follow(opened, v.OPEN, message.digests)
+        # Nothing is opened any more.
+        self._deltas.clear()
         tally = decode(message.tally, v.Tally, relay)
         self._counted = PartySet.unpack(tally.counted, self._parties, relay)
-        least = self._verifiable.least_left(self._false)
-        if not self._counted <= self._participants or len(self._counted) < least:
-            raise self._refuse("counts parties that do not take part, or too few")
         if self._index not in self._counted:
             raise self._refuse(f"left {self.name} out of the average")
+        least = self._verifiable.least_left(self._false)
+        if tally.counted != self._good.packed or len(self._counted) < least:
+            raise self._refuse("counts others than those who said nothing false, or too few")
         self._total = self._rules.lanes(tally.total, relay)
         self._residual = tally.residual_pairs
         self._verifiable.check_total(signed(self._total), len(self._counted), self._residual)
         self._follow_relay(v.TALLY, message.tally, message.signature)
-        return self._attest(v.ATTEST_TALLY)
+        return self._attest(v.ATTEST_TALLY, self._participants)
 
     def _on_closed(self, body: bytes) -> Sequence[Envelope]:
-        certificate = self._certified(v.ATTEST_TALLY, v.CERTIFY_TALLY, body)
+        certificate = self._certified(v.ATTEST_TALLY, v.CERTIFY_TALLY, body, self._participants)
         outcome = endings.outcome(
             self._context,
             self._gopa,

@@ -6,13 +6,14 @@ stays on the board; who is silent is not counted, and excluded from nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 import msgspec
 
 from smpc_dp.board.log import Board, Chain
 from smpc_dp.crypto import proofs
+from smpc_dp.encoding import Lanes
 from smpc_dp.errors import PeerFault
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
@@ -49,10 +50,12 @@ class VerifiableRelayMachine(GopaRelayMachine):
         # What is here counts, also of a user that is lost before the step is over.
         self._coins: dict[int, Envelope] = {}
         self._publications: dict[int, Envelope] = {}
-        self._openings: dict[int, Envelope] = {}
-        # Publications in which there is nothing to prove, and which of FALSE they are.
+        # What is false in this step without a look at its proofs, and which of FALSE it is.
         self._refused: dict[int, str] = {}
-        self._opened: dict[tuple[int, int], bytes] = {}
+        # Rounds of openings so far, what was said in the last one, and Delta by its two users.
+        self._round = 0
+        self._openings: dict[int, Envelope] = {}
+        self._opened: dict[int, dict[int, Lanes]] = {}
         self._steps = {
             m.HELLO: (self._accept_hello, self._finish_hello),
             m.ADVERTISE: (self._accept_advertise, self._finish_advertise),
@@ -62,9 +65,13 @@ class VerifiableRelayMachine(GopaRelayMachine):
             v.COIN: (self._accept_coin, self._finish_coin),
             v.ATTEST_COINS: (self._accept_attestation, self._finish_attest_coins),
             v.PUBLISH: (self._accept_publish, self._finish_publish),
-            v.OPEN: (self._accept_open, self._finish_open),
             v.ATTEST_TALLY: (self._accept_attestation, self._finish_attest_tally),
         }
+
+    @property
+    def most_heard_bytes(self) -> int:
+        """No message is longer that the relay hears: what is false goes on the board, however long."""
+        return self._verifiable.most_heard_bytes
 
     def _needed(self) -> int:
         if self.step != v.COIN:
@@ -88,18 +95,21 @@ class VerifiableRelayMachine(GopaRelayMachine):
     # commitments
 
     def _accept_commit(self, party: int, envelope: Envelope) -> None:
-        self._rules.check_commit(party, envelope.body, envelope.sender)
+        checked = self._rules.check_commit(party, envelope.body, envelope.sender)
+        if isinstance(checked, str):
+            # What is signed and false goes on the board.
+            self._refused[party] = checked
 
     def _finish_commit(self) -> list[Envelope]:
         batch = proofs.Batch()
         self._commits: dict[int, v.Commit] = {}
         self._edges: dict[int, dict[int, bytes]] = {}
-        for party in sorted(self._alive):
+        for party in sorted(self._alive - self._refused.keys()):
             name = self._name_of(party)
-            self._commits[party], self._edges[party] = self._rules.check_commit(
-                party, self._received[party].body, name
-            )
-            self._rules.add_commit(batch, party, name, self._commits[party])
+            commits = self._rules.read_commit(party, self._received[party].body, name)
+            self._commits[party] = commits
+            self._edges[party] = self._rules.edges_of(party, commits, name)
+            self._rules.add_commit(batch, party, name, commits)
         self._begin_log()
         head, authors = self._chain.head, sorted(self._alive)
         self._committed = digests = self._log(authors, self._received)
@@ -110,7 +120,7 @@ class VerifiableRelayMachine(GopaRelayMachine):
         self._agreed = agreements(self._edges)
         self._participants = tuple(sorted(self._alive))
         self._packed = pack_set(self._participants, self._parties)
-        self._set_digest = self._rules.attestation(v.ATTEST_COMMITMENTS, self._chain.head, self._packed)
+        self._ask_for(v.ATTEST_COMMITMENTS, self._participants)
         self._advertised_commits = {peer: self._as_signed(peer) for peer in self._participants}
         few = len(self._participants) < self._plan.min_survivors
         false = [self._as_signed(party) for party in excluded if few]
@@ -167,7 +177,13 @@ class VerifiableRelayMachine(GopaRelayMachine):
             else:
                 self._faults.append(str(fault))
         self._shown_false += len(false)
+        self._refused = {}
         return sorted(false)
+
+    def _ask_for(self, step: str, members: Collection[int], *false: bytes) -> None:
+        """Go on to a step in which these parties attest the head and each other, and who was shown false."""
+        self._attesting = frozenset(members), pack_set(members, self._parties)
+        self._set_digest = self._rules.attestation(step, self._chain.head, self._attesting[1], *false)
 
     def _certify(self, step: str, kind: str, answer: str) -> tuple[list[Envelope], Certificate]:
         """Put a quorum's signatures on the head that was attested on the board, and send them."""
@@ -175,10 +191,11 @@ class VerifiableRelayMachine(GopaRelayMachine):
         if len(signatures) < self._plan.quorum:
             raise self._too_few(self._plan.quorum)
         certificate = make_certificate(signatures, self._plan.quorum, self._parties)
+        members, packed = self._attesting
         checked = check_certificate(
-            self._context, self._plan, self._run_id, step, self._set_digest, self._participants, certificate
+            self._context, self._plan, self._run_id, step, self._set_digest, members, certificate
         )
-        entry = self._log_own(kind, v.Certified(self._packed, certificate.signers, certificate.signatures))
+        entry = self._log_own(kind, v.Certified(packed, certificate.signers, certificate.signatures))
         return self._broadcast(answer, v.Certificate(entry.body, entry.signature)), checked
 
     # coins
@@ -190,9 +207,14 @@ class VerifiableRelayMachine(GopaRelayMachine):
         return sent
 
     def _accept_coin(self, party: int, envelope: Envelope) -> None:
-        coin = decode(envelope.body, v.Coin, envelope.sender).coin
-        if self._rules.coin_commitment(envelope.sender, coin) != self._commits[party].coin:
-            raise PeerFault(envelope.sender, "opened another coin than it has committed to")
+        try:
+            coin = decode(envelope.body, v.Coin, envelope.sender).coin
+            if self._rules.coin_commitment(envelope.sender, coin) != self._commits[party].coin:
+                raise PeerFault(envelope.sender, "opened another coin than it has committed to")
+        except PeerFault:
+            # The run stops here: the last entry of its log shows why.
+            self._log([party], {party: envelope})
+            raise
         self._coins[party] = envelope
 
     def _finish_coin(self) -> list[Envelope]:
@@ -200,7 +222,7 @@ class VerifiableRelayMachine(GopaRelayMachine):
         coins = b"".join(decode(envelope.body, v.Coin, "").coin for envelope in envelopes)
         self._log(self._participants, self._coins)
         self._rules.combine_coins(self._packed, coins)
-        self._set_digest = self._rules.attestation(v.ATTEST_COINS, self._chain.head, self._packed)
+        self._ask_for(v.ATTEST_COINS, self._participants)
         signatures = b"".join(envelope.signature for envelope in envelopes)
         return self._broadcast(v.COINS, v.Coins(coins, signatures))
 
@@ -210,7 +232,6 @@ class VerifiableRelayMachine(GopaRelayMachine):
     # publication
 
     def _accept_publish(self, party: int, envelope: Envelope) -> None:
-        self._check_length(envelope, self._verifiable.most_publish_bytes)
         # What is signed and false goes on the board.
         self._publications[party] = envelope
         published = self._rules.read_publish(envelope.body, envelope.sender)
@@ -219,15 +240,8 @@ class VerifiableRelayMachine(GopaRelayMachine):
         elif self._watch is not None:
             self._watch(envelope.sender, self._rules.lanes(published.x_hat, envelope.sender))
 
-    @staticmethod
-    def _check_length(envelope: Envelope, most: int) -> None:
-        """Raise PeerFault for what is too long for the board, and so is as if it had not been said."""
-        if (size := len(envelope.body)) > most:
-            raise PeerFault(envelope.sender, f"its '{envelope.step}' has {size} bytes, {most} are allowed")
-
     def _finish_publish(self) -> list[Envelope]:
         batch = proofs.Batch()
-        authors = sorted(self._publications)
         for party in self._publications.keys() - self._refused.keys():
             message = decode(self._publications[party].body, v.Publish, "")
             self._rules.add_publish(
@@ -238,76 +252,99 @@ class VerifiableRelayMachine(GopaRelayMachine):
                 self._commits[party],
                 self._agreed[party].values(),
             )
-        digests = self._log(authors, self._publications)
+        self._published = set(self._publications)
+        # Whose edges count in the check of a statement: of a publication, those of all who take part.
+        self._beside = set(self._participants)
+        return self._go_on(v.PUBLICATIONS, v.Publications, self._publications, batch)
+
+    def _go_on(
+        self, step: str, kind: type[v.Publications], said: dict[int, Envelope], batch: proofs.Batch
+    ) -> list[Envelope]:
+        """Log what was said and tell of it; go on to a round of openings if any is false, else to the tally.
+
+        Who is shown false in a round of openings is excluded like who was before it, and its edges are opened
+        in the next one. Each round excludes somebody, so there are at most `most_false`.
+        """
+        authors = sorted(said)
+        digests = self._log(authors, said)
         self._false = self._exclude_false(batch)
-        self._published = set(authors) - set(self._false)
-        for party in self._published:
-            self._sum += self._rules.lanes(decode(self._publications[party].body, v.Publish, "").x_hat, "")
-        false = [
-            m.Advertisement(party, self._publications[party].body, self._publications[party].signature)
-            for party in self._false
-        ]
-        published = pack_list(authors)
+        self._published -= {*self._false}
+        if len(self._alive) < self._needed():
+            raise self._too_few(self._needed())
+        packed, false = pack_list(authors), pack_list(self._false)
+        self._shown = {
+            party: m.Advertisement(party, said[party].body, said[party].signature) for party in self._false
+        }
 
-        def publications(party: int) -> v.Publications:
+        def told(party: int) -> v.Publications:
+            shown = [item for peer, item in self._shown.items() if peer in self._agreed[party]]
             commits = self._commits_about(party)
-            return v.Publications(published, digests, false, self._committed if commits else b"", commits)
+            return kind(packed, digests, false, shown, self._committed if commits else b"", commits)
 
-        return self._to_each(v.PUBLICATIONS, publications)
+        sent = self._to_each(step, told)
+        return sent + (self._begin_round() if self._false else self._begin_tally())
 
     def _commits_about(self, party: int) -> list[m.Advertisement]:
-        """Return what a party lacks to check that its neighbours published something false."""
+        """Return what a party lacks to check that its neighbours said something false."""
         around = {
             peer for false in self._false if false in self._agreed[party] for peer in self._edges[false]
         }
-        lacking = around & self._edges.keys() - {party, *self._neighbours[party]}
+        lacking = around & self._beside & self._edges.keys() - {party, *self._neighbours[party]}
         return [self._advertised_commits[peer] for peer in sorted(lacking)]
 
+    # rounds of openings
+
+    def _begin_round(self) -> list[Envelope]:
+        self._round += 1
+        attest, opening = (v.in_round(step, self._round) for step in (v.ATTEST_EXCLUSIONS, v.OPEN))
+        self._openings, self._beside = {}, {*self._false}
+        self._ask_for(attest, self._published, pack_list(self._false))
+        steps, place = list(self._steps.items()), self._position + 1
+        steps[place:place] = [
+            (attest, (self._accept_attestation, self._finish_attest_exclusions)),
+            (opening, (self._accept_open, self._finish_open)),
+        ]
+        self._steps = dict(steps)
+        return []
+
+    def _finish_attest_exclusions(self) -> list[Envelope]:
+        step, kind, answer = (
+            v.in_round(name, self._round)
+            for name in (v.ATTEST_EXCLUSIONS, v.CERTIFY_EXCLUSIONS, v.EXCLUSIONS_CERTIFICATE)
+        )
+        return self._certify(step, kind, answer)[0]
+
     def _accept_open(self, party: int, envelope: Envelope) -> None:
-        self._check_length(envelope, self._verifiable.most_open_bytes)
-        owed = set(self._false) & set(self._agreed[party])
-        try:
-            opened = self._rules.check_open(envelope.body, envelope.sender)
-        except PeerFault as fault:
-            if not owed:
-                raise
-            self._take_false(party, envelope, str(fault))
-            return
-        if not set(opened) <= owed:
-            raise PeerFault(envelope.sender, "opens an edge to a user that published nothing false")
-        batch = proofs.Batch()
-        for peer, (delta, blinding) in opened.items():
-            self._rules.add_opening(batch, party, peer, self._agreed[party][peer], delta, blinding)
-        if failures(batch):
-            self._take_false(party, envelope, str(PeerFault(envelope.sender, FALSE["opening"])))
-            return
+        agreed = self._agreed[party]
+        owed = {peer: agreed[peer] for peer in self._false if peer in agreed}
+        opened = self._rules.check_open(party, envelope.body, envelope.sender, owed)
+        if isinstance(opened, str):
+            self._refused[party] = opened
         if opened:
             self._openings[party] = envelope
-        for peer, (delta, _) in opened.items():
-            self._opened[party, peer] = delta
-
-    def _take_false(self, party: int, envelope: Envelope, fault: str) -> None:
-        """Put an opening on the board that is signed and false: it opens nothing, and names its author."""
-        self._openings[party] = envelope
-        self._faults.append(fault)
+        if opened and not isinstance(opened, str):
+            self._opened.setdefault(party, {}).update(opened)
 
     def _finish_open(self) -> list[Envelope]:
-        opened = sorted(self._openings)
-        digests = self._log(opened, self._openings)
-        for delta in self._opened.values():
-            self._sum -= self._rules.lanes(delta, "")
-        self._residual = sum(
-            (party, peer) not in self._opened
-            for party in self._published
-            for peer in self._agreed[party]
-            if peer not in self._published
-        )
+        step = v.in_round(v.OPENINGS, self._round)
+        return self._go_on(step, v.Openings, self._openings, proofs.Batch())
+
+    def _begin_tally(self) -> list[Envelope]:
+        self._residual = 0
+        for party in sorted(self._published):
+            message = decode(self._publications[party].body, v.Publish, "")
+            self._sum += self._rules.lanes(message.x_hat, "")
+            opened = self._opened.get(party, {})
+            for delta in opened.values():
+                self._sum -= delta
+            gone = self._agreed[party].keys() - self._published
+            self._residual += len(gone - opened.keys())
         total = self._parameters.encoding.pack(self._sum)
         entry = self._log_own(
             v.TALLY, v.Tally(pack_set(self._published, self._parties), total, self._residual)
         )
-        self._set_digest = self._rules.attestation(v.ATTEST_TALLY, self._chain.head, self._packed)
-        return self._broadcast(v.TALLIED, v.Tallied(pack_list(opened), digests, entry.body, entry.signature))
+        self._ask_for(v.ATTEST_TALLY, self._participants)
+        return self._broadcast(v.TALLIED, v.Tallied(entry.body, entry.signature))
 
     # the end
 

@@ -24,16 +24,21 @@ from smpc_dp.protocols.secagg.graph import unpack_list
 
 # Which statement of a user a proof belongs to, and the reason that is given if it is false.
 RANGE, NORM, NOISE, SUM, OPENING = "range", "norm", "noise", "sum", "opening"
-# What a signed publication or opening is besides, before any proof is looked at.
-MALFORMED, BOUNDS = "malformed", "bounds"
+# What a signed statement is besides, before any proof is looked at.
+COMMIT_MALFORMED, MALFORMED, BOUNDS = "commit-malformed", "malformed", "bounds"
+OPENING_MALFORMED, OPENING_BOUNDS, OPENING_OTHER = "opening-malformed", "opening-bounds", "opening-other"
 FALSE = {
     RANGE: "its value is not within the bounds: the range proof is wrong",
     NORM: "its vector is longer than the bound: the norm proof is wrong",
     NOISE: "its noise is not what its secret bits and the coins give: the noise proof is wrong",
     SUM: "x_hat is not the sum of what it has committed to",
     OPENING: "opened an edge to something else than it has committed to",
+    COMMIT_MALFORMED: "what it committed to is malformed",
     MALFORMED: "what it published is malformed",
     BOUNDS: "published a value that no noise of the plan explains",
+    OPENING_MALFORMED: "its opening is malformed",
+    OPENING_BOUNDS: "opened an edge to more than pairwise noise can be",
+    OPENING_OTHER: "opened not just those of its edges that lead to who was shown false before",
 }
 
 
@@ -95,14 +100,14 @@ class Rules:
             raise PeerFault(sender, f"has {len(neighbours)} neighbours, more than any user accepts")
         return neighbours
 
-    def check_commit(self, party: int, body: bytes, sender: str) -> tuple[v.Commit, dict[int, bytes]]:
-        """Decode a commit and its edges; raise PeerFault if anything in it is malformed."""
-        message = self.read_commit(party, body, sender)
+    def check_commit(self, party: int, body: bytes, sender: str) -> v.Commit | str:
+        """Decode a commit; or return which of `FALSE` it is: malformed, be it a point in it."""
         try:
+            message = self.read_commit(party, body, sender)
             commit.check_commitments(message.value + message.noise_secret + message.edges)
-        except VerificationError as error:
-            raise PeerFault(sender, f"malformed Commit: {error}") from None
-        return message, self.edges_of(party, message, sender)
+        except (PeerFault, VerificationError):
+            return COMMIT_MALFORMED
+        return message
 
     def read_commit(self, party: int, body: bytes, sender: str) -> v.Commit:
         """Decode a commit; raise PeerFault if it is malformed. Its points are not looked at."""
@@ -136,27 +141,36 @@ class Rules:
             raise PeerFault(sender, f"malformed Publish: {error}") from None
         return message
 
-    def check_open(self, body: bytes, sender: str) -> dict[int, tuple[bytes, bytes]]:
-        """Decode openings: (Delta, blinding) by neighbour; raise PeerFault if they are malformed."""
-        message = decode(body, v.Open, sender)
-        parties = unpack_list(message.parties, len(self._context.names), sender)
+    def check_open(
+        self, party: int, body: bytes, sender: str, owed: Mapping[int, bytes]
+    ) -> dict[int, Lanes] | str:
+        """Return Delta by neighbour of a signed opening; or return which of `FALSE` it is.
+
+        `owed` are the party's commitments to Delta with each neighbour to which it must open the edge: a
+        right opening is of all these and no others.
+        """
+        try:
+            message = decode(body, v.Open, sender)
+            parties = unpack_list(message.parties, len(self._context.names), sender)
+        except PeerFault:
+            return OPENING_MALFORMED
         size = self._parameters.encoding.lanes * self._parameters.encoding.element_bytes
         if len(message.deltas) != size * len(parties) or len(message.blindings) != 32 * len(parties):
-            raise PeerFault(sender, "does not have one Delta and one blinding for each opened edge")
-        opened = {}
-        for i, party in enumerate(parties):
-            delta, blinding = (
-                message.deltas[size * i : size * (i + 1)],
-                message.blindings[32 * i : 32 * i + 32],
-            )
-            if max(map(abs, self.integers(delta, sender))) > self._parameters.greatest_delta:
-                raise PeerFault(sender, "opened an edge to more than pairwise noise can be")
+            return OPENING_MALFORMED
+        if set(parties) != owed.keys():
+            return OPENING_OTHER
+        opened, batch = {}, proofs.Batch()
+        for i, peer in enumerate(parties):
+            opened[peer] = self.lanes(message.deltas[size * i : size * (i + 1)], sender)
+            values, blinding = signed(opened[peer]), message.blindings[32 * i : 32 * i + 32]
+            if max(map(abs, values)) > self._parameters.greatest_delta:
+                return OPENING_BOUNDS
             try:
                 commit.check_blinding(blinding)
-            except VerificationError as error:
-                raise PeerFault(sender, f"malformed Open: {error}") from None
-            opened[party] = (delta, blinding)
-        return opened
+            except VerificationError:
+                return OPENING_MALFORMED
+            batch.add_opening((party, OPENING, peer), [owed[peer]], (), values, blinding)
+        return OPENING if opened and failures(batch) else opened
 
     def lanes(self, packed: bytes, sender: str) -> Lanes:
         """Return packed lanes; raise PeerFault on a wrong length."""
@@ -220,15 +234,23 @@ class Rules:
         values = self.values_of(self.lanes(message.x_hat, name))
         batch.add_opening((party, SUM), plus, (), values, message.blinding)
 
-    def add_opening(
-        self, batch: proofs.Batch, party: int, peer: int, edge: bytes, delta: bytes, blinding: bytes
-    ) -> None:
-        """Put the opening of an edge in a batch, under the tag (party, OPENING, peer)."""
-        batch.add_opening((party, OPENING, peer), [edge], (), self.integers(delta, ""), blinding)
+    def is_right(
+        self, party: int, name: str, body: bytes, committed: v.Commit, edges: Iterable[bytes]
+    ) -> bool:
+        """Tell whether all of a publication is right; arguments as of `add_publish`."""
+        message, batch = self.read_publish(body, name), proofs.Batch()
+        if isinstance(message, str):
+            return False
+        self.add_publish(batch, party, name, message, committed, edges)
+        return not failures(batch)
 
-    def attestation(self, stage: str, head: bytes, members: bytes) -> bytes:
-        """Return what parties sign about a head: the run, the stage, the head and who goes on."""
-        return self._digest(Label.BOARD_ATTESTATION, stage.encode(), head, members)
+    def attestation(self, stage: str, head: bytes, members: bytes, *false: bytes) -> bytes:
+        """Return what parties sign about a head: the run, the stage, the head and who goes on.
+
+        Before a round of openings also a list of whose edges are to be opened: nobody sees all entries, and
+        who goes on does not tell whether another was false or silent.
+        """
+        return self._digest(Label.BOARD_ATTESTATION, stage.encode(), head, members, *false)
 
     def _digest(self, label: Label, *parts: bytes) -> bytes:
         return digest(label, *self._context.bound, self._run_id, *parts)

@@ -1,0 +1,64 @@
+"""The rounds of openings of a run as an auditor checks them.
+
+Who was shown false is excluded, and its edges are opened by the others. Whoever opens something false is then
+excluded in the same way, in the next round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from smpc_dp.encoding import Lanes
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.edges import EdgeAudit, Edges
+from smpc_dp.protocols.gopa.verifiable.statements import Rules
+
+
+class Left(NamedTuple):
+    """What is left to do to the total: Delta to take out of it, and pairs of which it is not known."""
+
+    opened: list[Lanes]
+    unopened: list[tuple[int, int]]
+
+
+class OpeningAudit:
+    """Takes the openings of each round; `number` is that of the last round, 0 before the first."""
+
+    def __init__(self, rules: Rules, edges: EdgeAudit) -> None:
+        self._rules, self._edges = rules, edges
+        self.number = 0
+        self._owed: Edges = {}
+        self._due: set[tuple[int, int]] = set()
+        self._opened: dict[tuple[int, int], Lanes] = {}
+
+    @property
+    def kinds(self) -> tuple[str, str]:
+        """The kinds of the two entries of the next round: the relay's, which begins it, and the users'."""
+        return v.in_round(v.CERTIFY_EXCLUSIONS, self.number + 1), v.in_round(v.OPEN, self.number + 1)
+
+    def begin(self, good: Collection[int], false: Collection[int]) -> None:
+        """Begin a round in which those who are good open their edges to those who were just shown false."""
+        self.number += 1
+        self._owed, _ = self._edges.around(good, false, ())
+        self._due |= {(party, peer) for party, own in self._owed.items() for peer in own}
+
+    def take(self, party: int, body: bytes, name: str) -> str:
+        """Take a user's opening; return which of `FALSE` it is, or nothing if it is right.
+
+        Raises:
+            ValueError: it is right, of nothing, and so no entry of a board.
+        """
+        opened = self._rules.check_open(party, body, name, self._owed.get(party, {}))
+        if isinstance(opened, str):
+            return opened
+        if not opened:
+            raise ValueError("opens nothing")
+        self._opened |= {(party, peer): delta for peer, delta in opened.items()}
+        return ""
+
+    def left(self, good: Collection[int]) -> Left:
+        """Return what follows from all rounds, for those who are good in the end."""
+        due = sorted(pair for pair in self._due if pair[0] in good)
+        opened = [self._opened[pair] for pair in due if pair in self._opened]
+        return Left(opened, [pair for pair in due if pair not in self._opened])

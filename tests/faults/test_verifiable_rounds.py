@@ -1,0 +1,448 @@
+"""Who opens something false is excluded in the next round of openings; the run completes with the rest."""
+
+from __future__ import annotations
+
+import functools
+import io
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from smpc_dp.crypto import proofs
+from smpc_dp.errors import PeerFault, TimeoutFault
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import decode, encode
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
+from smpc_dp.protocols.gopa.verifiable.statements import FALSE, OPENING, OPENING_OTHER
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.graph import pack_list, unpack_list
+from smpc_dp.runtime.audit import Report, audit_stream
+from smpc_dp.simulate.vectors.verifiable_openings import (
+    THIRD,
+    in_one_round,
+    in_two_rounds,
+    nothing,
+    one_more,
+    opened,
+    to_something_else,
+    too_far_out,
+    too_long,
+)
+from smpc_dp.simulate.vectors.verifiable_runs import NINE, RELAY, SPARSE, Played, Setting, entry_of, play
+from smpc_dp.simulate.vectors.verifiable_users import CHEAT, OTHER, at, off_by_one, out_of_range, says
+
+NAMES = tuple(NINE.inputs)
+FALSE_OPENER = {CHEAT: off_by_one, OTHER: at(v.OPEN, to_something_else)}
+
+
+def audited(played: Played, threads: int = 1) -> Report:
+    return audit_stream(io.BytesIO(b"".join(line + b"\n" for line in played.lines)), threads=threads)
+
+
+def exact(played: Played, names: Sequence[str], setting: Setting = NINE) -> int:
+    """The values of these users and the noise that they drew."""
+    return sum(setting.inputs[name][0] + played.users[name].secret.given[0] for name in names)
+
+
+def opened_pairs(played: Played, setting: Setting = NINE) -> list[tuple[str, str]]:
+    """Who opened the edge to whom, by all entries of the log."""
+    names = list(setting.inputs)
+    return [
+        (entry.party, names[peer - 1])
+        for entry in played.entries
+        if entry.kind.startswith(v.OPEN)
+        for peer in unpack_list(decode(entry.payload, v.Open, "").parties, len(names), "")
+    ]
+
+
+def kinds(played: Played) -> set[str]:
+    return {entry.kind for entry in played.entries}
+
+
+@pytest.mark.parametrize(
+    ("played", "false", "epsilon"),
+    [(in_one_round, (CHEAT, OTHER), 3.0), (in_two_rounds, (CHEAT, OTHER, THIRD), 3.1947)],
+)
+def test_the_rest_get_the_exact_total_and_the_epsilon_without_who_was_false(
+    played: Any, false: tuple[str, ...], epsilon: float
+) -> None:
+    run = played()
+    rest = tuple(name for name in NAMES if name not in false)
+    assert set(run.errors) == set(false)
+    for name in false:
+        assert isinstance(run.errors[name], PeerFault)
+        assert run.errors[name].culprit == name
+    report = audited(run)
+    assert report.ok
+    for machine in (run.relay, *(run.users[name] for name in rest)):
+        np.testing.assert_array_equal(machine.result.total, [exact(run, rest)])
+        assert machine.result.survivors == rest
+        assert machine.result.noise.residual_pairs == 0
+        assert machine.result.privacy.guarantee.epsilon == pytest.approx(epsilon, abs=1e-4)
+    assert report.verdict is not None
+    assert report.verdict.epsilon == pytest.approx(epsilon, abs=1e-4)
+    # Each edge to an excluded user is opened once by each of the rest, and no other by any of them.
+    pairs = [pair for pair in opened_pairs(run) if pair[0] in rest]
+    assert sorted(pairs) == sorted((name, peer) for name in rest for peer in false)
+
+
+@pytest.mark.parametrize(
+    "opening", [to_something_else, too_far_out, too_long, nothing, one_more, says(b"\x93")]
+)
+def test_every_false_opening_excludes_its_author(opening: Any) -> None:
+    played = play({CHEAT: off_by_one, OTHER: at(v.OPEN, opening)}, setting=NINE)
+    rest = [name for name in NAMES if name not in (CHEAT, OTHER)]
+    assert set(played.errors) == {CHEAT, OTHER}
+    np.testing.assert_array_equal(played.relay.result.total, [exact(played, rest)])
+    report = audited(played, threads=2)
+    assert report.ok
+    assert [item.party for item in report.excluded] == [OTHER, CHEAT]
+
+
+def test_what_a_user_opened_rightly_before_it_opens_something_false_is_not_counted() -> None:
+    """It opens its edge in the first round, and in the second another one to something else."""
+    played = in_two_rounds()
+    assert (THIRD, CHEAT) in opened_pairs(played)
+    rest = [name for name in NAMES if name not in (CHEAT, OTHER, THIRD)]
+    np.testing.assert_array_equal(played.relay.result.total, [exact(played, rest)])
+
+
+def test_without_enough_users_the_run_stops_and_names_who_opened_something_false() -> None:
+    tampers = {CHEAT: off_by_one} | {name: at(v.OPEN, nothing) for name in ("ann", "ben", "cyd")}
+    played = play(tampers, setting=NINE)
+    for name in (RELAY, "eve", "ivy"):
+        error = played.errors[name]
+        assert isinstance(error, TimeoutFault)
+        assert {"ann", "ben", "cyd", CHEAT} <= error.missing
+    assert v.in_round(v.OPEN, 2) not in kinds(played)
+    report = audited(played)
+    assert not report.ok
+    assert f"ben: {FALSE[OPENING_OTHER]}" in report.faults
+
+
+@pytest.mark.parametrize("round_", [1, 2])
+def test_a_missing_opening_excludes_nobody(round_: int) -> None:
+    """Silence may be the relay's doing: the term stays in the total, and the audit says whose it is."""
+    step = v.in_round(v.OPEN, round_)
+
+    class Censoring(VerifiableRelayMachine):
+        def receive(self, envelope: Envelope) -> Sequence[Envelope]:
+            if envelope.sender == "ann" and envelope.step == step:
+                return self.lost("ann")
+            return super().receive(envelope)
+
+    played = play(FALSE_OPENER, setting=NINE, relay=Censoring)
+    report = audited(played)
+    assert [item.party for item in report.excluded] == [OTHER, CHEAT]
+    assert report.verdict is not None
+    # Who is lost in the first round opens nothing in the second either.
+    left = 3 - round_
+    assert report.verdict.residual_pairs == left
+    assert "ann" in report.verdict.counted
+    assert report.faults == (
+        f"the board has no opening of ann: {left} pairwise terms do not cancel, and are in the average",
+    )
+    assert played.relay.result.noise is not None
+    assert played.relay.result.noise.residual_pairs == left
+
+
+# What a relay cannot do with rounds.
+
+
+class Accusing(VerifiableRelayMachine):
+    """Calls a right opening of the first round false."""
+
+    def _exclude_false(self, batch: proofs.Batch) -> list[int]:
+        false = super()._exclude_false(batch)
+        victim = NAMES.index("ann") + 1
+        return sorted({*false, victim}) if self.step == v.OPEN else false
+
+
+def test_no_edge_is_opened_to_a_user_whose_opening_is_right() -> None:
+    played = play({CHEAT: off_by_one}, setting=NINE, relay=Accusing)
+    assert v.in_round(v.OPEN, 2) not in kinds(played)
+    for name in NAMES:
+        if name not in ("ann", CHEAT):
+            error = played.errors[name]
+            assert isinstance(error, PeerFault)
+            assert error.culprit == RELAY
+            assert "says that ann said something false, and it did not" in error.reason
+    assert not any("ann" in pair[1] for pair in opened_pairs(played))
+
+
+def test_no_edge_is_opened_for_what_was_signed_in_another_round() -> None:
+    """A user's right opening of the first round, shown as its opening of the second, would be false there."""
+
+    class Replaying(VerifiableRelayMachine):
+        first: Envelope
+
+        def _accept_open(self, party: int, envelope: Envelope) -> None:
+            if (envelope.sender, envelope.step) == ("ann", v.OPEN):
+                type(self).first = envelope
+            super()._accept_open(party, envelope)
+
+        def _finish_open(self) -> list[Envelope]:
+            if self._round == 2:
+                self._openings[1] = replace(self.first, step=v.in_round(v.OPEN, 2))
+                self._refused[1] = OPENING
+            return super()._finish_open()
+
+    played = play(FALSE_OPENER, setting=NINE, relay=Replaying)
+    assert v.in_round(v.OPEN, 3) not in kinds(played)
+    errors = {name: played.errors[name] for name in NAMES if name not in ("ann", CHEAT, OTHER)}
+    for error in errors.values():
+        assert isinstance(error, PeerFault)
+        assert "'open-2' that ann did not sign" in error.reason
+
+
+class Forking(VerifiableRelayMachine):
+    """Shows some users another log before a round, and takes every attestation that it can use."""
+
+    step_of_lie = ""
+    lied_to: tuple[str, ...] = ("ann",)
+
+    def _write(self, step: str, names: Sequence[str], message: Any) -> list[Envelope]:
+        if step == self.step_of_lie and set(names) & set(self.lied_to):
+            message = replace(message, digests=message.digests[:-32] + bytes(32))
+        return super()._write(step, names, message)
+
+    def _accept_attestation(self, _party: int, envelope: Envelope) -> None:
+        decode(envelope.body, m.Attestation, envelope.sender)
+
+    def _certify(self, step: str, kind: str, answer: str) -> Any:
+        self._received = {
+            party: envelope
+            for party, envelope in self._received.items()
+            if decode(envelope.body, m.Attestation, "").set_digest == self._set_digest
+        }
+        return super()._certify(step, kind, answer)
+
+
+@pytest.mark.parametrize(("step", "number"), [(v.PUBLICATIONS, 1), (v.OPENINGS, 2)])
+def test_nobody_opens_an_edge_before_a_quorum_has_signed_the_same_log(step: str, number: int) -> None:
+    """One user with another log goes no further; half of them with another one: nobody does."""
+    opening = v.in_round(v.OPEN, number)
+    for lied_to in (("ann",), ("ann", "cyd", "eve", "fay")):
+        relay = type("Forked", (Forking,), {"step_of_lie": step, "lied_to": lied_to})
+        played = play(FALSE_OPENER, setting=NINE, relay=relay)
+        said = {entry.party for entry in played.entries if entry.kind == opening}
+        if len(lied_to) > 1:
+            assert not said
+            assert isinstance(played.errors[RELAY], TimeoutFault)
+            continue
+        assert said
+        assert "ann" not in said
+        error = played.errors["ann"]
+        assert isinstance(error, PeerFault)
+        assert v.in_round(v.ATTEST_EXCLUSIONS, number) in error.reason
+
+
+def told(step: str, lie: Any) -> dict[str, Any]:
+    """Return what users say to a relay that changes its messages of one step."""
+
+    class Lying(VerifiableRelayMachine):
+        def _write(self, at_step: str, names: Sequence[str], message: Any) -> list[Envelope]:
+            return super()._write(at_step, names, lie(message) if at_step == step else message)
+
+    played = play(FALSE_OPENER, setting=NINE, relay=Lying)
+    assert v.in_round(v.OPEN, 2) not in kinds(played)
+    return {name: played.errors[name] for name in NAMES if name not in (CHEAT, OTHER)}
+
+
+@pytest.mark.parametrize(
+    ("lie", "what"),
+    [
+        (lambda message: replace(message, shown=[]), "does not show what neighbours said that is false"),
+        (lambda message: replace(message, false=pack_list([4]), shown=[]), "that there are not"),
+        (
+            lambda message: replace(
+                message, authors=pack_list([4]), digests=message.digests[:32], false=b"", shown=[]
+            ),
+            "openings of parties that are out",
+        ),
+        (lambda message: replace(message, authors=b"", digests=b"", false=b"", shown=[]), "the entry 'open'"),
+    ],
+)
+def test_a_relay_that_lies_about_openings_is_refused(lie: Any, what: str) -> None:
+    for error in told(v.OPENINGS, lie).values():
+        assert isinstance(error, PeerFault), error
+        assert (error.culprit, what in str(error)) == (RELAY, True), str(error)
+
+
+def test_a_tally_that_counts_who_opened_something_false_is_refused() -> None:
+    class Counting(VerifiableRelayMachine):
+        def _begin_tally(self) -> list[Envelope]:
+            self._published.add(NAMES.index(OTHER) + 1)
+            return super()._begin_tally()
+
+    played = play(FALSE_OPENER, setting=NINE, relay=Counting)
+    for name in NAMES:
+        if name not in (CHEAT, OTHER):
+            assert "counts others than those who said nothing false" in str(played.errors[name])
+
+
+# Sparse graphs.
+
+
+@functools.cache
+def drawn() -> dict[str, tuple[int, ...]]:
+    """Return the neighbours of each user, which are the same in all these runs."""
+    honest = play(setting=SPARSE, memo=True)
+    commits = {name: entry_of(honest, v.COMMIT, name).payload for name in SPARSE.inputs}
+    return {
+        name: unpack_list(decode(body, v.Commit, "").neighbours, len(SPARSE.inputs), "")
+        for name, body in commits.items()
+    }
+
+
+def test_on_a_sparse_graph_neighbours_see_that_an_opening_is_false() -> None:
+    """Its neighbours need what an excluded user committed to that is no neighbour of theirs."""
+    names = list(SPARSE.inputs)
+    cheat = names[7]
+    commits = drawn()
+    opener = names[commits[cheat][0] - 1]
+    tampers = {cheat: off_by_one, opener: at(v.OPEN, nothing)}
+    played = play(tampers, setting=SPARSE, memo=True)
+    rest = [name for name in names if name not in (cheat, opener)]
+    assert set(played.errors) == {cheat, opener}
+    np.testing.assert_array_equal(played.relay.result.total, [exact(played, rest, SPARSE)])
+    second = {entry.party for entry in played.entries if entry.kind == v.in_round(v.OPEN, 2)}
+    around = {names[party - 1] for party in commits[opener]}
+    assert second == around - {cheat}
+    # Some of them share no edge with the first cheat.
+    assert second - {names[party - 1] for party in commits[cheat]}
+    report = audited(played, threads=2)
+    assert report.ok, report.conclusion
+    assert sorted(item.party for item in report.excluded) == sorted((cheat, opener))
+
+
+# Whatever a group does.
+
+
+def shifted_by_one(_user: Any, message: Any) -> Any:
+    delta = (np.frombuffer(opened(message).deltas, "<u8") + np.uint64(1)).tobytes()
+    return replace(message, deltas=delta)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_a_group_does_no_edge_between_others_is_opened(seed: int) -> None:
+    """Up to four users cheat at random: the rest get their exact total, or stop and name who did."""
+    chooser = random.Random(seed)
+    group = chooser.sample(NAMES, chooser.randint(1, 4))
+    ways: list[tuple[str, Any]] = [
+        (v.COMMIT, says(b"")),
+        (v.COMMIT, lambda user, message: out_of_range((3,))(user, v.COMMIT, message)),
+        (v.PUBLISH, says(b"\x94")),
+        *(
+            (v.in_round(v.OPEN, number), way)
+            for number in (1, 1, 2, 2, 3)
+            for way in (nothing, one_more, shifted_by_one, too_far_out, to_something_else)
+        ),
+    ]
+    tampers: dict[str, Any] = {group[0]: off_by_one}
+    for name in group[1:]:
+        tampers[name] = at(*chooser.choice(ways))
+    played = play(tampers, setting=NINE)
+    others = [name for name in NAMES if name not in group]
+    report = audited(played)
+    assert not {item.party for item in report.excluded} - set(group)
+    assert not any(one in others and two in others for one, two in opened_pairs_of(played, others))
+    if RELAY in played.errors:
+        error = played.errors[RELAY]
+        assert isinstance(error, TimeoutFault)
+        assert error.missing <= set(group)
+        assert not report.ok
+        return
+    assert report.ok, report.conclusion
+    assert report.verdict is not None
+    counted = report.verdict.counted
+    assert set(others) <= set(counted)
+    np.testing.assert_array_equal(played.relay.result.total, [exact(played, counted)])
+    for name in others:
+        np.testing.assert_array_equal(played.users[name].result.total, [exact(played, counted)])
+    rounds = [
+        int(kind.rpartition("-")[2]) for kind in kinds(played) if kind.startswith("certify-exclusions-")
+    ]
+    assert all(two == one + 1 for one, two in pairwise(sorted(rounds)))
+    assert len(rounds) < played.relay._verifiable.most_false
+
+
+def opened_pairs_of(played: Played, users: Sequence[str]) -> list[tuple[str, str]]:
+    """Who of these users opened the edge to whom."""
+    entries = [entry for entry in played.entries if entry.party in users and entry.kind.startswith(v.OPEN)]
+    return [
+        (entry.party, NAMES[peer - 1])
+        for entry in entries
+        for peer in unpack_list(decode(entry.payload, v.Open, "").parties, len(NAMES), "")
+    ]
+
+
+def test_an_opening_that_nobody_asked_for_is_the_relays_fault() -> None:
+    """An empty opening of a user that has none to make is right, and no entry of a log."""
+    names = list(SPARSE.inputs)
+    played = play({names[7]: off_by_one}, setting=SPARSE, memo=True)
+    entries = played.entries
+    openings = [place for place, entry in enumerate(entries) if entry.kind == v.OPEN]
+    authors = {entries[place].party for place in openings}
+    bystander = next(name for name in names if name not in authors and name != names[7])
+    place = next((place for place in openings if entries[place].party > bystander), openings[-1] + 1)
+    empty = replace(entries[openings[0]], party=bystander)
+    entries.insert(place, played.sign(empty, encode(v.Open(b"", b"", b""))))
+    report = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in played.log(entries))), threads=1)
+    assert f"relay: has an opening of {bystander}, who has none to make" in report.conclusion
+
+
+def test_a_user_that_was_told_of_another_false_one_signs_no_wrong_opening() -> None:
+    """Same heads and same users who go on, but a silent user, no neighbour, is named in a neighbour's place.
+
+    The victim would sign that it has no edge to open, where the log has one: that would be false.
+    """
+    names = list(SPARSE.inputs)
+    numbers = {name: place for place, name in enumerate(names, 1)}
+    cheat, silent = names[7], names[30]
+    commits = drawn()
+    victim = next(
+        name
+        for name in names
+        if numbers[cheat] in commits[name] and numbers[silent] not in commits[name] and name != silent
+    )
+
+    class Naming(Forking):
+        def _write(self, step: str, at: Sequence[str], message: Any) -> list[Envelope]:
+            if step == v.PUBLICATIONS and victim in at:
+                authors = {*unpack_list(message.authors, len(names), "")} - {numbers[cheat]}
+                told = pack_list(sorted({*authors, numbers[silent]}))
+                message = replace(
+                    message, authors=told, false=pack_list([numbers[silent]]), shown=[], commits=[]
+                )
+            return super()._write(step, at, message)
+
+    played = play({cheat: off_by_one}, setting=SPARSE, relay=Naming, memo=True, kill={silent: 8})
+    assert (victim, v.OPEN) not in {(entry.party, entry.kind) for entry in played.entries}
+    assert isinstance(played.errors[victim], PeerFault)
+    assert victim not in {item.party for item in audited(played).excluded}
+
+
+def test_a_log_with_rounds_can_be_changed_and_cut_nowhere() -> None:
+    """Bits at places that a fixed seed draws, after the publications."""
+    lines = [line + b"\n" for line in in_two_rounds().lines]
+    log = b"".join(lines)
+    one, three = (audit_stream(io.BytesIO(log), threads=threads) for threads in (1, 3))
+    assert one.ok
+    assert one.verdict == three.verdict
+    begin = next(place for place, line in enumerate(lines) if b'"certify-exclusions"' in line)
+    first, source = len(b"".join(lines[:begin])), random.Random(3)
+    for place in source.sample(range(first, len(log)), 30):
+        changed = bytes([log[place] ^ 1 << source.randrange(8)])
+        report = audit_stream(io.BytesIO(log[:place] + changed + log[place + 1 :]), threads=1)
+        line = 1 + log[:place].count(b"\n")
+        assert not report.ok
+        assert report.line in (line, line + 1), report.conclusion
+    for end in range(begin, len(lines)):
+        assert not audit_stream(io.BytesIO(b"".join(lines[:end])), threads=1).ok

@@ -1,0 +1,113 @@
+"""Users who sign something false, over real channels: how long it may be, and rounds of openings."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+import smpc_dp
+from smpc_dp.errors import PeerFault, SmpcError
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
+from smpc_dp.protocols.gopa.verifiable.statements import FALSE, MALFORMED, OPENING_OTHER
+from smpc_dp.protocols.result import Result
+from smpc_dp.runtime.audit import Report
+from smpc_dp.runtime.local import create_local_session
+
+NAMES = ("alice", "bob", "carol", "dave", "erin")
+PARAMETERS = {
+    "length": 1,
+    "lower": 0,
+    "upper": 1,
+    "precision": 0.5,
+    "epsilon": 8.0,
+    "delta": 1e-3,
+    "dropout": 0.2,
+    "corrupt": 0.0,
+    "verifiable": True,
+}
+Lie = Callable[[Any], Any]
+
+
+def results(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, lies: dict[tuple[str, str], Lie]
+) -> tuple[dict[str, Result | SmpcError], Report]:
+    """Average 0.5 of everybody, some of whom say something else in some steps; return what each got."""
+    enter = VerifiablePartyMachine._enter
+
+    def lying(self: VerifiablePartyMachine, step: str, message: msgspec.Struct) -> Any:
+        lie = lies.get((self.name, step))
+        return enter(self, step, message if lie is None else lie(message))
+
+    monkeypatch.setattr(VerifiablePartyMachine, "_enter", lying)
+    path = create_local_session(folder, list(NAMES), PARAMETERS, protocol="gopa")
+
+    async def ask() -> dict[str, Any]:
+        serving = asyncio.create_task(smpc_dp.serve(path, requests=1))
+        async with contextlib.AsyncExitStack() as stack:
+            sessions = [await stack.enter_async_context(smpc_dp.connect(path, name)) for name in NAMES]
+            asked = [session.average([0.5], method="gopa", verifiable=True) for session in sessions]
+            got = await asyncio.gather(*asked, return_exceptions=True)
+        await serving
+        return dict(zip(NAMES, got, strict=True))
+
+    got = asyncio.run(ask())
+    [log] = (folder / "board").glob("*.jsonl")
+    return got, smpc_dp.audit(log)
+
+
+def longer(by: int) -> Lie:
+    return lambda message: replace(message, noise_proof=message.noise_proof + bytes(by))
+
+
+def off_by_one(message: Any) -> Any:
+    return replace(message, x_hat=(np.frombuffer(message.x_hat, "<u8") + np.uint64(1)).tobytes())
+
+
+def test_who_publishes_too_much_is_excluded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    got, report = results(tmp_path, monkeypatch, {("dave", v.PUBLISH): longer(10_000)})
+    assert report.ok, report.conclusion
+    assert [(item.party, item.reason) for item in report.excluded] == [("dave", FALSE[MALFORMED])]
+    assert report.verdict is not None
+    for name in NAMES:
+        result = got[name]
+        if name == "dave":
+            assert isinstance(result, PeerFault)
+        else:
+            assert isinstance(result, Result)
+            assert tuple(result.value) == report.verdict.average
+
+
+def test_what_no_channel_takes_was_not_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three times what the relay hears: the link is cut before it is read, and the user is silent."""
+    got, report = results(tmp_path, monkeypatch, {("dave", v.PUBLISH): longer(50_000)})
+    assert not report.ok
+    assert not report.excluded
+    assert report.verdict is not None
+    assert report.verdict.silent == ("dave",)
+    assert isinstance(got["dave"], SmpcError)
+
+
+def test_who_opens_something_false_is_excluded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lies: dict[tuple[str, str], Lie] = {
+        ("dave", v.PUBLISH): off_by_one,
+        ("bob", v.OPEN): lambda _message: v.Open(b"", b"", b""),
+    }
+    got, report = results(tmp_path, monkeypatch, lies)
+    assert report.ok, report.conclusion
+    assert {item.party: item.reason for item in report.excluded}["bob"] == FALSE[OPENING_OTHER]
+    assert report.verdict is not None
+    assert report.verdict.counted == ("alice", "carol", "erin")
+    for name in report.verdict.counted:
+        result = got[name]
+        assert isinstance(result, Result)
+        assert tuple(result.value) == report.verdict.average
+        assert result.privacy.epsilon == report.verdict.epsilon
