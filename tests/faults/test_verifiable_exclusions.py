@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from smpc_dp.board.log import MAX_LINE_BYTES, Entry, encode_line
 from smpc_dp.crypto import proofs
 from smpc_dp.errors import PeerFault, TimeoutFault
+from smpc_dp.privacy.gopa.verifiable import greatest_bias
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters, check_parameters
@@ -242,6 +243,14 @@ def test_relay_users_and_audit_have_the_same_epsilon_if_a_cheat_is_lost_before_i
         guarantee = machine.result.privacy.guarantee
         assert guarantee is not None
         assert guarantee.epsilon == report.verdict.epsilon
+        # Three can have seen their noise and gone, not two.
+        assert machine.result.noise is not None
+        bias = greatest_bias(played.relay._verifiable.bits, 3)
+        assert machine.result.noise.bias == pytest.approx(bias)
+        assert report.verdict.bias == pytest.approx(bias / 6)
+    assert report.conclusion.endswith(
+        "(no more than 2 should be corrupt: there may be another log of this run)."
+    )
 
 
 # However long.
@@ -268,3 +277,13 @@ def test_a_session_is_refused_in_which_right_openings_have_no_room_in_a_line() -
     [fault] = faults
     assert fault.where == "length"
     assert "to open up to 400 edges a user may send 13121824 bytes" in fault.what
+
+
+def test_ranges_that_differ_too_much_are_named() -> None:
+    wide = {"length": 2, "lower": 0, "upper": [1e6, 1], "epsilon": 4.0, "delta": 1e-5, "verifiable": True}
+    checked, faults = check_parameters(wide | {"corrupt": 0.1, "dropout": 0.1}, 10)
+    assert checked is None
+    [fault] = faults
+    assert fault.where == "precision"
+    assert fault.what.startswith("bits: more than 65536 in all coordinates")
+    assert fault.what.endswith("ranges have 2 to 2000000 steps: bring coordinates to one scale")

@@ -365,11 +365,12 @@ class Auditor:
                 f"the board has {self._lacks(silent)}: {self._residual} pairwise terms do not cancel, and "
                 "are in the average"
             )
-        noise = parameters.noise(count, self._residual)
+        noise = parameters.noise(count, self._residual, len(self._excluded))
         epsilon = parameters.epsilon_without(len(self._excluded))
         return Verdict(
             counted=tuple(map(self._name, self._counted)),
             excluded=tuple(self._excluded[party] for party in sorted(self._excluded)),
+            corrupt=parameters.plan.max_corrupt,
             silent=tuple(map(self._name, silent)),
             void_edges=tuple((self._name(one), self._name(two)) for one, two in self._void),
             residual_pairs=self._residual,

@@ -198,11 +198,14 @@ class VerifiableParameters(GopaParameters, frozen=True):
             corrupt=self.plan.parties - self.plan.max_dropouts - honest,
         )
 
-    def noise(self, survivors: int, residual_pairs: int) -> Noise:
-        """Return the noise in the sum, and what corrupt users can move it by: they see theirs first."""
+    def noise(self, survivors: int, residual_pairs: int, excluded: int = 0) -> Noise:
+        """Return the noise in the sum, and what corrupt users can move it by: they see theirs first.
+
+        That is of c users, or of those who were excluded if they are more.
+        """
         from smpc_dp.privacy.gopa.verifiable import greatest_bias
 
-        steps = greatest_bias(self.bits, max(self.plan.max_corrupt, 1))
+        steps = greatest_bias(self.bits, max(self.plan.max_corrupt, excluded, 1))
         return dataclasses.replace(super().noise(survivors, residual_pairs), bias=steps * self.encoding.step)
 
     def epsilon_without(self, excluded: int) -> float:
@@ -406,5 +409,12 @@ def _planned_noise(
         return plan(bits=-(-least // BITS_STEP) * BITS_STEP)
     except ConfigError as error:
         # The planner's own names for what a session calls precision.
-        names = dict.fromkeys(("steps", "bits", "bound_squared"), "precision")
-        raise ConfigError([Fault(names.get(where, where), what) for where, what in error.faults]) from None
+        ours = ("steps", "bits", "bound_squared")
+        scale = ""
+        if isinstance(steps, tuple):
+            scale = f"; ranges have {min(steps)} to {max(steps)} steps: bring coordinates to one scale"
+        faults = [
+            Fault("precision", f"{where}: {what}{scale}") if where in ours else Fault(where, what)
+            for where, what in error.faults
+        ]
+        raise ConfigError(faults) from None

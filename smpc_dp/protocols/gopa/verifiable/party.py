@@ -377,6 +377,7 @@ class VerifiablePartyMachine(BoardPartyMachine):
             residual_pairs=self._residual,
         )
         privacy = self._verifiable.privacy(len(self._counted), self._false)
-        self._outcome = replace(outcome, privacy=privacy)
+        noise = self._verifiable.noise(len(self._counted), self._residual, self._false)
+        self._outcome = replace(outcome, privacy=privacy, noise=noise)
         self._end()
         return ()

@@ -366,5 +366,6 @@ class VerifiableRelayMachine(GopaRelayMachine):
         )
         # Those on the board, as an audit counts them, whoever of them was lost since.
         privacy = self._verifiable.privacy(len(self._published), self._shown_false)
-        self._outcome = replace(outcome, privacy=privacy)
+        noise = self._verifiable.noise(len(self._published), self._residual, self._shown_false)
+        self._outcome = replace(outcome, privacy=privacy, noise=noise)
         return sent
