@@ -27,6 +27,8 @@ FORMAT = "smpc-dp board"
 VERSION = 1
 # A header holds the session with its roster, an entry one message: of a thousand users, both are far below.
 MAX_LINE_BYTES = 1 << 24
+# Of an entry, in base64; a KiB is more than all else in its line.
+MAX_PAYLOAD_BYTES = (MAX_LINE_BYTES - (1 << 10)) // 4 * 3
 HEAD_BYTES = 32
 
 S = TypeVar("S", bound=msgspec.Struct)

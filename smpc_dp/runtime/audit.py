@@ -317,6 +317,8 @@ def _average_found(verdict: Verdict) -> str:
     who = f"the average is that of {len(verdict.counted)} users whose every statement is true"
     if excluded := ", ".join(item.party for item in verdict.excluded):
         who += f", without {excluded}, who signed a false one"
+    if len(verdict.excluded) > verdict.corrupt:
+        who += f" (no more than {verdict.corrupt} should be corrupt: there may be another log of this run)"
     return who
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -10,15 +11,20 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from smpc_dp.board.log import MAX_LINE_BYTES, Entry, encode_line
 from smpc_dp.crypto import proofs
 from smpc_dp.errors import PeerFault, TimeoutFault
+from smpc_dp.privacy.gopa.verifiable import greatest_bias
+from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters, check_parameters
 from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
 from smpc_dp.protocols.gopa.verifiable.statements import BOUNDS, COMMIT_MALFORMED, FALSE, MALFORMED
 from smpc_dp.protocols.secagg.graph import pack_list
 from smpc_dp.runtime.audit import audit_stream
 from smpc_dp.simulate.vectors.verifiable_runs import (
     INPUTS,
+    NINE,
     PARAMETERS,
     RELAY,
     USERS,
@@ -180,3 +186,104 @@ def test_nobody_goes_on_without_a_user_that_said_nothing_false(relay: Any, what:
         assert error.culprit == RELAY
         assert what in error.reason
     assert v.COIN not in {entry.kind for entry in played.entries}
+
+
+# Who is lost besides.
+
+
+def losing(name: str, step: str) -> type[VerifiableRelayMachine]:
+    """Return a relay that loses its link to a user once it has heard what it says in this step."""
+
+    class Losing(VerifiableRelayMachine):
+        def receive(self, envelope: Envelope) -> Sequence[Envelope]:
+            sent = super().receive(envelope)
+            if (envelope.sender, envelope.step) == (name, step):
+                return [*sent, *self.lost(name)]
+            return sent
+
+    return Losing
+
+
+MALFORMED_COMMIT = at(v.COMMIT, raw(b""))
+
+
+@pytest.mark.parametrize("others", [(), ("ben",)])
+def test_who_leaves_after_a_false_commit_is_lost_and_no_more(others: tuple[str, ...]) -> None:
+    """Its entry is on no board, so it counts for nobody as shown false; nor does the relay look for it."""
+    cheats = ("ann", *others)
+    played = play(dict.fromkeys(cheats, MALFORMED_COMMIT), setting=NINE, relay=losing("ann", v.COMMIT))
+    assert set(played.errors) == set(cheats)
+    report = audited(played)
+    assert report.ok, report.conclusion
+    assert [item.party for item in report.excluded] == list(others)
+    assert played.relay._shown_false == len(others)
+
+
+def test_a_false_commit_and_a_loss_do_not_make_users_blame_the_relay() -> None:
+    """One user may be lost, and two be shown false: also if there are enough users without these two."""
+    relay = losing("ben", v.ATTEST_COINS)
+    played = play({"ann": MALFORMED_COMMIT}, setting=NINE, relay=relay)
+    assert set(played.errors) == {"ann", "ben"}
+    report = audited(played)
+    assert [item.party for item in report.excluded] == ["ann"]
+    assert report.verdict is not None
+    assert report.verdict.silent == ("ben",)
+    assert played.users["cyd"].result.survivors == report.verdict.counted
+
+
+def test_relay_users_and_audit_have_the_same_epsilon_if_a_cheat_is_lost_before_it_is_shown_false() -> None:
+    """Three of nine sign something false, where two may be corrupt: epsilon is another for everybody."""
+    cheats = dict.fromkeys(("ann", "ben", "cyd"), off_by_one)
+    played = play(cheats, setting=NINE, relay=losing("ann", v.PUBLISH))
+    report = audited(played)
+    assert report.ok, report.conclusion
+    assert report.verdict is not None
+    assert report.verdict.epsilon == pytest.approx(3.1947, abs=1e-4)
+    for machine in (played.relay, played.users["dan"]):
+        guarantee = machine.result.privacy.guarantee
+        assert guarantee is not None
+        assert guarantee.epsilon == report.verdict.epsilon
+        # Three can have seen their noise and gone, not two.
+        assert machine.result.noise is not None
+        bias = greatest_bias(played.relay._verifiable.bits, 3)
+        assert machine.result.noise.bias == pytest.approx(bias)
+        assert report.verdict.bias == pytest.approx(bias / 6)
+    assert report.conclusion.endswith(
+        "(no more than 2 should be corrupt: there may be another log of this run)."
+    )
+
+
+# However long.
+
+LONG = {"length": 4096, "lower": 0, "upper": 1, "precision": 1.0, "epsilon": 90.0, "delta": 1e-5}
+
+
+def test_all_that_a_relay_hears_has_room_in_a_line_of_the_log() -> None:
+    """Else a user that sends too much would leave a log that nobody can audit."""
+    checked, faults = check_parameters(LONG | {"corrupt": 0.3, "dropout": 0.2, "verifiable": True}, 200)
+    assert not faults
+    assert isinstance(checked, VerifiableParameters)
+    # All edges are more than twice what a right opening may have to open, and too much for a line.
+    size = 34 + 8 * 4096
+    assert size * checked.most_false < checked.longest_bytes < size * checked.most_neighbours
+    payload = bytes(checked.most_heard_bytes)
+    entry = Entry((1 << 62) - 1, "f" * 64, "n" * 63, f"{v.CERTIFY_EXCLUSIONS}-9999", payload, "f" * 128)
+    assert len(encode_line(entry)) < MAX_LINE_BYTES
+
+
+def test_a_session_is_refused_in_which_right_openings_have_no_room_in_a_line() -> None:
+    checked, faults = check_parameters(LONG | {"corrupt": 0.1, "dropout": 0.3, "verifiable": True}, 1000)
+    assert checked is None
+    [fault] = faults
+    assert fault.where == "length"
+    assert "to open up to 400 edges a user may send 13121824 bytes" in fault.what
+
+
+def test_ranges_that_differ_too_much_are_named() -> None:
+    wide = {"length": 2, "lower": 0, "upper": [1e6, 1], "epsilon": 4.0, "delta": 1e-5, "verifiable": True}
+    checked, faults = check_parameters(wide | {"corrupt": 0.1, "dropout": 0.1}, 10)
+    assert checked is None
+    [fault] = faults
+    assert fault.where == "precision"
+    assert fault.what.startswith("bits: more than 65536 in all coordinates")
+    assert fault.what.endswith("ranges have 2 to 2000000 steps: bring coordinates to one scale")

@@ -18,11 +18,15 @@ from smpc_dp import files, simulate
 from smpc_dp.board import header as long_header
 from smpc_dp.board.log import Chain, encode_line
 from smpc_dp.board.session import canonical_session, session_digest, session_json
+from smpc_dp.encoding import Lanes
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.gopa.verifiable import audit as verifiable
 from smpc_dp.protocols.gopa.verifiable import deferred
+from smpc_dp.protocols.gopa.verifiable.edges import EdgeAudit
+from smpc_dp.protocols.gopa.verifiable.openings import OpeningAudit
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters, check_parameters
+from smpc_dp.protocols.gopa.verifiable.statements import Rules
 from smpc_dp.protocols.secagg.graph import pack_set
 from smpc_dp.protocols.secagg.keys import run_identifier
 from smpc_dp.roster import Member
@@ -137,3 +141,30 @@ def test_memory_does_not_grow_with_the_entries(tmp_path: Path, monkeypatch: pyte
         tracemalloc.stop()
         assert report.ok, report.conclusion
     assert (peaks[240] - peaks[80]) / 160 < 300, peaks
+
+
+class Rightly(Rules):
+    """Takes every opening for one of 64 terms of 16,384 coordinates."""
+
+    def __init__(self) -> None:
+        pass
+
+    def check_open(self, party: int, *_: object) -> dict[int, Lanes]:
+        return {peer: np.full(1 << 14, party, dtype=np.uint64) for peer in range(101, 165)}
+
+
+def test_memory_does_not_grow_with_what_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """100 users open 8 MiB each: of each user the sum is kept, in a file."""
+    monkeypatch.setattr(files, "SPOOL_MEMORY", 1 << 12)
+    edges = EdgeAudit([f"user-{number}" for number in range(200)], deferred.at_once, lambda: iter(()))
+    openings = OpeningAudit(Rightly(), edges, 200, 1 << 14)
+    tracemalloc.start()
+    for party in range(1, 101):
+        assert not openings.take(party, b"", "")
+    left = openings.left(range(1, 51))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # Two openings, and who opened to whom.
+    assert peak < 40e6, peak
+    assert set(left.opened.tolist()) == {64 * 50 * 51 // 2}
+    assert left.unopened == []

@@ -104,11 +104,12 @@ class Auditor:
         self._commits = KeptCommits(self._parties)
         self._coins = KeptBytes(self._parties, COIN_BYTES)
         self._published = array.array("H")
-        self._openings = OpeningAudit(self._rules, self._edges)
+        lanes = parameters.encoding.lanes
+        self._openings = OpeningAudit(self._rules, self._edges, self._parties, lanes)
         self._order = list(ORDER)
         # Excluded users of whom everybody knows: a round of openings is about the others.
         self._known_false: set[int] = set()
-        self._total = np.zeros(parameters.encoding.lanes, dtype=np.uint64)
+        self._total = np.zeros(lanes, dtype=np.uint64)
         self._x_hat = KeptBytes(self._parties, self._total.nbytes)
         self._closed = False
         self._tally: v.Tally | None = None
@@ -330,8 +331,7 @@ class Auditor:
         for party in good:
             self._total += self._rules.lanes(self._x_hat.pop(party), "")
         left = self._openings.left(self._good)
-        for delta in left.opened:
-            self._total -= delta
+        self._total -= left.opened
         if tally.total != self._parameters.encoding.pack(self._total):
             raise PeerFault(self._relay, "the total is not the sum of what was published")
         silent = {*self._participants} - {*self._published}
@@ -365,11 +365,12 @@ class Auditor:
                 f"the board has {self._lacks(silent)}: {self._residual} pairwise terms do not cancel, and "
                 "are in the average"
             )
-        noise = parameters.noise(count, self._residual)
+        noise = parameters.noise(count, self._residual, len(self._excluded))
         epsilon = parameters.epsilon_without(len(self._excluded))
         return Verdict(
             counted=tuple(map(self._name, self._counted)),
             excluded=tuple(self._excluded[party] for party in sorted(self._excluded)),
+            corrupt=parameters.plan.max_corrupt,
             silent=tuple(map(self._name, silent)),
             void_edges=tuple((self._name(one), self._name(two)) for one, two in self._void),
             residual_pairs=self._residual,

@@ -94,8 +94,7 @@ class Committed(_Body, frozen=True):
     """Relay: whose commitments are on the board (a list), and who of them takes part (a set).
 
     `head` is that of the empty log, `digests` has 32 bytes for each entry; `commits` are those of the
-    receiver's neighbours that take part, as they were signed. If fewer than `min_survivors` take part,
-    `false` are the commits with a false proof, as they were signed.
+    receiver's neighbours that take part, and `false` those that are false, as they were signed.
     """
 
     head: Bytes32

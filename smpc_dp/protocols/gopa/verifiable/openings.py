@@ -9,28 +9,36 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
+import numpy as np
+
 from smpc_dp.encoding import Lanes
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.edges import EdgeAudit, Edges
+from smpc_dp.protocols.gopa.verifiable.kept import KeptBytes
 from smpc_dp.protocols.gopa.verifiable.statements import Rules
 
 
 class Left(NamedTuple):
     """What is left to do to the total: Delta to take out of it, and pairs of which it is not known."""
 
-    opened: list[Lanes]
+    opened: Lanes
     unopened: list[tuple[int, int]]
 
 
 class OpeningAudit:
-    """Takes the openings of each round; `number` is that of the last round, 0 before the first."""
+    """Takes the openings of each round; `number` is that of the last round, 0 before the first.
 
-    def __init__(self, rules: Rules, edges: EdgeAudit) -> None:
-        self._rules, self._edges = rules, edges
+    Values have so many `lanes`, names are of so many `parties`.
+    """
+
+    def __init__(self, rules: Rules, edges: EdgeAudit, parties: int, lanes: int) -> None:
+        self._rules, self._edges, self._lanes = rules, edges, lanes
         self.number = 0
         self._owed: Edges = {}
         self._due: set[tuple[int, int]] = set()
-        self._opened: dict[tuple[int, int], Lanes] = {}
+        # By user the sum of what it has opened, and to whom that was.
+        self._sums = KeptBytes(parties, 8 * lanes)
+        self._opened: set[tuple[int, int]] = set()
 
     @property
     def kinds(self) -> tuple[str, str]:
@@ -54,11 +62,18 @@ class OpeningAudit:
             return opened
         if not opened:
             raise ValueError("opens nothing")
-        self._opened |= {(party, peer): delta for peer, delta in opened.items()}
+        self._opened |= {(party, peer) for peer in opened}
+        self._sums[party] = np.sum([self._sum_of(party), *opened.values()], axis=0, dtype=np.uint64).tobytes()
         return ""
 
     def left(self, good: Collection[int]) -> Left:
         """Return what follows from all rounds, for those who are good in the end."""
+        total = np.zeros(self._lanes, dtype=np.uint64)
+        for party in good:
+            total += self._sum_of(party)
         due = sorted(pair for pair in self._due if pair[0] in good)
-        opened = [self._opened[pair] for pair in due if pair in self._opened]
-        return Left(opened, [pair for pair in due if pair not in self._opened])
+        return Left(total, [pair for pair in due if pair not in self._opened])
+
+    def _sum_of(self, party: int) -> Lanes:
+        kept = self._sums.get(party)
+        return np.zeros(self._lanes, dtype=np.uint64) if kept is None else np.frombuffer(kept, np.uint64)

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from smpc_dp import ball
+from smpc_dp.board.log import MAX_PAYLOAD_BYTES
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes, shown
@@ -23,7 +23,7 @@ from smpc_dp.privacy.sampling import NoiseSource, binomial
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_and_plan
 from smpc_dp.protocols.gopa.plan import Place, SessionNoise, complete_place, with_degree
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable.precision import with_precision
+from smpc_dp.protocols.gopa.verifiable.precision import bound_squared_of, box_of, steps_of, with_precision
 from smpc_dp.protocols.result import Noise, Privacy
 from smpc_dp.protocols.secagg.noisy import TAIL, check_room
 from smpc_dp.protocols.secagg.params import SumParameters
@@ -65,7 +65,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
     @property
     def bound_squared(self) -> int | None:
         """What the squares of a vector's grid values sum to at most; None without a bound on the norm."""
-        return _bound_squared(self.encoding)
+        return bound_squared_of(self.encoding)
 
     @property
     def centre(self) -> int:
@@ -131,13 +131,19 @@ class VerifiableParameters(GopaParameters, frozen=True):
         return self.plan.max_dropouts + max(self.plan.max_corrupt, 1)
 
     @property
-    def most_heard_bytes(self) -> int:
-        """No message of a user is longer that the relay hears; twice as long as any right one, and more."""
+    def longest_bytes(self) -> int:
+        """No right entry of a user has a longer payload, and some more."""
         length, neighbours = self.encoding.length, self.most_neighbours
         publication = 8 * length + proofs.noise_proof_bytes(length, self.bits)
-        opening = (34 + 8 * length) * neighbours
+        # Edges are opened to users who are shown false, of which there are not more.
+        opening = (34 + 8 * length) * min(neighbours, self.most_false)
         commits = self.value_proof_bytes + 34 * neighbours
-        return (1 << 14) + 2 * max(publication, opening, commits)
+        return (1 << 10) + max(publication, opening, commits)
+
+    @property
+    def most_heard_bytes(self) -> int:
+        """The relay hears no longer message of a user; what it hears has room in a line of the log."""
+        return min((1 << 14) + 2 * self.longest_bytes, MAX_PAYLOAD_BYTES)
 
     @property
     def extra_bytes(self) -> int:
@@ -182,7 +188,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
             epsilon=self.session.epsilon,
             delta=self.session.delta,
             length=self.encoding.length,
-            steps=None if self.bound_squared is not None else _steps(self.encoding),
+            steps=None if self.bound_squared is not None else steps_of(self.encoding),
             bound_squared=self.bound_squared,
             bits=self.bits,
             sigma_delta=math.sqrt(self.session.pair_variance),
@@ -192,11 +198,14 @@ class VerifiableParameters(GopaParameters, frozen=True):
             corrupt=self.plan.parties - self.plan.max_dropouts - honest,
         )
 
-    def noise(self, survivors: int, residual_pairs: int) -> Noise:
-        """Return the noise in the sum, and what corrupt users can move it by: they see theirs first."""
+    def noise(self, survivors: int, residual_pairs: int, excluded: int = 0) -> Noise:
+        """Return the noise in the sum, and what corrupt users can move it by: they see theirs first.
+
+        That is of c users, or of those who were excluded if they are more.
+        """
         from smpc_dp.privacy.gopa.verifiable import greatest_bias
 
-        steps = greatest_bias(self.bits, max(self.plan.max_corrupt, 1))
+        steps = greatest_bias(self.bits, max(self.plan.max_corrupt, excluded, 1))
         return dataclasses.replace(super().noise(survivors, residual_pairs), bias=steps * self.encoding.step)
 
     def epsilon_without(self, excluded: int) -> float:
@@ -295,7 +304,7 @@ def plan_session_noise(
     if honest < 2:
         gone = f"{plan.max_dropouts} may drop out and {max(plan.max_corrupt, 1)} be curious"
         faults.append(Fault("roster", f"of {plan.parties} users {gone}: {honest} bring noise that counts"))
-    squared = _bound_squared(encoding)
+    squared = bound_squared_of(encoding)
     # The proof of a norm also has the bits of what the squares leave of the bound.
     widths = encoding.widths
     bits = sum(width.bit_length() for width in widths) * (encoding.length // len(widths))
@@ -321,7 +330,7 @@ def plan_session_noise(
         epsilon,
         delta,
         encoding.length,
-        None if squared is not None else _steps(encoding),
+        None if squared is not None else steps_of(encoding),
         squared,
         None if plan.complete else degree,
         lost,
@@ -356,9 +365,12 @@ def plan_session_noise(
         session=session,
         on_dropout="keep",
         bits=planned.bits,
-        box=_box(encoding),
+        box=box_of(encoding),
     )
     check_room(encoding, parameters.greatest_deviation)
+    if parameters.longest_bytes > MAX_PAYLOAD_BYTES:
+        what = f"to open up to {parameters.most_false} edges a user may send {parameters.longest_bytes} bytes"
+        raise ConfigError([Fault("length", f"{what}, a line of the log has room for {MAX_PAYLOAD_BYTES}")])
     return parameters
 
 
@@ -397,23 +409,12 @@ def _planned_noise(
         return plan(bits=-(-least // BITS_STEP) * BITS_STEP)
     except ConfigError as error:
         # The planner's own names for what a session calls precision.
-        names = dict.fromkeys(("steps", "bits", "bound_squared"), "precision")
-        raise ConfigError([Fault(names.get(where, where), what) for where, what in error.faults]) from None
-
-
-def _box(encoding: Encoding) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return the bounds of each coordinate on the grid, if they are given for each."""
-    lows, highs = encoding.sides
-    return None if encoding.box is None else (tuple(lows), tuple(highs))
-
-
-def _steps(encoding: Encoding) -> int | tuple[int, ...]:
-    """Return the grid steps of the range of all coordinates, or of each."""
-    widths = encoding.widths
-    return widths[0] if encoding.box is None else tuple(widths)
-
-
-def _bound_squared(encoding: Encoding) -> int | None:
-    if encoding.l2_bound is None:
-        return None
-    return ball.squared_limit(encoding.l2_bound, encoding.fractional_bits)
+        ours = ("steps", "bits", "bound_squared")
+        scale = ""
+        if isinstance(steps, tuple):
+            scale = f"; ranges have {min(steps)} to {max(steps)} steps: bring coordinates to one scale"
+        faults = [
+            Fault("precision", f"{where}: {what}{scale}") if where in ours else Fault(where, what)
+            for where, what in error.faults
+        ]
+        raise ConfigError(faults) from None

@@ -49,7 +49,8 @@ class VerifiablePartyMachine(BoardPartyMachine):
     ) -> None:
         super().__init__(context, parameters, identity, lanes, randomness)
         self._last_step = v.ATTEST_TALLY
-        self._excluded = self._round = 0
+        # Users who were shown to have signed something false, and rounds of openings, so far.
+        self._false = self._round = 0
         self._handlers = {
             m.START: self._on_start,
             m.ROLL: self._on_roll,
@@ -136,7 +137,6 @@ class VerifiablePartyMachine(BoardPartyMachine):
             if own and self._index in edges and cancel(own, edges[self._index]):
                 self._agreed.append(item.party)
         self._verifiable.check_edges(self.name, len({*self._drawn} & {*self._agreed}))
-        self._excluded = len(authors) - len(self._participants)
         return self._attest(v.ATTEST_COMMITMENTS, self._participants)
 
     def _check_all_false(self, items: Sequence[m.Advertisement]) -> None:
@@ -272,7 +272,6 @@ class VerifiablePartyMachine(BoardPartyMachine):
             self._check_false(item.party, name, item.body, known)
         if not false:
             return ()
-        self._excluded += len(false)
         self._false += len(false)
         self._good, self._shown_false = self._without(self._good, message.false), false
         if self._index not in self._good:
@@ -377,7 +376,8 @@ class VerifiablePartyMachine(BoardPartyMachine):
             certificate,
             residual_pairs=self._residual,
         )
-        privacy = self._verifiable.privacy(len(self._counted), self._excluded)
-        self._outcome = replace(outcome, privacy=privacy)
+        privacy = self._verifiable.privacy(len(self._counted), self._false)
+        noise = self._verifiable.noise(len(self._counted), self._residual, self._false)
+        self._outcome = replace(outcome, privacy=privacy, noise=noise)
         self._end()
         return ()

@@ -1,4 +1,4 @@
-"""The grid of a verifiable run where the session gives none: as fine as some coin flips allow."""
+"""The grid of a verifiable run; where the session gives none, one as fine as some coin flips allow."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import TypeGuard
 
+from smpc_dp import ball
 from smpc_dp.crypto import commit, proofs
+from smpc_dp.encoding import Encoding
 from smpc_dp.privacy.gaussian import gaussian_mu
 
 # Bits of each coordinate that the grid is made for, unless the session says otherwise.
@@ -37,6 +39,25 @@ def with_precision(parameters: Mapping[str, object], parties: int) -> dict[str, 
         precision = min(precision, min(widths) / 2)
     given["precision"] = max(precision, 2.0**-900)
     return given
+
+
+def box_of(encoding: Encoding) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Return the bounds of each coordinate on the grid, if they are given for each."""
+    lows, highs = encoding.sides
+    return None if encoding.box is None else (tuple(lows), tuple(highs))
+
+
+def steps_of(encoding: Encoding) -> int | tuple[int, ...]:
+    """Return the grid steps of the range of all coordinates, or of each."""
+    widths = encoding.widths
+    return widths[0] if encoding.box is None else tuple(widths)
+
+
+def bound_squared_of(encoding: Encoding) -> int | None:
+    """Return what the squares of a vector's grid values sum to at most; None without a bound on the norm."""
+    if encoding.l2_bound is None:
+        return None
+    return ball.squared_limit(encoding.l2_bound, encoding.fractional_bits)
 
 
 def _widths(parameters: Mapping[str, object]) -> list[float] | None:

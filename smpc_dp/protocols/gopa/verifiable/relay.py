@@ -102,6 +102,8 @@ class VerifiableRelayMachine(GopaRelayMachine):
 
     def _finish_commit(self) -> list[Envelope]:
         batch = proofs.Batch()
+        # Who is gone already has no entry: nothing shows what it said.
+        self._refused = {party: false for party, false in self._refused.items() if party in self._alive}
         self._commits: dict[int, v.Commit] = {}
         self._edges: dict[int, dict[int, bytes]] = {}
         for party in sorted(self._alive - self._refused.keys()):
@@ -122,8 +124,7 @@ class VerifiableRelayMachine(GopaRelayMachine):
         self._packed = pack_set(self._participants, self._parties)
         self._ask_for(v.ATTEST_COMMITMENTS, self._participants)
         self._advertised_commits = {peer: self._as_signed(peer) for peer in self._participants}
-        few = len(self._participants) < self._plan.min_survivors
-        false = [self._as_signed(party) for party in excluded if few]
+        false = [self._as_signed(party) for party in excluded]
         sent: list[Envelope] = []
         for party in self._participants:
             forwarded = [
@@ -363,6 +364,8 @@ class VerifiableRelayMachine(GopaRelayMachine):
             tuple(self._faults),
             self._residual,
         )
-        excluded = sum(isinstance(error, PeerFault) for error in self._excluded.values())
-        self._outcome = replace(outcome, privacy=self._verifiable.privacy(len(self._published), excluded))
+        # Those on the board, as an audit counts them, whoever of them was lost since.
+        privacy = self._verifiable.privacy(len(self._published), self._shown_false)
+        noise = self._verifiable.noise(len(self._published), self._residual, self._shown_false)
+        self._outcome = replace(outcome, privacy=privacy, noise=noise)
         return sent

@@ -19,6 +19,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         counted: whose values are in the average.
         excluded: who signed a false statement.
+        corrupt: c, so many users are assumed to be corrupt at most.
         silent: who takes part and has no publication on the board; the relay may have withheld it.
         void_edges: pairs whose two commitments do not cancel; one of the two deviated, and neither used it.
         residual_pairs: pairs whose noise does not cancel in the total.
@@ -33,6 +34,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     counted: tuple[str, ...]
     excluded: tuple[Excluded, ...]
+    corrupt: int
     silent: tuple[str, ...]
     void_edges: tuple[tuple[str, str], ...]
     residual_pairs: int
