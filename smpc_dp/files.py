@@ -51,7 +51,7 @@ class Spool:
         end = place + len(content)
         try:
             if end > SPOOL_MEMORY:
-                # Before it is written: what is far behind the last byte would have all between them in memory.
+                # Before it is written: all up to a place far behind the last byte would be in memory.
                 self._file.rollover()
             self._file.seek(place)
             self._file.write(content)

@@ -89,7 +89,7 @@ def audit(
         progress: called with the line, the bytes read and the bytes there are (None: unknown).
 
     Raises:
-        LocalError: the source cannot be read. ConfigError: `roster` is neither.
+        LocalError: the source cannot be read. ConfigError: `roster` is neither, or `threads` below 1.
     """
     wanted = None if roster is None else roster_digest(roster)
     with open_log(source) as (stream, size):
@@ -121,6 +121,8 @@ def audit_stream(
     it was. Of one that cannot be, such as a pipe, a copy is put in a temporary file; LocalError where it is
     needed and there was no room for it, or what is needed is beyond `KEPT_BYTES`.
     """
+    if threads is not None and threads < 1:
+        raise ConfigError([Fault("threads", f"must be 1 or more, is {threads}")])
     begun = time.perf_counter()
     known: dict[str, Any] = dict.fromkeys(("roster", "parameters", "run_id", "head", "verdict", "statistic"))
     known |= {"entries": 0, "bytes": 0, "noted": ()}

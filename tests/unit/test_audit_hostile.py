@@ -162,6 +162,12 @@ def test_names_that_no_file_has(tmp_path: Path) -> None:
             audit(source)
 
 
+@pytest.mark.parametrize("threads", [0, -1])
+def test_threads_that_are_none(threads: int) -> None:
+    with pytest.raises(ConfigError, match=f"threads: must be 1 or more, is {threads}"):
+        audit_stream(io.BytesIO(READ_TWICE), threads=threads)
+
+
 def outcome(line: bytes) -> tuple[object, ...]:
     report = audit_stream(io.BytesIO(line + b"\n"), threads=1)
     return report.ok, report.conclusion, report.line, report.byte, report.roster, report.run_id
