@@ -39,17 +39,25 @@ class Spool:
 
     def add(self, content: bytes) -> None:
         """Write behind the last byte."""
-        self.write(self.length, content)
+        with self._lock:
+            self._write(self.length, content)
 
     def write(self, place: int, content: bytes) -> None:
         """Write from byte `place` on; what was never written before it reads as zeros."""
+        with self._lock:
+            self._write(place, content)
+
+    def _write(self, place: int, content: bytes) -> None:
+        end = place + len(content)
         try:
-            with self._lock:
-                self._file.seek(place)
-                self._file.write(content)
+            if end > SPOOL_MEMORY:
+                # Before it is written: all up to a place far behind the last byte would be in memory.
+                self._file.rollover()
+            self._file.seek(place)
+            self._file.write(content)
         except OSError as error:
             raise self._failed(error) from None
-        self.length = max(self.length, place + len(content))
+        self.length = max(self.length, end)
 
     def read(self, place: int, size: int) -> bytes:
         """Return `size` bytes from byte `place` on, less only where the spool ends."""

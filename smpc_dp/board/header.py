@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from smpc_dp.board.log import FORMAT, VERSION, Header, checked_header, decode_line, encode_line, first_head
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import Digest
+from smpc_dp.errors import VerificationError
 from smpc_dp.files import Spool
 
 # A line that is no longer is read as it is.
@@ -61,14 +62,14 @@ class ReadHeader:
 
     def __init__(self, line: Spool) -> None:
         session_end = None if line.length <= WHOLE_BYTES else _session_end(line)
-        if session_end is None:
+        header = None if session_end is None else _without_session(line, session_end)
+        if session_end is None or header is None:
             whole = line.read(0, line.length)
             header = checked_header(decode_line(whole, Header))
             self.session, self.head = SessionText(header.session), first_head(whole)
             self.header = header
             return
-        rest = line.read(session_end, line.length - session_end)
-        self.header = checked_header(decode_line(_PREFIX + rest, Header))
+        self.header = header
         self.session = SessionText(None, line, session_end)
         head = Digest(Label.BOARD_HEADER)
         head.add_long(line.length, line.blocks())
@@ -81,6 +82,14 @@ def _session_end(line: Spool) -> int | None:
         return None
     end = len(_PREFIX) + sum(map(len, _spelt(line, line.length)))
     return end if line.read(end, 1) == b'"' else None
+
+
+def _without_session(line: Spool, end: int) -> Header | None:
+    """Return the header but for its session; None if it is none: whoever holds all of it can say where."""
+    try:
+        return checked_header(decode_line(_PREFIX + line.read(end, line.length - end), Header))
+    except VerificationError:
+        return None
 
 
 def _spelt(line: Spool, end: int) -> Iterator[bytes]:

@@ -13,7 +13,6 @@ import re
 import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 import msgspec
@@ -22,7 +21,7 @@ from smpc_dp.board.log import Entry
 from smpc_dp.board.reader import BadLog, LogReader
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError, VerificationError
 from smpc_dp.protocols.envelope import Context, printable
-from smpc_dp.protocols.gopa.verifiable.audit import Again, Auditor
+from smpc_dp.protocols.gopa.verifiable.audit import CHANGED, Again, Auditor
 from smpc_dp.protocols.gopa.verifiable.deferred import EarlierFault, at_once
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.verdict import Excluded, Verdict
@@ -90,7 +89,7 @@ def audit(
         progress: called with the line, the bytes read and the bytes there are (None: unknown).
 
     Raises:
-        LocalError: the source cannot be read. ConfigError: `roster` is neither.
+        LocalError: the source cannot be read. ConfigError: `roster` is neither, or `threads` below 1.
     """
     wanted = None if roster is None else roster_digest(roster)
     with open_log(source) as (stream, size):
@@ -102,7 +101,8 @@ def roster_digest(text: str | os.PathLike[str]) -> str:
     given = os.fspath(text)
     if _DIGEST.fullmatch(given):
         return given
-    if not Path(given).exists():
+    # Not Path.exists: that raises for a name that no file can have.
+    if not os.path.exists(given):
         raise ConfigError([Fault("roster", f"{given!r} is neither 64 lower-case hex digits nor a file")])
     return load_session(given).roster.digest.hex()
 
@@ -121,6 +121,8 @@ def audit_stream(
     it was. Of one that cannot be, such as a pipe, a copy is put in a temporary file; LocalError where it is
     needed and there was no room for it, or what is needed is beyond `KEPT_BYTES`.
     """
+    if threads is not None and threads < 1:
+        raise ConfigError([Fault("threads", f"must be 1 or more, is {threads}")])
     begun = time.perf_counter()
     known: dict[str, Any] = dict.fromkeys(("roster", "parameters", "run_id", "head", "verdict", "statistic"))
     known |= {"entries": 0, "bytes": 0, "noted": ()}
@@ -272,11 +274,14 @@ def _auditor(reader: LogReader, session: LogSession, again: Again, pool: _Pool) 
 
 def _entries(reopen: Reopen) -> Generator[tuple[Entry, bytes], None, None]:
     """Read the entries of a log from the first, each with the head before it."""
-    with reopen() as stream, LogReader(stream) as reader:
-        head = reader.chain.head
-        for entry in reader.entries():
-            yield entry, head
+    try:
+        with reopen() as stream, LogReader(stream) as reader:
             head = reader.chain.head
+            for entry in reader.entries():
+                yield entry, head
+                head = reader.chain.head
+    except BadLog:
+        raise VerificationError(CHANGED) from None
 
 
 class _Pool:

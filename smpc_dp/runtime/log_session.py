@@ -48,6 +48,8 @@ def session_of(text: str) -> SessionFile:
         raise VerificationError(f"the session in the header is not JSON ({error})") from None
     if not canonical:
         raise VerificationError("the session in the header is not in its canonical spelling")
+    if "timeouts" in document:
+        raise VerificationError("the session in the header has timeouts, which are everybody's own affair")
     return check_document(document)
 
 

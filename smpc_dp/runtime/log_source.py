@@ -27,15 +27,16 @@ Reopen = Callable[[], contextlib.AbstractContextManager[BinaryIO]]
 def twice(stream: BinaryIO) -> tuple[BinaryIO, Reopen]:
     """Return a stream to read in the place of `stream`, and what reads the same log from its beginning."""
     if stream.seekable():
-        return stream, lambda: _sought(stream)
+        first = stream.tell()
+        return stream, lambda: _sought(stream, first)
     kept = _Kept(stream)
     return cast("BinaryIO", kept), kept.again
 
 
 @contextlib.contextmanager
-def _sought(stream: BinaryIO) -> Iterator[BinaryIO]:
+def _sought(stream: BinaryIO, first: int) -> Iterator[BinaryIO]:
     place = stream.tell()
-    stream.seek(0)
+    stream.seek(first)
     try:
         yield stream
     finally:
@@ -120,6 +121,8 @@ def open_log(source: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, int | N
             yield file, os.fstat(file.fileno()).st_size or None
     except OSError as error:
         raise LocalError(f"{text}: cannot read the log ({error.strerror})") from None
+    except ValueError:
+        raise LocalError(f"{text!r}: cannot read the log (no name of a file)") from None
 
 
 @contextlib.contextmanager

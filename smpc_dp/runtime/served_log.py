@@ -89,7 +89,7 @@ class ServedLog:
             number = 0
             while number <= len(self):
                 some = await self._some(number)
-                spool.writelines(line + b"\n" for line in some)
+                _put_aside(spool, some)
                 number += len(some)
             read = cast("BinaryIO", spool)
             if keep is not None:
@@ -114,6 +114,13 @@ class ServedLog:
             except VerificationError as error:
                 raise PeerFault(relay, f"shows another log than it had signed: {error}") from None
         return told.lines
+
+
+def _put_aside(spool: tempfile.SpooledTemporaryFile[bytes], lines: Sequence[bytes]) -> None:
+    try:
+        spool.writelines(line + b"\n" for line in lines)
+    except OSError as error:
+        raise LocalError(f"cannot put the log aside ({error.strerror})") from None
 
 
 def _keep(log: BinaryIO, place: str | os.PathLike[str]) -> None:

@@ -9,13 +9,14 @@ out.
 from __future__ import annotations
 
 import binascii
+import itertools
 import json
 import math
 import os
 import re
 import tomllib
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar, cast
@@ -45,11 +46,17 @@ T = TypeVar("T")
 
 MAX_FILE_BYTES = 64 << 20
 MAX_TIMEOUT = 86_400.0
+# A file of megabytes may have a fault in every few bytes: about so many are listed.
+MAX_FAULTS = 1000
+# No parameter has tables and arrays within each other beyond this.
+MAX_DEPTH = 32
 _LEARN = (LEARN, 1)
 _TOP = ("protocol", "version", "parameters", "timeouts", "roster")
 _TIMEOUTS = ("connect", "step", "gather")
 _ENTRY = ("name", "role", "address", "public_key", "certificate")
 _KINDS: dict[type, str] = {str: "a string", int: "an integer", dict: "a table", list: "an array of tables"}
+# JSON can write one half of a pair.
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _SYNTAX = re.compile(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", re.DOTALL)
 
@@ -127,11 +134,7 @@ def check_document(document: Mapping[str, object]) -> SessionFile:
 
     Raises ConfigError that lists every fault with its key path.
     """
-    faults = [
-        Fault(key, f"unknown key, the known ones are {', '.join(_TOP)}")
-        for key in document
-        if key not in _TOP
-    ]
+    faults = _unknown(document, _TOP, "")
     protocol, version = _protocol(document, faults)
     timeouts = _timeouts(document.get("timeouts", {}), faults)
     members, parties = _members(document, faults)
@@ -248,7 +251,9 @@ def read_parameters(
     if table is None:
         return {}, None
     parameters = cast("dict[str, object]", table)
-    unfit = [fault for name, value in parameters.items() for fault in _not_json(f"parameters.{name}", value)]
+    unfit = [*itertools.islice(_not_json("parameters", parameters), MAX_FAULTS)]
+    if len(parameters) > MAX_FAULTS:
+        unfit.append(Fault("parameters", f"has {len(parameters)} keys, more than {MAX_FAULTS}"))
     faults += unfit
     checker = _checkers().get(key)
     if checker is None or unfit or not parties:
@@ -263,7 +268,12 @@ def _members(document: Mapping[str, object], faults: list[Fault]) -> tuple[list[
     listed = _required(document, "roster", list, "", faults)
     if listed is None:
         return None, 0
-    members = [read_member(f"roster[{position}]", entry, faults) for position, entry in enumerate(listed)]
+    members: list[Member | None] = []
+    for position, entry in enumerate(listed):
+        members.append(read_member(f"roster[{position}]", entry, faults))
+        if len(faults) >= MAX_FAULTS:
+            faults.append(Fault("roster", "what else is wrong is not listed"))
+            return None, 0
     parties = sum(isinstance(entry, dict) and entry.get("role") == "party" for entry in listed)
     complete = [member for member in members if member is not None]
     return (complete if len(complete) == len(members) else None), parties
@@ -275,9 +285,7 @@ def read_member(where: str, entry: object, faults: list[Fault]) -> Member | None
         faults.append(Fault(where, "not a table: write [[roster]]"))
         return None
     before = len(faults)
-    for key in entry:
-        if key not in _ENTRY:
-            faults.append(Fault(f"{where}.{key}", f"unknown key, the known ones are {', '.join(_ENTRY)}"))
+    faults += _unknown(entry, _ENTRY, where)
     name = _required(entry, "name", str, where, faults)
     role = _required(entry, "role", str, where, faults)
     address = _required(entry, "address", str, where, faults) if "address" in entry else None
@@ -309,6 +317,13 @@ def _base64(text: str) -> bytes | None:
     return content if b64encode(content).decode("ascii") == text else None
 
 
+def _unknown(table: Mapping[str, object], known: Sequence[str], where: str) -> list[Fault]:
+    """Return a fault for each key that nobody knows."""
+    what = f"unknown key, the known ones are {', '.join(known)}"
+    keys = itertools.islice((key for key in table if key not in known), MAX_FAULTS)
+    return [Fault(f"{where}.{key}" if where else key, what) for key in keys]
+
+
 def _required(
     table: Mapping[str, object], key: str, kind: type[T], where: str, faults: list[Fault]
 ) -> T | None:
@@ -323,17 +338,26 @@ def _required(
     return None
 
 
-def _not_json(where: str, value: object) -> list[Fault]:
-    """Return a fault for each value that TOML can write and the canonical JSON cannot."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return [Fault(where, f"{value} is not a finite number")]
-    if isinstance(value, dict):
-        return [fault for key, inner in value.items() for fault in _not_json(f"{where}.{key}", inner)]
-    if isinstance(value, list):
-        return [fault for place, inner in enumerate(value) for fault in _not_json(f"{where}[{place}]", inner)]
-    if isinstance(value, str | int | float):
-        return []
-    return [Fault(where, f"a {type(value).__name__} cannot be a parameter")]
+def _not_json(where: str, value: object, depth: int = 0) -> Iterator[Fault]:
+    """Yield a fault for each value that the canonical JSON cannot hold, or nobody needs."""
+    if depth > MAX_DEPTH:
+        yield Fault(where, f"more than {MAX_DEPTH} tables and arrays within each other")
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield Fault(where, f"{value} is not a finite number")
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if _SURROGATE.search(key):
+                yield Fault(where, f"the key {key!r} is no Unicode text")
+            else:
+                yield from _not_json(f"{where}.{key}", inner, depth + 1)
+    elif isinstance(value, list):
+        for place, inner in enumerate(value):
+            yield from _not_json(f"{where}[{place}]", inner, depth + 1)
+    elif isinstance(value, str):
+        if _SURROGATE.search(value):
+            yield Fault(where, f"{value[:40]!r} is no Unicode text")
+    elif not isinstance(value, int | float):
+        yield Fault(where, f"a {type(value).__name__} cannot be a parameter")
 
 
 def _key(key: str) -> str:

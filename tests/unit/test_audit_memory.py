@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import json
+import random
 import subprocess
 import sys
 import tracemalloc
@@ -102,6 +103,22 @@ def test_memory_does_not_grow_with_the_roster(tmp_path: Path) -> None:
     assert peaks[1] - peaks[0] < 4e6, peaks
 
 
+def test_no_byte_of_a_long_header_can_be_changed() -> None:
+    log = header_of(500)
+    assert len(log) > long_header.WHOLE_BYTES
+    chooser = random.Random(500)
+    # Some in what follows the session.
+    behind = log.index(b'","request":')
+    places = [*chooser.sample(range(behind), 12), *chooser.sample(range(behind, len(log) - 1), 6)]
+    due = audit_stream(io.BytesIO(log), threads=1).conclusion
+    assert "line 2" in due
+    assert "'commit' is due" in due
+    for place in places:
+        changed = log[:place] + bytes([log[place] ^ (1 << place % 8)]) + log[place + 1 :]
+        report = audit_stream(io.BytesIO(changed), threads=1)
+        assert (report.ok, report.line, report.byte) == (False, 1, 0), (place, report.conclusion)
+
+
 def log_of(users: int, path: Path) -> bytes:
     simulate.average(
         np.random.default_rng(users).random((users, 1)),
@@ -140,7 +157,8 @@ def test_memory_does_not_grow_with_the_entries(tmp_path: Path, monkeypatch: pyte
         peaks[users] = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert report.ok, report.conclusion
-    assert (peaks[240] - peaks[80]) / 160 < 300, peaks
+    # For a moment docs/verifiable.md says 450 for each user. One held commit would be 300 more.
+    assert (peaks[240] - peaks[80]) / 160 < 520, peaks
 
 
 class Rightly(Rules):

@@ -20,6 +20,8 @@ from smpc_dp.board.log import Chain, Entry, Header, decode_line, encode_line
 from smpc_dp.board.memory import MemoryBoard
 from smpc_dp.board.session import canonical_session, session_digest, session_json
 from smpc_dp.cli import app
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import SmpcError
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.contract import Envelope
@@ -30,7 +32,7 @@ from smpc_dp.protocols.pairwise.garbler import GarblerRole
 from smpc_dp.protocols.pairwise.statistic import StatisticPlan
 from smpc_dp.protocols.pairwise.statistic_hub import StatisticHub
 from smpc_dp.protocols.pairwise.statistic_party import StatisticParty
-from smpc_dp.protocols.pairwise.statistic_terms import again_identifier, statistic_context
+from smpc_dp.protocols.pairwise.statistic_terms import again_identifier, run_identifier, statistic_context
 from smpc_dp.protocols.pairwise.turns import Receive, Send
 from smpc_dp.protocols.secagg.graph import pack_set
 from smpc_dp.roster import Roster
@@ -408,7 +410,24 @@ def stolen_signature(played: Played) -> bytes:
     return played.relinked(entries)
 
 
+def begun_with(terms: bytes) -> Cheat:
+    """Return what begins a log of a statistic with these terms, which all agree on."""
+
+    def forge(played: Played) -> bytes:
+        header = decode_line(played.lines[0], Header)
+        plan, context = digest(Label.STATISTIC_TERMS, terms, b"c" * 32), statistic_context(played.context)
+        run_id = run_identifier(context, plan, header.present, header.root)
+        first = played.signed(played.entries[0], encode(m.Terms(terms, b"c" * 32)), run_id)
+        question = "pairwise-statistic " + plan.hex()
+        return played.relinked([first], question=question, run_id=run_id.hex())
+
+    return forge
+
+
 CHEATS: dict[str, tuple[Cheat, str]] = {
+    "nothing-after-the-terms": (begun_with(b'{"partners":2}'), "ends before the outcome"),
+    "infinite-terms": (begun_with(b'{"noise":NaN,"partners":2}'), "do not say how many partners"),
+    "terms-with-a-space": (begun_with(b'{"partners": 2}'), "do not say how many partners"),
     "hello-dropped": (without(m.HELLO, "cem"), "the hello of 'dot' where that of 'cem' is due"),
     "coin-dropped": (without("coin", "cem"), "'pairs-done' where 'coin or again-2' is due"),
     "outcome-dropped": (without(m.OUTCOME, HUB), "ends before the outcome"),

@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from smpc_dp.board.log import Entry, Header
+from smpc_dp.board.session import session_json
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import PeerFault, VerificationError
@@ -188,6 +189,9 @@ class StatisticAuditor:
             raise VerificationError("the terms are not those of the statistic that was asked for")
         try:
             terms = json.loads(said.terms)
+            # Neither another spelling nor an infinite number, which no report can hold.
+            if session_json(terms) != said.terms:
+                terms = None
         except (ValueError, RecursionError):
             terms = None
         partners = terms.get("partners") if isinstance(terms, dict) else None

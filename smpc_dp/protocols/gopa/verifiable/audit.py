@@ -34,6 +34,7 @@ from smpc_dp.protocols.secagg.graph import PartySet, pack_list
 
 # Reads the log from its first entry once more, each with the head before it.
 Again = Callable[[], Generator[tuple[Entry, bytes], None, None]]
+CHANGED = "the log is not the one that was read before: it changed meanwhile"
 # Proofs that are verified together, at most, and bytes of them.
 BATCH, BATCH_BYTES = 512, 1 << 22
 # A published value of 8 bytes and the scalar that it becomes, to the value.
@@ -286,7 +287,7 @@ class Auditor:
                     break
                 if party in self._commits:
                     yield party, decode(entry.payload, v.Commit, entry.party)
-        raise VerificationError("the log is not the one that was read before: it changed meanwhile")
+        raise VerificationError(CHANGED)
 
     def _settle_round(self) -> set[int]:
         """Return whose statements were shown false since the last round, or in the publications."""
