@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smpc_dp import simulate
-from smpc_dp.circuits.bristol import format_bristol
+from smpc_dp.circuits.bristol import format_bristol, parse_bristol
 from smpc_dp.circuits.builder import Bits, Builder
 from smpc_dp.circuits.circuit import pack, unpack
 from smpc_dp.circuits.gadgets import less_than, multiply
@@ -90,6 +90,26 @@ def test_both_compilations_of_a_definition_are_the_plain_kernel_on_every_pair(to
         made = shared.constant + shared.factor * shared.left * (1 if shared.right is None else shared.right)
         assert made.tolist() == plain
         assert shared.total().tolist() == [sum(plain)]
+
+
+def test_layers_are_any_circuit_bit_for_bit() -> None:
+    """Random circuits of few wires, as files may have them: constants, copies, x AND NOT x, unused gates."""
+    generator = np.random.default_rng(8)
+    for _ in range(400):
+        inputs, gates = (int(size) for size in generator.integers((1, 0), (5, 25)))
+        lines = []
+        for out in range(inputs, inputs + gates):
+            a, b = generator.integers(max(0, out - int(generator.choice([3, 6, 99]))), out, 2)
+            kind = str(generator.choice(["XOR", "AND", "AND", "INV", "EQW", "EQ"]))
+            operands = {"XOR": f"2 1 {a} {b}", "AND": f"2 1 {a} {b}", "EQ": f"1 1 {a & 1}"}
+            lines.append(f"{operands.get(kind, f'1 1 {a}')} {out} {kind}")
+        outputs = int(generator.integers(1, min(inputs + gates, 6) + 1))
+        header = [f"{gates} {inputs + gates}", f"1 {inputs}", f"1 {outputs}"]
+        circuit = parse_bristol("\n".join([*header, *lines, ""]).encode())
+        codes = np.arange(1 << inputs)
+        (wanted,) = circuit.evaluate_many([pack(codes.tolist(), inputs)])
+        found = layers_of(circuit).evaluate(np.array([codes >> place & 1 for place in range(inputs)], object))
+        assert (found.T @ (1 << np.arange(outputs)) == unpack(wanted, len(codes))).all(), lines
 
 
 def farther(builder: Builder, x: Record, y: Record) -> Bits:
