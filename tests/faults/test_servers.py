@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from smpc_dp.bench.servers import split_records
-from smpc_dp.errors import ConfigError, LocalError, PeerFault, PrivacyError, SmpcError, TimeoutFault
+from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, PrivacyError, SmpcError, TimeoutFault
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode, encode
@@ -234,6 +234,25 @@ def test_who_asks_for_something_else_is_left_out() -> None:
     stage = Stage(questions={"carol": "average"}).run()
     assert stage.machines["alice"].result.included == ("alice", "bob", "dave")
     assert "something else" in str(stage.errors["carol"])
+
+
+@pytest.mark.parametrize(("most", "odd"), [(-1, 1), (1, -1)])
+def test_one_label_too_many_or_too_few_costs_its_user_alone(most: int, odd: int) -> None:
+    """A program takes labels from all users or from none: one user could stop every run of the others."""
+    marks = {"alice": most, "bob": odd, "carol": most, "dave": min(most, 0)}
+    stage = Stage(marks=marks, makes=dict.fromkeys((*USERS, *SERVERS), make_labelled(labels=most >= 0))).run()
+    assert set(stage.errors) == {"bob"}
+    assert f"gives {'a' if odd >= 0 else 'no'} label, unlike most users" in str(stage.errors["bob"])
+    assert stage.machines["alice"].result.included == ("alice", "carol", "dave")
+
+
+def make_labelled(*, labels: bool) -> MakeTerms:
+    def make_terms(question: str, users: int, marks: tuple[int, ...], seed: bytes) -> ProgramTerms:
+        if labels != bool(marks) or not set(marks) <= {0, 1}:
+            raise ConfigError([Fault("marks", f"{marks}")])
+        return make(question, users, marks, seed)
+
+    return make_terms
 
 
 def test_too_few_users_end_the_run_and_are_named() -> None:
