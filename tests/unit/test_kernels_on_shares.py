@@ -39,7 +39,7 @@ from smpc_dp.statistics.kernels import (
     variance,
 )
 from smpc_dp.statistics.shared.kernels import Bilinear, Column, Distance, OnShares, compiled_layers
-from smpc_dp.statistics.shared.plan import statistic_program
+from smpc_dp.statistics.shared.plan import read_answer, statistic_program
 from smpc_dp.statistics.shared.program import design_pairs, kernel_in, way_of
 from smpc_dp.statistics.user_kernels import circuit_kernel, table_kernel
 
@@ -228,6 +228,24 @@ def test_a_wrong_range_is_found_out_on_a_small_domain() -> None:
     first = dataclasses.replace(lying(Field(0, 15), 15), gadget=lambda _builder, x, _y: x[0])
     with pytest.raises(ConfigError, match="symmetric"):
         describe(first)
+
+
+def test_a_number_with_more_bits_than_its_range_needs_serves_every_noise() -> None:
+    """Bits that are 0 on every record need not be so for their gates; of too many bits nothing is tried."""
+    field = Field(0, 3)
+
+    def wide(builder: Builder, x: Record, y: Record) -> Bits:
+        both = builder.and_(x[0][0], y[0][0])
+        never = builder.and_(builder.and_(both, x[0][1]), builder.xor(x[0][1], both))
+        return both, never, never
+
+    kernel = dataclasses.replace(lying(field, 1), gadget=wide)
+    for law in ("laplace", "pair_laplace", "randomised_response"):
+        program = statistic_program(kernel, 4, 12.0, law=law, partners=1, design=SEED)
+        assert abs(read_answer(program, run_alone(program, [[1], [3], [1], [1]])).values[0] - 1) < 4
+    long = dataclasses.replace(lying(FINE, 1), gadget=lambda _builder, x, y: (*x[0], *x[0], *x[0], *y[0]))
+    with pytest.raises(ConfigError, match="gives a number of 64 bits, at most 62"):
+        describe(long)
 
 
 def test_a_wrong_range_is_cut_in_the_computation_on_a_large_domain() -> None:
