@@ -218,7 +218,9 @@ class ServerMachine(Member):
             self._hellos.pop(user, None)
         if self.step == m.SHARES:
             self._shares.pop(user, None)
-        self._failures[user] = " ".join(str(error).split())[: m.MAX_REASON]
+        # A user's own words may be in it: a character is a byte, which `largest_message` counts on.
+        told = str(error).encode("ascii", "replace").decode()
+        self._failures[user] = " ".join(told.split())[: m.MAX_REASON]
         self._untold += self._write(ABORT, (name,), abort_of(error))
 
     # Messages
