@@ -361,7 +361,7 @@ def test_programs_that_cannot_be() -> None:
     for bounds in ([], [(0, 0)], [(0, 1)], [(0, 1), (-1, 1)]):
         with pytest.raises(ConfigError):
             sum_program("weighted-mean", 3, bounds, 1.0)
-    with pytest.raises(ConfigError, match="30 records of 8388608 bits; at most 8388608 bits in all"):
+    with pytest.raises(ConfigError, match="30 records of 8388608 bits; at most 4194304 bits in all"):
         sum_program("sum", 30, [(0, 255)] * (1 << 20), None)
     with pytest.raises(ConfigError, match=r"199990000 pairs one by one; at most 67108864: .*`P`"):
         statistic_program(kendall_tau(Field(0, 99), Field(0, 99)), 20_000, 1.0)

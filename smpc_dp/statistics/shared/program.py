@@ -34,8 +34,8 @@ LEAST_SECURITY = 40
 """All masked openings of a program together are within 2**-40 of what can be simulated."""
 MAX_PAIRS = 1 << 26
 """Pairs that are gone through one by one, at most: their list is in memory."""
-MAX_RECORD_BITS = 1 << 23
-"""Bits of all users' records, at most: they are decomposed at once, in some 300 bytes and 0.1 ms each."""
+MAX_RECORD_BITS = 1 << 22
+"""Bits of all users' records, at most: decomposed at once, in some 600 bytes and 0.1 ms of a server each."""
 
 
 async def run_program(
@@ -133,7 +133,7 @@ def design_pairs(terms: ProgramTerms) -> Pairs:
     if terms.marks:
         high, low = (np.flatnonzero(np.array(terms.marks) == label) for label in (1, 0))
         return np.stack(np.meshgrid(high, low, indexing="ij"), axis=-1).reshape(-1, 2)
-    return np.stack(np.triu_indices(terms.users, 1), axis=-1).astype(np.int64)
+    return np.stack(np.triu_indices(terms.users, 1), axis=-1).astype(np.int64, copy=False)
 
 
 def count_pairs(terms: ProgramTerms) -> int:
