@@ -151,7 +151,10 @@ class _Compiler:
                 self.wires[out] = y if x[1] else (_ZERO, False)
         elif x[0] == y[0]:
             differ = x[1] ^ y[1]
-            self.wires[out] = (_ZERO, differ) if op == Op.XOR or differ else x
+            if op == Op.XOR:
+                self.wires[out] = (_ZERO, differ)
+            else:
+                self.wires[out] = (_ZERO, False) if differ else x
         elif op == Op.XOR:
             # Negations go to the result.
             self.gates[out] = (op, (x[0], False), (y[0], False))

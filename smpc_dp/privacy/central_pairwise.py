@@ -59,8 +59,9 @@ def design_central(
     number = isinstance(delta, int | float) and not isinstance(delta, bool)
     if law not in LAWS:
         raise ConfigError([Fault("noise", f"{law!r} is none of {', '.join(LAWS)}")])
-    if not number or not (delta > 0 if law == "gaussian" else delta == 0):
-        raise ConfigError([Fault("delta", f"{delta!r}: above 0 for Gaussian noise, and for that alone")])
+    # Written so that NaN fails.
+    if not number or not (0 < delta < 1 if law == "gaussian" else delta == 0):
+        raise ConfigError([Fault("delta", f"{delta!r}: in (0, 1) for Gaussian noise, else 0")])
     if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 < epsilon <= 100:
         raise ConfigError([Fault("epsilon", f"{epsilon!r} is not a number above 0 and at most 100")])
     shares = [Fraction(1)] if len(spans) == 1 else [1 - COUNT_SHARE, COUNT_SHARE]

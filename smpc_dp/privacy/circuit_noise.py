@@ -246,6 +246,9 @@ class RandomisedResponse:
         Raises ConfigError for an epsilon out of range, and for more than 64 integers.
         """
         _check_epsilon(epsilon)
+        if epsilon < LEAST_EPSILON:
+            what = f"{epsilon:g} of one evaluation is too small; the smallest that works is {LEAST_EPSILON:g}"
+            raise ConfigError([Fault("epsilon", what)])
         if steps + 1 > MAX_CATEGORIES:
             what = f"randomised response is for at most {MAX_CATEGORIES} values, the kernel has {steps + 1}"
             raise ConfigError([Fault("noise", what)])

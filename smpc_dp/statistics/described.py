@@ -21,6 +21,8 @@ from smpc_dp.statistics.known import MAX_NAME, is_known, kernel_of, read_fields
 
 MAX_CIRCUIT = 60_000
 """Bytes of a user's circuit in Bristol Fashion: every user sends it to every server."""
+MAX_OUTPUT_BITS = 62
+"""Bits of what a user's circuit gives, before it is cut to its range, at most."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,9 @@ def _of_circuit(canonical: str) -> Kernel:
         raise ConfigError([Fault("kernel.digest", "is not that of the circuit")])
     if len(circuit.outputs) != 1:
         raise ConfigError([Fault("kernel.circuit", f"gives {len(circuit.outputs)} values, not one")])
+    if circuit.n_outputs > MAX_OUTPUT_BITS:
+        what = f"gives a number of {circuit.n_outputs} bits, at most {MAX_OUTPUT_BITS}"
+        raise ConfigError([Fault("kernel.circuit", what)])
     steps, symmetric = described["steps"], described["symmetric"]
     small = sum(widths) <= MAX_TABLE_BITS
     if small:
@@ -134,7 +139,8 @@ def _of_circuit(canonical: str) -> Kernel:
 
     def gadget(builder: Builder, x: Record, y: Record) -> Bits:
         (value,) = builder.insert(circuit, [*x, *y])
-        return value if small else at_most(builder, value, steps)
+        # On a small domain the bits above were seen to be 0 for every pattern.
+        return value[: steps.bit_length()] if small else at_most(builder, value, steps)
 
     def codes(values: Any) -> Codes:
         return np.stack([field.codes(values[..., place]) for place, field in enumerate(fields)], axis=-1)
@@ -177,5 +183,4 @@ def _evaluate(circuit: Circuit, a: Any, b: Any) -> Codes:
     rows = [pack(column.tolist(), width) for column, width in zip(columns, circuit.inputs, strict=True)]
     (found,) = circuit.evaluate_many(rows)
     values = unpack(found, len(columns[0]))
-    # A wide output is cut to the range by the caller: beyond 62 bits it is the same.
-    return np.array([min(value, (1 << 62) - 1) for value in values], np.int64).reshape(a.shape[:-1])
+    return np.array(values, np.int64).reshape(a.shape[:-1])

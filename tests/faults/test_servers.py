@@ -18,8 +18,9 @@ import msgspec
 import pytest
 
 from smpc_dp.bench.servers import split_records
-from smpc_dp.errors import ConfigError, LocalError, PeerFault, PrivacyError, SmpcError, TimeoutFault
+from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, PrivacyError, SmpcError, TimeoutFault
 from smpc_dp.identity import Identity
+from smpc_dp.protocols.abort import LEAVE, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode, encode
 from smpc_dp.protocols.mpyc import messages as m
@@ -35,6 +36,7 @@ from smpc_dp.runtime.servers import engine as engines
 from smpc_dp.runtime.servers.child import Answer
 from smpc_dp.runtime.servers.engine import Engine
 from smpc_dp.runtime.servers.hub import serve_shares
+from smpc_dp.runtime.servers.member import SharedMembership
 from smpc_dp.runtime.session_file import Timeouts, load_session, write_session
 from smpc_dp.statistics.kernels import Field, Kernel
 from smpc_dp.statistics.shared.plan import statistic_program, sum_program
@@ -234,6 +236,48 @@ def test_who_asks_for_something_else_is_left_out() -> None:
     stage = Stage(questions={"carol": "average"}).run()
     assert stage.machines["alice"].result.included == ("alice", "bob", "dave")
     assert "something else" in str(stage.errors["carol"])
+
+
+@pytest.mark.parametrize(("most", "odd"), [(-1, 1), (1, -1)])
+def test_one_label_too_many_or_too_few_costs_its_user_alone(most: int, odd: int) -> None:
+    """A program takes labels from all users or from none: one user could stop every run of the others."""
+    marks = {"alice": most, "bob": odd, "carol": most, "dave": min(most, 0)}
+    stage = Stage(marks=marks, makes=dict.fromkeys((*USERS, *SERVERS), make_labelled(labels=most >= 0))).run()
+    assert set(stage.errors) == {"bob"}
+    assert f"gives {'a' if odd >= 0 else 'no'} label, unlike most users" in str(stage.errors["bob"])
+    assert stage.machines["alice"].result.included == ("alice", "carol", "dave")
+
+
+def make_labelled(*, labels: bool) -> MakeTerms:
+    def make_terms(question: str, users: int, marks: tuple[int, ...], seed: bytes) -> ProgramTerms:
+        if labels != bool(marks) or not set(marks) <= {0, 1}:
+            raise ConfigError([Fault("marks", f"{marks}")])
+        return make(question, users, marks, seed)
+
+    return make_terms
+
+
+def test_what_users_say_when_they_leave_fits_into_a_message(tmp_path: Path) -> None:
+    """As many as may be missing leave in as many words as they can, of characters of four bytes."""
+    users = tuple(f"user-{'x' * 50}-{number:04d}" for number in range(400))
+    names = [f"{'s' * 50}-{number}" for number in range(9)]
+    path = create_local_session(
+        tmp_path, users, {"dropout": 0.5}, protocol="mpyc", servers=9, timeouts=Timeouts()
+    )
+    largest = SharedMembership.load(path, users[0]).largest_message()
+
+    def change(envelope: Envelope) -> Envelope | None:
+        if envelope.step != m.SHARES or envelope.sender != "bob":
+            return envelope
+        left = Abort("local", "", [], "\U0001f600" * 500)
+        (written,) = context().write(IDENTITIES["bob"], envelope.run_id, LEAVE, (envelope.receiver,), left)
+        return written
+
+    faults = Stage(change).run().machines["alice"].result.faults
+    assert len(faults) == len(SERVERS)
+    longer = max(len(fault.encode()) for fault in faults) + len(users[0]) + len(names[0])
+    seals = 100 * len(names)
+    assert (len(users) // 2) * len(names) * (longer + 3) + seals + len(users) * 32 < largest
 
 
 def test_too_few_users_end_the_run_and_are_named() -> None:

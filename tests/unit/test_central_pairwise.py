@@ -185,6 +185,9 @@ def test_bad_questions_are_refused() -> None:
             simulate.pairwise(kernel, data, **arguments)
     with pytest.raises(ConfigError):
         design_central("uniform", [1], [1], 1.0, 0.0)  # type: ignore[arg-type]
+    for delta in (0.0, 1.0, float("inf"), float("nan")):
+        with pytest.raises(ConfigError, match="delta"):
+            design_central("gaussian", [1, 1], [5, 5], 1.0, delta)
     for bad in ({"parties": 2}, {"epsilon": 0}, {"steps": 0}, {"zeta_2": 2.0}, {"partners": -1}):
         with pytest.raises(ConfigError):
             plan_central(**{"parties": 10, "epsilon": 1.0, "zeta_1": 0.1, "zeta_2": 0.2, **bad})  # type: ignore[arg-type]

@@ -248,7 +248,7 @@ def test_coins_are_words(steps: int, epsilon: float) -> None:
     assert RandomisedResponse.design(min(steps, 63), epsilon).exchange.bits <= 63
 
 
-@pytest.mark.parametrize("epsilon", [0, -1, math.nan, 13.0, True, "1"])
+@pytest.mark.parametrize("epsilon", [0, -1, math.nan, 1e-300, 13.0, True, "1"])
 def test_epsilon_must_be_a_budget(epsilon: object) -> None:
     for design in (CyclicLaplace.design, RandomisedResponse.design):
         with pytest.raises(ConfigError, match="epsilon"):

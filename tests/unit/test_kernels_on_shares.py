@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smpc_dp import simulate
-from smpc_dp.circuits.bristol import format_bristol
+from smpc_dp.circuits.bristol import format_bristol, parse_bristol
 from smpc_dp.circuits.builder import Bits, Builder
 from smpc_dp.circuits.circuit import pack, unpack
 from smpc_dp.circuits.gadgets import less_than, multiply
@@ -39,7 +39,7 @@ from smpc_dp.statistics.kernels import (
     variance,
 )
 from smpc_dp.statistics.shared.kernels import Bilinear, Column, Distance, OnShares, compiled_layers
-from smpc_dp.statistics.shared.plan import statistic_program
+from smpc_dp.statistics.shared.plan import read_answer, statistic_program
 from smpc_dp.statistics.shared.program import design_pairs, kernel_in, way_of
 from smpc_dp.statistics.user_kernels import circuit_kernel, table_kernel
 
@@ -90,6 +90,26 @@ def test_both_compilations_of_a_definition_are_the_plain_kernel_on_every_pair(to
         made = shared.constant + shared.factor * shared.left * (1 if shared.right is None else shared.right)
         assert made.tolist() == plain
         assert shared.total().tolist() == [sum(plain)]
+
+
+def test_layers_are_any_circuit_bit_for_bit() -> None:
+    """Random circuits of few wires, as files may have them: constants, copies, x AND NOT x, unused gates."""
+    generator = np.random.default_rng(8)
+    for _ in range(400):
+        inputs, gates = (int(size) for size in generator.integers((1, 0), (5, 25)))
+        lines = []
+        for out in range(inputs, inputs + gates):
+            a, b = generator.integers(max(0, out - int(generator.choice([3, 6, 99]))), out, 2)
+            kind = str(generator.choice(["XOR", "AND", "AND", "INV", "EQW", "EQ"]))
+            operands = {"XOR": f"2 1 {a} {b}", "AND": f"2 1 {a} {b}", "EQ": f"1 1 {a & 1}"}
+            lines.append(f"{operands.get(kind, f'1 1 {a}')} {out} {kind}")
+        outputs = int(generator.integers(1, min(inputs + gates, 6) + 1))
+        header = [f"{gates} {inputs + gates}", f"1 {inputs}", f"1 {outputs}"]
+        circuit = parse_bristol("\n".join([*header, *lines, ""]).encode())
+        codes = np.arange(1 << inputs)
+        (wanted,) = circuit.evaluate_many([pack(codes.tolist(), inputs)])
+        found = layers_of(circuit).evaluate(np.array([codes >> place & 1 for place in range(inputs)], object))
+        assert (found.T @ (1 << np.arange(outputs)) == unpack(wanted, len(codes))).all(), lines
 
 
 def farther(builder: Builder, x: Record, y: Record) -> Bits:
@@ -208,6 +228,24 @@ def test_a_wrong_range_is_found_out_on_a_small_domain() -> None:
     first = dataclasses.replace(lying(Field(0, 15), 15), gadget=lambda _builder, x, _y: x[0])
     with pytest.raises(ConfigError, match="symmetric"):
         describe(first)
+
+
+def test_a_number_with_more_bits_than_its_range_needs_serves_every_noise() -> None:
+    """Bits that are 0 on every record need not be so for their gates; of too many bits nothing is tried."""
+    field = Field(0, 3)
+
+    def wide(builder: Builder, x: Record, y: Record) -> Bits:
+        both = builder.and_(x[0][0], y[0][0])
+        never = builder.and_(builder.and_(both, x[0][1]), builder.xor(x[0][1], both))
+        return both, never, never
+
+    kernel = dataclasses.replace(lying(field, 1), gadget=wide)
+    for law in ("laplace", "pair_laplace", "randomised_response"):
+        program = statistic_program(kernel, 4, 12.0, law=law, partners=1, design=SEED)
+        assert abs(read_answer(program, run_alone(program, [[1], [3], [1], [1]])).values[0] - 1) < 4
+    long = dataclasses.replace(lying(FINE, 1), gadget=lambda _builder, x, y: (*x[0], *x[0], *x[0], *y[0]))
+    with pytest.raises(ConfigError, match="gives a number of 64 bits, at most 62"):
+        describe(long)
 
 
 def test_a_wrong_range_is_cut_in_the_computation_on_a_large_domain() -> None:

@@ -361,6 +361,20 @@ def test_programs_that_cannot_be() -> None:
     for bounds in ([], [(0, 0)], [(0, 1)], [(0, 1), (-1, 1)]):
         with pytest.raises(ConfigError):
             sum_program("weighted-mean", 3, bounds, 1.0)
+    with pytest.raises(ConfigError, match="30 records of 8388608 bits; at most 4194304 bits in all"):
+        sum_program("sum", 30, [(0, 255)] * (1 << 20), None)
+    with pytest.raises(ConfigError, match=r"199990000 pairs one by one; at most 67108864: .*`P`"):
+        statistic_program(kendall_tau(Field(0, 99), Field(0, 99)), 20_000, 1.0)
+    statistic_program(kendall_tau(Field(0, 7), Field(0, 7)), 20_000, 1.0)
+
+
+def test_what_no_program_opens_is_refused() -> None:
+    """All servers may say it: users named that there are not, or integers beyond all floats."""
+    program = statistic_program(collision(Field(0, 9)), 3, 1.0)
+    assert read_answer(program, [2, 0, 2]).refused == [0, 2]
+    for opened in ([2, 3], [2, -1], [1 << 1100], [-(1 << 1100)]):
+        with pytest.raises(ConfigError, match="opened"):
+            read_answer(program, opened)
 
 
 def test_terms_are_plain_data() -> None:

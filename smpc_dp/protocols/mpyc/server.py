@@ -218,7 +218,9 @@ class ServerMachine(Member):
             self._hellos.pop(user, None)
         if self.step == m.SHARES:
             self._shares.pop(user, None)
-        self._failures[user] = " ".join(str(error).split())[: m.MAX_REASON]
+        # A user's own words may be in it: a character is a byte, which `largest_message` counts on.
+        told = str(error).encode("ascii", "replace").decode()
+        self._failures[user] = " ".join(told.split())[: m.MAX_REASON]
         self._untold += self._write(ABORT, (name,), abort_of(error))
 
     # Messages
@@ -304,18 +306,21 @@ class ServerMachine(Member):
         for name, digests in said.items():
             for user in sorted(set(digests) - present):
                 self._failures.setdefault(user, f"said hello to {name}, not to every server")
-        present = set(self._hellos)
-        asked = Counter(self._hellos[user][1].question for user in sorted(present))
-        # The same everywhere: of the questions asked most often the one of the first user.
-        question = asked.most_common(1)[0][0] if asked else ""
-        for user in sorted(present):
-            if self._hellos[user][1].question != question:
+        # A question, and whether it comes with a label: one user's alone must not spoil that of the others.
+        asked = {user: (hello.question, hello.mark >= 0) for user, (_, hello) in sorted(self._hellos.items())}
+        # The same everywhere: of what is asked most often that of the first user.
+        question, labelled = Counter(asked.values()).most_common(1)[0][0] if asked else ("", False)
+        for user, (own, label) in asked.items():
+            if own != question:
                 self._drop_early(user, "asks for something else than most users")
+            elif label != labelled:
+                without = "a" if label else "no"
+                self._drop_early(user, f"gives {without} label, unlike most users")
         users = sorted(self._hellos)
         self._check_enough(len(users))
         marks = [self._hellos[user][1].mark for user in users]
         hellos = hellos_digest([self._hellos[user][0] for user in users])
-        terms = self._make(question, len(users), tuple(marks) if max(marks) >= 0 else (), hellos)
+        terms = self._make(question, len(users), tuple(marks) if labelled else (), hellos)
         self._start = m.Start(
             pack_set(users, self._users),
             hellos,

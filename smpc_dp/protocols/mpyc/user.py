@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
@@ -46,7 +45,6 @@ class UserMachine(Member):
         self._mark = mark
         self._random = randomness or SystemRandomness()
         self._index = context.number(identity.name)
-        self._hello = b""
         self._shared = False
         self._start: m.Start | None = None
         self._terms: ProgramTerms | None = None
@@ -74,9 +72,7 @@ class UserMachine(Member):
         hello = m.Hello(
             context.session_digest, context.request, context.question, self._mark, self._random.bytes(16)
         )
-        sent = self._write(m.HELLO, self._servers, hello)
-        self._hello = hashlib.sha256(sent[0].body).digest()
-        return sent
+        return self._write(m.HELLO, self._servers, hello)
 
     def receive(self, envelope: Envelope) -> Sequence[Envelope]:
         """Take a server's message; any fault ends the run."""

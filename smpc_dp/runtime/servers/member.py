@@ -130,8 +130,11 @@ class SharedMembership:
         planned = planned_of(self.session)
         values = max(64 if one.encoding is None else one.encoding.lanes for one in planned)
         users = max(one.users for one in planned)
-        each = 64 + FAULT_BYTES + MAX_PARTNERS * PAIR_BYTES
-        return (64 << 10) + MAX_QUESTION + PIECE + values * OUTPUT_BYTES + users * each
+        # A server says why it lacks a user's shares; what is opened has all servers' reasons, for few users.
+        missing = max(one.users - one.fewest for one in planned)
+        faults = max(users, missing * len(self.servers)) * FAULT_BYTES
+        each = 64 + MAX_PARTNERS * PAIR_BYTES
+        return (64 << 10) + MAX_QUESTION + PIECE + values * OUTPUT_BYTES + users * each + faults
 
 
 def planned_of(session: SessionFile) -> tuple[SharedParameters, ...]:

@@ -60,6 +60,9 @@ def compile_question(
         raise ConfigError([Fault("question", f"not a statistic's ({error})")]) from None
     if law not in LAWS or type(partners) is not int or not all(type(x) is float for x in (epsilon, delta)):
         raise ConfigError([Fault("question", "its noise is none that there is")])
+    if users < parameters.users:
+        # Some are absent, which must not spoil what all could have had.
+        partners = min(partners, users - 1)
     return statistic_program(
         kernel, users, epsilon, delta, law=law, marks=marks, partners=partners, design=seed
     )

@@ -25,12 +25,13 @@ from smpc_dp.statistics.shared.noise import noise_terms
 from smpc_dp.statistics.shared.pairs import PAIR_LAWS, PairLaw, pair_terms
 from smpc_dp.statistics.shared.program import (
     LEAST_SECURITY,
-    circuit_faults,
     count_pairs,
     design_pairs,
     kernel_in,
     needed_bits,
     output_spans,
+    pair_faults,
+    size_faults,
 )
 
 # Sets of servers that each add to a mask, as a power of 2: 462 sets for eleven servers.
@@ -131,9 +132,11 @@ def statistic_program(
             design=design.hex(),
         )
     )
+    if faults := size_faults(bare):
+        raise ConfigError(faults)
     if law in PAIR_LAWS:
         return _pairs_program(kernel, bare, law, epsilon, delta)
-    if faults := circuit_faults(kernel, bare):
+    if faults := pair_faults(kernel, bare):
         raise ConfigError(faults)
     if epsilon is None:
         return Program(terms=bare)
@@ -152,7 +155,7 @@ def _pairs_program(
         raise ConfigError([Fault("epsilon", "pairs that are opened one by one have noise")])
     plan = plan_statistic(kernel, bare.users, epsilon, delta, partners=bare.partners, noise=PAIR_LAWS[law])
     terms = _sized(msgspec.structs.replace(bare, kind="pairs", noise=(pair_terms(plan.noise),)))
-    if faults := circuit_faults(kernel, terms):
+    if faults := pair_faults(kernel, terms):
         raise ConfigError(faults)
     return Program(terms=terms, plan=plan, epsilon=float(epsilon), delta=float(delta))
 
@@ -196,6 +199,8 @@ def sum_program(
             security=security or _security(users * len(bounds)),
         )
     )
+    if faults := size_faults(bare):
+        raise ConfigError(faults)
     if epsilon is None:
         return Program(terms=bare)
     spans = [high - low for low, high in output_spans(bare)]
@@ -226,14 +231,19 @@ def wide_sum_program(
 def read_answer(program: Program, opened: Sequence[int], level: float = 0.95) -> Answer:
     """Return what the integers that `run_program` returned mean; `level` is of an interval from many pairs.
 
-    Raises ConfigError for too few, or such as no pair gives.
+    Raises ConfigError for too few, and for such as no program opens.
     """
     terms, noises = program.terms, program.noises
     spans = output_spans(terms)
     if len(opened) < len(spans):
         raise ConfigError([Fault("opened", f"{len(opened)} integers, the program opens {len(spans)}")])
+    refused = [int(user) for user in opened[len(spans) :]]
+    if not all(0 <= user < terms.users for user in refused):
+        raise ConfigError([Fault("opened", f"refuses others than users 0 to {terms.users - 1}")])
+    if any(abs(value) >> terms.bits for value in opened[: len(spans)]):
+        raise ConfigError([Fault("opened", f"integers of more than {terms.bits} bits")])
     if program.plan is not None:
-        return _of_pairs(program.plan, terms, opened, level)
+        return _of_pairs(program.plan, terms, opened, refused, level)
     sums, errors = [], []
     for place, (low, _) in enumerate(spans):
         value = Fraction(opened[place])
@@ -243,7 +253,6 @@ def read_answer(program: Program, opened: Sequence[int], level: float = 0.95) ->
             value = noise.read(opened[place]) + shift
         sums.append(value)
         errors.append(math.sqrt(noises[place].variance) if noises else 0.0)
-    refused = [int(user) for user in opened[len(spans) :]]
     if terms.kind == "statistic":
         return _statistic(terms, sums, errors, refused)
     if terms.kind == "weighted-mean":
@@ -278,13 +287,14 @@ def _statistic(terms: ProgramTerms, sums: list[Fraction], errors: list[float], r
     return msgspec.structs.replace(answer, positives=float(high), auc=auc)
 
 
-def _of_pairs(plan: StatisticPlan, terms: ProgramTerms, opened: Sequence[int], level: float) -> Answer:
+def _of_pairs(
+    plan: StatisticPlan, terms: ProgramTerms, opened: Sequence[int], refused: list[int], level: float
+) -> Answer:
     count = count_pairs(terms)
     raw, top = opened[:count], (1 << plan.noise.output_bits) - 1
     if not all(0 <= value <= top for value in raw):
         raise ConfigError([Fault("opened", f"not all of {plan.noise.output_bits} bits")])
     found = estimate(plan, design_pairs(terms), np.array(raw, np.uint64), level=level)
-    refused = [int(user) for user in opened[count:]]
     return Answer(values=[found.value], noise_error=[found.noise_error], refused=refused, found=found)
 
 

@@ -32,6 +32,10 @@ from smpc_dp.statistics.shared.pairs import MAX_PARTNERS, each_pair, output_bits
 
 LEAST_SECURITY = 40
 """All masked openings of a program together are within 2**-40 of what can be simulated."""
+MAX_PAIRS = 1 << 26
+"""Pairs that are gone through one by one, at most: their list is in memory."""
+MAX_RECORD_BITS = 1 << 22
+"""Bits of all users' records, at most: decomposed at once, in some 600 bytes and 0.1 ms of a server each."""
 
 
 async def run_program(
@@ -129,7 +133,7 @@ def design_pairs(terms: ProgramTerms) -> Pairs:
     if terms.marks:
         high, low = (np.flatnonzero(np.array(terms.marks) == label) for label in (1, 0))
         return np.stack(np.meshgrid(high, low, indexing="ij"), axis=-1).reshape(-1, 2)
-    return np.stack(np.triu_indices(terms.users, 1), axis=-1).astype(np.int64)
+    return np.stack(np.triu_indices(terms.users, 1), axis=-1).astype(np.int64, copy=False)
 
 
 def count_pairs(terms: ProgramTerms) -> int:
@@ -222,7 +226,7 @@ def _check(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]]) -> No
         faults.append(Fault("lower", f"not {terms.length} bounds"))
     elif any(low >= high for low, high in zip(terms.lower, terms.upper, strict=True)):
         faults.append(Fault("upper", "not all above the lower bounds"))
-    if faults:
+    if faults := faults or size_faults(terms):
         raise ConfigError(faults)
     if terms.kind in ("statistic", "pairs"):
         faults = _check_statistic(terms)
@@ -273,11 +277,21 @@ def _check_statistic(terms: ProgramTerms) -> list[Fault]:
         faults.append(Fault("users", f"{terms.users}, a pair needs 2"))
     if terms.partners and len(terms.design) != 64:
         faults.append(Fault("design", "not 32 bytes in hex"))
-    return faults or circuit_faults(kernel, terms)
+    return faults or pair_faults(kernel, terms)
 
 
-def circuit_faults(kernel: Kernel, terms: ProgramTerms) -> list[Fault]:
-    """Return why circuits cannot be computed over the pairs of terms: a user's, or noise in each pair."""
+def size_faults(terms: ProgramTerms) -> list[Fault]:
+    """Return why records are too many or too large to be checked against their bounds."""
+    spans = zip(terms.lower, terms.upper, strict=True)
+    each = sum(max(1, (high - low).bit_length()) for low, high in spans)
+    if terms.users * each <= MAX_RECORD_BITS:
+        return []
+    what = f"{terms.users} records of {each} bits; at most {MAX_RECORD_BITS} bits in all"
+    return [Fault("users", f"{what}: take fewer users, fewer values, or coarser grids")]
+
+
+def pair_faults(kernel: Kernel, terms: ProgramTerms) -> list[Fault]:
+    """Return why a kernel cannot be computed over the pairs of terms: too many, or without an order."""
     pairs, complete = count_pairs(terms), not terms.partners
     where = f"kernel {kernel.name}"
     if terms.kind == "pairs":
@@ -285,6 +299,9 @@ def circuit_faults(kernel: Kernel, terms: ProgramTerms) -> list[Fault]:
             return [Fault("partners", f"{terms.partners} is not 1 to {MAX_PARTNERS}, for noise in each pair")]
         each = pair_layers(kernel, terms.noise[0]).products
     elif kernel.definition is not None:
+        if pairs > MAX_PAIRS and cheapest(kernel, terms.users, pairs, complete) == "pairs":
+            what = f"{pairs} pairs one by one; at most {MAX_PAIRS}"
+            return [Fault("users", f"{what}: take fewer pairs, `P`, or coarser grids")]
         return []
     elif complete and not kernel.symmetric and terms.users > 2:
         what = "is not symmetric: the pairs of `P` partners have an order, all pairs have none"
