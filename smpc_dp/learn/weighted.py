@@ -1,8 +1,8 @@
 """Weights in private averages: how a vector and its weight travel as one vector of a bounded norm.
 
-With s = w/W in 0..1 and a vector v of norm at most B what is averaged is (s v, B (s - 1)). Its squared norm is
-at most B^2 (s^2 + (1 - s)^2) <= B^2: the noise for vectors alone covers the weight too, which stays as secret
-as the vector. The quotient of the two averages is the weighted one, and costs nothing more. That the
+With s = w/W in 0..1 and a vector v of norm at most B what is averaged is (s v, B (s - 1)). Its squared norm
+is at most B^2 (s^2 + (1 - s)^2) <= B^2: the noise for vectors alone covers the weight too, which stays as
+secret as the vector. The quotient of the two averages is the weighted one, and costs nothing more. That the
 denominator is kept from falling below what weights there can be is the clipped estimator of [McMahan et al.
 2018, section 2].
 """

@@ -87,6 +87,20 @@ def test_averages_on_shares_have_the_planned_noise(made: str) -> None:
     np.testing.assert_array_equal(found[4], vector[4])
 
 
+@pytest.mark.parametrize(("features", "group"), [(12_000, 3), (1_000, 300)])
+def test_vectors_that_servers_would_not_finish_in_time_are_refused_before_anybody_pays(
+    features: int, group: int
+) -> None:
+    given = {
+        "learner": "block-gossip", "features": features, "steps": 3, "epsilon": 1.0, "delta": 1e-5,
+        "group": group, "averager": {"method": "mpyc"},
+    }  # fmt: skip
+    _, faults = check_learn(given, 300)
+    assert f"vectors of {features + 1} in groups of {group}" in dict(faults)["features"]
+    checked, faults = check_learn(given | {"features": 2_000, "group": 5}, 300)
+    assert checked is not None, faults
+
+
 def test_learners_without_averages_have_no_servers() -> None:
     given = {
         "learner": "ring-sum", "rounds": 2, "lower": 0.0, "upper": 1.0, "epsilon": 1.0, "delta": 1e-5,
