@@ -30,7 +30,7 @@ def vector_privacy(guarantee: PrivacyGuarantee | None) -> Privacy:
     claim = f"vectors are shared among servers; fewer than half of them together learn nothing but {released}"
     assumptions = (
         "shared random bits come from SHAKE128 as a pseudorandom function",
-        "what servers see of masked values is not in delta: within 2^-40 of nothing, in each sum",
+        "masked openings show servers less than 2^-40 of each sum, as a statistical distance: not in delta",
     )
     if guarantee is None:
         exact = "what the exact sum itself gives away"

@@ -33,8 +33,8 @@ _BRIDGE = struct.Struct(">I")
 BRIDGE_BIT = 1 << 31
 # Messages of later requests that are kept of one member.
 EARLY_LIMIT = 4
-# Requests that one process of mpyc serves: its random numbers come from keys of its own and counters that
-# start at hashes of 64 bits. Some hundred of them a request, and two meet in less than 10^-8 of processes.
+# Requests that one process of mpyc serves. Its random numbers come from keys of its own and counters that
+# start at hashes of 64 bits: about 2 for each value that is shared, which must not meet.
 KEPT_REQUESTS = 1000
 
 
