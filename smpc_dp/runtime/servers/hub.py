@@ -280,17 +280,17 @@ class ServerHub:
         return True
 
     async def _begin(self, number: int) -> Engine:
-        old = self._engine
-        if old is None or not self._keep or number - self._epoch >= KEPT_REQUESTS:
-            if old is not None and self._keep:
+        engine = self._engine
+        if engine is None or not self._keep or number - self._epoch >= KEPT_REQUESTS:
+            if engine is not None and self._keep:
                 # All servers have opened, or given up, the request before: nobody needs more of its bytes.
-                await old.close()
+                await engine.close()
             membership = self._membership
-            self._engine = Engine(membership.servers, membership.name, self._forward, keep=self._keep)
-            self._epoch = number
+            engine = Engine(membership.servers, membership.name, self._forward, keep=self._keep)
+            self._engine, self._epoch = engine, number
         self._request = number
         self._begun.set()
-        return self._engine
+        return engine
 
     async def compute(self, job: Job) -> Answer:
         """Compute outside of any request, together with the other servers; for measurements."""
