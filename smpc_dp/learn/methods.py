@@ -260,13 +260,11 @@ def plan_private(table: AveragerTable, need: PrivateAverages, users: int) -> Ave
     if table.method == "mpyc":
         check_epsilon(need.epsilon)
     weighting = None if need.weights is None else Weighting(*need.weights, need.l2_bound)
-    length, bound = need.length, need.l2_bound
-    if weighting is not None:
-        length, bound = length + 1, weighting.l2_bound
+    length = need.length + (weighting is not None)
 
     def planned(size: int) -> GroupParameters:
         def one(epsilon: float, delta: float) -> GroupParameters:
-            return table.plan(size, length, bound, epsilon, delta)
+            return table.plan(size, length, need.l2_bound, epsilon, delta)
 
         return calibrate(one, need.epsilon, need.delta, count)
 

@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.central_gaussian import GREATEST_EPSILON, WideGaussian
-from smpc_dp.protocols.mpyc.params import MAX_LENGTH, PROTOCOL, VectorParameters
+from smpc_dp.protocols.mpyc.params import PROTOCOL, VectorParameters
 from smpc_dp.protocols.secagg.noisy import sensitivity_of
 
 # A step of the grid is this fraction of the bound of a vector: far below any noise, and cheap to check.
 STEPS = 1 << 12
 # The longest that mpyc may compute one average.
 SECONDS = 600.0
+# Processor time of a server, as measured: of a level of a draw, and of a bit of a value that is checked.
+_DRAW_SECONDS, _BIT_SECONDS = 6e-3, 7e-5
 
 
 def uses_servers(parameters: Mapping[str, object]) -> bool:
@@ -36,9 +38,9 @@ def plan_vectors(
 
     Raises ConfigError for what cannot be.
     """
-    _check_length(length)
     encoding = Encoding.plan(length=length, l2_bound=l2_bound, precision=l2_bound / STEPS, parties=size)
     noise = WideGaussian.calibrate(epsilon, delta, sensitivity_of(encoding))
+    _check_work(size, encoding, noise.levels)
     return VectorParameters(
         users=size,
         fewest=size - missing,
@@ -55,8 +57,8 @@ def plan_exact_vectors(
     size: int, length: int, bound: float, missing: int, precision: float
 ) -> VectorParameters:
     """Return the parameters of an exact average of vectors whose coordinates are within `bound`."""
-    _check_length(length)
     encoding = Encoding.plan(length=length, lower=-bound, upper=bound, precision=precision, parties=size)
+    _check_work(size, encoding, 0)
     return VectorParameters(
         users=size,
         fewest=size - missing,
@@ -68,6 +70,13 @@ def plan_exact_vectors(
     )
 
 
-def _check_length(length: int) -> None:
-    if length > MAX_LENGTH:
-        raise ConfigError([Fault("features", f"vectors of {length}, on shares at most {MAX_LENGTH}")])
+def _check_work(users: int, encoding: Encoding, levels: int) -> None:
+    """Raise ConfigError for what mpyc would not compute in time: users would have been charged by then."""
+    bits = (encoding.highest - encoding.lowest).bit_length()
+    seconds = encoding.length * (levels * _DRAW_SECONDS + users * bits * _BIT_SECONDS)
+    if seconds > SECONDS / 2:
+        what = (
+            f"vectors of {encoding.length} in groups of {users} take each server about {seconds:.0f} s of "
+            f"processor time on shares, at most {SECONDS / 2:.0f} are allowed"
+        )
+        raise ConfigError([Fault("features", what)])

@@ -1,15 +1,14 @@
 """Weights in private averages: how a vector and its weight travel as one vector of a bounded norm.
 
-With w in 0..W and a vector v of norm at most B what is averaged is (w/W v, B (w/W - 1/2)). Its norm is at
-most sqrt(5)/2 B, since w/W is in 0..1: the noise for that covers the weight too, which stays as secret as the
-vector. The quotient of the two averages is the weighted one, and costs nothing more. That the denominator is
-kept from falling below what weights there can be is the clipped estimator of [McMahan et al. 2018, section
-2].
+With s = w/W in 0..1 and a vector v of norm at most B what is averaged is (s v, B (s - 1)). Its squared norm
+is at most B^2 (s^2 + (1 - s)^2) <= B^2: the noise for vectors alone covers the weight too, which stays as
+secret as the vector. The quotient of the two averages is the weighted one, and costs nothing more. That the
+denominator is kept from falling below what weights there can be is the clipped estimator of [McMahan et al.
+2018, section 2].
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,22 +17,17 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import Rows
 
-# sqrt(5) / 2, rounded up.
-_STRETCH = math.sqrt(1.25) * (1 + 1e-12)
-
 
 @dataclass(frozen=True, slots=True)
 class Weighting:
-    """How weights of `least` to `most` (W above 0) travel with vectors of an L2 norm up to `bound` (B)."""
+    """How weights of `least` to `most` (W above 0) travel with vectors of an L2 norm up to `bound` (B).
+
+    What is averaged has that bound too.
+    """
 
     least: float
     most: float
     bound: float
-
-    @property
-    def l2_bound(self) -> float:
-        """Of the norm of what is averaged."""
-        return self.bound * _STRETCH
 
     def extend(self, vector: Rows, weight: NDArray[np.float64]) -> Rows:
         """Return what is averaged, shape (rows, length + 1); raise ConfigError for a weight out of bounds."""
@@ -41,11 +35,11 @@ class Weighting:
             bad = weight[(weight < self.least) | (weight > self.most)][0]
             raise ConfigError([Fault("weight", f"{bad:g} is outside {self.least:g}..{self.most:g}")])
         share = (weight / self.most)[:, None]
-        return np.concatenate([share * vector, self.bound * (share - 0.5)], axis=1)
+        return np.concatenate([share * vector, self.bound * (share - 1.0)], axis=1)
 
     def split(self, averages: Rows) -> tuple[Rows, NDArray[np.float64]]:
         """Return the weighted averages and the mean weights, which have noise in them."""
-        share = averages[:, -1:] / self.bound + 0.5
+        share = averages[:, -1:] / self.bound + 1.0
         share = np.clip(share, max(self.least / self.most, 1e-9), 1.0)
         values = averages[:, :-1] / share
         # What the noise has moved out of the ball of all averages is brought back: that is never further off.

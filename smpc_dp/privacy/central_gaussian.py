@@ -66,11 +66,18 @@ class WideGaussian:
 
         Raises ConfigError for what is no budget, and for noise wider than there are tables for.
         """
+        from smpc_dp.privacy.accountant.compose import Composition
         from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
 
         variance = DiscreteGaussian.calibrate(epsilon, delta, bounds).variance
-        variance_0, factor, levels = _levels(variance)
-        return cls(bounds.dimension, bounds.l1, bounds.l2, bounds.linf, variance_0, factor, levels)
+        # Ripples and tables cost a little, and so does what the accountant rounds.
+        for more in (Fraction(0), *(Fraction(2**trial, 1 << 20) for trial in range(20))):
+            shape = _levels(variance * (1 + more))
+            made = cls(bounds.dimension, bounds.l1, bounds.l2, bounds.linf, *shape)
+            if Composition([made.event()]).epsilon(delta) <= epsilon:
+                return made
+        what = f"no noise on shares makes a release ({epsilon:g}, {delta:g})-differentially private"
+        raise ConfigError([Fault("epsilon", what)])
 
     @property
     def parameter(self) -> Fraction:

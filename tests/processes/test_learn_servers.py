@@ -23,6 +23,8 @@ from smpc_dp.runtime.launcher import Launcher, member_command
 from smpc_dp.runtime.learning import learn
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.requests import ServerLostError
+from smpc_dp.runtime.servers import hub
+from smpc_dp.runtime.servers.engine import Engine
 from smpc_dp.runtime.servers.learning import serve_learning_shares
 from smpc_dp.runtime.session_file import Timeouts, parse_session
 
@@ -81,10 +83,21 @@ async def serve_and_learn(
     return dict(zip(names, found, strict=True)), [await task for task in serving]
 
 
-def test_servers_average_for_groups_and_members_are_charged(tmp_path: Path) -> None:
+def test_servers_average_for_groups_and_members_are_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six requests; here mpyc's process is renewed after four, in the others of this module never."""
     path = session(tmp_path, {"weights": "points", "max_points": 20})
+    opened, start = [], Engine._open
 
+    async def counted(engine: Engine) -> Any:
+        opened.append(engine._own)
+        return await start(engine)
+
+    monkeypatch.setattr(hub, "KEPT_REQUESTS", 4)
+    monkeypatch.setattr(Engine, "_open", counted)
     results, failures = asyncio.run(serve_and_learn(path, NAMES))
+    assert sorted(opened) == sorted(2 * SERVERS)
     assert failures == [{}, {}, {}], failures
     groups = GroupDraws(4, 3, 2)
     for user, name in enumerate(NAMES):

@@ -192,7 +192,8 @@ def test_noise_on_shares_has_the_exact_mass_function(
 
     async def noisy() -> Any:
         integers = secint.array(arithmetic.public([integer] * count))
-        return await mpc.output(add_noise(mpc, secint, integers, noise_terms(noise), noise.span.bit_length()))
+        noisy = await add_noise(mpc, secint, integers, noise_terms(noise), noise.span.bit_length())
+        return await mpc.output(noisy)
 
     source = SeededRandomnessForSimulation(8, "noise")
     expected = noise.masses(integer)

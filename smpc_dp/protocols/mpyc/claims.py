@@ -28,7 +28,10 @@ def vector_privacy(guarantee: PrivacyGuarantee | None) -> Privacy:
     """Return the privacy of a sum of users' vectors; `guarantee` is None for an exact one."""
     released = "the exact sum" if guarantee is None else "the sum with noise that no server knows"
     claim = f"vectors are shared among servers; fewer than half of them together learn nothing but {released}"
-    assumptions = ("shared random bits come from SHAKE128 as a pseudorandom function",)
+    assumptions = (
+        "shared random bits come from SHAKE128 as a pseudorandom function",
+        "masked openings show servers less than 2^-40 of each sum, as a statistical distance: not in delta",
+    )
     if guarantee is None:
         exact = "what the exact sum itself gives away"
         return with_servers(Privacy(None, None, claim, (HONEST_SERVERS, *assumptions), (exact,)))

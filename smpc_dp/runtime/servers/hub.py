@@ -33,12 +33,15 @@ _BRIDGE = struct.Struct(">I")
 BRIDGE_BIT = 1 << 31
 # Messages of later requests that are kept of one member.
 EARLY_LIMIT = 4
+# Requests that one process of mpyc serves. Its random numbers come from keys of its own and counters that
+# start at hashes of 64 bits: about 2 for each value that is shared, which must not meet.
+KEPT_REQUESTS = 1000
 
 
 class ServerHub:
     """A server with its links to users and servers. Made by `open`.
 
-    With `keep` mpyc's process stays from request to request.
+    With `keep` mpyc's process stays from request to request, for `KEPT_REQUESTS` of them.
     """
 
     def __init__(self, membership: SharedMembership, on_event: OnEvent, keep: bool = False) -> None:
@@ -186,7 +189,7 @@ class ServerHub:
             membership.terms,
             fewest=membership.parameters.fewest,
         )
-        engine = self._begin(number)
+        engine = await self._begin(number)
         try:
             if not await self._run(number, machine):
                 return None
@@ -276,18 +279,22 @@ class ServerHub:
                 await asyncio.gather(computing, return_exceptions=True)
         return True
 
-    def _begin(self, number: int) -> Engine:
-        if self._engine is None or not self._keep:
+    async def _begin(self, number: int) -> Engine:
+        engine = self._engine
+        if engine is None or not self._keep or number - self._epoch >= KEPT_REQUESTS:
+            if engine is not None and self._keep:
+                # All servers have opened, or given up, the request before: nobody needs more of its bytes.
+                await engine.close()
             membership = self._membership
-            self._engine = Engine(membership.servers, membership.name, self._forward, keep=self._keep)
-            self._epoch = number
+            engine = Engine(membership.servers, membership.name, self._forward, keep=self._keep)
+            self._engine, self._epoch = engine, number
         self._request = number
         self._begun.set()
-        return self._engine
+        return engine
 
     async def compute(self, job: Job) -> Answer:
         """Compute outside of any request, together with the other servers; for measurements."""
-        return await self._engine_run(self._begin(self._request + 1), job)
+        return await self._engine_run(await self._begin(self._request + 1), job)
 
     async def _engine_run(self, engine: Engine, job: Job) -> Answer:
         membership = self._membership

@@ -63,14 +63,14 @@ def width(terms: NoiseTerms) -> int:
     return terms.bits + 1 if terms.law == "laplace" else len(terms.cuts).bit_length() + 1
 
 
-def add_noise(mpc: Any, secint: Any, integers: Shared, terms: NoiseTerms, span_bits: int) -> Shared:
+async def add_noise(mpc: Any, secint: Any, integers: Shared, terms: NoiseTerms, span_bits: int) -> Shared:
     """Return noisy integers, one independent draw for each: shape (k,). They are not negative before.
 
     `span_bits` bounds their bits; the Gaussian's program decomposes them.
     """
     count = integers.shape[0]
     if terms.law == "wide-gaussian":
-        return integers + wide_noise(mpc, secint, count, terms)
+        return integers + await wide_noise(mpc, secint, count, terms)
     coins = read_coins(terms)
     if terms.law == "gaussian":
         fair = mpc.np_random_bits(secint, count * (LOOKUP_BITS + 1)).reshape(count, LOOKUP_BITS + 1)

@@ -77,10 +77,10 @@ async def run_program(
         shifted = integers - lows
         if len(terms.noise) == 1:
             span_bits = max(high - low for low, high in spans).bit_length()
-            integers = add_noise(mpc, secint, shifted, laws[0], span_bits)
+            integers = await add_noise(mpc, secint, shifted, laws[0], span_bits)
         else:
             parts = [
-                add_noise(mpc, secint, shifted[place : place + 1], law, (high - low).bit_length())
+                await add_noise(mpc, secint, shifted[place : place + 1], law, (high - low).bit_length())
                 for place, (law, (low, high)) in enumerate(zip(laws, spans, strict=True))
             ]
             integers = np.concatenate(parts)

@@ -21,6 +21,9 @@ from smpc_dp.privacy.central_gaussian import (
 from smpc_dp.protocols.mpyc.terms import NoiseTerms
 from smpc_dp.statistics.shared.arithmetic import Public, Shared, half, one_hot, public, sign
 
+AT_ONCE = 1024
+"""Draws from tables that are under way together: about 0.1 GB."""
+
 
 def wide_terms(design: WideGaussian) -> NoiseTerms:
     """Return what a program draws from: k, J, then for each place alias * 2^87 + threshold; in hex."""
@@ -36,11 +39,22 @@ def wide_reach(terms: NoiseTerms) -> int:
     return (PLACES // 2) * sum(powers(factor, levels))
 
 
-def wide_noise(mpc: Any, secint: Any, count: int, terms: NoiseTerms) -> Shared:
+async def wide_noise(mpc: Any, secint: Any, count: int, terms: NoiseTerms) -> Shared:
     """Return so many draws, shape (count,): for each level 512 products, and 4 for each bit of a number.
 
     Unit vectors choose threshold and alias from public tables, which costs no message.
     """
+    at_once = max(1, AT_ONCE // _read(terms)[1])
+    parts = []
+    for start in range(0, count, at_once):
+        part = _draws(mpc, secint, min(at_once, count - start), terms)
+        # Waiting bounds how much is under way, and so the memory.
+        await mpc.gather(part)
+        parts.append(part)
+    return np.concatenate(parts)
+
+
+def _draws(mpc: Any, secint: Any, count: int, terms: NoiseTerms) -> Shared:
     factor, levels, thresholds, aliases = _read(terms)
     fair = mpc.np_random_bits(secint, count * levels * WHOLE_BITS).reshape(count * levels, WHOLE_BITS)
     units = one_hot(fair[:, :PLACE_BITS])
