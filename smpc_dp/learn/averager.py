@@ -102,6 +102,10 @@ class PeerExchange(Protocol):
         """What the messages give away, and against whom that holds."""
         ...
 
+    def name_of(self, user: int) -> str:
+        """What errors call a user."""
+        ...
+
     async def exchange(self, vector: Rows, partner: Users) -> Rows:
         """Return, for each user here, its partner's vector.
 
@@ -194,6 +198,10 @@ class PlainExchange:
     def claim(self) -> str:
         """No protection at all."""
         return "NO PRIVACY: every receiver sees what it is sent; for tests and comparison only"
+
+    def name_of(self, user: int) -> str:
+        """See `PeerExchange.name_of`."""
+        return f"user {user}"
 
     async def exchange(self, vector: Rows, partner: Users) -> Rows:
         """Return the partners' vectors; see `PeerExchange.exchange`."""

@@ -66,6 +66,10 @@ class PathTokens:
         """That of the exchange."""
         return self._exchange.claim
 
+    def name_of(self, user: int) -> str:
+        """That of the exchange."""
+        return self._exchange.name_of(user)
+
     async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
         """Hand the token on; raise LocalError unless it is this hop's turn."""
         if self._hop >= len(self._hops) or self._hops[self._hop] != (sender, receiver):
@@ -87,7 +91,7 @@ class PathTokens:
             found = await self._swap(np.zeros(self._length))
             if receiver in self.here:
                 values = np.rint(np.ldexp(found[0], self._bits)).astype(np.int64)
-                return Taken(sender, receiver, Token(step, values))
+                return Taken(sender, receiver, Token(step, values), self.name_of(sender))
         raise LocalError("the path of the token has ended")
 
     async def drain(self) -> None:
@@ -141,6 +145,10 @@ class CoveredTokens:
             f"who sees when users are busy may know. A message by itself: {self._exchange.claim}"
         )
 
+    def name_of(self, user: int) -> str:
+        """That of the exchange."""
+        return self._exchange.name_of(user)
+
     async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
         """Hand the token on at the hop of its step; raise LocalError when that is past."""
         if not (sender in self.here and 0 <= receiver < self.users):
@@ -188,18 +196,18 @@ class CoveredTokens:
         received = await self._exchange.all_to_all(boxes)
         for own, found in zip(self.here.tolist(), received, strict=True):
             for sender, vector in enumerate(found):
-                token = unpacked(vector, self._start, f"user {sender}")
+                token = unpacked(vector, self._start, self.name_of(sender))
                 if token is None:
                     continue
                 if token.step != hop:
-                    raise PeerFault(f"user {sender}", f"token of step {token.step} at hop {hop}")
+                    raise PeerFault(self.name_of(sender), f"token of step {token.step} at hop {hop}")
                 if self._arrived:
                     raise self._second(sender)
-                self._arrived.append(Taken(sender, own, token))
+                self._arrived.append(Taken(sender, own, token, self.name_of(sender)))
 
     def _second(self, sender: int) -> PeerFault:
         return PeerFault(
-            f"user {sender}", "sent a token while another is on its way: one of the two is forged"
+            self.name_of(sender), "sent a token while another is on its way: one of the two is forged"
         )
 
 

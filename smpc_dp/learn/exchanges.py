@@ -116,6 +116,10 @@ class OneUser:
         """What the messages give away, and against whom that holds."""
         raise NotImplementedError
 
+    def name_of(self, user: int) -> str:
+        """What errors call a user."""
+        return f"user {user}"
+
     async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
         """Return by user what this one was sent.
 

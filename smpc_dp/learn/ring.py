@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.learn.averager import Users
-from smpc_dp.learn.tokens import Token, TokenPassing, check_token
+from smpc_dp.learn.tokens import Possible, Token, TokenPassing, Values, check_token
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.network.grid import Grid, check_plan, guarantee
 from smpc_dp.privacy.network.plan import NetworkPlan
@@ -112,8 +112,13 @@ class RingSum:
         if len(tokens.here) == n:
             total = int(added.sum())
         else:
+            reach = self.grid.reach(max(abs(self.lower), abs(self.upper)))
             values = await _turn(
-                tokens, rounds, np.zeros(1, np.int64), lambda value, row, k: value + added[row, k]
+                tokens,
+                rounds,
+                np.zeros(1, np.int64),
+                lambda value, row, k: value + added[row, k],
+                lambda value, hops: bool(abs(int(value[0])) <= hops * reach),
             )
             total = int(values[0])
         claim = guarantee(
@@ -165,7 +170,11 @@ class RingHistogram:
                 first, last = (int(here[row]), k) == (0, 0), (int(here[row]), k) == (n - 1, rounds - 1)
                 return token + (ends[0] if first else 0) + (ends[n - 1] if last else 0)
 
-            total = await _turn(tokens, rounds, np.zeros(d, np.int64), add)
+            def possible(token: Values, hops: int) -> bool:
+                answers = hops + self.random * (1 + (hops == n * rounds))
+                return bool(token.min() >= 0 and token.max() <= answers and token.sum() == answers)
+
+            total = await _turn(tokens, rounds, np.zeros(d, np.int64), add, possible)
         counts = unbiased(total, n * rounds, 2 * self.random, self.beta)
         claim = guarantee(self.plan, 0.0, f"randomised response, beta = {self.plan.beta:.6g}, on a ring")
         return TokenHistogram(counts, n * rounds, self.plan.error_std, claim)
@@ -194,7 +203,11 @@ def unbiased(total: Integers, answers: int, random: int, beta: Fraction) -> NDAr
 
 
 async def _turn(
-    tokens: TokenPassing, rounds: int, start: Integers, add: Callable[[Integers, int, int], Integers]
+    tokens: TokenPassing,
+    rounds: int,
+    start: Integers,
+    add: Callable[[Integers, int, int], Integers],
+    possible: Possible,
 ) -> Integers:
     """Take the token K times for the user here, add and pass it on; return the published one."""
     if len(tokens.here) != 1:
@@ -205,11 +218,11 @@ async def _turn(
         hop = k * n + user
         if hop:
             taken = await tokens.take()
-            value = check_token(taken, hop, hop, start.shape, np.int64).astype(np.int64)
+            value = check_token(taken, hop, hop, start, possible).astype(np.int64)
         value = add(value, 0, k)
         if hop == n * rounds - 1:
             await tokens.publish(user, Token(n * rounds, value))
             return value
         await tokens.pass_on(user, (user + 1) % n, Token(hop + 1, value))
     taken = await tokens.take()
-    return check_token(taken, n * rounds, n * rounds, start.shape, np.int64).astype(np.int64)
+    return check_token(taken, n * rounds, n * rounds, start, possible).astype(np.int64)

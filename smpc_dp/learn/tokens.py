@@ -17,6 +17,8 @@ from smpc_dp.errors import ConfigError, Fault, PeerFault
 from smpc_dp.learn.averager import Users
 
 Values = NDArray[np.int64] | NDArray[np.float64]
+# Whether users who follow the protocol can have made a token of this many steps, above 0.
+Possible = Callable[[Values, int], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +30,12 @@ class Token:
 
 
 class Taken(NamedTuple):
-    """A token that has arrived at `receiver`, who lives here."""
+    """A token that has arrived at `receiver`, who lives here; `name` is the sender's."""
 
     sender: int
     receiver: int
     token: Token
+    name: str
 
 
 def nothing() -> None:
@@ -60,6 +63,10 @@ class TokenPassing(Protocol):
     @property
     def claim(self) -> str:
         """What passing a token gives away, and against whom that holds."""
+        ...
+
+    def name_of(self, user: int) -> str:
+        """What errors call a user."""
         ...
 
     async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
@@ -117,12 +124,16 @@ class PlainTokens:
         """No protection at all."""
         return "NO PRIVACY: tokens are in the memory of one process; for simulations and tests only"
 
+    def name_of(self, user: int) -> str:
+        """See `TokenPassing.name_of`."""
+        return f"user {user}"
+
     async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
         """Put the token into the receiver's lane; see `TokenPassing.pass_on`."""
         if not (sender in self._here and 0 <= receiver < self._users):
             what = f"from {sender} to {receiver}: the sender must live here, the receiver be one of the users"
             raise ConfigError([Fault("token", what)])
-        await self._lanes[receiver].put(Taken(sender, receiver, token))
+        await self._lanes[receiver].put(Taken(sender, receiver, token, self.name_of(sender)))
 
     async def take(self, idle: Callable[[], None] = nothing) -> Taken:  # noqa: ARG002
         """Return the next token; see `TokenPassing.take`."""
@@ -134,14 +145,20 @@ class PlainTokens:
             await self.pass_on(sender, user, token)
 
 
-def check_token(taken: Taken, after: int, steps: int, shape: tuple[int, ...], dtype: type) -> Values:
-    """Return the values of a token; raise PeerFault unless it is one of a step in after..steps, finite."""
-    values = taken.token.values
-    sender = f"user {taken.sender}"
+def check_token(taken: Taken, after: int, steps: int, start: Values, possible: Possible) -> Values:
+    """Return the values of a token like `start`, finite, of a step in after..steps.
+
+    Raises PeerFault for another, or one that is not `possible`.
+    """
+    values, shape, dtype = taken.token.values, start.shape, start.dtype.type
+    sender = taken.name
     if not after <= taken.token.step <= steps:
         raise PeerFault(sender, f"token of step {taken.token.step}, expected {after} to {steps}")
     if values.shape != shape or values.dtype != dtype:
         raise PeerFault(sender, f"token of {values.dtype} {values.shape}, expected {dtype.__name__} {shape}")
     if not np.isfinite(values).all():
         raise PeerFault(sender, "token is not finite")
+    fine = possible(values, taken.token.step) if taken.token.step else np.array_equal(values, start)
+    if not fine:
+        raise PeerFault(sender, f"no {taken.token.step} steps make the token that it sent")
     return values

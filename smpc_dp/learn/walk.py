@@ -119,6 +119,10 @@ class Holder(Protocol):
         """Return the token with noise, and with a contribution if it is allowed."""
         ...
 
+    def possible(self, values: Values, steps: int) -> bool:
+        """Whether users who follow the protocol can have made this token, in so many steps."""
+        ...
+
 
 @dataclass(slots=True)
 class _Visits:
@@ -149,6 +153,7 @@ async def walk(
     def wait() -> None:
         if shadow is not None:
             uniform(NoiseSource.system(), 1, n)
+            shadow.possible(start, 1)
             shadow.hold(start, Visit(here[0], 1, 0, True))
 
     if 0 in here:
@@ -156,7 +161,7 @@ async def walk(
     seen = 0
     while True:
         taken = await tokens.take(wait)
-        values = check_token(taken, seen, steps, start.shape, start.dtype.type)
+        values = check_token(taken, seen, steps, start, holder.possible)
         user, step = taken.receiver, taken.token.step
         if step == steps:
             return values
@@ -210,9 +215,9 @@ class WalkSum:
                 "the hidden path, which is proven for --paths known alone"
             )
             raise ConfigError([Fault("contributions", what)])
-        adder = _Adder(
-            self.grid, self.grid.to_grid(contributions, self.lower, self.upper), tokens.here, source
-        )
+        largest = max(abs(self.lower), abs(self.upper))
+        on_grid = self.grid.to_grid(contributions, self.lower, self.upper)
+        adder = _Adder(self.grid, on_grid, tokens.here, source, self.grid.reach(largest))
         if len(tokens.here) == tokens.users:
             path = Path.draw(tokens.users, self.steps, self.limits, source)
             made = path.contributes
@@ -243,6 +248,10 @@ class _Adder:
     contributions: Integers
     here: Users
     source: NoiseSource
+    reach: float
+
+    def possible(self, values: Values, steps: int) -> bool:
+        return bool(abs(int(values[0])) <= steps * self.reach)
 
     def of(self, users: Users, visits: Integers) -> Integers:
         """Return the contributions of these visits."""
@@ -312,6 +321,9 @@ class _Counter:
     here: Users
     beta: Fraction
     source: NoiseSource
+
+    def possible(self, values: Values, steps: int) -> bool:
+        return bool(values.min() >= 0 and values.max() <= steps and values.sum() == steps)
 
     def hold(self, values: Values, visit: Visit) -> Values:
         counts, d = values.astype(np.int64), len(values)

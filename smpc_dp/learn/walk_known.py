@@ -77,6 +77,7 @@ class KnownWalkSgd:
         self.plan, self.lipschitz, self.length, self.radius = plan, lipschitz, length, radius
         self.steps, self.limits = steps, Limits(plan.max_contributions, plan.edge_cap)
         self.unit = rate * self.grid.step
+        self.most = int(radius / self.unit)
         largest = max(radius / self.unit, 64 * math.sqrt(float(self.grid.variance) * length))
         if largest + lipschitz / self.grid.step >= _EXACT:
             what = f"{steps} steps of size {rate:g} need a grid that is too fine for radius {radius:g}"
@@ -97,7 +98,7 @@ class KnownWalkSgd:
         moved = token - noise - (rounded if contributes else 0)
         # In integers: where they come from must make no difference to what they become.
         whole = [int(value) for value in moved]
-        square, most = sum(value * value for value in whole), int(self.radius / self.unit)
+        square, most = sum(value * value for value in whole), self.most
         if square <= most * most:
             return moved
         norm = math.isqrt(square) + 1
@@ -135,6 +136,9 @@ class _Descent:
     sgd: KnownWalkSgd
     gradient: Gradient
     source: NoiseSource
+
+    def possible(self, values: Values, steps: int) -> bool:  # noqa: ARG002
+        return sum(int(value) ** 2 for value in values) <= self.sgd.most**2
 
     def hold(self, values: Values, visit: Visit) -> Integers:
         token = values.astype(np.int64)

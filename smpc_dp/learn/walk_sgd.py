@@ -248,6 +248,13 @@ class _Descent:
     gradient: Gradient
     source: NoiseSource
 
+    def possible(self, values: Values, steps: int) -> bool:  # noqa: ARG002
+        # Whose square overflows is too far anyhow.
+        if not float(np.abs(values).max()) < _FAR:
+            return False
+        norm, radius = float(_norms(values.astype(np.float64)[None, :])[0]), self.sgd.radius
+        return norm < _FAR if radius is None else norm <= radius * (1 + 1e-9)
+
     def hold(self, values: Values, visit: Visit) -> Values:
         token = values.astype(np.float64)[None, :]
         noise = self.sgd.noise.draw(self.source, token.shape[1])[None, :]

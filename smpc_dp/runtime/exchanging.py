@@ -58,6 +58,10 @@ class _Exchanges:
         """What the messages give away, and against whom that holds."""
         return self._exchanging.claim
 
+    def name_of(self, user: int) -> str:
+        """The name in the roster."""
+        return self._names[user]
+
     def _of(self, edges: Recipients | None) -> Membership:
         """Return the membership of a request along these edges; None: from everyone to everyone."""
         parameters, involved = request_of(self._exchanging.parameters, edges)
@@ -85,6 +89,7 @@ class PartyExchange(_Exchanges, OneUser):
         self._ledger = charged
         self._whole = whole
         self._charged = False
+        self._last = 0
         self._own = self._names.index(membership.name)
         self._planned = exchanging.planned(self.users)
 
@@ -104,6 +109,8 @@ class PartyExchange(_Exchanges, OneUser):
         membership = self._of(edges)
         if membership.name not in membership.names:
             return {}
+        # Others may be at what came since this party's last request, and no further back.
+        before, self._last = number - self._last - 1, number
         sends = edges is None or self._own in edges
         if sends:
             self._planned.take(self.here)
@@ -127,7 +134,7 @@ class PartyExchange(_Exchanges, OneUser):
 
         question = f"exchange {parameters.planned()}"
         try:
-            machine = await self._line.meet(membership, number, question, lanes, charge, number)
+            machine = await self._line.meet(membership, number, question, lanes, charge, before)
         except TimeoutFault as error:
             if not self._line.live:
                 raise AggregatorLostError(

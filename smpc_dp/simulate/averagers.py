@@ -209,6 +209,10 @@ class IdealExchange:
         """What a message gives away in a real run."""
         return f"a simulation without cryptography of: {self._exchanging.claim}"
 
+    def name_of(self, user: int) -> str:
+        """See `PeerExchange.name_of`."""
+        return f"user {user}"
+
     async def exchange(self, vector: Rows, partner: Users) -> Rows:
         """Return the partners' vectors with their noise; see `PeerExchange.exchange`."""
         vector, partner = check_rows(self, vector), check_partners(self.users, partner)

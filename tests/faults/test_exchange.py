@@ -17,7 +17,7 @@ from smpc_dp.protocols.exchange.machines import ExchangeHub, ExchangeParty
 from smpc_dp.protocols.exchange.params import ExchangeParameters, plan_exchange
 from smpc_dp.protocols.secagg.graph import pack_set
 from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.exchanging import cast_exchange
+from smpc_dp.simulate.exchanging import cast_exchange, drive_exchange
 from smpc_dp.simulate.stage import AGGREGATOR, Stage, set_stage
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
@@ -260,3 +260,18 @@ def test_a_partner_that_dies_is_named_to_its_receiver_alone() -> None:
     assert isinstance(error, TimeoutFault)
     assert error.missing == {first}
     assert third not in errors
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("far", [1 << 40, -(1 << 40)])
+def test_a_vector_out_of_bounds_names_its_sender(apart: bool, far: int) -> None:
+    """Also where another user's makes up for it in the sum."""
+    given = parameters().to_each() if apart else parameters()
+    lanes = [np.zeros(given.shape, np.uint64) for _ in VECTORS]
+    lanes[1][...] = np.int64(far).view(np.uint64)
+    lanes[2][...] = np.int64(-far).view(np.uint64)
+    parties, errors = drive_exchange(given, lanes, seed_for_simulation=1)
+    error = errors[parties[0].name]
+    assert isinstance(error, PeerFault)
+    assert error.culprit == parties[1].name
+    assert "out of bounds" in str(error)

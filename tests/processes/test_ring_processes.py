@@ -7,6 +7,8 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,7 +20,13 @@ from smpc_dp.learn.exchange_tokens import PathTokens
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.tokens import Token
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.runtime.exchanging import PartyExchange
+from smpc_dp.runtime.learning import learn_parameters
+from smpc_dp.runtime.line import HubLine
 from smpc_dp.runtime.local import create_local_session
+from smpc_dp.runtime.member import Membership
+from smpc_dp.runtime.requests import Counter
+from smpc_dp.runtime.servers.member import load_member
 from smpc_dp.runtime.session_file import Timeouts
 
 PARTIES = ("ann", "ben", "cat")
@@ -96,3 +104,29 @@ def test_settings_and_data_are_checked() -> None:
         simulate.learn(PARAMETERS, [TABLES[0], np.zeros((3, 1)), TABLES[2]])
     with pytest.raises(ConfigError, match="user 2: a contribution is outside"):
         simulate.learn(PARAMETERS, [*TABLES[:2], np.array([[0.5], [np.nan]])])
+
+
+def test_who_takes_part_in_every_request_waits_for_one(tmp_path: Path) -> None:
+    """And on a ring for the hops of others: no longer the more requests have been."""
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, protocol="learn")
+    membership = load_member(path, "ben")
+    assert isinstance(membership, Membership)
+    planned = learn_parameters(membership).exchange
+    assert planned is not None
+    waits: list[tuple[int, int]] = []
+
+    class Line:
+        async def meet(self, _membership: object, number: int, *more: Any) -> Any:
+            waits.append((number, more[-1]))
+            return SimpleNamespace(received={})
+
+    exchange = PartyExchange(membership, planned, Counter(), cast("HubLine", Line()), None)
+
+    async def run() -> None:
+        for _ in range(3):
+            await exchange.meet(np.zeros((3, 1)), None)
+        for pair in ((0, 2), (2, 0), (0, 1)):
+            await exchange.meet(np.zeros((1, 1)), {pair[0]: [pair[1]], pair[1]: [pair[0]]})
+
+    asyncio.run(run())
+    assert waits == [(1, 0), (2, 0), (3, 0), (6, 2)]

@@ -167,6 +167,9 @@ def test_the_hub_makes_the_same_calls_without_rows() -> None:
     class Hub:
         users, here, claim = 12, np.zeros(0, dtype=np.intp), "hub"
 
+        def name_of(self, user: int) -> str:
+            return f"user {user}"
+
         async def exchange(self, vector: Rows, partner: Users) -> Rows:
             assert vector.shape == (0, 5)
             partners["hub"].append(partner.tolist())

@@ -120,6 +120,24 @@ def test_gap_law_covers_simulated_walks(colluders: int) -> None:
     assert float(less.mean()) - 5 * error <= capped.delta(epsilon, mu) <= law.delta(epsilon, mu) * (1 + 1e-3)
 
 
+def test_a_law_with_a_cap_on_edges_is_grouped_upwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of contributions take as many transforms as groups, and cost next to no noise."""
+    sums: list[int] = []
+    summed = mixture.summed
+
+    def counted(law: mixture.Law, times: int, tail: float) -> mixture.Law:
+        sums.append(times)
+        return summed(law, times, tail)
+
+    monkeypatch.setattr(mixture, "summed", counted)
+    grouped = complete.gaps_law(4, 1, 500, 20, 1e-9)
+    assert len(sums) <= 34
+    monkeypatch.setattr(mixture, "_GROUPS", 10_000)
+    exact = complete.gaps_law(4, 1, 500, 20, 1e-9)
+    for mu in (0.1, 0.2):
+        assert exact.delta(1.0, mu) <= grouped.delta(1.0, mu) <= 1.01 * exact.delta(1.0, mu)
+
+
 @pytest.mark.parametrize(("n", "times"), [(3, 36_000), (10, 60_000), (200, 20_000)])
 def test_a_law_of_many_contributions_is_not_below_its_mean(n: int, times: int) -> None:
     """Rounded up, and nothing comes round the end of the grid as a small sum."""

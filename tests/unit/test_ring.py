@@ -223,6 +223,8 @@ def test_bad_requests_are_named(histogram: NetworkPlan) -> None:
         (Token(3, np.zeros(1, np.int64)), "step 3, expected 1"),
         (Token(1, np.zeros(2, np.int64)), "expected int64"),
         (Token(1, np.zeros(1)), "expected int64"),
+        (Token(1, np.array([1 << 62])), "no 1 steps make the token"),
+        (Token(1, np.array([-(1 << 63)])), "no 1 steps make the token"),
     ],
 )
 def test_a_wrong_token_has_a_culprit(token: Token, named: str) -> None:
@@ -236,3 +238,18 @@ def test_a_wrong_token_has_a_culprit(token: Token, named: str) -> None:
     with pytest.raises(PeerFault, match=named) as raised:
         asyncio.run(run())
     assert raised.value.culprit == "user 0"
+
+
+@pytest.mark.parametrize("change", [[1, 0, 0], [-1, 0, 0], [-1000, 999, 1], [1 << 62, -(1 << 62), 0]])
+def test_a_token_of_other_than_all_answers_has_a_culprit(histogram: NetworkPlan, change: list[int]) -> None:
+    """Before anything is added to it."""
+
+    async def run() -> None:
+        places = PlainTokens.apart(40)
+        ring = RingHistogram(histogram, 3)
+        honest = np.array([ring.random + 1, 0, 0])
+        await places[0].pass_on(0, 1, Token(1, honest + np.array(change)))
+        await ring.run(places[1], np.zeros((1, 2), np.int64), source(1))
+
+    with pytest.raises(PeerFault, match="user 0: no 1 steps make the token"):
+        asyncio.run(run())

@@ -10,6 +10,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.learn.tokens import PlainTokens
@@ -71,6 +72,9 @@ def test_users_apart_keep_to_the_same_limits(limits: Limits) -> None:
         def hold(self, values: NDArray[np.int64], visit: Visit) -> NDArray[np.int64]:
             seen.append(visit)
             return values + 1
+
+        def possible(self, values: NDArray[np.int64], steps: int) -> bool:
+            return bool(values[0] == steps)
 
     async def run() -> list[int]:
         places = PlainTokens.apart(4)
@@ -171,6 +175,15 @@ def test_response_curves_bound_enumerated_laws(beta: float, d: int) -> None:
         math.comb(4, s) * 0.2**s * 0.8 ** (4 - s) * response_curve(beta, d, s)(epsilons) for s in range(5)
     )
     np.testing.assert_allclose(seen_responses(4, 0.2, beta, d)(epsilons), mean, rtol=1e-9, atol=1e-12)
+
+
+def test_many_seen_answers_are_grouped_upwards() -> None:
+    """So that a plan for hundreds of them takes seconds."""
+    beta, epsilons = 0.98, np.array([0.0, 0.3, 1.0])
+    exact = sum(float(binom.pmf(s, 600, 0.2)) * response_curve(beta, 3, s)(epsilons) for s in range(60, 190))
+    found = seen_responses(600, 0.2, beta, 3)(epsilons)
+    assert (exact * (1 - 1e-9) <= found).all()
+    assert (found <= 1.1 * exact).all()
 
 
 def test_histogram_plans_are_ordered() -> None:

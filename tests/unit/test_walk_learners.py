@@ -6,7 +6,8 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -25,6 +26,12 @@ from smpc_dp.learn.walk import Visit, _Adder
 from smpc_dp.learn.walk_learners import WalkLearner, WalkSumLearner, planned_walk
 from smpc_dp.privacy.network.grid import Grid
 from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.runtime.exchanging import PartyExchange
+from smpc_dp.runtime.line import HubLine
+from smpc_dp.runtime.local import create_local_session
+from smpc_dp.runtime.member import Membership
+from smpc_dp.runtime.requests import Counter as Requests
+from smpc_dp.runtime.servers.member import load_member
 from smpc_dp.simulate.exchanging import MemoryHub, drive_exchange
 
 SUM: dict[str, Any] = {
@@ -282,6 +289,43 @@ def test_a_token_of_another_step_has_a_culprit() -> None:
     with pytest.raises(PeerFault, match="token of step 3 at hop 1") as raised:
         hold(sent(1, 2, Token(3, np.zeros(1, np.int64))))
     assert raised.value.culprit == "user 2"
+
+
+@pytest.mark.parametrize(
+    ("settings", "tables", "bad"),
+    [
+        (SUM, "walk-sum", Token(0, np.array([1]))),
+        (SUM, "walk-sum", Token(1, np.array([1 << 62]))),
+        (HISTOGRAM, "walk-histogram", Token(2, np.array([1, 0, 2]))),
+        (HISTOGRAM, "walk-histogram", Token(2, np.array([5, -4, 1]))),
+        (SGD, "walk-sgd", Token(1, np.array([1e200, 0.0, 0.0]))),
+        (SGD, "walk-sgd", Token(12, np.array([100.001, 0.0, 0.0]))),
+        (SGD, "walk-sgd", Token(0, np.array([1.0, 0.0, 0.0]))),
+        (KNOWN_SGD, "walk-sgd", Token(1, np.array([-(1 << 63), 0, 0]))),
+        (KNOWN_SGD, "walk-sgd", Token(1, np.array([1 << 60, 1 << 60, 0]))),
+    ],
+)
+def test_a_token_that_nobody_honest_makes_names_its_sender(
+    settings: dict[str, Any], tables: str, bad: Token
+) -> None:
+    """Not the step size of who holds it next; and nothing is added to it."""
+    learner, _ = planned(settings, 3)
+    forger = Forger(sent(bad.step, 2, bad))
+    tokens = CoveredTokens(forger, learner.steps, learner.start)
+    with pytest.raises(PeerFault, match=f"no {bad.step} steps make the token that it sent") as raised:
+        asyncio.run(learner.walked(planned_walk(learner, 3), tokens, TABLES[tables][1:2], source(8)))
+    assert raised.value.culprit == "user 2"
+    assert forger.sent == 0
+
+
+def test_between_processes_a_culprit_has_its_name_in_the_roster(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, ("ann", "ben", "cat"), SUM, protocol="learn")
+    membership = load_member(path, "ben")
+    assert isinstance(membership, Membership)
+    exchange = PartyExchange(membership, planned(SUM, 3)[1], Requests(), cast("HubLine", None), None)
+    tokens = CoveredTokens(exchange, SUM["steps"], np.zeros(1, np.int64))
+    assert [tokens.name_of(user) for user in range(3)] == ["ann", "ben", "cat"]
+    assert str(tokens._second(2)).startswith("cat: sent a token while another")
 
 
 def test_two_tokens_are_not_one_walk() -> None:

@@ -99,11 +99,14 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
 
     def room(self, contributions: int, largest: float) -> None:
         """Raise ConfigError unless so many contributions of at most `largest` and their noise fit a token."""
-        each = largest * 2.0**self.bits + 64 * math.sqrt(float(self.variance))
-        if contributions * (each + 1) >= _MOST:
+        if contributions * self.reach(largest) >= _MOST:
             raise ConfigError(
                 [Fault("plan", f"{contributions} contributions do not fit 63 bits at {self.bits} bits each")]
             )
+
+    def reach(self, largest: float) -> float:
+        """Return what a contribution of at most `largest` and its noise may come to, in grid steps."""
+        return largest * 2.0**self.bits + 64 * math.sqrt(float(self.variance)) + 1
 
     def noise(self, source: NoiseSource, count: int, *, share: bool = False) -> Integers:
         """Draw `count` full noises, or shares of one."""

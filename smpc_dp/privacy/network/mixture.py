@@ -8,12 +8,16 @@ what lies beyond its end counts as delta = 1.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import binom
 
 from smpc_dp.privacy.network.curves import Floats, hockey_stick
+
+# Groups of a binomial count.
+_GROUPS = 32
 
 
 class Law(NamedTuple):
@@ -79,14 +83,19 @@ def grid_end(values: Floats, weights: Floats, times: int, tail: float) -> float:
 
 
 def with_direct(rest: Law, chances: int, rate: float, cap: int, tail: float) -> Law:
-    """The law of min(B, cap) + the sum of chances - B copies of the rest, B ~ Bin(chances, rate)."""
+    """A law above that of min(B, cap) + the sum of chances - B copies of the rest, B ~ Bin(chances, rate).
+
+    B is grouped: a group has its largest min(B, cap) and its most copies.
+    """
     size, step = len(rest.mass), rest.step
+    low = max(0, int(binom.ppf(tail, chances, rate)) - 1)
     most = min(chances, int(binom.isf(tail, chances, rate)) + 1)
+    starts = np.unique(np.append(0, np.linspace(low, most + 1, min(_GROUPS, most + 1 - low) + 1).astype(int)))
     total, beyond = np.zeros(size), float(binom.sf(most, chances, rate))
-    for count in range(most + 1):
-        chance = float(binom.pmf(count, chances, rate))
-        several = summed(rest, chances - count, tail)
-        shift = math.ceil(min(count, cap) / step)
+    for first, following in pairwise(starts.tolist()):
+        chance = float(binom.cdf(following - 1, chances, rate) - binom.cdf(first - 1, chances, rate))
+        several = summed(rest, chances - first, tail)
+        shift = math.ceil(min(following - 1, cap) / step)
         kept = max(0, size - shift)
         total[shift:] += chance * several.mass[:kept]
         beyond += chance * (several.beyond + float(several.mass[kept:].sum()))

@@ -18,7 +18,9 @@ from smpc_dp.privacy.network.plan import SUBSTITUTE_USER, NetworkPlan
 
 # Of delta, for the number of visits.
 _SIDE = 1e-3
-_MOST_SEEN = 4_000
+_MOST_SEEN = 1_000
+# Groups of counts in a binomial mean; each counts as its largest.
+_GROUPS = 32
 
 
 def response_curve(beta: float, categories: int, answers: int) -> Curve:
@@ -53,10 +55,12 @@ def sampled_response(rate: float, beta: float, categories: int) -> Curve:
 
 
 def seen_responses(chances: int, rate: float, beta: float, categories: int) -> Curve:
-    """The curve of S answers that are seen one by one, S ~ Bin(chances, rate) known to the observer."""
+    """The curve of S answers seen one by one, S ~ Bin(chances, rate) known to the observer, rounded up."""
+    low = max(0, int(binom.ppf(1e-15, chances, rate)) - 1)
     most = min(chances, int(binom.isf(1e-15, chances, rate)) + 1)
-    weights = binom.pmf(np.arange(most + 1), chances, rate)
-    parts = [response_curve(beta, categories, count) for count in range(most + 1)]
+    counts = np.unique(np.linspace(low, most, min(_GROUPS, most - low + 1)).astype(np.int64))
+    weights = np.diff(binom.cdf(counts, chances, rate), prepend=0.0)
+    parts = [response_curve(beta, categories, int(count)) for count in counts]
     beyond = float(binom.sf(most, chances, rate))
 
     def curve(epsilon: Floats) -> Floats:

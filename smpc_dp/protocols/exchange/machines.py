@@ -151,9 +151,16 @@ class ExchangeParty(PartyRole[Outcome]):
             name = self._name_of(number)
             try:
                 packed = unseal(self._seal_key(number, False), box, self._aad(number, False))
-                self.received[name] = self._parameters.encoding.unpack(packed)
+                vector = self._parameters.encoding.unpack(packed)
             except (VerificationError, ValueError) as error:
-                raise PeerFault(name, f"its vector cannot be read: {error}") from None
+                what = f"its vector cannot be read, or {self._context.aggregator} has changed it: {error}"
+                raise PeerFault(name, what) from None
+            try:
+                # By itself: in a sum nobody would know whose it was.
+                self._parameters.decode(vector, 1)
+            except VerificationError as error:
+                raise PeerFault(name, f"its vector is out of bounds: {error}") from None
+            self.received[name] = vector
         if self._parameters.edges is not None and len(due) < len(hears):
             missing = [self._name_of(number) for number in hears if number not in senders]
             raise TimeoutFault(missing, m.DELIVER, "have not sent")
