@@ -151,9 +151,14 @@ class ExchangeParty(PartyRole[Outcome]):
             name = self._name_of(number)
             try:
                 packed = unseal(self._seal_key(number, False), box, self._aad(number, False))
-                self.received[name] = self._parameters.encoding.unpack(packed)
+                lanes = self._parameters.encoding.unpack(packed)
             except (VerificationError, ValueError) as error:
                 raise PeerFault(name, f"its vector cannot be read: {error}") from None
+            try:
+                self._parameters.check_vector(lanes)
+            except VerificationError as error:
+                raise PeerFault(name, f"its vector is refused: {error}") from None
+            self.received[name] = lanes
         if self._parameters.edges is not None and len(due) < len(hears):
             missing = [self._name_of(number) for number in hears if number not in senders]
             raise TimeoutFault(missing, m.DELIVER, "have not sent")
