@@ -58,6 +58,10 @@ class _Exchanges:
         """What the messages give away, and against whom that holds."""
         return self._exchanging.claim
 
+    def name_of(self, user: int) -> str:
+        """Return the name of a party by its place in the roster, from 0."""
+        return self._names[user]
+
     def _of(self, edges: Recipients | None) -> Membership:
         """Return the membership of a request along these edges; None: from everyone to everyone."""
         parameters, involved = request_of(self._exchanging.parameters, edges)
