@@ -142,7 +142,7 @@ class PairDescent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
         def possible(rows: Rows, ticks: NDArray[np.intp]) -> NDArray[np.bool_]:
             near = np.linalg.norm(rows[:, :p], axis=1) <= most * ticks + SLACK * bound
-            return near & known(rows[:, p:])
+            return np.asarray(near & known(rows[:, p:]))
 
         return possible
 
