@@ -146,6 +146,10 @@ def test_a_descent_that_diverges_stops_its_user_who_says_where(tmp_path: Path) -
     with pytest.raises(ConfigError, match=named):
         raise said[0]
     assert all(isinstance(result, (ConfigError, TimeoutFault)) for result in results.values()), results
+    others = [result for result in results.values() if isinstance(result, TimeoutFault)]
+    assert others
+    for result in others:
+        assert "left: rate: the run diverges: theta of user" in str(result)
 
 
 @pytest.mark.parametrize(
