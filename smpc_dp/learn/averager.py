@@ -145,6 +145,11 @@ class Named(Protocol):
         ...
 
 
+def name_of(place: PeerExchange, user: int) -> str:
+    """Return what a user is called in errors: a party by its name, where it has one."""
+    return place.name_of(user) if isinstance(place, Named) else f"user {user}"
+
+
 class PlainAverager:
     """Averages in the clear, for tests and for comparison: nothing is hidden from anybody."""
 
@@ -251,8 +256,7 @@ def check_received(
     """
     wrong = np.zeros(0, dtype=np.intp) if screen is None else np.flatnonzero(~screen(received, ticks))
     if len(wrong):
-        user = int(senders[wrong[0]])
-        name = place.name_of(user) if isinstance(place, Named) else f"user {user}"
+        name = name_of(place, int(senders[wrong[0]]))
         what = f"at tick {ticks[wrong[0]]} it sent an estimate, a sum or a record out of its bounds"
         raise PeerFault(name, what)
 

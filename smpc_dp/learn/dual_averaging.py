@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.learn.averager import PeerExchange, Rows, Screen, check_received
+from smpc_dp.learn.averager import PeerExchange, Rows, Screen, check_received, name_of
 from smpc_dp.learn.gosta import check_clocked
 from smpc_dp.learn.pairwise_losses import PairGradient, Prox, no_regulariser
 from smpc_dp.learn.schedule import Clock, spans
@@ -105,9 +105,9 @@ class _State:
         # Written so that NaN is caught.
         wrong = np.flatnonzero(~(np.linalg.norm(theta, axis=1) <= DIVERGED))
         if len(wrong):
-            user = self.exchange.here[who][wrong[0]]
+            user = name_of(self.exchange, int(self.exchange.here[who][wrong[0]]))
             what = (
-                f"the run diverges: theta of user {user} exceeds {DIVERGED:g} at tick {tick[wrong[0]]}; "
+                f"the run diverges: theta of {user} exceeds {DIVERGED:g} at tick {tick[wrong[0]]}; "
                 "take smaller steps, a regulariser or scaled records"
             )
             raise ConfigError([Fault("step_size", what)])
