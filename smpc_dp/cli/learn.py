@@ -67,7 +67,7 @@ def run_learning(
     for result in learned:
         told = result.to_json()
         if out is not None:
-            write_json(told, out)
+            write_json(told, out, own=result.confidential)
         if as_json:
             print_json(told)
         elif not events:

@@ -48,9 +48,12 @@ def check_can_write(path: Path) -> None:
         raise LocalError(f"{path}: cannot write the result (no right to write to {place})")
 
 
-def write_json(value: object, path: Path) -> None:
-    """Write one JSON object to a file; raise LocalError if that cannot be done."""
+def write_json(value: object, path: Path, *, own: bool = False) -> None:
+    """Write one JSON object to a file, which is `own`: for nobody else to read; raise LocalError."""
     try:
+        if own:
+            path.touch(mode=0o600)
+            path.chmod(0o600)
         path.write_text(json.dumps(value, allow_nan=False) + "\n", "utf-8")
     except OSError as error:
         raise LocalError(f"{path}: cannot write the result ({error.strerror})") from None

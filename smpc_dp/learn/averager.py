@@ -6,8 +6,9 @@ process. Row r of its arrays belongs to user `here[r]`. It has no other way to r
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,9 @@ Users = NDArray[np.intp]
 Groups = NDArray[np.intp]
 
 ALONE = -1
+
+# Which received rows, shape (m, length), at their ticks, (m,), an honest user can have sent: shape (m,).
+Screen = Callable[[Rows, NDArray[np.intp]], NDArray[np.bool_]]
 
 # What an average or exchange that fails raises while the session goes on: a learner leaves the step out.
 FAILURES = (PeerFault, TimeoutFault, VerificationError)
@@ -136,6 +140,20 @@ class PeerExchange(Protocol):
         ...
 
 
+@runtime_checkable
+class Named(Protocol):
+    """An exchange that knows what its users are called."""
+
+    def name_of(self, user: int) -> str:
+        """Return the name of a user by its number, from 0."""
+        ...
+
+
+def name_of(place: PeerExchange, user: int) -> str:
+    """Return what a user is called in errors: a party by its name, where it has one."""
+    return place.name_of(user) if isinstance(place, Named) else f"user {user}"
+
+
 class PlainAverager:
     """Averages in the clear, for tests and for comparison: nothing is hidden from anybody."""
 
@@ -229,6 +247,26 @@ def check_rows(place: Averager | PeerExchange, vector: Rows) -> Rows:
         bad = np.flatnonzero(~finite.all(axis=1))
         raise ConfigError([Fault("vector", f"of user {place.here[bad[0]]} is not finite")])
     return vector
+
+
+def whole(values: Rows, below: int) -> NDArray[np.bool_]:
+    """Tell which values are integers from 0 to `below` - 1, in their shape."""
+    return np.asarray((values == np.rint(values)) & (values >= 0) & (values < below))
+
+
+def check_received(
+    place: PeerExchange, received: Rows, senders: Users, ticks: NDArray[np.intp], screen: Screen | None
+) -> None:
+    """Raise PeerFault, naming the sender, for a row that no honest user can have sent.
+
+    Args:
+        received: shape (m, length), of `senders` at `ticks`, (m,). screen: None: anything is believed.
+    """
+    wrong = np.zeros(0, dtype=np.intp) if screen is None else np.flatnonzero(~screen(received, ticks))
+    if len(wrong):
+        name = name_of(place, int(senders[wrong[0]]))
+        what = f"at tick {ticks[wrong[0]]} it sent an estimate, a sum or a record out of its bounds"
+        raise PeerFault(name, what)
 
 
 def check_boxes(place: PeerExchange, vectors: Boxes) -> Boxes:

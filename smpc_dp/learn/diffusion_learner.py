@@ -113,6 +113,8 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                     found.append(Fault("epsilon", f"{what} for the grid of the messages"))
                 self.claimed(noise)
         except ConfigError as error:
+            for argument, key in (("step_size", "rate"), ("l1_bound", "clip"), ("scale", "epsilon")):
+                error = renamed(error, argument, key)
             found += error.faults
         return found
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.learn.averager import PeerExchange, Rows
+from smpc_dp.learn.averager import PeerExchange, Rows, Screen, check_received, name_of
 from smpc_dp.learn.gosta import check_clocked
 from smpc_dp.learn.pairwise_losses import PairGradient, Prox, no_regulariser
 from smpc_dp.learn.schedule import Clock, spans
@@ -72,7 +72,9 @@ class _State:
         dimension: int,
         step_size: StepSize,
         prox: Prox,
+        screen: Screen | None,
     ) -> None:
+        self.screen = screen
         self.exchange, self.records, self.gradient = exchange, records, gradient
         self.step_size, self.prox = step_size, prox
         self.auxiliary = records.copy()
@@ -80,10 +82,11 @@ class _State:
         self.ticks: list[int] = []
         self.kept: tuple[list[Floats], ...] = ([], [], [], [])
 
-    async def meet(self, met: NDArray[np.intp], partner: NDArray[np.intp]) -> None:
-        """Those who meet average their sums and swap their auxiliary records."""
+    async def meet(self, met: NDArray[np.intp], partner: NDArray[np.intp], at: NDArray[np.intp]) -> None:
+        """Those who meet, at their ticks, average their sums and swap their auxiliary records."""
         p = self.dual.shape[1]
         received = await self.exchange.exchange(np.hstack([self.dual, self.auxiliary]), partner)
+        check_received(self.exchange, received[met], partner[self.exchange.here[met]], at, self.screen)
         self.dual[met] = (self.dual[met] + received[met, :p]) / 2
         self.auxiliary[met] = received[met, p:]
 
@@ -102,9 +105,9 @@ class _State:
         # Written so that NaN is caught.
         wrong = np.flatnonzero(~(np.linalg.norm(theta, axis=1) <= DIVERGED))
         if len(wrong):
-            user = self.exchange.here[who][wrong[0]]
+            user = name_of(self.exchange, int(self.exchange.here[who][wrong[0]]))
             what = (
-                f"the run diverges: theta of user {user} exceeds {DIVERGED:g} at tick {tick[wrong[0]]}; "
+                f"the run diverges: theta of {user} exceeds {DIVERGED:g} at tick {tick[wrong[0]]}; "
                 "take smaller steps, a regulariser or scaled records"
             )
             raise ConfigError([Fault("step_size", what)])
@@ -132,6 +135,7 @@ async def dual_averaging(
     step_size: StepSize | None = None,
     prox: Prox = no_regulariser,
     every: int | None = None,
+    screen: Screen | None = None,
 ) -> Models:
     """Minimise with a global clock: Algorithm 3.2.
 
@@ -148,11 +152,15 @@ async def dual_averaging(
         step_size: gamma(t), the same at every user; None: 1/sqrt(t).
         prox: of the regulariser psi.
         every: models are kept each so many ticks, and at the end; None: at the end only.
+        screen: what is believed of others, whose rows are a sum of gradients and a record.
 
     Raises:
-        ConfigError: an argument is refused, or the run diverges. PeerFault, TimeoutFault: an exchange failed.
+        ConfigError: an argument is refused, or the run diverges. PeerFault, TimeoutFault: an exchange failed,
+            or somebody sent what the screen refuses.
     """
-    state, every = _start(exchange, records, gradient, clock, ticks, dimension, step_size, prox, every)
+    state, every = _start(
+        exchange, records, gradient, clock, ticks, dimension, step_size, prox, every, screen
+    )
     rows = len(exchange.here)
     for span in spans(clock, exchange.users, ticks, every):
         if span.copies * 2 > exchange.users:
@@ -163,7 +171,7 @@ async def dual_averaging(
             partner = np.arange(exchange.users)
             partner[held] = held[:, ::-1]
             met = np.flatnonzero(partner[exchange.here] != exchange.here)
-            await state.meet(met, partner)
+            await state.meet(met, partner, np.full(len(met), tick))
             state.advance(slice(None), 1.0, np.full(rows, float(tick)), np.full(rows, tick))
             state.average += (state.theta - state.average) / tick
         state.keep(span.end)
@@ -181,6 +189,7 @@ async def dual_averaging_asynchronous(
     step_size: StepSize | None = None,
     prox: Prox = no_regulariser,
     every: int | None = None,
+    screen: Screen | None = None,
 ) -> Models:
     """Minimise without a global clock: Remark 3.4 [Colin, Bellet, Salmon, Clemencon 2016].
 
@@ -189,7 +198,9 @@ async def dual_averaging_asynchronous(
 
     Arguments, result and errors as of `dual_averaging`.
     """
-    state, every = _start(exchange, records, gradient, clock, ticks, dimension, step_size, prox, every)
+    state, every = _start(
+        exchange, records, gradient, clock, ticks, dimension, step_size, prox, every, screen
+    )
     here = exchange.here
     weight = 1.0 / clock.chances[here]
     meetings = np.zeros(len(here))
@@ -197,7 +208,7 @@ async def dual_averaging_asynchronous(
         for step in span.rounds:
             met = np.flatnonzero(step.meeting[here] >= 0)
             at = span.tick(step.meeting[here[met]])
-            await state.meet(met, step.partner)
+            await state.meet(met, step.partner, at)
             meetings[met] += 1
             state.advance(met, weight[met, None], meetings[met] * weight[met], at)
             state.average[met] += (state.theta[met] - state.average[met]) / meetings[met, None]
@@ -215,6 +226,7 @@ def _start(
     step_size: StepSize | None,
     prox: Prox,
     every: int | None,
+    screen: Screen | None,
 ) -> tuple[_State, int]:
     """Return the first state and how often models are kept; raise ConfigError on a bad argument."""
     records = check_clocked(exchange, records, clock, ticks, every)
@@ -226,4 +238,4 @@ def _start(
     if not (np.all(np.isfinite(sampled)) and np.all(sampled > 0) and np.all(np.diff(sampled) <= 0)):
         raise ConfigError([Fault("step_size", "must be positive and must not increase")])
     every = ticks if every is None else every
-    return _State(exchange, records, gradient, dimension, step_size, prox), every
+    return _State(exchange, records, gradient, dimension, step_size, prox, screen), every

@@ -7,14 +7,18 @@ them from those who meet them. `dual_averaging_reports` is the same with local d
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.learn.averager import Rows, whole
 from smpc_dp.learn.exchanges import EXACT_STEPS, on_messages_grid
 from smpc_dp.learn.gossip_clear import CLAIM
 from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
 from smpc_dp.learn.pair_descent import PairDescent, Positive
+from smpc_dp.learn.pair_statistics import SLACK
 
 # Steps of a message's grid that a record is to have, and a label.
 _FINE, _WHOLE = 2.0**10, 8
@@ -41,6 +45,11 @@ class DualAveraging(PairDescent, frozen=True, kw_only=True, forbid_unknown_field
         dual = self.dual_bound(self.slope_bound(2 * self.record_bound), users)
         return math.hypot(dual, self.record_bound, self.classes) * (1 + 1e-9)
 
+    def _known(self, bound: float, records: Rows) -> NDArray[np.bool_]:
+        """Tell which records are within their bound, shape (m,)."""
+        norms = np.linalg.norm(records[:, :-1], axis=1)
+        return np.asarray((norms <= self.record_bound + SLACK * bound) & whole(records[:, -1], self.classes))
+
     def needs(self, users: int) -> Needs:
         """Return what it communicates: sums of gradients with wandering records, unprotected."""
         length = self.dimension + self.features + 1
@@ -65,7 +74,9 @@ class DualAveraging(PairDescent, frozen=True, kw_only=True, forbid_unknown_field
         records = np.concatenate(data) if data else np.zeros((0, self.features + 1))
         # What others have of a record is then exactly what its user has.
         records = on_messages_grid(records, self._bound(exchange.users))
-        found = await self.descend(exchange, records, self.pairwise_loss.gradient)
+        slope, bound = self.slope_bound(2 * self.record_bound), self._bound(exchange.users)
+        screen = self.screen(slope, exchange.users, bound, partial(self._known, bound))
+        found = await self.descend(exchange, records, self.pairwise_loss.gradient, screen)
         steps = self.meetings(exchange.users)[exchange.here]
         claim = f"{CLAIM}; {exchange.claim}"
         return Learned("dual-averaging", found.final, self.names, steps, steps, claim=claim)

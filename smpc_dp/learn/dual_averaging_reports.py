@@ -85,11 +85,16 @@ class DualAveragingReports(PairDescent, frozen=True, kw_only=True, forbid_unknow
         return []
 
     def _bound(self, users: int) -> float:
-        """Bound a message's l2 norm, with the factor (2 - kept)^2 / kept^2 of an unbiased gradient."""
+        """Bound a message's l2 norm."""
+        dual = self.dual_bound(self._slope, users)
+        return math.hypot(dual, math.prod(self.shape), users, self.classes) * (1 + 1e-9)
+
+    @property
+    def _slope(self) -> float:
+        """Bound a gradient's l2 norm, with the factor (2 - kept)^2 / kept^2 of an unbiased one."""
         kept = self.reports.response.kept
         apart = (self.upper - self.lower) * math.sqrt(self.features)
-        dual = self.dual_bound(self.slope_bound(apart) * ((2 - kept) / kept) ** 2, users)
-        return math.hypot(dual, math.prod(self.shape), users, self.classes) * (1 + 1e-9)
+        return self.slope_bound(apart) * ((2 - kept) / kept) ** 2
 
     def needs(self, users: int) -> Needs:
         """Return what it communicates: sums of gradients with wandering reports, charged as one report."""
@@ -127,7 +132,9 @@ class DualAveragingReports(PairDescent, frozen=True, kw_only=True, forbid_unknow
             source=means.source,
         )
         gradient = self.reports.gradient(self.pairwise_loss.gradient, self.points, labelled=public)
-        found = await self.descend(exchange, rows, gradient)
+        known = self.reports.known(exchange.users, labels=self.classes if public else None)
+        screen = self.screen(self._slope, exchange.users, self._bound(exchange.users), known)
+        found = await self.descend(exchange, rows, gradient, screen)
         steps = self.meetings(exchange.users)[here]
         claim = f"{self.reports.claim}; the line by itself: {exchange.claim}"
         guarantee = self.reports.guarantee

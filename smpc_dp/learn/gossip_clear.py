@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.learn.averager import Rows, whole
 from smpc_dp.learn.exchanges import EXACT_STEPS, on_messages_grid
 from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
-from smpc_dp.learn.pair_statistics import PairEstimate, pair_kernel
+from smpc_dp.learn.pair_statistics import SLACK, PairEstimate, pair_kernel
 
 CLAIM = "NO PRIVACY between users: records wander from user to user, and each sees those that it gets"
 # A message travels in `exchanges.EXACT_STEPS` steps of its bound; a range of values is to have so many.
@@ -35,10 +37,21 @@ class GossipClear(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fields
 
     def _bound(self) -> float:
         """Bound a message's l2 norm: what the method sends of its estimate, and a record."""
-        width = self.upper - self.lower
-        largest = {"gini_mean_difference": width, "variance": width**2 / 2}.get(self.statistic, 1.0)
         record = math.sqrt(self.fields) * max(abs(self.lower), abs(self.upper), 1.0)
-        return math.hypot(self.state_bound(largest), record) * (1 + 1e-9)
+        return math.hypot(self.state_bound(self._largest), record) * (1 + 1e-9)
+
+    @property
+    def _largest(self) -> float:
+        """Bound |h|."""
+        width = self.upper - self.lower
+        return {"gini_mean_difference": width, "variance": width * width / 2}.get(self.statistic, 1.0)
+
+    def _known(self, records: Rows) -> NDArray[np.bool_]:
+        """Tell which records are within the bounds, shape (m,)."""
+        values = records[:, :1] if self.statistic == "auc" else records
+        slack = SLACK * self._bound()
+        good = ((values >= self.lower - slack) & (values <= self.upper + slack)).all(axis=1)
+        return np.asarray(good & whole(records[:, 1], 2) if self.statistic == "auc" else good)
 
     def needs(self, users: int) -> Needs:
         """Return what it communicates: estimates with wandering records, unprotected."""
@@ -57,7 +70,12 @@ class GossipClear(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fields
         records = np.concatenate(data) if data else np.zeros((0, self.fields))
         # A record that comes back to its user must be the same: h jumps at equal values.
         records = on_messages_grid(records, self._bound())
-        found = await self.estimate(exchange, records, pair_kernel(self.statistic))
+        found = await self.estimate(
+            exchange,
+            records,
+            pair_kernel(self.statistic),
+            self.screen(self._largest, self._bound(), self._known),
+        )
         steps = self.meetings(users)[exchange.here]
         claim = f"{CLAIM}; {exchange.claim}"
         values = self.over_pairs(found.final, users)

@@ -99,8 +99,12 @@ class GossipReports(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def _bound(self, users: int) -> float:
         """Bound a message's l2 norm: an estimate is a mean of values of the unbiased kernel."""
-        largest = float(np.abs(self.reports.response.unbiased_pairs(self.matrix())).max())
-        return math.hypot(self.state_bound(largest), math.prod(self.shape), users) * (1 + 1e-9)
+        return math.hypot(self.state_bound(self._largest), math.prod(self.shape), users) * (1 + 1e-9)
+
+    @cached_property
+    def _largest(self) -> float:
+        """Bound the unbiased kernel's absolute value."""
+        return float(np.abs(self.reports.response.unbiased_pairs(self.matrix())).max())
 
     def needs(self, users: int) -> Needs:
         """Return what it communicates: estimates with wandering reports, charged as one report."""
@@ -139,7 +143,9 @@ class GossipReports(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fiel
         records = np.concatenate(data) if data else np.zeros((0, self.fields))
         labels = records[:, 1] if self.labelled else None
         rows = self.reports.randomise(self.cells(records), here, labels=labels, source=means.source)
-        found = await self.estimate(exchange, rows, self._kernel())
+        known = self.reports.known(users, labels=2 if self.labelled else None)
+        screen = self.screen(self._largest, self._bound(users), known)
+        found = await self.estimate(exchange, rows, self._kernel(), screen)
         steps = self.meetings(users)[here]
         claim = f"{self.reports.claim}; the line by itself: {exchange.claim}"
         return Learned(

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.learn.averager import PeerExchange, Rows, check_rows
+from smpc_dp.learn.averager import PeerExchange, Rows, Screen, check_received, check_rows
 from smpc_dp.learn.schedule import Clock, spans
 from smpc_dp.privacy.arguments import Arguments
 
@@ -56,6 +56,7 @@ async def gosta(
     ticks: int,
     *,
     every: int | None = None,
+    screen: Screen | None = None,
 ) -> Estimates:
     """Estimate with a global clock: Algorithm 3.1.
 
@@ -70,9 +71,12 @@ async def gosta(
         clock: the same at every user: who meets. It has at least two users on each connected graph.
         ticks: T, 1 to 1e9.
         every: estimates are kept each so many ticks, and at the end; None: at the end only.
+        screen: what is believed of others, whose rows are what travels: an estimate, times t here, nothing in
+            `u2_gossip`, and a record.
 
     Raises:
-        ConfigError: an argument is refused. PeerFault, TimeoutFault: an exchange failed.
+        ConfigError: an argument is refused. PeerFault, TimeoutFault: an exchange failed, or somebody sent
+            what the screen refuses.
     """
     records, every = _checked(exchange, records, kernel, clock, ticks, every)
     here = exchange.here
@@ -91,6 +95,7 @@ async def gosta(
             since[met] = at
             state = await exchange.exchange(state, step.partner)
             received = state[met]
+            check_received(exchange, received, step.partner[here[met]], at, screen)
             state[met, 0] = (own + received[:, 0]) / 2
             value[met] = _evaluated(kernel, records[met], received[:, 1:])
         kept.append((state[:, 0] + (span.end - since) * value) / span.end)
@@ -106,6 +111,7 @@ async def gosta_asynchronous(
     ticks: int,
     *,
     every: int | None = None,
+    screen: Screen | None = None,
 ) -> Estimates:
     """Estimate without a global clock: Remark 3.2 [Colin, Bellet, Salmon, Clemencon 2015].
 
@@ -127,6 +133,8 @@ async def gosta_asynchronous(
             met = np.flatnonzero(step.meeting[here] >= 0)
             own = state[met]
             state = await exchange.exchange(state, step.partner)
+            at = span.tick(step.meeting[here[met]])
+            check_received(exchange, state[met], step.partner[here[met]], at, screen)
             count = meetings[met] + 1
             meetings[met] = count
             mean = (own[:, 0] + state[met, 0]) / 2
@@ -144,6 +152,7 @@ async def u2_gossip(
     ticks: int,
     *,
     every: int | None = None,
+    screen: Screen | None = None,
 ) -> Estimates:
     """Estimate by two wandering records a user, without averaging [Pelckmans, Suykens 2009].
 
@@ -171,6 +180,7 @@ async def u2_gossip(
             total[met] += (before - since[met]) * value[met]
             since[met] = before
             received = await exchange.exchange(pair[own, which], step.partner)
+            check_received(exchange, received[met], step.partner[here[met]], before + 1, screen)
             pair[met, which[met]] = received[met]
             value[met] = _evaluated(kernel, pair[met, 0], pair[met, 1])
         kept.append((total + (span.end - since) * value) / span.end)

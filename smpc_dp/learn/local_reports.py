@@ -7,13 +7,14 @@ replaced by their unbiased versions (3.10) on reports.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.learn.averager import Rows, Users
+from smpc_dp.learn.averager import Rows, Users, whole
 from smpc_dp.learn.gosta import PairKernel
 from smpc_dp.learn.pairwise_losses import PairGradient
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
@@ -83,6 +84,15 @@ class LocalReports:
         answers = self.response.release(categories, source or NoiseSource.system())
         columns = [answers, here] if labels is None else [answers, here, labels]
         return np.column_stack(columns).astype(np.float64)
+
+    def known(self, users: int, *, labels: int | None = None) -> Callable[[Rows], NDArray[np.bool_]]:
+        """Return which rows, (m, columns), can be reports of so many users, with one of so many labels."""
+
+        def known(rows: Rows) -> NDArray[np.bool_]:
+            good = whole(rows[:, _ANSWER], self.response.categories) & whole(rows[:, _USER], users)
+            return good if labels is None else good & whole(rows[:, _LABEL], labels)
+
+        return known
 
     def kernel(self, matrix: Floats) -> PairKernel:
         """Return the unbiased kernel on reports, from h on categories, shape (k, k).

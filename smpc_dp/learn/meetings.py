@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
+from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn import topology
 from smpc_dp.learn.schedule import Clock, EdgeClock, PoissonClock
@@ -15,8 +17,8 @@ from smpc_dp.learn.topology import Topology
 
 User = Annotated[int, Meta(ge=0, le=65_534)]
 Graph = Literal["ring", "complete"] | tuple[tuple[User, User], ...]
-"""A graph of all parties, or its edges: pairs of users, who are numbered from 0 in the roster's order. No
-other graphs by name: random ones might differ between machines."""
+"""A graph of all parties, or its edges: pairs of users, who are numbered from 0 in the roster's order; a
+session may name them (`numbered`). No other graphs by name: random ones might differ between machines."""
 
 ClockName = Literal["asynchronous", "synchronous"]
 Ticks = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -35,6 +37,24 @@ def graph_of(graph: Graph, users: int) -> Topology:
         raise renamed(error, "edges", "topology") from None
     drawn.require_connected()
     return drawn
+
+
+def numbered(
+    parameters: Mapping[str, object], names: Sequence[str]
+) -> tuple[Mapping[str, object], list[Fault]]:
+    """Return parameters of a session with parties that `topology` names as their numbers, and who is none."""
+    edges = parameters.get("topology")
+    if not isinstance(edges, list):
+        return parameters, []
+    number = {name: place for place, name in enumerate(names)}
+    found: list[object] = []
+    faults: list[Fault] = []
+    for place, edge in enumerate(edges):
+        ends = edge if isinstance(edge, list) else []
+        unknown = [end for end in ends if isinstance(end, str) and end not in number]
+        faults += [Fault(f"topology[{place}]", f"{shown(end)} is no party") for end in unknown]
+        found.append([number.get(end, end) if isinstance(end, str) else end for end in ends] or edge)
+    return {**parameters, "topology": found}, faults
 
 
 def renamed(error: ConfigError, argument: str, key: str) -> ConfigError:

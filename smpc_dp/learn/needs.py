@@ -114,7 +114,7 @@ class Learned:
     """
 
     learner: str
-    values: Rows
+    values: Rows = field(repr=False)
     names: tuple[str, ...]
     steps: NDArray[np.intp]
     done: NDArray[np.intp]

@@ -10,10 +10,11 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.learn.averager import PeerExchange, Rows
+from smpc_dp.learn.averager import PeerExchange, Rows, Screen
 from smpc_dp.learn.dual_averaging import Models, dual_averaging, dual_averaging_asynchronous, inverse_root
 from smpc_dp.learn.meetings import ClockName, Graph, Seed, Ticks, clock_of, graph_of, meetings_of, renamed
 from smpc_dp.learn.needs import Table
+from smpc_dp.learn.pair_statistics import SLACK, Known
 from smpc_dp.learn.pairwise_losses import (
     PairGradient,
     PairwiseLoss,
@@ -127,10 +128,23 @@ class PairDescent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def dual_bound(self, slope: float, users: int) -> float:
         """Bound the l2 norm of a sum of gradients: a tick adds one to it, weighted, of norm `slope`."""
-        weight = 1.0
-        if self.clock == "asynchronous":
-            weight = 1 / float(self._clock(users).chances.min())
-        return self.ticks * weight * slope
+        return self.ticks * self._weight(users) * slope
+
+    def _weight(self, users: int) -> float:
+        """Bound the weight of a gradient."""
+        return 1 / float(self._clock(users).chances.min()) if self.clock == "asynchronous" else 1.0
+
+    def screen(self, slope: float, users: int, bound: float, known: Known) -> Screen:
+        """Return what is believed of others: records that are known, and sums of gradients by tick t of norm
+        t times the largest, so that an honest user's own messages stay within `bound`.
+        """
+        most, p = self._weight(users) * slope, self.dimension
+
+        def possible(rows: Rows, ticks: NDArray[np.intp]) -> NDArray[np.bool_]:
+            near = np.linalg.norm(rows[:, :p], axis=1) <= most * ticks + SLACK * bound
+            return np.asarray(near & known(rows[:, p:]))
+
+        return possible
 
     def check_shape(self, table: Table, user: str) -> None:
         """Raise ConfigError, naming the user, unless its table is one record with a label."""
@@ -147,7 +161,9 @@ class PairDescent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 [Fault(user, "the label is missing" if np.isnan(label) else f"the label {what}")]
             )
 
-    async def descend(self, exchange: PeerExchange, rows: Rows, gradient: PairGradient) -> Models:
+    async def descend(
+        self, exchange: PeerExchange, rows: Rows, gradient: PairGradient, screen: Screen
+    ) -> Models:
         """Gossip to the last tick; see `learn.dual_averaging`."""
         run = dual_averaging if self.clock == "synchronous" else dual_averaging_asynchronous
         try:
@@ -158,6 +174,7 @@ class PairDescent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 self._clock(exchange.users),
                 self.ticks,
                 dimension=self.dimension,
+                screen=screen,
                 step_size=inverse_root(self.rate),
                 prox=self.prox,
             )

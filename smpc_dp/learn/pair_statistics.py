@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.learn.averager import PeerExchange, Rows
+from smpc_dp.learn.averager import PeerExchange, Rows, Screen
 from smpc_dp.learn.gosta import Estimates, PairKernel, gosta, gosta_asynchronous, u2_gossip
 from smpc_dp.learn.meetings import ClockName, Graph, Seed, Ticks, clock_of, graph_of, meetings_of
 from smpc_dp.learn.needs import Table
@@ -20,6 +20,11 @@ from smpc_dp.learn.schedule import Clock
 Floats = NDArray[np.float64]
 Statistic = Literal["gini_mean_difference", "variance", "kendall_tau", "auc"]
 Method = Literal["gosta", "u2"]
+# Which records, shape (m, columns), are ones that a user can have: shape (m,).
+Known = Callable[[Rows], NDArray[np.bool_]]
+
+# Of a message's bound: how far rounding may carry what is sent.
+SLACK = 2.0**-31
 
 
 def pair_kernel(statistic: Statistic) -> PairKernel:
@@ -111,6 +116,21 @@ class PairEstimate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         # The synchronous one sends t times its estimate.
         return largest * (self.ticks if self.clock == "synchronous" else 1)
 
+    def screen(self, largest: float, bound: float, known: Known) -> Screen:
+        """Return what is believed of others: records that are known, and estimates within their bound.
+
+        Whatever is believed keeps an honest user's own messages within `bound`.
+        """
+
+        def possible(rows: Rows, ticks: NDArray[np.intp]) -> NDArray[np.bool_]:
+            good = known(rows[:, self.columns :])
+            if self.columns:
+                time = ticks if self.clock == "synchronous" else np.ones(len(rows))
+                good &= np.abs(rows[:, 0]) <= largest * time + SLACK * bound
+            return good
+
+        return possible
+
     @property
     def columns(self) -> int:
         """Numbers that travel beside a record."""
@@ -130,12 +150,14 @@ class PairEstimate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         if self.statistic == "auc" and table[0, 1] not in (0.0, 1.0):
             raise ConfigError([Fault(user, f"the label is missing, or {table[0, 1]:g}: it must be 0 or 1")])
 
-    async def estimate(self, exchange: PeerExchange, rows: Rows, kernel: PairKernel) -> Estimates:
+    async def estimate(
+        self, exchange: PeerExchange, rows: Rows, kernel: PairKernel, screen: Screen
+    ) -> Estimates:
         """Gossip to the last tick; see `learn.gosta`."""
         run: Callable[..., Awaitable[Estimates]] = u2_gossip
         if self.method == "gosta":
             run = gosta if self.clock == "synchronous" else gosta_asynchronous
-        return await run(exchange, rows, kernel, self._clock(exchange.users), self.ticks)
+        return await run(exchange, rows, kernel, self._clock(exchange.users), self.ticks, screen=screen)
 
     def over_pairs(self, estimates: Floats, users: int) -> Floats:
         """Return the statistic, shape (rows, 1), from means over all n^2 pairs.

@@ -98,7 +98,10 @@ def check_learn(parameters: Mapping[str, object], users: int) -> tuple[LearnPara
     faults += more
     if learner is None or table is None:
         return None, faults
-    faults += learner.faults(users)
+    try:
+        faults += learner.faults(users)
+    except PrivacyError as error:
+        faults.append(Fault("epsilon", str(error)))
     if faults:
         return None, faults
     needs = learner.needs(users)

@@ -27,8 +27,8 @@ _OBSERVERS = (
     "agents follow the protocol and draw their noise honestly; whoever observes may see all messages "
     "of all agents, and what agents other than the one protected know of themselves"
 )
-# Of b_v in the caller's unit.
-_LARGEST = 1e9
+# Of b_v in the caller's unit, and of it and an update.
+_LARGEST, _LEAST = 1e9, 1e-100
 
 
 class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +60,9 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
         if kind not in ("homomorphic", "iid"):
             found.fault("kind", f"{kind!r} is not one of homomorphic, iid")
         found.done()
+        if min(scale, step_size * l1_bound) < _LEAST:
+            found.fault("step_size", f"{step_size:g}: steps of {step_size * l1_bound:g} have no grid")
+            found.done()
         bits = math.ceil(math.log2(max(_FINE / scale, _FINE_UPDATE / (step_size * l1_bound))))
         if scale * 2.0**bits > _MOST:
             found.fault("scale", f"{scale:g} is too large beside updates of {step_size * l1_bound:g}")

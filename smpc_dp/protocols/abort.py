@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -22,6 +23,8 @@ from smpc_dp.protocols.envelope import Context, printable
 # The step of a hub's last message to a party, and of a party's to the hub.
 ABORT = "abort"
 LEAVE = "leave"
+# The step of a party's last message in a session, of whatever request.
+QUIT = "quit"
 
 REASON_LIMIT = 500
 
@@ -79,6 +82,17 @@ def abort_of(error: SmpcError) -> Abort:
     return Abort("local", "", [], reason)
 
 
+def late_of(missing: Sequence[str], step: str, detail: str) -> Abort:
+    """Return what is told to who goes without the parties in `missing`, with what is known of why."""
+    return Abort("timeout", "", sorted(missing), f"{step}; {detail}"[:REASON_LIMIT])
+
+
+def quit_of(error: SmpcError) -> Abort:
+    """Return what the others are told of a party's error that ends the session for it."""
+    text = error.told if isinstance(error, PrivacyError) else str(error)
+    return Abort("local", "", [], " ".join(text.split())[:REASON_LIMIT])
+
+
 def error_of(abort: Abort, context: Context) -> SmpcError:
     """Return the error that an aggregator's `Abort` stands for; names must be in the roster."""
     teller = context.aggregator
@@ -87,7 +101,10 @@ def error_of(abort: Abort, context: Context) -> SmpcError:
     if abort.kind == "peer" and abort.culprit in known:
         return PeerFault(abort.culprit, f"{reason} (said by {teller})", said_by=teller)
     if abort.kind == "timeout" and set(abort.missing) <= known:
-        return TimeoutFault(abort.missing, reason, f"said by {teller}")
+        step, _, detail = reason.partition("; ")
+        return TimeoutFault(
+            abort.missing, step, f"{detail}; said by {teller}" if detail else f"said by {teller}"
+        )
     if abort.kind == "verification":
         return VerificationError(f"{reason} (said by {teller})")
     if abort.kind in ("local", "config"):

@@ -24,7 +24,7 @@ from smpc_dp.protocols.registry import group_hub_machine
 from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
 from smpc_dp.roster import split_address
-from smpc_dp.runtime.asking import HELLOS, Asking, is_hello
+from smpc_dp.runtime.asking import HELLOS, Asking, is_hello, quits
 from smpc_dp.runtime.board import BoardFolder
 from smpc_dp.runtime.deadline import Deadline, now
 from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
@@ -69,7 +69,7 @@ class Server:
         self._early: dict[str, list[News]] = {}
         # What past requests were for: who is late is answered in its own terms.
         self._asked: dict[int, Membership] = {}
-        self._culprits: dict[str, PeerFault] = {}
+        self._culprits: dict[str, SmpcError] = {}
 
     async def gather(self, enough: int | None = None) -> None:
         """Wait until so many parties (None: all) have connected, or `connect` seconds have passed.
@@ -280,6 +280,8 @@ class Server:
         if news.envelope is None:
             self._tell_lost(number, machine, news.peer)
             return await asyncio.to_thread(machine.lost, news.peer)
+        if left := quits(news):
+            return await asyncio.to_thread(machine.ban, news.peer, self._culprits.setdefault(news.peer, left))
         if news.request > number:
             self._keep(news)
             return ()

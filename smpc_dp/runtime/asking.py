@@ -8,6 +8,9 @@ from dataclasses import replace
 
 import msgspec
 
+from smpc_dp.errors import LocalError, PeerFault
+from smpc_dp.protocols.abort import QUIT, Abort
+from smpc_dp.protocols.envelope import decode, printable
 from smpc_dp.protocols.exchange.messages import HELLO as EXCHANGE_HELLO
 from smpc_dp.protocols.pairwise.statistic_messages import HELLO as STATISTIC_HELLO
 from smpc_dp.protocols.secagg.messages import HELLO
@@ -22,6 +25,17 @@ KEPT = 4
 def is_hello(news: News) -> bool:
     """Tell whether a party asks for something with this."""
     return news.envelope is not None and news.envelope.step in HELLOS
+
+
+def quits(news: News) -> LocalError | None:
+    """Return why a party leaves the session for good, if that is what it says."""
+    if news.envelope is None or news.envelope.step != QUIT:
+        return None
+    try:
+        reason = printable(decode(news.envelope.body, Abort, news.peer).reason)
+    except PeerFault as fault:
+        reason = fault.reason
+    return LocalError(f"{news.peer} left: {reason}")
 
 
 class Asking:

@@ -59,7 +59,7 @@ class _Exchanges:
         return self._exchanging.claim
 
     def name_of(self, user: int) -> str:
-        """The name in the roster."""
+        """Return the name of a party by its place in the roster, from 0."""
         return self._names[user]
 
     def _of(self, edges: Recipients | None) -> Membership:

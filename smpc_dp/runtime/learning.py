@@ -161,6 +161,10 @@ async def learn(
             exchange,
         )
         learned = await parameters.learner.run(means, [table])
+    except SmpcError as error:
+        if isinstance(line, HubLine):
+            await line.quit(counter.taken + 1, error)
+        raise
     finally:
         await line.close()
     on_event(Event(party, "done", counter.taken, "done"))

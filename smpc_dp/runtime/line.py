@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ from smpc_dp.board.followed import Followed
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import LocalError, SmpcError, TimeoutFault
 from smpc_dp.privacy.accountant.receipt import Receipt
+from smpc_dp.protocols.abort import QUIT, quit_of
 from smpc_dp.protocols.contract import Envelope, Machine
 from smpc_dp.protocols.exchange.machines import ExchangeParty
 from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
@@ -162,6 +164,16 @@ class HubLine:
         nothing = np.zeros(parameters.shape, dtype=parameters.encoding.dtype)
         machine = self._machine(membership, request, "", nothing)
         await self.say_farewell(request, machine, error)
+
+    async def quit(self, request: int, error: SmpcError) -> None:
+        """Tell the aggregator why this party leaves the session, before it does."""
+        member = self._membership
+        context = member.context(request)
+        to = (member.aggregator,)
+        told = context.write(member.identity, context.session_digest, QUIT, to, quit_of(error))
+        # A channel that is gone has been told of already.
+        with suppress(SmpcError):
+            await self.send(request, told)
 
     async def close(self) -> None:
         """Say goodbye to the aggregator."""

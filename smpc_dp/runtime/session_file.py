@@ -25,6 +25,7 @@ from smpc_dp.board.session import canonical_session, session_digest, session_jso
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.files import read_bounded
+from smpc_dp.learn.meetings import numbered
 from smpc_dp.learn.registry import PROTOCOL as LEARN
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.servers import uses_servers
@@ -258,9 +259,19 @@ def read_parameters(
     checker = _checkers().get(key)
     if checker is None or unfit or not parties:
         return parameters, None
-    checked, found = checker(parameters, parties)
+    told, found = numbered(parameters, _party_names(document)) if key == _LEARN else (parameters, [])
+    checked = None
+    if not found:
+        checked, found = checker(told, parties)
     faults += [Fault(where if where == "roster" else f"parameters.{where}", what) for where, what in found]
     return parameters, checked
+
+
+def _party_names(document: Mapping[str, object]) -> list[str]:
+    """Return the names of the parties, in their order; what is no name is a fault of the roster."""
+    listed = document.get("roster")
+    entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    return [str(entry.get("name")) for entry in entries if entry.get("role") == "party"]
 
 
 def _members(document: Mapping[str, object], faults: list[Fault]) -> tuple[list[Member] | None, int]:

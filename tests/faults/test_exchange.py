@@ -275,3 +275,26 @@ def test_a_vector_out_of_bounds_names_its_sender(apart: bool, far: int) -> None:
     assert isinstance(error, PeerFault)
     assert error.culprit == parties[1].name
     assert "out of bounds" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("lies", "culprit", "named"),
+    [((1 << 60, -(1 << 60)), 1, "within the bounds"), ((0, (1 << 20) - 2), 2, "its L2 norm 1.4")],
+    ids=["cancel", "norm"],
+)
+def test_each_vector_is_checked_by_itself(lies: tuple[int, int], culprit: int, named: str) -> None:
+    """Of two that cancel the sum is within its bounds; and each coordinate may be within a bound of norms."""
+    given = parameters()
+    run = Run(given)
+    for place, lie in zip((1, 2), lies, strict=True):
+        grid = np.array([lie, lie]) - given.encoding.lowest
+        context = run.stage.context
+        name = context.names[place]
+        lanes = grid.astype(np.int64).view(np.uint64)
+        run.parties[place] = ExchangeParty(
+            context, given, run.stage.signers[name], lanes, run.stage.sources[name]
+        )
+    error = refused(run, lambda envelope: envelope)
+    assert isinstance(error, PeerFault)
+    assert error.culprit == run.stage.context.names[culprit]
+    assert named in error.reason

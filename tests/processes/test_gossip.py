@@ -27,6 +27,7 @@ from tests.processes.test_learn import everybody
 PARTIES = ("ann", "bob", "cho", "dan")
 # A path with a chord at one end: not bipartite, and no graph by name.
 EDGES = [[0, 1], [1, 2], [2, 3], [0, 2]]
+NAMED = [[PARTIES[end] for end in edge] for edge in EDGES]
 DESCENT: dict[str, Any] = {"features": 2, "ticks": 10, "seed": 3, "topology": EDGES}
 ESTIMATE: dict[str, Any] = {"lower": -3.0, "upper": 4.0, "ticks": 8, "seed": 3, "topology": EDGES}
 CLEAR = {"learner": "dual-averaging", "record_bound": 5.0} | DESCENT
@@ -124,7 +125,7 @@ def test_equal_reports_give_equal_bits(
 
 
 def test_processes_learn_what_the_simulation_learns(tmp_path: Path) -> None:
-    path = session(tmp_path, CLEAR, DATA)
+    path = session(tmp_path, CLEAR | {"topology": NAMED}, DATA)
     command = [sys.executable, "-m", "smpc_dp", "run", str(path), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
@@ -142,10 +143,14 @@ def test_a_descent_that_diverges_stops_its_user_who_says_where(tmp_path: Path) -
     path = session(tmp_path, far, [table * np.array([1e5, 1e5, 1.0]) for table in DATA])
     results, _ = asyncio.run(everybody(path, PARTIES))
     said = [result for result in results.values() if isinstance(result, ConfigError)]
-    named = r"rate: the run diverges: theta of user \d exceeds 1e\+08 at tick \d+; take smaller steps"
+    named = r"rate: the run diverges: theta of [a-d]\w+ exceeds 1e\+08 at tick \d+; take smaller steps"
     with pytest.raises(ConfigError, match=named):
         raise said[0]
     assert all(isinstance(result, (ConfigError, TimeoutFault)) for result in results.values()), results
+    others = [result for result in results.values() if isinstance(result, TimeoutFault)]
+    assert others
+    for result in others:
+        assert "left: rate: the run diverges: theta of " in str(result)
 
 
 @pytest.mark.parametrize(
@@ -183,3 +188,7 @@ def test_bad_sessions_are_refused_when_they_are_written(tmp_path: Path) -> None:
     for parameters in (CLEAR, REPORTS):
         with pytest.raises(ConfigError, match="topology: the graph is disconnected: 2 components"):
             session(tmp_path, parameters | {"topology": [[0, 1], [2, 3]]}, DATA)
+        with pytest.raises(ConfigError, match=r"parameters.topology\[1\]: 'eve' is no party"):
+            session(tmp_path, parameters | {"topology": [["ann", "bob"], ["bob", "eve"]]}, DATA)
+        with pytest.raises(ConfigError, match="topology"):
+            session(tmp_path, parameters | {"topology": [["ann", 1.5], []]}, DATA)

@@ -15,6 +15,7 @@ from smpc_dp.crypto.seal import seal, unseal
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
+from smpc_dp.protocols.abort import ABORT, late_of
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.exchange import messages as m
@@ -151,16 +152,16 @@ class ExchangeParty(PartyRole[Outcome]):
             name = self._name_of(number)
             try:
                 packed = unseal(self._seal_key(number, False), box, self._aad(number, False))
-                vector = self._parameters.encoding.unpack(packed)
+                lanes = self._parameters.encoding.unpack(packed)
             except (VerificationError, ValueError) as error:
                 what = f"its vector cannot be read, or {self._context.aggregator} has changed it: {error}"
                 raise PeerFault(name, what) from None
             try:
                 # By itself: in a sum nobody would know whose it was.
-                self._parameters.decode(vector, 1)
+                self._parameters.check_vector(lanes)
             except VerificationError as error:
                 raise PeerFault(name, f"its vector is out of bounds: {error}") from None
-            self.received[name] = vector
+            self.received[name] = lanes
         if self._parameters.edges is not None and len(due) < len(hears):
             missing = [self._name_of(number) for number in hears if number not in senders]
             raise TimeoutFault(missing, m.DELIVER, "have not sent")
@@ -281,7 +282,19 @@ class ExchangeHub(HubRole[Relayed]):
             tuple(name for name in self._context.names if name not in present),
             tuple(self._faults),
         )
-        return self._to_each(m.DELIVER, lambda party: m.Deliver(packed, self._for(party, sent)))
+        without: list[Envelope] = []
+        if self._parameters.edges is not None:
+            for party in sorted(self._alive):
+                if lacking := sorted(self._parameters.senders(party) - sent):
+                    without += self._go_without(party, lacking)
+                    self._alive.discard(party)
+        return [*without, *self._to_each(m.DELIVER, lambda party: m.Deliver(packed, self._for(party, sent)))]
+
+    def _go_without(self, party: int, lacking: list[int]) -> list[Envelope]:
+        """Tell a user whose messages are not all there whose are not, and why as far as it is known."""
+        reasons = "; ".join(str(self._excluded[number]) for number in lacking if number in self._excluded)
+        late = late_of([self._name_of(number) for number in lacking], m.DELIVER, reasons or "have not sent")
+        return self._write(ABORT, (self._name_of(party),), late)
 
     def _for(self, party: int, sent: Collection[int]) -> list[tuple[int, bytes]]:
         return [

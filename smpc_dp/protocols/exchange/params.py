@@ -11,9 +11,10 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from smpc_dp.ball import TOLERANCE
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes
-from smpc_dp.errors import ConfigError, Fault, LocalError
+from smpc_dp.errors import ConfigError, Fault, LocalError, VerificationError
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols.exchange.messages import PARTY_STEPS
@@ -104,6 +105,19 @@ class ExchangeParameters(SumParameters, frozen=True):
         if self.variance:
             raise ConfigError([Fault("variance", "vectors that differ by receiver have no noise")])
         return replace(self, apart=True)
+
+    def check_vector(self, lanes: Lanes) -> None:
+        """Raise VerificationError unless one user's vector with its noise can be this.
+
+        Without noise its norm is checked too, where that is bounded: of a sum nobody could tell whose it was.
+        """
+        encoding, deviation = self.encoding, math.isqrt(math.ceil(self.variance))
+        grid = decode_noisy(encoding, lanes, 1, deviation)[0].astype(np.float64)
+        if self.variance or encoding.l2_bound is None:
+            return
+        norm = float(np.linalg.norm(grid)) * encoding.step
+        if norm > encoding.l2_bound * (1 + TOLERANCE):
+            raise VerificationError(f"its L2 norm {norm:g} is above {encoding.l2_bound:g}")
 
     def real(self, lanes: Lanes) -> NDArray[np.float64]:
         """Return one vector with its noise, in the caller's unit."""
