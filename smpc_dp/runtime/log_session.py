@@ -12,9 +12,11 @@ from smpc_dp.board.session import session_digest, session_json
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import Digest
 from smpc_dp.errors import Fault, SmpcError, VerificationError
+from smpc_dp.learn.registry import PROTOCOL as LEARN
 from smpc_dp.packed_roster import Names, RosterPacker
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.roster import Member
+from smpc_dp.runtime.log_groups import check_schedule
 from smpc_dp.runtime.session_file import SessionFile, check_document, read_member, read_parameters
 
 # No member and no table of parameters that is read by itself is longer, in characters.
@@ -48,6 +50,7 @@ def session_of(text: str) -> SessionFile:
         raise VerificationError(f"the session in the header is not JSON ({error})") from None
     if not canonical:
         raise VerificationError("the session in the header is not in its canonical spelling")
+    check_schedule(document)
     return check_document(document)
 
 
@@ -106,6 +109,8 @@ class _Reading:
         self._fill()
         if self._place < len(self._buffer) or not isinstance(protocol, str) or type(version) is not int:
             raise ValueError("not the session of a log")
+        if protocol == LEARN:
+            raise ValueError("a schedule is looked at as a whole")
         packer.check()
         faults: list[Fault] = []
         written, checked = read_parameters(
