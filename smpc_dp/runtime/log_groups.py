@@ -2,40 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 from smpc_dp.errors import VerificationError
-from smpc_dp.learn.registry import PROTOCOL, LearnParameters
+from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.learn.sgd import REQUESTS_A_STEP, SgdSettings
 from smpc_dp.protocols.envelope import group_question
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-
-if TYPE_CHECKING:
-    from smpc_dp.runtime.log_session import LogSession
-
-# Places in all groups together, at most: an auditor draws them anew, from a seed that a stranger wrote.
-MOST_PLACES = 1 << 22
-
-
-def check_schedule(document: Mapping[str, object]) -> None:
-    """Raise VerificationError for a session that learns whose groups no log is of, or are too many to draw.
-
-    To be asked before its parameters are planned: what a stranger wrote must not take all memory.
-    """
-    parameters, roster = document.get("parameters"), document.get("roster")
-    if document.get("protocol") != PROTOCOL or not isinstance(parameters, dict):
-        return
-    averager = parameters.get("averager")
-    if parameters.get("learner") not in ("sgd", "block-gossip") or not (
-        isinstance(averager, dict) and averager.get("verifiable") is True
-    ):
-        raise VerificationError("a run of 'learn' that is not verifiable")
-    members = len(roster) if isinstance(roster, list) else 0
-    steps, group = parameters.get("steps"), parameters.get("group", members)
-    if type(steps) is int and type(group) is int and steps * max(members, group) > MOST_PLACES:
-        what = f"{steps} steps of {members} users are too many for an audit: {MOST_PLACES} places at most"
-        raise VerificationError(what)
+from smpc_dp.runtime.log_session import LogSession
 
 
 def group_of(
