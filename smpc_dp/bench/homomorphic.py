@@ -243,4 +243,4 @@ def _draw(axes: Axes, found: Homomorphic) -> None:
     axes.grid(True, which="major", color="#e0e0e0", linewidth=0.7)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=9, loc="lower right", bbox_to_anchor=(1.0, 0.12))
+    axes.legend(frameon=False, fontsize=9, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.1))

@@ -13,7 +13,7 @@ includes protocol, version, run id, party, kind and payload. Specification: docs
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Protocol, TypeVar
 
 import msgspec
@@ -25,7 +25,7 @@ from smpc_dp.errors import VerificationError
 
 FORMAT = "smpc-dp board"
 VERSION = 1
-# A header holds the session with its roster, an entry one message: of a thousand users, both are far below.
+# A header holds the session with its roster, an entry one message: of 10,000 users, both are below.
 MAX_LINE_BYTES = 1 << 24
 # Of an entry, in base64; a KiB is more than all else in its line.
 MAX_PAYLOAD_BYTES = (MAX_LINE_BYTES - (1 << 10)) // 4 * 3
@@ -191,7 +191,3 @@ def checked_header(header: Header) -> Header:
     if header.version != VERSION:
         raise VerificationError(f"version {header.version} of the board is unknown, this reads {VERSION}")
     return header
-
-
-# Takes the lines of a log as they are made, header first, without line feeds; returns when they are kept.
-Sink = Callable[[Sequence[bytes]], None]

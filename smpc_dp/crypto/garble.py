@@ -55,8 +55,6 @@ Wires = NDArray[np.uint32]
 LABEL_BYTES = 16
 SEED_BYTES = 32
 START_BYTES = 16
-GATE_BYTES = 32
-MAX_TILE = 4096
 
 
 class Mode(StrEnum):

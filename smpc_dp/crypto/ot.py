@@ -35,8 +35,6 @@ from smpc_dp.errors import LocalError, PeerFault
 ROW_BYTES = 16
 CONTEXT_BYTES = 32
 SEED_BYTES = 32
-MAX_CHUNK = 1 << 22
-"""Most transfers of one chunk."""
 MAX_PENDING = 4
 """Most chunks on their way at once."""
 MAX_INDEX = 1 << 36

@@ -27,7 +27,23 @@ _NOTHING, _HERE = 0, 1
 MAX_VALUES = 30_000
 
 
-class PathTokens:
+class _OnExchange:
+    """Who may have a token that travels in an exchange."""
+
+    _exchange: PeerExchange
+
+    @property
+    def users(self) -> int:
+        """n."""
+        return self._exchange.users
+
+    @property
+    def here(self) -> Users:
+        """The party's own number, or nobody at a hub."""
+        return self._exchange.here
+
+
+class PathTokens(_OnExchange):
     """A token along a public path, by exchanges: at hop h it goes from `path[h]` to `path[h + 1]`.
 
     The last of the path then hands it to everybody else, in ascending order. All places make the same calls:
@@ -45,16 +61,6 @@ class PathTokens:
         self._steps = [t for t, pair in enumerate(passed, 1) if pair[0] != pair[1]] + [len(path)] * len(
             others
         )
-
-    @property
-    def users(self) -> int:
-        """n."""
-        return self._exchange.users
-
-    @property
-    def here(self) -> Users:
-        """The party's own number, or nobody at a hub."""
-        return self._exchange.here
 
     @property
     def anonymous(self) -> bool:
@@ -107,7 +113,7 @@ class PathTokens:
         return await self._exchange.exchange(np.tile(vector, (len(self.here), 1)), partner)
 
 
-class CoveredTokens:
+class CoveredTokens(_OnExchange):
     """A token whose holder alone knows where it goes: at each step every user sends to every other.
 
     All but the token's message are cover. At hop h, 0 to `steps`, the token of step h moves; at the last one
@@ -120,16 +126,6 @@ class CoveredTokens:
             raise ConfigError([Fault("here", "a covered token runs with one user here, or at a hub")])
         self._exchange, self._steps, self._start, self._hop = exchange, steps, start, 0
         self._arrived: deque[Taken] = deque()
-
-    @property
-    def users(self) -> int:
-        """n."""
-        return self._exchange.users
-
-    @property
-    def here(self) -> Users:
-        """The party's own number, or nobody at a hub."""
-        return self._exchange.here
 
     @property
     def anonymous(self) -> bool:

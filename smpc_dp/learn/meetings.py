@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Literal
 
 import numpy as np
@@ -70,3 +70,17 @@ def clock_of(name: ClockName, graph: Topology, seed: int) -> Clock:
 def meetings_of(clock: Clock, users: int, draws: int) -> NDArray[np.intp]:
     """Return in how many of the next so many draws of the clock each user meets somebody, shape (n,)."""
     return np.bincount(clock.draw(draws).ravel(), minlength=users).astype(np.intp)
+
+
+def meeting_faults(meetings: Callable[[], NDArray[np.intp]], ticks: int) -> list[Fault]:
+    """Return what is wrong with a schedule: its graph, or that a user never meets anybody.
+
+    `meetings` counts those of each user in so many `ticks`, and raises ConfigError for a graph that is none.
+    """
+    try:
+        counted = meetings()
+    except ConfigError as error:
+        return list(error.faults)
+    if counted.all():
+        return []
+    return [Fault("ticks", f"{ticks} are too few: user {int(counted.argmin())} never meets anybody")]

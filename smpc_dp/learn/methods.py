@@ -99,11 +99,9 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             given |= {} if self.on_dropout is None else {"on_dropout": self.on_dropout}
         elif self.mechanism is not None:
             given["mechanism"] = self.mechanism
-        if self.verifiable:
-            # Its proofs are of the range of each coordinate, on a grid of its own.
-            given |= {"verifiable": True, "lower": -l2_bound, "upper": l2_bound}
-        else:
-            given |= {"l2_bound": l2_bound, "precision": l2_bound / STEPS}
+        # With proofs the grid follows from the noise.
+        grid = {"verifiable": True} if self.verifiable else {"precision": l2_bound / STEPS}
+        given |= {"l2_bound": l2_bound} | grid
         return _checked(self.method, given, size)
 
     def plan_public(self, size: int, length: int, bound: float) -> GroupParameters:

@@ -12,7 +12,17 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import PeerExchange, Rows, Screen
 from smpc_dp.learn.dual_averaging import Models, dual_averaging, dual_averaging_asynchronous, inverse_root
-from smpc_dp.learn.meetings import ClockName, Graph, Seed, Ticks, clock_of, graph_of, meetings_of, renamed
+from smpc_dp.learn.meetings import (
+    ClockName,
+    Graph,
+    Seed,
+    Ticks,
+    clock_of,
+    graph_of,
+    meeting_faults,
+    meetings_of,
+    renamed,
+)
 from smpc_dp.learn.needs import Table
 from smpc_dp.learn.pair_statistics import SLACK, Known
 from smpc_dp.learn.pairwise_losses import (
@@ -106,14 +116,7 @@ class PairDescent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             return [Fault("regulariser", '"psd" is of the loss "metric"')]
         if self.classes != 2 and self.loss != "metric":
             return [Fault("classes", 'is of the loss "metric"')]
-        try:
-            meetings = self.meetings(users)
-        except ConfigError as error:
-            return list(error.faults)
-        if not meetings.all():
-            what = f"{self.ticks} are too few: user {int(meetings.argmin())} never meets anybody"
-            return [Fault("ticks", what)]
-        return []
+        return meeting_faults(lambda: self.meetings(users), self.ticks)
 
     def meetings(self, users: int) -> NDArray[np.intp]:
         """Return how many messages each user sends, shape (n,)."""

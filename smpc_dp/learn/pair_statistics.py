@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import PeerExchange, Rows, Screen
 from smpc_dp.learn.gosta import Estimates, PairKernel, gosta, gosta_asynchronous, u2_gossip
-from smpc_dp.learn.meetings import ClockName, Graph, Seed, Ticks, clock_of, graph_of, meetings_of
+from smpc_dp.learn.meetings import (
+    ClockName,
+    Graph,
+    Seed,
+    Ticks,
+    clock_of,
+    graph_of,
+    meeting_faults,
+    meetings_of,
+)
 from smpc_dp.learn.needs import Table
 from smpc_dp.learn.schedule import Clock
 
@@ -92,14 +101,7 @@ class PairEstimate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             faults.append(Fault("positives", "is of auc alone"))
         if faults:
             return faults
-        try:
-            meetings = self.meetings(users)
-        except ConfigError as error:
-            return list(error.faults)
-        if not meetings.all():
-            what = f"{self.ticks} are too few: user {int(meetings.argmin())} never meets anybody"
-            return [Fault("ticks", what)]
-        return []
+        return meeting_faults(lambda: self.meetings(users), self.ticks)
 
     def meetings(self, users: int) -> NDArray[np.intp]:
         """Return how many messages each user sends, shape (n,)."""

@@ -68,6 +68,10 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """Return who takes part in each step, shape (steps, size)."""
         raise NotImplementedError
 
+    def participations(self, groups: NDArray[np.intp], users: int) -> NDArray[np.intp]:
+        """Return in how many of these groups each user is, shape (n,)."""
+        return np.bincount(groups.ravel(), minlength=users)
+
     def step_faults(self) -> list[Fault]:
         """Return what is wrong with the settings whatever the groups are."""
         if self.rate * self.ridge >= 2:
@@ -81,7 +85,7 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """Return what descent over `groups` communicates."""
         groups, length = self.groups(users), self.loss.length
         sizes = frozenset({groups.shape[1]})
-        participations = np.bincount(groups.ravel(), minlength=users)
+        participations = self.participations(groups, users)
         weights = (1.0, float(self.max_points)) if self.weights == "points" else None
         average = PrivateAverages(length, self.clip, sizes, participations, self.epsilon, self.delta, weights)
         return Needs(average, PublicAverages(length, self.radius, sizes) if mix else None)
@@ -96,7 +100,11 @@ class FederatedSgd(SgdSettings, frozen=True, kw_only=True):
 
     def groups(self, users: int) -> NDArray[np.intp]:
         """Return everybody for each step."""
-        return np.tile(np.arange(users), (self.steps, 1))
+        return np.broadcast_to(np.arange(users), (self.steps, users))
+
+    def participations(self, groups: NDArray[np.intp], users: int) -> NDArray[np.intp]:
+        """Return the number of steps for everybody."""
+        return np.full(users, len(groups))
 
     def needs(self, users: int) -> Needs:
         """Return what it communicates: a private average of all in each step, and before it one of models.
@@ -108,6 +116,10 @@ class FederatedSgd(SgdSettings, frozen=True, kw_only=True):
     async def run(self, means: Means, data: list[Table]) -> Learned:
         """Learn; see `needs.Learner`."""
         return await descend("sgd", self, means, data)
+
+
+# Averages of a step: of models, then of gradients.
+REQUESTS_A_STEP = 2
 
 
 async def descend(name: str, settings: SgdSettings, means: Means, data: list[Table]) -> Learned:

@@ -142,6 +142,11 @@ class Context:
         )
 
 
+def group_question(question: str, names: Sequence[str]) -> str:
+    """Return what a group of a session's parties asks: a question, and who they are."""
+    return f"{question} of group {digest(Label.GROUP, *(name.encode() for name in names)).hex()}"
+
+
 def printable(text: str) -> str:
     """Return text of a peer, cut to 500 characters, without what a terminal would obey."""
     return "".join(char if char.isprintable() else "?" for char in text[:500])

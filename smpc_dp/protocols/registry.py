@@ -90,7 +90,11 @@ def server_roster_faults(protocol: str, members: Iterable[Member]) -> list[Fault
     if protocol == MPYC:
         return mpyc_roster_faults(members)
     return [
-        Fault(f"roster[{place}].role", f"there are servers in '{MPYC}' alone, not in '{protocol}'")
+        Fault(
+            f"roster[{place}].role",
+            f"there are servers in '{MPYC}', and in 'learn' with averager.method = '{MPYC}', alone: "
+            f"here is '{protocol}'",
+        )
         for place, member in enumerate(members)
         if member.role == "server"
     ]

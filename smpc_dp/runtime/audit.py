@@ -20,6 +20,7 @@ import msgspec
 from smpc_dp.board.log import Entry
 from smpc_dp.board.reader import BadLog, LogReader
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError, VerificationError
+from smpc_dp.learn.registry import PROTOCOL as LEARN
 from smpc_dp.protocols.envelope import Context, printable
 from smpc_dp.protocols.gopa.verifiable.audit import CHANGED, Again, Auditor
 from smpc_dp.protocols.gopa.verifiable.deferred import EarlierFault, at_once
@@ -27,6 +28,7 @@ from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.verdict import Excluded, Verdict
 from smpc_dp.protocols.pairwise.statistic_audit import StatisticAuditor, StatisticVerdict
 from smpc_dp.protocols.pairwise.statistic_log import QUESTION
+from smpc_dp.runtime.log_groups import group_of
 from smpc_dp.runtime.log_session import LogSession, long_session, session_of, whole_session
 from smpc_dp.runtime.log_source import Reopen, open_log, twice
 from smpc_dp.runtime.session_file import load_session
@@ -253,15 +255,20 @@ def _session(reader: LogReader) -> LogSession:
 def _auditor(reader: LogReader, session: LogSession, again: Again, pool: _Pool) -> Auditor | StatisticAuditor:
     header, parameters = reader.header, session.checked_parameters
     statistic = header.question.startswith(QUESTION)
+    names: Sequence[str] = session.names
+    protocol = session.protocol
+    if protocol == LEARN:
+        names, parameters = group_of(session, header.request, header.question)
+        protocol, statistic = parameters.protocol, False
     verifiable = statistic or isinstance(parameters, VerifiableParameters)
     if not verifiable or session.aggregator is None:
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable")
     context = Context(
-        protocol=session.protocol,
+        protocol=protocol,
         version=session.version,
         session_digest=session.digest,
         request=header.request,
-        names=session.names,
+        names=names,
         aggregator=session.aggregator,
         keys=session.keys,
         question=header.question,

@@ -12,6 +12,7 @@ from smpc_dp.board.session import session_digest, session_json
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import Digest
 from smpc_dp.errors import Fault, SmpcError, VerificationError
+from smpc_dp.learn.registry import PROTOCOL as LEARN
 from smpc_dp.packed_roster import Names, RosterPacker
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.roster import Member
@@ -19,6 +20,8 @@ from smpc_dp.runtime.session_file import SessionFile, check_document, read_membe
 
 # No member and no table of parameters that is read by itself is longer, in characters.
 VALUE_CHARACTERS = 1 << 16
+# Places in all groups together, at most: an auditor draws them anew, from a seed that a stranger wrote.
+MOST_PLACES = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,28 @@ def session_of(text: str) -> SessionFile:
         raise VerificationError("the session in the header is not in its canonical spelling")
     if "timeouts" in document:
         raise VerificationError("the session in the header has timeouts, which are everybody's own affair")
+    check_schedule(document)
     return check_document(document)
+
+
+def check_schedule(document: Mapping[str, object]) -> None:
+    """Raise VerificationError for a session that learns whose groups no log is of, or are too many to draw.
+
+    To be asked before its parameters are planned: what a stranger wrote must not take all memory.
+    """
+    parameters, roster = document.get("parameters"), document.get("roster")
+    if document.get("protocol") != LEARN or not isinstance(parameters, dict):
+        return
+    averager = parameters.get("averager")
+    if parameters.get("learner") not in ("sgd", "block-gossip") or not (
+        isinstance(averager, dict) and averager.get("verifiable") is True
+    ):
+        raise VerificationError("a run of 'learn' that is not verifiable")
+    members = len(roster) if isinstance(roster, list) else 0
+    steps, group = parameters.get("steps"), parameters.get("group", members)
+    if type(steps) is int and type(group) is int and steps * max(members, group) > MOST_PLACES:
+        what = f"{steps} steps of {members} users are too many for an audit: {MOST_PLACES} places at most"
+        raise VerificationError(what)
 
 
 def long_session(text: SessionText) -> LogSession | None:
@@ -108,6 +132,8 @@ class _Reading:
         self._fill()
         if self._place < len(self._buffer) or not isinstance(protocol, str) or type(version) is not int:
             raise ValueError("not the session of a log")
+        if protocol == LEARN:
+            raise ValueError("a schedule is looked at as a whole")
         packer.check()
         faults: list[Fault] = []
         written, checked = read_parameters(

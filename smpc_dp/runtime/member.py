@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 import os
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from smpc_dp.crypto.labels import Label
-from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import ConfigError, Fault, PeerFault
 from smpc_dp.identity import Identity
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import Context, decode_envelope, encode_envelope
+from smpc_dp.protocols.envelope import Context, decode_envelope, encode_envelope, group_question
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.gopa.direct_params import DirectParameters
 from smpc_dp.protocols.secagg.params import SumParameters
@@ -130,7 +127,7 @@ class Membership:
         protocol = self.session.protocol
         if self.group is not None:
             # Whoever takes this request for another group's asks something else, and is not added up.
-            question, protocol = f"{question} of group {group_digest(names)}", self.parameters.protocol
+            question, protocol = group_question(question, names), self.parameters.protocol
         speakers = {*names, self.aggregator}
         return Context(
             protocol=protocol,
@@ -190,11 +187,6 @@ class Membership:
         drew = min(plan.parties, 2 * plan.degree + 64)
         neighbours = drew * (2 * plan.degree + 256) + (plan.degree + drew) * 256
         return (64 << 10) + vector + 256 * plan.parties + neighbours + self.parameters.extra_bytes
-
-
-def group_digest(names: Sequence[str]) -> str:
-    """Return what names a group in a question, in hex."""
-    return digest(Label.GROUP, *(name.encode() for name in names)).hex()
 
 
 def load_identity(

@@ -20,6 +20,8 @@ from scipy import sparse
 from typer.testing import CliRunner
 
 from smpc_dp import simulate
+from smpc_dp.board.log import FORMAT, VERSION, Header
+from smpc_dp.board.session import session_json
 from smpc_dp.cli import app
 from smpc_dp.cli.learn import report_learned
 from smpc_dp.errors import ConfigError, Fault, PeerFault, PrivacyError, SmpcError, TimeoutFault
@@ -34,6 +36,7 @@ from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
 from smpc_dp.protocols.secagg.noisy import NoisySumParameters
 from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.runtime.aggregator import serve
+from smpc_dp.runtime.audit import audit
 from smpc_dp.runtime.learning import learn, serve_learning
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.member import Membership
@@ -381,6 +384,65 @@ def test_who_completed_no_step_has_learned_nothing(
     assert ended.value.exit_code == code
     told = capsys.readouterr()
     assert "ann: all 3 steps failed: the others have left" in told.err + told.out
+
+
+def changed_header(log: Path, **change: object) -> Path:
+    """Write the log with another header, under the same entries."""
+    first, rest = log.read_bytes().split(b"\n", 1)
+    written = log.with_suffix(".changed")
+    written.write_bytes(msgspec.json.encode(json.loads(first) | change) + b"\n" + rest)
+    return written
+
+
+def test_logs_of_verifiable_groups_are_audited(tmp_path: Path) -> None:
+    names = NAMES[:4]
+    averager = {"method": "gopa", "verifiable": True}
+    path = session(tmp_path, {"steps": 2, "epsilon": 8.0, "averager": averager}, names)
+    results, failures = asyncio.run(everybody(path, names))
+    assert failures == {}
+    assert all(isinstance(found, Learned) for found in results.values())
+    logs = sorted((tmp_path / "board").glob("*.jsonl"))
+    assert [log.name.split("-")[1] for log in logs] == ["2", "4"]
+    for log, group in zip(logs, GroupDraws(4, 3, 2).draw(2), strict=True):
+        report = audit(log, roster=path)
+        assert report.ok
+        assert report.roster_checked
+        assert report.verdict is not None
+        assert report.verdict.counted == tuple(names[user] for user in group)
+    for change, fault in (
+        ({"request": 3}, "request 3 is no average"),
+        ({"request": 4}, "of the group of step 2"),
+        ({"request": 6}, "request 6 is no average"),
+        ({"question": "average 1/1"}, "of the group of step 1"),
+    ):
+        report = audit(changed_header(logs[0], **change))
+        assert report.line == 1
+        assert fault in report.faults[0]
+
+
+def test_a_log_with_a_schedule_beyond_all_memory_is_refused(tmp_path: Path) -> None:
+    """Its groups would take 149 GiB; nothing else of such a header need be right."""
+    text = session_json(
+        {
+            "parameters": GIVEN
+            | {"learner": "sgd", "steps": 1_000_000, "averager": {"method": "gopa", "verifiable": True}},
+            "protocol": "learn",
+            "version": 1,
+            "roster": [{"role": "party"}] * 20_000,
+        }
+    ).decode()
+    header = Header(
+        format=FORMAT,
+        version=VERSION,
+        session=text,
+        request=2,
+        question="average",
+        present=b"",
+        root=bytes(32),
+        run_id="0" * 64,
+    )
+    (tmp_path / "log").write_bytes(msgspec.json.encode(header) + b"\n")
+    assert "too many for an audit" in audit(tmp_path / "log").faults[0]
 
 
 def test_a_session_that_learns_is_no_session_of_sums(tmp_path: Path) -> None:

@@ -240,7 +240,7 @@ def test_servers_and_an_aggregator_do_not_go_together(tmp_path: Path) -> None:
     path = session(tmp_path, {})
     text = path.read_text()
     other = text.replace('method = "mpyc"', 'method = "secagg"')
-    with pytest.raises(ConfigError, match="there are servers in 'mpyc' alone"):
+    with pytest.raises(ConfigError, match="here is 'learn'"):
         parse_session(other)
     with pytest.raises(ConfigError, match="there is no aggregator, servers compute"):
         parse_session(text.replace('role = "server"', 'role = "aggregator"', 1))

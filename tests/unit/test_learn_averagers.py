@@ -16,6 +16,7 @@ from smpc_dp.learn.methods import AveragerTable, Averaging, plan_private, plan_p
 from smpc_dp.learn.needs import PrivateAverages, PrivateMessages, PublicAverages
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.simulate.averagers import IdealAverager, IdealExchange, MachineAverager, grid_rows
 
 GROUP = np.array([0, 1, 0, 1, -1, 0, 1, 1, 0])
@@ -175,3 +176,15 @@ def test_nobody_sends_more_than_noise_is_planned_for() -> None:
     asyncio.run(exchange.exchange(np.zeros((2, 1)), swap))
     with pytest.raises(PrivacyError, match="user 0: noise is planned for 1"):
         asyncio.run(exchange.exchange(np.zeros((2, 1)), swap))
+
+
+def test_a_verifiable_group_proves_norms() -> None:
+    """With ranges instead, noise would grow with the root of the length."""
+    table = AveragerTable(method="gopa", verifiable=True)
+    deviations = []
+    for length in (2, 20):
+        parameters = table.plan(6, length, 1.0, 4.0, 1e-6)
+        assert isinstance(parameters, VerifiableParameters)
+        assert parameters.bound_squared is not None
+        deviations.append(parameters.noise(6, 0).total)
+    assert deviations[1] < 1.5 * deviations[0]

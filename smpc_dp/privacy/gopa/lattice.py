@@ -19,7 +19,6 @@ from smpc_dp.privacy.gaussian import GREATEST_MU, LEAST_DELTA, gaussian_delta
 
 # Each of the two smoothing errors is brought below this where the grid allows it.
 _TINY = 1e-18
-MAX_LOG_RATIO = 0.5
 
 
 class Smoothing(msgspec.Struct, frozen=True):

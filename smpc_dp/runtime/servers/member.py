@@ -11,12 +11,12 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.identity import Identity
 from smpc_dp.learn.registry import LearnParameters
-from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.envelope import Context, group_question
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.mpyc.messages import MAX_QUESTION
 from smpc_dp.protocols.mpyc.params import PROTOCOL, SharedParameters
 from smpc_dp.protocols.mpyc.terms import MODULUS_BITS, ProgramTerms
-from smpc_dp.runtime.member import MIN_BUDGET, Membership, group_digest, load_identity
+from smpc_dp.runtime.member import MIN_BUDGET, Membership, load_identity
 from smpc_dp.runtime.servers.programs import charge_of, compile_question
 from smpc_dp.runtime.session_file import SessionFile, load_session
 from smpc_dp.statistics.shared.pairs import MAX_PARTNERS
@@ -89,7 +89,7 @@ class SharedMembership:
         roster, names, protocol = self.session.roster, self.names, self.session.protocol
         if self.group is not None:
             # Whoever takes this request for another group's asks something else, and is left out.
-            question, protocol = f"{question} of group {group_digest(names)}", PROTOCOL
+            question, protocol = group_question(question, names), PROTOCOL
         return Context(
             protocol=protocol,
             version=self.session.version,

@@ -17,7 +17,7 @@ import numpy as np
 from smpc_dp.board.log import Entry
 from smpc_dp.crypto import proofs
 from smpc_dp.errors import PeerFault, SmpcError, VerificationError
-from smpc_dp.protocols.envelope import Context, decode
+from smpc_dp.protocols.envelope import Context, decode, group_question
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.deferred import Place, Workers, at_once, raise_first
 from smpc_dp.protocols.gopa.verifiable.edges import EdgeAudit
@@ -87,9 +87,12 @@ class Auditor:
         self._present = PartySet.unpack(present, self._parties, self._relay)
         if keys.run_identifier(context, context.question, present, root) != run_id:
             raise VerificationError("the run id is not that of this session, its users and their nonces")
-        if context.question.split(" ")[-1] != parameters.planned():
+        planned = parameters.planned()
+        # Of some of a session's parties the question says which.
+        ends = (f" {planned}", f" {group_question(planned, context.names)}")
+        if not f" {context.question}".endswith(ends):
             raise VerificationError(
-                f"the users asked for {context.question!r}, the parameters plan {parameters.planned()}"
+                f"the users asked for {context.question!r}, the parameters plan {planned}"
             )
         self._rules = Rules(context, parameters, run_id)
         self._workers, self._again = workers, again

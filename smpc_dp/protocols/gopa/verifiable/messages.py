@@ -60,8 +60,6 @@ PARTY_STEPS = (
     ATTEST_TALLY,
 )
 
-EDGE_LIMIT = 65_535
-
 
 def in_round(step: str, number: int) -> str:
     """Return the name of a step or entry in this round of openings, from 1: no two rounds have one in common.

@@ -1,0 +1,36 @@
+"""Logs of a learner's verifiable averages: which group a log is about, and what was planned for it."""
+
+from __future__ import annotations
+
+from smpc_dp.errors import VerificationError
+from smpc_dp.learn.registry import LearnParameters
+from smpc_dp.learn.sgd import REQUESTS_A_STEP, SgdSettings
+from smpc_dp.protocols.envelope import group_question
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.runtime.log_session import LogSession
+
+
+def group_of(
+    session: LogSession, request: int, question: str
+) -> tuple[tuple[str, ...], VerifiableParameters]:
+    """Return the group that averages gradients in this request of a session that learns, and its parameters.
+
+    Raises VerificationError for a request that is no verifiable average of the learner.
+    """
+    checked = session.checked_parameters
+    learner = checked.learner if isinstance(checked, LearnParameters) else None
+    if not isinstance(checked, LearnParameters) or not isinstance(learner, SgdSettings):
+        raise VerificationError(f"a run of '{session.protocol}' that is not verifiable")
+    step, rest = divmod(request, REQUESTS_A_STEP)
+    groups = learner.groups(checked.users)
+    if rest or not 1 <= step <= len(groups) or checked.average is None:
+        raise VerificationError(f"request {request} is no average of gradients in this session")
+    names = tuple(session.names[int(user)] for user in groups[step - 1])
+    parameters = checked.average.plan(len(names))
+    if not isinstance(parameters, VerifiableParameters):
+        raise VerificationError(f"a run of '{session.protocol}' that is not verifiable")
+    if question != group_question(due := f"average {parameters.planned()}", names):
+        raise VerificationError(
+            f"the users asked for {question!r}, not for {due!r} of the group of step {step}"
+        )
+    return names, parameters
