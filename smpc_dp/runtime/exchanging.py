@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +26,7 @@ from smpc_dp.learn.exchanges import (
 )
 from smpc_dp.protocols.exchange.params import ExchangeParameters
 from smpc_dp.runtime.aggregator import Server
-from smpc_dp.runtime.line import HubLine
+from smpc_dp.runtime.line import HubLine, charge_run
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import AggregatorLostError, Counter, EverybodyLeftError
 
@@ -128,7 +127,7 @@ class PartyExchange(_Exchanges, OneUser):
             if ledger is None or (self._whole is not None and self._charged):
                 return None
             event = self._whole or parameters.event()
-            receipt = await asyncio.to_thread(lambda: ledger.charge(run_id, event))
+            receipt = await charge_run(ledger, lambda: event, run_id)
             self._charged = True
             return receipt
 

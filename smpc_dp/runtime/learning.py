@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ from smpc_dp.runtime.aggregator import aggregator_name, open_logs, open_server
 from smpc_dp.runtime.averaging import Ask, PartyAverager, ServingAverager
 from smpc_dp.runtime.events import Event, OnEvent, ignore
 from smpc_dp.runtime.exchanging import HubExchange, PartyExchange
-from smpc_dp.runtime.line import HubLine
+from smpc_dp.runtime.line import HubLine, charge_run
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import AggregatorLostError, Counter, EverybodyLeftError
 from smpc_dp.runtime.servers.learning import AskServers, serve_learning_shares
@@ -39,28 +40,20 @@ from smpc_dp.runtime.session_file import load_session
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
-    from smpc_dp.privacy.accountant.receipt import Receipt
 
 
+@dataclass(frozen=True, slots=True)
 class AskAggregator:
     """How a party takes part in a group's average through the aggregator; an `averaging.Ask`.
 
     `charged`: the ledger, if there is one and the averages are private.
     """
 
-    def __init__(
-        self,
-        membership: Membership,
-        line: HubLine,
-        averaging: Averaging,
-        purpose: str,
-        charged: Ledger | None,
-    ) -> None:
-        self._membership = membership
-        self._averaging = averaging
-        self._purpose = purpose
-        self._line = line
-        self._ledger = charged
+    membership: Membership
+    line: HubLine
+    averaging: Averaging
+    purpose: str
+    charged: Ledger | None
 
     async def __call__(
         self,
@@ -71,26 +64,21 @@ class AskAggregator:
         before: int,
     ) -> Outcome:
         """See `averaging.Ask`; raises AggregatorLostError where it is gone."""
-        membership = self._membership.of_group(self._averaging.plan(len(names)), names)
+        membership = self.membership.of_group(self.averaging.plan(len(names)), names)
         try:
-            sent = self._averaging.outgoing(vector, weight)
+            sent = self.averaging.outgoing(vector, weight)
             lanes, _ = membership.parameters.encoding.encode(sent[0], party=membership.name)
         except SmpcError as error:
             # The others must not wait for this vector.
-            await self._line.decline_as(membership, number, error)
+            await self.line.decline_as(membership, number, error)
             raise
-        question = " ".join(part for part in (self._purpose, membership.parameters.planned()) if part)
+        question = " ".join(part for part in (self.purpose, membership.parameters.planned()) if part)
 
-        async def charge(run_id: bytes) -> Receipt | None:
-            ledger = self._ledger
-            if ledger is None:
-                return None
-            return await asyncio.to_thread(lambda: ledger.charge(run_id, membership.parameters.event()))
-
+        charge = partial(charge_run, self.charged, membership.parameters.event)
         try:
-            outcome, _ = await self._line.run_as(membership, number, question, lanes, charge, before)
+            outcome, _ = await self.line.run_as(membership, number, question, lanes, charge, before)
         except TimeoutFault as error:
-            if not self._line.live:
+            if not self.line.live:
                 raise AggregatorLostError(
                     f"{membership.aggregator}: lost in request {number}: {error}"
                 ) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -27,6 +27,10 @@ from smpc_dp.runtime.member import Membership, from_wire, to_wire
 from smpc_dp.transport.channel import Channel, ChannelClosed
 from smpc_dp.transport.endpoint import Endpoint, dial
 
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
+    from smpc_dp.privacy.accountant.ledger import Ledger
+
 # Who collects may wait a whole step for others before it answers, and then compute.
 PATIENCE = 4.0
 
@@ -34,6 +38,15 @@ AnyParty = PartyMachine | ExchangeParty
 
 # Charges a run, given its id, and returns the receipt if there is a ledger; PrivacyError if it is refused.
 Charge = Callable[[bytes], Awaitable[Receipt | None]]
+
+
+async def charge_run(
+    ledger: Ledger | None, event: Callable[[], ReleaseEvent], run_id: bytes
+) -> Receipt | None:
+    """Charge what a run is to the ledger, if there is one; with its first two arguments given, a `Charge`."""
+    if ledger is None:
+        return None
+    return await asyncio.to_thread(lambda: ledger.charge(run_id, event()))
 
 
 class Line(Protocol):

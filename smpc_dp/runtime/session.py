@@ -22,7 +22,7 @@ from smpc_dp.protocols.result import Result
 from smpc_dp.runtime.evaluation import Evaluations
 from smpc_dp.runtime.events import Event, OnEvent, ignore
 from smpc_dp.runtime.events import Kind as EventKind
-from smpc_dp.runtime.line import HubLine, Line, tell
+from smpc_dp.runtime.line import HubLine, Line, charge_run, tell
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.mesh import Mesh
 from smpc_dp.runtime.served_log import ServedLog, served_log
@@ -331,10 +331,7 @@ class Session:
 
     async def charge_event(self, run_id: bytes, event: Callable[[], ReleaseEvent]) -> Receipt | None:
         """Charge what a run is to the ledger, if there is one."""
-        ledger = self._ledger
-        if ledger is None:
-            return None
-        return await asyncio.to_thread(lambda: ledger.charge(run_id, event()))
+        return await charge_run(self._ledger, event, run_id)
 
     def tell(self, kind: EventKind, machine: Machine, detail: str = "") -> None:
         """Tell who watches what a machine of this request waits for."""

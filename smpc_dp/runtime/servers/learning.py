@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,7 @@ from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.runtime.averaging import ServingAverager
 from smpc_dp.runtime.events import Event, OnEvent, ignore
+from smpc_dp.runtime.line import charge_run
 from smpc_dp.runtime.requests import Counter, EverybodyLeftError, ServerLostError, ends_session
 from smpc_dp.runtime.servers.hub import ServerHub
 from smpc_dp.runtime.servers.line import ServersLine
@@ -24,28 +26,20 @@ from smpc_dp.runtime.servers.member import SharedMembership
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.ledger import Ledger
-    from smpc_dp.privacy.accountant.receipt import Receipt
 
 
+@dataclass(frozen=True, slots=True)
 class AskServers:
     """How a party takes part in a group's average on shares; an `averaging.Ask`.
 
     `charged`: the ledger, if there is one and the averages are private.
     """
 
-    def __init__(
-        self,
-        membership: SharedMembership,
-        line: ServersLine,
-        averaging: Averaging,
-        purpose: str,
-        charged: Ledger | None,
-    ) -> None:
-        self._membership = membership
-        self._averaging = averaging
-        self._purpose = purpose
-        self._line = line
-        self._ledger = charged
+    membership: SharedMembership
+    line: ServersLine
+    averaging: Averaging
+    purpose: str
+    charged: Ledger | None
 
     async def __call__(
         self,
@@ -56,25 +50,20 @@ class AskServers:
         before: int,
     ) -> Outcome:
         """See `averaging.Ask`; raises ServerLostError where a server is at fault."""
-        parameters = self._averaging.plan_shared(len(names))
-        membership = self._membership.of_group(parameters, names)
+        parameters = self.averaging.plan_shared(len(names))
+        membership = self.membership.of_group(parameters, names)
         try:
-            sent = self._averaging.outgoing(vector, weight)
+            sent = self.averaging.outgoing(vector, weight)
             lanes, _ = parameters.sums.encode(sent[0], party=membership.name)
         except SmpcError as error:
             # The others must not wait for this vector.
-            self._line.decline_as(membership, number, error)
+            self.line.decline_as(membership, number, error)
             raise
-        question = " ".join(part for part in ("average", self._purpose, parameters.planned()) if part)
+        question = " ".join(part for part in ("average", self.purpose, parameters.planned()) if part)
 
-        async def charge(run_id: bytes) -> Receipt | None:
-            ledger = self._ledger
-            if ledger is None:
-                return None
-            return await asyncio.to_thread(lambda: ledger.charge(run_id, parameters.event()))
-
+        charge = partial(charge_run, self.charged, parameters.event)
         try:
-            outcome, _ = await self._line.run_as(membership, number, question, lanes, charge, before)
+            outcome, _ = await self.line.run_as(membership, number, question, lanes, charge, before)
         except SmpcError as error:
             if ends_session(error, membership.servers):
                 raise ServerLostError(f"request {number}: {error}") from None
