@@ -26,8 +26,23 @@ from tests.faults.test_verifiable import audited
 VICTIM = "ann"
 
 
-class Equivocating(VerifiableRelayMachine):
-    """Tells some users something else in one step, and takes every attestation that it can use."""
+class Accepting(VerifiableRelayMachine):
+    """Takes every attestation that it can use."""
+
+    def _accept_attestation(self, _party: int, envelope: Envelope) -> None:
+        decode(envelope.body, m.Attestation, envelope.sender)
+
+    def _certify(self, step: str, kind: str, answer: str) -> Any:
+        self._received = {
+            party: envelope
+            for party, envelope in self._received.items()
+            if decode(envelope.body, m.Attestation, "").set_digest == self._set_digest
+        }
+        return super()._certify(step, kind, answer)
+
+
+class Equivocating(Accepting):
+    """Tells some users something else in one step."""
 
     step_of_lie = ""
     lie: Callable[[Any, Any], msgspec.Struct]
@@ -40,17 +55,6 @@ class Equivocating(VerifiableRelayMachine):
         rest = [name for name in names if name not in lied]
         sent = super()._write(step, rest, message)
         return sent + (super()._write(step, lied, type(self).lie(self, message)) if lied else [])
-
-    def _accept_attestation(self, _party: int, envelope: Envelope) -> None:
-        decode(envelope.body, m.Attestation, envelope.sender)
-
-    def _certify(self, step: str, kind: str, answer: str) -> Any:
-        self._received = {
-            party: envelope
-            for party, envelope in self._received.items()
-            if decode(envelope.body, m.Attestation, "").set_digest == self._set_digest
-        }
-        return super()._certify(step, kind, answer)
 
 
 def shown_otherwise(

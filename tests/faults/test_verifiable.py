@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -70,26 +70,22 @@ def test_the_total_is_that_of_values_and_noise() -> None:
     np.testing.assert_array_equal(played.relay.result.total, values + noise)
 
 
-def test_with_a_bounded_norm_the_total_is_that_of_values_and_noise() -> None:
-    played = honest(ball=True)
+def assert_total(played: Played, inputs: Mapping[str, Any]) -> None:
     noise = np.sum([played.users[name].secret.given for name in USERS], axis=0)
-    values = np.sum([BALL_INPUTS[name] for name in USERS], axis=0)
+    values = np.sum([inputs[name] for name in USERS], axis=0)
     for machine in (played.relay, *played.users.values()):
         np.testing.assert_array_equal(machine.result.total, values + noise)
     report = audited(played)
     assert report.ok
     assert report.verdict.average == tuple((values + noise) / 5)
+
+
+def test_with_a_bounded_norm_the_total_is_that_of_values_and_noise() -> None:
+    assert_total(honest(ball=True), BALL_INPUTS)
 
 
 def test_with_a_range_for_each_coordinate_the_total_is_that_of_values_and_noise() -> None:
-    played = honest(setting=BOX)
-    noise = np.sum([played.users[name].secret.given for name in USERS], axis=0)
-    values = np.sum([BOX_INPUTS[name] for name in USERS], axis=0)
-    for machine in (played.relay, *played.users.values()):
-        np.testing.assert_array_equal(machine.result.total, values + noise)
-    report = audited(played)
-    assert report.ok
-    assert report.verdict.average == tuple((values + noise) / 5)
+    assert_total(honest(setting=BOX), BOX_INPUTS)
 
 
 def test_an_excluded_user_leaves_the_exact_total_of_the_rest() -> None:

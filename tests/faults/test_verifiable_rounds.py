@@ -20,7 +20,6 @@ from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
 from smpc_dp.protocols.gopa.verifiable.statements import FALSE, OPENING, OPENING_OTHER
-from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import pack_list, unpack_list
 from smpc_dp.runtime.audit import Report, audit_stream
 from smpc_dp.simulate.vectors.verifiable_openings import (
@@ -36,6 +35,7 @@ from smpc_dp.simulate.vectors.verifiable_openings import (
 )
 from smpc_dp.simulate.vectors.verifiable_runs import NINE, RELAY, SPARSE, Played, Setting, entry_of, play
 from smpc_dp.simulate.vectors.verifiable_users import CHEAT, OTHER, at, off_by_one, out_of_range, says
+from tests.faults.test_board_equivocation import Accepting
 
 NAMES = tuple(NINE.inputs)
 FALSE_OPENER = {CHEAT: off_by_one, OTHER: at(v.OPEN, to_something_else)}
@@ -201,8 +201,8 @@ def test_no_edge_is_opened_for_what_was_signed_in_another_round() -> None:
         assert "'open-2' that ann did not sign" in error.reason
 
 
-class Forking(VerifiableRelayMachine):
-    """Shows some users another log before a round, and takes every attestation that it can use."""
+class Forking(Accepting):
+    """Shows some users another log before a round."""
 
     step_of_lie = ""
     lied_to: tuple[str, ...] = ("ann",)
@@ -211,17 +211,6 @@ class Forking(VerifiableRelayMachine):
         if step == self.step_of_lie and set(names) & set(self.lied_to):
             message = replace(message, digests=message.digests[:-32] + bytes(32))
         return super()._write(step, names, message)
-
-    def _accept_attestation(self, _party: int, envelope: Envelope) -> None:
-        decode(envelope.body, m.Attestation, envelope.sender)
-
-    def _certify(self, step: str, kind: str, answer: str) -> Any:
-        self._received = {
-            party: envelope
-            for party, envelope in self._received.items()
-            if decode(envelope.body, m.Attestation, "").set_digest == self._set_digest
-        }
-        return super()._certify(step, kind, answer)
 
 
 @pytest.mark.parametrize(("step", "number"), [(v.PUBLICATIONS, 1), (v.OPENINGS, 2)])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.reference import exchange_twin as twin
+from tests.reference.published import messages_of
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "exchange" / "vectors"
 RUNS = sorted(PUBLISHED.glob("run-*.json"))
@@ -22,15 +23,7 @@ def test_twin_imports_nothing_of_the_library() -> None:
 def test_run(path: Path) -> None:
     vector = json.loads(path.read_bytes())
     messages, ends = twin.play(vector)
-    published = {
-        (message["step"], message["sender"], message["receiver"]): (
-            message["body_sha256"],
-            message["signature"],
-        )
-        for message in vector["messages"]
-        if message["step"] != "abort"
-    }
-    assert messages == published
+    assert messages == messages_of(vector)
     assert ends["intermediate"] == vector["intermediate"]
     assert ends["result"] == vector["result"]
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.reference import gopa_twin as twin
+from tests.reference.published import messages_of
 from tests.reference.secagg_twin import round_half_even
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "gopa" / "vectors"
@@ -25,15 +26,7 @@ def test_twin_imports_nothing_of_the_library() -> None:
 def test_run(path: Path) -> None:
     vector = json.loads(path.read_bytes())
     messages, ends = twin.play(vector)
-    published = {
-        (message["step"], message["sender"], message["receiver"]): (
-            message["body_sha256"],
-            message["signature"],
-        )
-        for message in vector["messages"]
-        if message["step"] != "abort"
-    }
-    assert messages == published
+    assert messages == messages_of(vector)
     ends["intermediate"]["x_hat"] = ends["intermediate"].pop("masked")
     assert ends["intermediate"] == vector["intermediate"]
     assert {"residual_pairs": 0} | ends["result"] == vector["result"]

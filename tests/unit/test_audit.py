@@ -23,6 +23,7 @@ from smpc_dp.cli import app
 from smpc_dp.crypto import proofs
 from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.result import Result
 from smpc_dp.runtime import audit as runtime
 from smpc_dp.runtime.audit import audit, audit_stream
 from smpc_dp.runtime.log_session import session_of
@@ -31,12 +32,10 @@ from smpc_dp.simulate.vectors.verifiable_runs import honest, play
 from smpc_dp.simulate.vectors.verifiable_users import CHEAT, off_by_one
 
 
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The log of three users with one coarse value each."""
-    path = tmp_path_factory.mktemp("small") / "board.jsonl"
-    result = simulate.average(
-        np.array([[0.0], [1.0], [0.5]]),
+def write_log(path: Path, values: np.ndarray, seed: int) -> Result:
+    """Write the log of users with one coarse value each, shape (n, 1)."""
+    return simulate.average(
+        values,
         lower=0,
         upper=1,
         precision=0.5,
@@ -47,8 +46,15 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         planned_dropout=0.0,
         corrupt=0.0,
         board=path,
-        seed_for_simulation=3,
+        seed_for_simulation=seed,
     )
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The log of three users with one coarse value each."""
+    path = tmp_path_factory.mktemp("small") / "board.jsonl"
+    result = write_log(path, np.array([[0.0], [1.0], [0.5]]), 3)
     log = path.read_bytes()
     report = audit(path)
     assert report.ok

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from smpc_dp import files, simulate
+from smpc_dp import files
 from smpc_dp.board import header as long_header
 from smpc_dp.board.log import Chain, encode_line
 from smpc_dp.board.session import canonical_session, session_digest, session_json
@@ -33,6 +33,7 @@ from smpc_dp.protocols.secagg.keys import run_identifier
 from smpc_dp.roster import Member
 from smpc_dp.runtime import log_session
 from smpc_dp.runtime.audit import audit_stream
+from tests.unit.test_audit import write_log
 
 GIVEN = {
     "length": 1,
@@ -120,20 +121,7 @@ def test_no_byte_of_a_long_header_can_be_changed() -> None:
 
 
 def log_of(users: int, path: Path) -> bytes:
-    simulate.average(
-        np.random.default_rng(users).random((users, 1)),
-        lower=0,
-        upper=1,
-        precision=0.5,
-        method="gopa",
-        epsilon=20.0,
-        delta=1e-2,
-        verifiable=True,
-        planned_dropout=0.0,
-        corrupt=0.0,
-        board=path,
-        seed_for_simulation=users,
-    )
+    write_log(path, np.random.default_rng(users).random((users, 1)), users)
     return path.read_bytes()
 
 

@@ -8,14 +8,11 @@ from typing import Any
 
 import pytest
 
-from smpc_dp import errors
-from smpc_dp.protocols.abort import ABORT, LEAVE, Abort
+from smpc_dp.protocols.abort import ABORT, LEAVE
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.simulate import vectors
 from smpc_dp.simulate.vectors.exchange_runs import SCENARIOS, Run, cast
-from smpc_dp.simulate.vectors.runs import AGGREGATOR
-from tests.vectors.test_secagg_vectors import layer_of
+from tests.vectors.test_secagg_vectors import assert_refuses
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "exchange" / "vectors"
 NEGATIVE = sorted(PUBLISHED.glob("negative-*.json"))
@@ -58,21 +55,7 @@ def replayed(vector: dict[str, Any]) -> tuple[Run, Envelope, Envelope]:
 def test_fault_is_refused(path: Path) -> None:
     vector = json.loads(path.read_bytes())
     run, envelope, _ = replayed(vector)
-    expect = vector["expect"]
-    if envelope.receiver == AGGREGATOR:
-        [abort] = [sent for sent in run.aggregator.receive(envelope) if sent.step == ABORT]
-        told = decode(abort.body, Abort, AGGREGATOR)
-        assert (abort.receiver, told.kind, told.culprit) == (expect["culprit"], "peer", expect["culprit"])
-        assert layer_of(told.reason) == expect["layer"]
-        return
-    party = run.parties[envelope.receiver]
-    with pytest.raises(errors.SmpcError) as raised:
-        party.receive(envelope)
-    assert type(raised.value).__name__ == expect["error"]
-    assert getattr(raised.value, "culprit", "") == expect["culprit"]
-    assert layer_of(str(raised.value)) == expect["layer"]
-    assert party.finished, "a party that refused goes on"
-    assert party.receive(envelope) == ()
+    assert_refuses(run, envelope, vector["expect"])
 
 
 @pytest.mark.parametrize("path", NEGATIVE, ids=lambda path: path.stem.removeprefix("negative-"))

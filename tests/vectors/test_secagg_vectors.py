@@ -92,7 +92,11 @@ def test_fault_is_refused(path: Path) -> None:
 
 def assert_refused(vector: dict[str, Any], scenarios: Sequence[runs.Scenario] = runs.SCENARIOS) -> None:
     run, envelope = replayed(vector, scenarios)
-    expect = vector["expect"]
+    assert_refuses(run, envelope, vector["expect"])
+
+
+def assert_refuses(run: Any, envelope: Envelope, expect: dict[str, str]) -> None:
+    """The receiver of the envelope, among the machines of `run`, refuses it as a vector says."""
     if envelope.receiver == runs.AGGREGATOR:
         [abort] = [e for e in run.aggregator.receive(envelope) if e.step == ABORT]
         assert abort.receiver == expect["culprit"]
