@@ -27,6 +27,7 @@ from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.runtime.learning import learn, serve_learning
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.session_file import Timeouts
+from tests.processes.supply import supply
 from tests.processes.test_learn import everybody
 
 PARTIES = ("ann", "ben", "cat", "dan")
@@ -73,18 +74,7 @@ def start(
     timeouts = Timeouts(connect=30.0, step=20.0, gather=20.0)
     path = create_local_session(folder, PARTIES, parameters, protocol="learn", timeouts=timeouts)
     inputs, ledgers = folder / "inputs", folder / "ledgers"
-    for made in (inputs, ledgers):
-        made.mkdir()
-    for name, table in zip(PARTIES, data or tables(), strict=True):
-        np.save(inputs / f"{name}.npy", table)
-        Ledger.create(
-            ledgers / f"{name}.ledger",
-            party=name,
-            dataset="points",
-            relation="substitution",
-            epsilon=epsilon,
-            delta=0.0,
-        )
+    supply(inputs, ledgers, dict(zip(PARTIES, data or tables(), strict=True)), epsilon, 0.0)
     return path, ledgers
 
 

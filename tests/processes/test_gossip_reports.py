@@ -19,6 +19,7 @@ from smpc_dp.runtime.learning import learn
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.simulate.learning import learn as simulated_learn
+from tests.processes.supply import supply
 
 PARTIES = ("ann", "bob", "cho")
 PARAMETERS: dict[str, object] = {
@@ -38,18 +39,7 @@ def start(folder: Path, epsilon: float, connect: float = 30.0) -> tuple[Path, Pa
     timeouts = Timeouts(connect=connect, step=20.0, gather=20.0)
     path = create_local_session(folder, PARTIES, PARAMETERS, protocol="learn", timeouts=timeouts)
     inputs, ledgers = folder / "inputs", folder / "ledgers"
-    inputs.mkdir(exist_ok=True)
-    ledgers.mkdir()
-    for name, table in zip(PARTIES, RECORDS, strict=True):
-        np.save(inputs / f"{name}.npy", table)
-        Ledger.create(
-            ledgers / f"{name}.ledger",
-            party=name,
-            dataset="records",
-            relation="substitution",
-            epsilon=epsilon,
-            delta=0.0,
-        )
+    supply(inputs, ledgers, dict(zip(PARTIES, RECORDS, strict=True)), epsilon, 0.0)
     return path, ledgers
 
 

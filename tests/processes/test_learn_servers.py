@@ -27,6 +27,7 @@ from smpc_dp.runtime.servers import hub
 from smpc_dp.runtime.servers.engine import Engine
 from smpc_dp.runtime.servers.learning import serve_learning_shares
 from smpc_dp.runtime.session_file import Timeouts, parse_session
+from tests.processes.supply import supply
 
 NAMES = ("ann", "bob", "cas", "dan")
 SERVERS = ("server1", "server2", "server3")
@@ -50,17 +51,8 @@ def table(user: int) -> np.ndarray:
 
 def session(folder: Path, change: Mapping[str, object], names: tuple[str, ...] = NAMES) -> Path:
     path = create_local_session(folder, names, GIVEN | dict(change), protocol="learn", timeouts=TIMEOUTS)
-    (folder / "inputs").mkdir()
-    for user, name in enumerate(names):
-        np.save(folder / "inputs" / f"{name}.npy", table(user))
-        Ledger.create(
-            folder / f"{name}.ledger",
-            party=name,
-            dataset="d",
-            relation="substitution",
-            epsilon=5.0,
-            delta=1e-5,
-        )
+    tables = {name: table(user) for user, name in enumerate(names)}
+    supply(folder / "inputs", folder, tables, 5.0, 1e-5)
     return path
 
 

@@ -28,6 +28,7 @@ from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import Counter
 from smpc_dp.runtime.servers.member import load_member
 from smpc_dp.runtime.session_file import Timeouts
+from tests.processes.supply import supply
 
 PARTIES = ("ann", "ben", "cat")
 PARAMETERS: dict[str, object] = {
@@ -45,17 +46,7 @@ def test_three_processes_pass_a_token_and_all_get_one_sum(tmp_path: Path) -> Non
     """Noise of standard deviation 0.3: 10 of them off with chance 1e-23."""
     timeouts = Timeouts(connect=30.0, step=20.0, gather=20.0)
     path = create_local_session(tmp_path, PARTIES, PARAMETERS, protocol="learn", timeouts=timeouts)
-    (tmp_path / "inputs").mkdir()
-    for name, table in zip(PARTIES, TABLES, strict=True):
-        np.save(tmp_path / "inputs" / f"{name}.npy", table)
-        Ledger.create(
-            tmp_path / f"{name}.ledger",
-            party=name,
-            dataset="readings",
-            relation="substitution",
-            epsilon=60.0,
-            delta=1e-3,
-        )
+    supply(tmp_path / "inputs", tmp_path, dict(zip(PARTIES, TABLES, strict=True)), 60.0, 1e-3)
     command = [sys.executable, "-m", "smpc_dp", "run", str(path), "--ledgers", str(tmp_path), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

@@ -25,6 +25,7 @@ from smpc_dp.runtime.launcher import Launcher, member_command
 from smpc_dp.runtime.learning import learn, serve_learning
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.session_file import Timeouts
+from tests.processes.supply import supply
 
 PARTIES = ("ann", "ben", "cat", "dan")
 SUM: dict[str, Any] = {
@@ -48,17 +49,7 @@ def source(user: int) -> NoiseSource:
 def session(folder: Path, settings: dict[str, Any], tables: list[np.ndarray], epsilon: float = 30.0) -> Path:
     timeouts = Timeouts(connect=30.0, step=20.0, gather=20.0)
     path = create_local_session(folder, PARTIES, settings, protocol="learn", timeouts=timeouts)
-    (folder / "inputs").mkdir()
-    for name, table in zip(PARTIES, tables, strict=True):
-        np.save(folder / "inputs" / f"{name}.npy", table)
-        Ledger.create(
-            folder / f"{name}.ledger",
-            party=name,
-            dataset="readings",
-            relation="substitution",
-            epsilon=epsilon,
-            delta=1e-3,
-        )
+    supply(folder / "inputs", folder, dict(zip(PARTIES, tables, strict=True)), epsilon, 1e-3)
     return path
 
 

@@ -31,7 +31,7 @@ from smpc_dp.simulate.stage import Signer
 from smpc_dp.simulate.vectors.direct_runs import SCENARIOS, direct_parameters
 from smpc_dp.simulate.vectors.runs import RecordingNetwork
 from smpc_dp.transport.memory import Faults
-from tests.vectors.test_secagg_vectors import layer_of
+from tests.vectors.test_secagg_vectors import envelope_of, layer_of
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "gopa" / "vectors"
 RUNS = sorted(PUBLISHED.glob("direct-run-*.json"))
@@ -168,17 +168,7 @@ def replayed(vector: dict[str, Any]) -> tuple[DirectMachine, list[Envelope]]:
 
 
 def envelopes_of(vector: dict[str, Any]) -> list[Envelope]:
-    return [
-        Envelope(
-            bytes.fromhex(raw["run_id"]),
-            raw["step"],
-            raw["sender"],
-            raw["receiver"],
-            bytes.fromhex(raw["body"]),
-            bytes.fromhex(raw["signature"]),
-        )
-        for raw in vector["envelopes"]
-    ]
+    return [envelope_of(raw) for raw in vector["envelopes"]]
 
 
 def test_every_kind_of_fault_is_there() -> None:

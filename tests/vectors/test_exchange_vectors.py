@@ -12,7 +12,7 @@ from smpc_dp.protocols.abort import ABORT, LEAVE
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.simulate import vectors
 from smpc_dp.simulate.vectors.exchange_runs import SCENARIOS, Run, cast
-from tests.vectors.test_secagg_vectors import assert_refuses
+from tests.vectors.test_secagg_vectors import assert_refuses, envelope_of
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "exchange" / "vectors"
 NEGATIVE = sorted(PUBLISHED.glob("negative-*.json"))
@@ -34,15 +34,7 @@ def test_every_kind_is_there() -> None:
 def replayed(vector: dict[str, Any]) -> tuple[Run, Envelope, Envelope]:
     """Return fresh machines, the receiver fed up to the fault, the faulty envelope and what it replaces."""
     [scenario] = [scenario for scenario in SCENARIOS if f"run-{scenario.name}.json" == vector["base"]]
-    fresh, raw = cast(scenario), vector["envelope"]
-    envelope = Envelope(
-        bytes.fromhex(raw["run_id"]),
-        raw["step"],
-        raw["sender"],
-        raw["receiver"],
-        bytes.fromhex(raw["body"]),
-        bytes.fromhex(raw["signature"]),
-    )
+    fresh, envelope = cast(scenario), envelope_of(vector["envelope"])
     due = [sent for sent in cast(scenario).play().sent if sent.receiver == envelope.receiver]
     machine = fresh.parties.get(envelope.receiver, fresh.aggregator)
     machine.start()

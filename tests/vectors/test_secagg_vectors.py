@@ -58,15 +58,9 @@ def test_every_kind_is_there() -> None:
     )
 
 
-def replayed(
-    vector: dict[str, Any], scenarios: Sequence[runs.Scenario] = runs.SCENARIOS
-) -> tuple[runs.Run, Envelope]:
-    """Return fresh machines of the base run, the receiver fed up to the fault, and the faulty envelope."""
-    [scenario] = [s for s in scenarios if f"run-{s.name}.json" == vector["base"]]
-    sent = runs.cast(scenario).play().sent
-    fresh = runs.cast(scenario)
-    raw = vector["envelope"]
-    envelope = Envelope(
+def envelope_of(raw: dict[str, str]) -> Envelope:
+    """Return the envelope that a vector has in hexadecimal."""
+    return Envelope(
         bytes.fromhex(raw["run_id"]),
         raw["step"],
         raw["sender"],
@@ -74,6 +68,16 @@ def replayed(
         bytes.fromhex(raw["body"]),
         bytes.fromhex(raw["signature"]),
     )
+
+
+def replayed(
+    vector: dict[str, Any], scenarios: Sequence[runs.Scenario] = runs.SCENARIOS
+) -> tuple[runs.Run, Envelope]:
+    """Return fresh machines of the base run, the receiver fed up to the fault, and the faulty envelope."""
+    [scenario] = [s for s in scenarios if f"run-{s.name}.json" == vector["base"]]
+    sent = runs.cast(scenario).play().sent
+    fresh = runs.cast(scenario)
+    envelope = envelope_of(vector["envelope"])
     machine = fresh.parties.get(envelope.receiver, fresh.aggregator)
     machine.start()
     for earlier in [e for e in sent if e.receiver == envelope.receiver][: vector["after"]]:
