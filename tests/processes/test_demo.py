@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from tests.signals import DEFAULT_SIGNALS
+
 COMMAND = [sys.executable, "-m", "smpc_dp", "demo"]
-SECONDS = 60
+SECONDS = 120
 
 
 def processes_of(folder: Path) -> list[str]:
@@ -115,18 +117,14 @@ def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
 )
 def test_no_process_outlives_the_demonstration(tmp_path: Path, number: signal.Signals, code: int) -> None:
     folder = tmp_path / "stopped"
-    # A background job may have inherited Ctrl-C as ignored.
-    script = (
-        "import signal, sys\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from smpc_dp.__main__ import main\nmain()\n"
-    )
+    script = DEFAULT_SIGNALS + "from smpc_dp.__main__ import main\nmain()\n"
     with subprocess.Popen(
         [sys.executable, "-c", script, "demo", "--json", "--out", str(folder)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as demo:
-        wait_until(lambda: len(processes_of(folder)) == 9, 20)
+        wait_until(lambda: len(processes_of(folder)) == 9, SECONDS)
         demo.send_signal(number)
         output, errors = demo.communicate(timeout=SECONDS)
     assert (demo.returncode, output, errors) == (code, b"", b"")
-    wait_until(lambda: processes_of(folder) == [], 10)
+    wait_until(lambda: processes_of(folder) == [], SECONDS)

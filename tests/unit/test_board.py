@@ -362,7 +362,7 @@ def test_clients_that_drip_are_hung_up_on(tmp_path: Path) -> None:
     header, entries = a_log()
     path = tmp_path / "run.jsonl"
     path.write_bytes(text_of(header, entries))
-    with serving(path, request_seconds=0.5) as server:
+    with serving(path, request_seconds=1.0) as server:
         begun = time.monotonic()
         dripping = [opened(server, b"GET /board") for _ in range(MAX_REQUESTS)]
         while time.monotonic() < begun + 0.3:
@@ -377,7 +377,7 @@ def test_clients_that_drip_are_hung_up_on(tmp_path: Path) -> None:
             with contextlib.suppress(ConnectionResetError):
                 assert raw.recv(1) == b""
             raw.close()
-        assert 0.4 < time.monotonic() - begun < 5
+        assert time.monotonic() - begun > 0.9
         assert request(server, "/board.jsonl") == (200, path.read_bytes())
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from smpc_dp.cli.output import result_text
 from smpc_dp.runtime.launcher import Ending
+from tests.signals import DEFAULT_SIGNALS
 
 
 def smpc_dp(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -135,7 +136,6 @@ def test_a_command_loads_no_more_than_it_needs(
 def test_ctrl_c_while_modules_are_loaded_is_quiet() -> None:
     script = (
         "import signal, sys\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "class Interrupt:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
         "        if name == 'smpc_dp.cli.demo':\n"
@@ -145,7 +145,9 @@ def test_ctrl_c_while_modules_are_loaded_is_quiet() -> None:
         "assert 'numpy' not in sys.modules\n"
         "main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", DEFAULT_SIGNALS + script], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
@@ -157,12 +159,13 @@ def catches_hangup(pid: int) -> bool:
 
 def test_a_hung_up_command_ends_with_129() -> None:
     command = ["simulate", "average", "--parties", "3000", "--length", "100000"]
-    with subprocess.Popen([sys.executable, "-m", "smpc_dp", *command], stderr=subprocess.PIPE) as process:
+    script = DEFAULT_SIGNALS + "from smpc_dp.__main__ import main\nmain()\n"
+    with subprocess.Popen([sys.executable, "-c", script, *command], stderr=subprocess.PIPE) as process:
         while not catches_hangup(process.pid):
             time.sleep(0.05)
         time.sleep(1)
         process.send_signal(signal.SIGHUP)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=90)
     assert process.returncode == 129
     assert b"Traceback" not in errors
 

