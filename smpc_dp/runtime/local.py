@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import secrets
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from smpc_dp.errors import LocalError
@@ -19,6 +22,7 @@ from smpc_dp.runtime.member import default_key
 from smpc_dp.runtime.session_file import Timeouts, write_session
 
 AGGREGATOR = "aggregator"
+_FIRST_PORT, _LAST_PORT = 16_384, 32_768
 
 
 def create_local_session(
@@ -75,10 +79,22 @@ def create_local_session(
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that nobody listens on now."""
-    try:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            port: int = server.getsockname()[1]
-    except OSError as error:
-        raise LocalError(f"no free port on 127.0.0.1 ({error.strerror})") from None
-    return port
+    """Return a TCP port of 127.0.0.1 on which no process listens now.
+
+    It is below the ports that an outgoing connection is given (from 32768 on Linux), so that none takes it
+    before the process that it is for. Ports are tried in turn from a random one, so that processes that
+    search at the same time rarely find the same.
+    """
+    for port in itertools.islice(_PORTS, _LAST_PORT - _FIRST_PORT):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise LocalError(f"no free port on 127.0.0.1 from {_FIRST_PORT} to {_LAST_PORT - 1}")
+
+
+def _ports() -> Iterator[int]:
+    count = _LAST_PORT - _FIRST_PORT
+    for place in itertools.count(secrets.randbelow(count)):
+        yield _FIRST_PORT + place % count
+
+
+_PORTS = _ports()
