@@ -15,7 +15,7 @@ demo: $(READY)
 	$(BIN)/smpc-dp demo
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 	cargo test --locked --quiet --package smpc-dp-core
 
 check: lint types test
