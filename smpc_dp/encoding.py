@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smpc_dp import ball
+from smpc_dp.box import Bound, each_of, fractional_bits_of, inward, on_grid, sides_of
 from smpc_dp.errors import ConfigError, Fault, PrivacyError, VerificationError
 
 # uint32 or uint64, whichever the encoding uses.
@@ -26,9 +27,6 @@ Lanes = NDArray[np.unsignedinteger[Any]]
 MAX_LENGTH = 1 << 26
 # Up to here every integer is a float64.
 EXACT_FLOAT = 1 << 53
-
-# A bound of every coordinate, or one for each.
-Bound = float | int | Sequence[float | int]
 
 
 class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -91,11 +89,11 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         faults += [Fault(name, "is missing") for name in due if given[name] is None]
         if faults:
             raise ConfigError(faults)
-        lowers, uppers = (_each(bound) for bound in _sides(lower, upper, l2_bound))
+        lowers, uppers = (each_of(bound) for bound in sides_of(lower, upper, l2_bound))
         box = (lowers * (length // len(lowers)), uppers * (length // len(uppers)))
         lower, upper = min(lowers), max(uppers)
-        bits = 0 if precision is None else _fractional_bits(precision)
-        lowest, highest = _grid(lower, bits), _grid(upper, bits)
+        bits = 0 if precision is None else fractional_bits_of(precision)
+        lowest, highest = on_grid(lower, bits), on_grid(upper, bits)
         scale = parties * max(1, max_weight)
         largest = max(scale * (highest - lowest), scale if max_weight else 0)
         return cls(
@@ -114,10 +112,21 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
     @property
+    def bounds(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The least and the greatest value of each coordinate, as int64 or float64; 0-d if all are alike.
+
+        No float64 lies between these and the declared bounds, so comparing with them is exact.
+        """
+        low, high = self.box or (self.lower, self.upper)
+        if self.integer:
+            return np.asarray(low, np.int64), np.asarray(high, np.int64)
+        return inward(low, math.inf), inward(high, -math.inf)
+
+    @property
     def sides(self) -> tuple[list[int], list[int]]:
         """The least and the greatest lane of each coordinate; one number each if all are alike."""
         box, bits = self.box or ((self.lower,), (self.upper,)), self.fractional_bits
-        lows, highs = ([_grid(bound, bits) - self.lowest for bound in side] for side in box)
+        lows, highs = ([on_grid(bound, bits) - self.lowest for bound in side] for side in box)
         return lows, highs
 
     @property
@@ -177,9 +186,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return lanes, clipped
 
     def _in_box(self, values: NDArray[Any], party: str, clip: bool) -> tuple[NDArray[np.int64], int]:
-        # For integers the bounds are compared as integers: a float bound would be compared in float64.
-        low, high = self.box or (self.lower, self.upper)
-        lower, upper = np.asarray(low, values.dtype), np.asarray(high, values.dtype)
+        lower, upper = self.bounds
         outside = (values < lower) | (values > upper)
         clipped = int(outside.sum())
         if clipped and not clip:
@@ -215,7 +222,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
             raise ConfigError([Fault("vector", f"{party}: dtype must be float64, is {array.dtype}")])
         values = array.astype(np.float64)
-        if array.dtype.kind in "iu" and (np.abs(values) > EXACT_FLOAT).any():
+        if array.dtype.kind in "iu" and ((array > EXACT_FLOAT) | (array < -EXACT_FLOAT)).any():
             raise ConfigError(
                 [Fault("vector", f"{party}: an integer beyond 2^53 would be rounded; use kind 'integer'")]
             )
@@ -309,6 +316,9 @@ def encoding_faults(
         if not _is_finite(l2_bound) or not l2_bound > 0:
             faults.append(Fault("l2_bound", f"must be a finite number above 0, is {shown(l2_bound)}"))
             l2_bound = None
+        elif float(l2_bound) != l2_bound:
+            faults.append(Fault("l2_bound", f"{shown(l2_bound)} is no float64; write it as one"))
+            l2_bound = None
         lower = upper = None
     bounds: list[tuple[float | int, ...]] = []
     for name, bound in (("lower", lower), ("upper", upper)):
@@ -322,7 +332,7 @@ def encoding_faults(
         elif integer and (wrong := [value for value in each if not float(value).is_integer()]):
             faults.append(Fault(name, f"must be a whole number for integer vectors, is {shown(wrong[0])}"))
         else:
-            bounds.append(_each(each))
+            bounds.append(each_of(each))
     step: float | None = None
     if precision is not None:
         if _is_finite(precision) and 2.0**-1000 <= precision <= 2.0**1000:
@@ -333,17 +343,22 @@ def encoding_faults(
     if max_weight is not None and not weighty:
         faults.append(Fault("max_weight", f"must be an integer in [0, 2^62), is {shown(max_weight)}"))
     if l2_bound is not None:
-        bounds = [_each(side) for side in _sides(None, None, l2_bound)]
+        bounds = [each_of(side) for side in sides_of(None, None, l2_bound)]
     widest = max(map(len, bounds), default=0)
     if len(bounds) < 2 or {*map(len, bounds)} - {1, widest or 1}:
         return faults
     lowers, uppers = (side * (widest // len(side)) for side in bounds)
     if wrong := [(low, high) for low, high in zip(lowers, uppers, strict=True) if not low < high]:
         faults.append(Fault("lower", f"must be below upper = {shown(wrong[0][1])}, is {shown(wrong[0][0])}"))
+    elif not integer and (empty := np.flatnonzero(inward(lowers, math.inf) > inward(uppers, -math.inf))).size:
+        low, high = lowers[empty[0]], uppers[empty[0]]
+        faults.append(Fault("lower", f"no float64 is between {low} and upper = {high}; use kind 'integer'"))
     elif integer or step is not None:
-        bits = 0 if step is None else _fractional_bits(step)
-        lowest, highest = _grid(min(lowers), bits), _grid(max(uppers), bits)
-        narrow = any(_grid(low, bits) == _grid(high, bits) for low, high in zip(lowers, uppers, strict=True))
+        bits = 0 if step is None else fractional_bits_of(step)
+        lowest, highest = on_grid(min(lowers), bits), on_grid(max(uppers), bits)
+        narrow = any(
+            on_grid(low, bits) == on_grid(high, bits) for low, high in zip(lowers, uppers, strict=True)
+        )
         if narrow or (l2_bound is not None and ball.squared_limit(uppers[0], bits) == 0):
             faults.append(Fault("precision", f"is wider than [lower, upper]: {precision}"))
         elif _is_whole(max_weight) and weighty:
@@ -383,30 +398,6 @@ def _is_finite(value: object) -> TypeGuard[float | int]:
         return math.isfinite(float(value))
     except OverflowError:
         return False
-
-
-def _plain(value: float | int) -> float | int:
-    """Return a number of whatever library as Python's own."""
-    return int(value) if isinstance(value, Integral) else float(value)
-
-
-def _each(bound: Any) -> tuple[float | int, ...]:
-    """Return a bound of every coordinate, or one for each, as a tuple of Python's own numbers."""
-    return tuple(map(_plain, bound if isinstance(bound, Sequence) else (bound,)))
-
-
-def _sides(lower: Any, upper: Any, l2_bound: Any) -> tuple[Any, Any]:
-    """Return the bounds of coordinates, or those that a bound on the norm implies."""
-    return (lower, upper) if l2_bound is None else (-l2_bound, l2_bound)
-
-
-def _fractional_bits(precision: float) -> int:
-    return -math.frexp(precision)[1] + 1
-
-
-def _grid(value: float | int, fractional_bits: int) -> int:
-    """Return value * 2^fractional_bits rounded half to even, exactly."""
-    return round(Fraction(value) * Fraction(2) ** fractional_bits)
 
 
 def fixed_point_sum(encoding: Encoding, vectors: Sequence[ArrayLike]) -> NDArray[np.int64]:

@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from smpc_dp.board.memory import MemoryBoard
 from smpc_dp.board.session import canonical_session, session_digest, session_json
-from smpc_dp.encoding import MAX_LENGTH, Bound, Encoding, shown
+from smpc_dp.box import Bound
+from smpc_dp.encoding import MAX_LENGTH, Encoding, shown
 from smpc_dp.errors import ConfigError, Fault, SmpcError
 from smpc_dp.files import write_file
 from smpc_dp.identity import Identity, verify

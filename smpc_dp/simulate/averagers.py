@@ -261,7 +261,8 @@ def grid_rows(encoding: Encoding, vectors: Rows) -> NDArray[np.int64]:
     scaled = np.ldexp(vectors, encoding.fractional_bits)
     grid: NDArray[np.int64] = np.rint(scaled).astype(np.int64)
     if encoding.l2_bound is None:
-        bad = (vectors < encoding.lower) | (vectors > encoding.upper)
+        lower, upper = encoding.bounds
+        bad = (vectors < lower) | (vectors > upper)
         odd = np.flatnonzero(bad.any(axis=1))
     else:
         limit = ball.squared_limit(encoding.l2_bound, encoding.fractional_bits)

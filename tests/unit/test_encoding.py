@@ -10,6 +10,7 @@ import pytest
 
 from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.errors import ConfigError, PrivacyError, VerificationError
+from smpc_dp.simulate.averagers import grid_rows
 
 
 def real(**changes: Any) -> Encoding:
@@ -102,6 +103,76 @@ def test_integer_bounds_are_exact_beyond_float64() -> None:
         encoding.encode(np.array([(1 << 60) + 1]), party="ann")
     lanes, clipped = encoding.encode(np.array([(1 << 60) + 1]), party="ann", clip=True)
     assert (int(lanes[0]), clipped) == (1 << 60, 1)
+
+
+WIDE = 1 << 53
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "least", "greatest"),
+    [
+        (0, WIDE + 1, 0.0, 2.0**53),
+        (0, WIDE + 3, 0.0, 2.0**53 + 2),
+        (-WIDE - 3, 0, -(2.0**53) - 2, 0.0),
+        (WIDE + 1, WIDE + 101, 2.0**53 + 2, 2.0**53 + 100),
+        (-WIDE - 101, -WIDE - 1, -(2.0**53) - 100, -(2.0**53) - 2),
+        (0, (1 << 60) + 255, 0.0, 2.0**60),
+    ],
+)
+def test_a_real_value_is_within_integer_bounds_exactly_or_refused(
+    lower: int, upper: int, least: float, greatest: float
+) -> None:
+    encoding = real(length=1, lower=lower, upper=upper, precision=1.0)
+    for value in (least, greatest):
+        lanes, _ = encoding.encode([value], party="alice")
+        assert encoding.decode(lanes, 1)[0].tolist() == [int(value)]
+    for value in (np.nextafter(least, -np.inf), np.nextafter(greatest, np.inf)):
+        with pytest.raises(PrivacyError, match=rf"outside \[{lower}, {upper}\]"):
+            encoding.encode([value], party="alice")
+        lanes, clipped = encoding.encode([value], party="alice", clip=True)
+        assert clipped == 1
+        assert encoding.decode(lanes, 1)[0].tolist() == [int(least if value < least else greatest)]
+
+
+def test_rows_on_the_grid_are_within_integer_bounds_exactly() -> None:
+    encoding = real(length=1, lower=0, upper=WIDE + 3, precision=1.0)
+    assert grid_rows(encoding, np.array([[2.0**53 + 2]])).tolist() == [[WIDE + 2]]
+    with pytest.raises(PrivacyError, match="outside"):
+        grid_rows(encoding, np.array([[2.0**53 + 4]]))
+
+
+def test_each_coordinate_has_exact_integer_bounds() -> None:
+    encoding = real(length=2, lower=[0, -WIDE - 1], upper=[WIDE + 3, 0], precision=1.0)
+    assert encoding.encode([2.0**53 + 2, -(2.0**53)], party="alice")[0].tolist() == [2 * WIDE + 3, 1]
+    for vector in ([2.0**53 + 4, 0.0], [0.0, -(2.0**53) - 2]):
+        with pytest.raises(PrivacyError, match="outside"):
+            encoding.encode(vector, party="alice")
+
+
+@pytest.mark.parametrize(
+    ("changes", "where", "words"),
+    [
+        (
+            {"lower": 2 * WIDE + 1, "upper": 2 * WIDE + 3},
+            "lower",
+            f"{2 * WIDE + 1} and upper = {2 * WIDE + 3}",
+        ),
+        ({"lower": None, "upper": None, "l2_bound": WIDE + 1}, "l2_bound", f"{WIDE + 1} is no float64"),
+    ],
+)
+def test_bounds_without_a_float64_are_refused_by_name(
+    changes: dict[str, Any], where: str, words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        real(precision=1.0, **changes)
+    assert [fault.where for fault in caught.value.faults] == [where]
+
+
+@pytest.mark.parametrize("value", [WIDE + 1, -WIDE - 1, -(1 << 63)])
+def test_an_integer_that_float64_would_round_is_refused(value: int) -> None:
+    encoding = real(length=1, lower=-(1 << 59), upper=1 << 59, precision=1.0)
+    with pytest.raises(ConfigError, match="beyond 2\\^53"):
+        encoding.encode(np.array([value]), party="alice")
 
 
 @pytest.mark.parametrize(

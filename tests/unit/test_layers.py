@@ -29,7 +29,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"roster"}),
     frozenset({"certificate"}),
     frozenset({"crypto", "encoding", "files"}),
-    frozenset({"ball"}),
+    frozenset({"ball", "box"}),
     frozenset({"_core", "errors"}),
 )
 RANK = {room: rank for rank, row in enumerate(LAYERS) for room in row}

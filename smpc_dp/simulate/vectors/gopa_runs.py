@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
-from smpc_dp.encoding import Bound, Encoding
+from smpc_dp.box import Bound
+from smpc_dp.encoding import Encoding
 from smpc_dp.privacy.secagg_plan import check_plan, plan_secagg
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa import messages as g
