@@ -300,6 +300,8 @@ def _assumption(table: AveragerTable) -> str:
         return "the two of a pair do not look at each other's vectors, and collude with nobody"
     if table.method == "mpyc":
         return f"{HONEST_SERVERS}; none about other users"
+    if not table.colluders:
+        return "of a group at most one member looks at the averages, and colludes with nobody"
     return f"of a group at most {table.colluders} members collude with the aggregator and all others"
 
 

@@ -28,7 +28,10 @@ def planned(parties: int, **more: object) -> NoisySumParameters:
 def test_the_honest_shares_alone_are_enough(mechanism: str, parties: int) -> None:
     parameters = planned(parties, mechanism=mechanism)
     whole = mechanism_of(parameters)
-    assert whole.honest == parameters.plan.min_honest_in_sum
+    plan = parameters.plan
+    # Of five parties none is planned to be corrupt, and the one that looks knows its own share.
+    assert (plan.max_corrupt == 0) == (parties == 5)
+    assert whole.honest == parameters.honest == plan.min_honest_in_sum - (parties == 5)
     assert whole.delta(1.0) <= 1e-6
     # and not wasteful: nine tenths of the noise would not do
     less = mechanism_of(with_variance(parameters, parameters.variance * 9 / 10))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.privacy.mechanisms.distributed import DistributedSum
     from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
+    from smpc_dp.privacy.secagg_plan import SecAggPlan
 
 MechanismName = Literal["discrete-gaussian", "skellam"]
 SAMPLERS = {"discrete-gaussian": discrete_gaussian, "skellam": skellam}
@@ -33,7 +34,7 @@ TAIL = 40
 class NoisySumParameters(SumParameters, frozen=True):
     """Checked parameters of a sum with noise: `variance` of each share, in squared grid steps.
 
-    The claim counts on `honest` shares, the fewest honest parties in any sum that colluders can learn.
+    The claim counts on `honest` shares: see `counted_shares`.
     """
 
     epsilon: float
@@ -85,15 +86,17 @@ class NoisySumParameters(SumParameters, frozen=True):
             mechanism_of(self).guarantee(self.delta, units=self.plan.parties),
             epsilon=self.epsilon,
             assumption=(
-                f"at least {self.honest} honest parties in every sum bring their share of "
-                f"{self.mechanism} noise"
+                f"in every sum at least {self.honest} honest parties, other than those that look at it, "
+                f"bring their share of {self.mechanism} noise"
             ),
         )
+        corrupt = self.plan.max_corrupt
+        known = f"up to {corrupt} colluding parties' own noise" if corrupt else "any one party's own noise"
         return Privacy.private(
             guarantee,
             claim=(
                 f"each honest party's vector is ({self.epsilon:g}, {self.delta:g})-differentially private "
-                f"(substitution of the whole vector) in what is released: "
+                f"(substitution of the whole vector) in what is released, given {known}: "
                 f"{exact.claim.replace('an exact', 'a noisy', 1)}"
             ),
             assumptions=exact.assumptions,
@@ -138,10 +141,22 @@ def mechanism_of(parameters: NoisySumParameters) -> DistributedSum:
 
     kinds = {"discrete-gaussian": DiscreteGaussian, "skellam": Skellam}
     share = kinds[parameters.mechanism](sensitivity_of(parameters.encoding), parameters.variance)
-    plan = parameters.plan
-    return distributed.DistributedSum(
-        share, plan.parties, plan.parties - plan.max_corrupt - plan.min_honest_in_sum, plan.max_corrupt
-    )
+    return distributed.DistributedSum(share, *_counts(parameters.plan))
+
+
+def counted_shares(plan: SecAggPlan) -> int:
+    """Return how many shares of noise are unknown to the adversary in any sum that it can learn.
+
+    Every party sees the sum and knows its own share. One that looks is among the c corrupt parties; if c = 0
+    it is one of the honest parties, whose share then does not count.
+    """
+    return plan.min_honest_in_sum - (plan.max_corrupt == 0)
+
+
+def _counts(plan: SecAggPlan) -> tuple[int, int, int]:
+    """Return (parties, missing, corrupt) of the mechanism: those that look are corrupt in it."""
+    looking = max(plan.max_corrupt, 1)
+    return plan.parties, plan.parties - looking - counted_shares(plan), looking
 
 
 def sensitivity_of(encoding: Encoding) -> Sensitivity:
@@ -207,14 +222,9 @@ def _planned(
     plan, encoding = base.plan, replace(base.encoding, element_bytes=8)
     kind = DiscreteGaussian if mechanism == "discrete-gaussian" else Skellam
     sensitivity = sensitivity_of(encoding)
+    parties, missing, looking = _counts(plan)
     found = DistributedSum.calibrate(
-        kind,
-        epsilon,
-        delta,
-        sensitivity,
-        parties=plan.parties,
-        missing=plan.parties - plan.max_corrupt - plan.min_honest_in_sum,
-        corrupt=plan.max_corrupt,
+        kind, epsilon, delta, sensitivity, parties=parties, missing=missing, corrupt=looking
     )
     curator = DiscreteGaussian.calibrate(epsilon, delta, sensitivity)
     if not isinstance(found.share, DiscreteGaussian | Skellam):
@@ -228,6 +238,6 @@ def _planned(
         delta=delta,
         mechanism=mechanism,
         variance=variance,
-        honest=plan.min_honest_in_sum,
+        honest=counted_shares(plan),
         curator_deviation=math.sqrt(curator.variance),
     )
