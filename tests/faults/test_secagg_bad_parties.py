@@ -283,6 +283,59 @@ def test_false_complaint_is_refused_or_harmless() -> None:
     assert_excluded(stage, "complains about parties that dealt nothing to it")
 
 
+def complaining(stage: Stage, *liars: str, silent: tuple[str, ...] = ()) -> Stage:
+    """Play with holders that say of p1 what is not so; the silent ones send no shares."""
+
+    def tamper(envelope: Envelope) -> Iterable[Envelope]:
+        if envelope.step == m.UNMASK and envelope.sender in silent:
+            return ()
+        if envelope.sender not in liars or envelope.step not in (m.MASKED, m.UNMASK):
+            return (envelope,)
+        if envelope.step == m.MASKED:
+            return (stage.change(envelope, bad_dealers=pack_list((1,))),)
+        unmask = decode(envelope.body, m.Unmask, envelope.sender)
+        cut = {"dealers": 2, "shares": 32, "others": 32, "signatures": 64}
+        return (
+            stage.change(envelope, **{field: getattr(unmask, field)[size:] for field, size in cut.items()}),
+        )
+
+    return stage.play(tamper)
+
+
+@pytest.mark.parametrize(
+    ("parties", "liars", "silent"),
+    [(4, ("p2",), ("p3",)), (4, ("p2", "p3"), ()), (9, ("p2", "p3", "p4", "p5"), ("p6",))],
+)
+def test_false_complaints_convict_nobody_where_no_corrupt_holder_is_planned_for(
+    parties: int, liars: tuple[str, ...], silent: tuple[str, ...]
+) -> None:
+    stage = Stage(parties, dropout=0.25)
+    assert stage.plan.corrupt_holders == 0
+    complaining(stage, *liars, silent=silent)
+    error = stage.errors[HUB]
+    assert isinstance(error, TimeoutFault), error
+    assert error.missing == {"p1", *liars, *silent}
+    assert f"({', '.join(liars)}) each says that its share of p1 did not open" in str(error)
+    for name in set(stage.names) - set(silent):
+        told = stage.errors[name]
+        assert isinstance(told, TimeoutFault)
+        assert told.missing == error.missing
+
+
+def test_more_complaints_than_corrupt_holders_convict_a_dealer_and_fewer_do_not() -> None:
+    few = complaining(Stage(12, corrupt=0.2, dropout=0.3), "p2", "p3")
+    assert few.plan.corrupt_holders == 2
+    few.assert_sum()
+    bad = Stage(12, corrupt=0.2, dropout=0.3)
+
+    def spoilt(envelope: Envelope) -> Iterable[Envelope]:
+        deal = decode(envelope.body, m.Deal, envelope.sender)
+        return (bad.change(envelope, sealed=[spoil(sealed) for sealed in deal.sealed]),)
+
+    bad.play(by(m.DEAL, BAD, spoilt))
+    assert_stops_run(bad, BAD, "of its holders could not open")
+
+
 def test_leave_that_names_an_outsider() -> None:
     abort = Abort("peer", "mallory", [], "cheated")
     stage = misbehaving(m.MASKED, lambda stage, envelope, _: (stage.write(envelope, abort, step=LEAVE),))

@@ -182,12 +182,23 @@ class Recovery:
         return True
 
     def _too_few_shares(self, dealer: int, shares: Mapping[int, bytes]) -> PeerFault | TimeoutFault:
-        name = self._name(dealer)
+        """Return whose fault it is that a secret is lost, or, where that is not shown, who is concerned.
+
+        A complaint is a holder's word against the dealer's. The plan excludes that more than
+        `corrupt_holders` complaints are false. Where it plans for none, one dishonest holder refutes the
+        plan, and only the word of all holders counts.
+        """
+        name, plan = self._name(dealer), self._plan
         complaints = self._complaints.get(dealer, [])
-        if len(complaints) > self._plan.corrupt_holders:
+        if len(complaints) >= (plan.corrupt_holders + 1 if plan.corrupt_holders else plan.degree):
             return PeerFault(name, f"dealt shares that {len(complaints)} of its holders could not open")
-        missing = [self._name(holder) for holder in self._drawn[dealer] if holder not in shares]
-        detail = f"{len(shares)} shares of {name} are there, {self._plan.threshold} are needed"
+        missing = {self._name(holder) for holder in self._drawn[dealer] if holder not in shares}
+        detail = f"{len(shares)} shares of {name} are there, {plan.threshold} are needed"
         if complaints:
-            detail += f"; {len(complaints)} holders say that theirs did not open"
+            missing.add(name)
+            holders = ", ".join(self._name(holder) for holder in complaints[:5])
+            detail += (
+                f"; of {len(complaints)} holders ({holders}) each says that its share of {name} did not open:"
+                " either the holder or the dealer is at fault, nothing shows which"
+            )
         return TimeoutFault(missing, m.UNMASK, detail)
