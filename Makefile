@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 REMAP := --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=cargo --remap-path-prefix=$(CURDIR)=.
 CORE := Cargo.toml Cargo.lock pyproject.toml core/Cargo.toml $(wildcard core/src/*.rs core/src/*/*.rs)
 
-.PHONY: demo test check lint types setup lock clean tools
+.PHONY: demo test mutants check lint types setup lock clean tools
 
 demo: $(READY)
 	$(BIN)/smpc-dp demo
@@ -17,6 +17,10 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -n auto --dist loadfile
 	cargo test --locked --quiet --package smpc-dp-core
+
+# Applies each mutation of tests/mutants/mutants.toml to a copy, and fails unless tests of the concerned part catch it.
+mutants: $(READY)
+	$(BIN)/python -m tests.mutants
 
 check: lint types test
 
