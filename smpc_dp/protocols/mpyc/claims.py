@@ -11,16 +11,14 @@ from smpc_dp.protocols.result import Certificate, Privacy
 NOT_PROTECTED = (
     "against a server that deviates: openings are not checked, so it can change what is computed and so "
     "learn records",
-    "against a server that is compromised: mpyc unpickles what its peers send, so it may run code in the "
-    "others' mpyc processes",
     "a run does not survive the loss of a server, and any server can stop it",
     "who takes part, who was left out, and when, are visible to servers and users",
 )
 
 
 HONEST_SERVERS = (
-    "fewer than half of the servers pool what they see, and every server runs the agreed program: a "
-    "compromised one could run code in the others' mpyc processes"
+    "fewer than half of the servers pool what they see, and every server runs the agreed program: one that "
+    "deviates may learn records"
 )
 
 

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import importlib
 import logging
+import pickle
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 
-from smpc_dp.errors import PeerFault
+from smpc_dp.errors import PeerFault, SmpcError
 
 _IMPORTING = threading.Lock()
 
 
 @contextmanager
 def mpyc_arguments(*arguments: str) -> Iterator[None]:
-    """Let mpyc be imported meanwhile: it reads `sys.argv` for options of its own, and sets up logging."""
+    """Let mpyc be imported meanwhile: it reads `sys.argv` for options of its own, and sets up logging.
+
+    With `--mix32-64bit` field elements travel as integers of fixed width; without it, as pickles.
+    """
     with _IMPORTING:
         root = logging.getLogger()
         kept, level, handlers = sys.argv, root.level, list(root.handlers)
-        sys.argv = ["mpyc", "--no-log", *arguments]
+        sys.argv = ["mpyc", "--no-log", "--mix32-64bit", *arguments]
         try:
             yield
         finally:
@@ -29,6 +33,36 @@ def mpyc_arguments(*arguments: str) -> Iterator[None]:
             root.setLevel(level)
             for handler in set(root.handlers) - set(handlers):
                 root.removeHandler(handler)
+
+
+class PickleRefusedError(SmpcError):
+    """Something was about to be unpickled where messages of other servers are read."""
+
+
+class _RefusedUnpickler:
+    def __init__(self, *_: object, **__: object) -> None:
+        raise PickleRefusedError("this process unpickles nothing")
+
+
+def _refused_load(*_: object, **__: object) -> None:
+    raise PickleRefusedError("this process unpickles nothing")
+
+
+def refuse_pickle() -> None:
+    """Make unpickling impossible in this process, for good: a pickle runs what its sender likes.
+
+    mpyc with the options of `mpyc_arguments` unpickles nothing of what programs exchange; this holds whatever
+    mpyc or another library does.
+    """
+    refused = {"load": _refused_load, "loads": _refused_load, "Unpickler": _RefusedUnpickler}
+    for name, instead in refused.items():
+        # The last is what `pickle` falls back to without its accelerator.
+        for module, known in (
+            (pickle, name),
+            (importlib.import_module("_pickle"), name),
+            (pickle, f"_{name}"),
+        ):
+            setattr(module, known, instead)
 
 
 def field_bytes(prime: int) -> int:

@@ -2,6 +2,7 @@
 
 It is given no key, no ledger, no environment and no listening socket. The parent hands down one socket for
 each other server, over which mpyc's messages go, and one for the job and the answer; it ends with the parent.
+It unpickles nothing.
 That is no sandbox: it runs as the same user of the operating system.
 """
 
@@ -156,8 +157,10 @@ def _give_time(assignment: Assignment) -> None:
 
 
 def _compute(assignment: Assignment, control: socket.socket, inbox: _Inbox) -> None:
-    from smpc_dp.protocols.mpyc.sharing import mpyc_arguments
+    from smpc_dp.protocols.mpyc.sharing import mpyc_arguments, refuse_pickle
 
+    # Before anything of another server is read.
+    refuse_pickle()
     _give_time(assignment)
     parties, place = len(assignment.sockets), assignment.place
     options = (f"-M{parties}", f"-I{place}", f"-T{assignment.threshold}", f"-K{assignment.security}")
