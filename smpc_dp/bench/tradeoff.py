@@ -17,7 +17,8 @@ import numpy as np
 
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import ConfigError, Fault, LocalError
-from smpc_dp.protocols.gopa.params import DEFAULT_STEPS, GopaParameters, check_parameters
+from smpc_dp.protocols.gopa.params import GopaParameters, check_parameters
+from smpc_dp.protocols.secagg.noisy import DEFAULT_STEPS
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 
 if TYPE_CHECKING:

@@ -28,6 +28,8 @@ from smpc_dp.privacy.hypergeometric import Floats, Ints, LogBinomials, mode
 MAX_PARTIES = 1_000_000
 # Up to here everyone is everyone's neighbour: it costs little, needs no drawing, and bears more collusion.
 SMALL_SESSION = 64
+# From here on a session tolerates a loss unless its file says otherwise.
+FEWEST_WITH_LOSS = 5
 
 # Sizes on the wire, in bytes; the formulas that use them are in `communication`.
 PARTY = 2
@@ -95,6 +97,14 @@ class _Limits(msgspec.Struct, frozen=True):
     dropouts: int
     corrupt: int
     quorum: int
+
+
+def default_dropout(parties: int) -> float:
+    """Return the fraction of the parties that a session may lose unless its file says otherwise.
+
+    A tenth of them, and from `FEWEST_WITH_LOSS` parties up at least one.
+    """
+    return max(0.1, 1 / parties) if parties >= FEWEST_WITH_LOSS else 0.1
 
 
 def plan_secagg(
@@ -229,7 +239,7 @@ def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _part_of(parties: int, fraction: float) -> int:
+def part_of(parties: int, fraction: float) -> int:
     """floor(fraction * parties) for the fraction that was meant: 0.29 of 100 is 29 and 1/3 of 30 is 10."""
     return math.floor(fraction * parties + 1e-9)
 
@@ -254,7 +264,7 @@ def _limits(parties: int, dropout: float, corrupt: float, security: float) -> _L
             faults.append(Fault(name, f"{value!r} is not a number in {bounds}"))
     if faults:
         raise ConfigError(faults)
-    n, d, c = parties, _part_of(parties, dropout), _part_of(parties, corrupt)
+    n, d, c = parties, part_of(parties, dropout), part_of(parties, corrupt)
     quorum = (n + c) // 2 + 1
     if n - d - c < 2:
         faults.append(

@@ -72,7 +72,8 @@ def test_noise_of_the_sum_is_as_stated(mechanism: str) -> None:
         ({"mechanism": "laplace"}, "mechanism", "must be one of"),
         ({"epsilon": None}, "epsilon", "is missing"),
         ({"delta": 0.0}, "delta", "between 0 and 1"),
-        ({"max_weight": 2}, "max_weight", "unknown parameter"),
+        ({"max_weight": 2}, "max_weight", "cannot be combined with epsilon"),
+        ({"verifiable": True}, "verifiable", "a parameter of protocol 'gopa'"),
         ({"precision": 1e-17}, "precision", "1e15 steps"),
     ],
 )
@@ -80,6 +81,14 @@ def test_bad_parameters_are_named(change: dict[str, object], where: str, what: s
     parameters, faults = PARAMETER_CHECKERS["secagg", 1](GIVEN | change, 10)
     assert parameters is None
     assert any(fault.where == where and what in fault.what for fault in faults), faults
+
+
+def test_the_default_precision_is_a_fine_part_of_the_range() -> None:
+    given = {key: value for key, value in GIVEN.items() if key != "precision"}
+    for upper, width in ((1.0, 1), ([1.0, 16.0], 16)):
+        parameters, faults = PARAMETER_CHECKERS["secagg", 1]({**given, "upper": upper}, 10)
+        assert isinstance(parameters, NoisySumParameters), faults
+        assert parameters.encoding.step == 2.0**-20 * width
 
 
 def test_weights_are_refused() -> None:

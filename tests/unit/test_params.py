@@ -9,7 +9,9 @@ import pytest
 
 from smpc_dp import simulate
 from smpc_dp.errors import ConfigError
-from smpc_dp.protocols.secagg.params import check_parameters
+from smpc_dp.protocols.mpyc.params import SharedParameters
+from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.secagg.params import SumParameters, check_parameters
 
 GOOD: dict[str, Any] = {"length": 2, "lower": -1.0, "upper": 1.0, "precision": 1e-3}
 
@@ -47,6 +49,53 @@ def test_what_is_missing_hides_no_other_fault() -> None:
         "precision",
         "upper",
     ]
+
+
+PRIVATE: dict[str, Any] = {"length": 1, "lower": 0.0, "upper": 1.0, "epsilon": 2.0, "delta": 1e-6}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "more"),
+    [
+        ("secagg", {}),
+        ("gopa", {}),
+        ("gopa", {"on_dropout": "roll-back"}),
+        ("gopa", {"topology": "direct"}),
+        ("gopa", {"verifiable": True}),
+    ],
+)
+@pytest.mark.parametrize(("parties", "lost"), [(4, 0), (5, 1), (9, 1), (19, 1), (20, 2)])
+def test_a_private_session_of_five_tolerates_a_loss(
+    protocol: str, more: dict[str, Any], parties: int, lost: int
+) -> None:
+    checked, faults = PARAMETER_CHECKERS[protocol, 1](PRIVATE | more, parties)
+    assert isinstance(checked, SumParameters), faults
+    assert checked.plan.max_dropouts == lost
+    written, _ = PARAMETER_CHECKERS[protocol, 1](PRIVATE | more | {"dropout": 0.0}, parties)
+    assert isinstance(written, SumParameters)
+    assert written.plan.max_dropouts == 0
+
+
+@pytest.mark.parametrize(("parties", "lost"), [(4, 0), (5, 1), (49, 4)])
+def test_noisy_sums_of_servers_tolerate_a_loss(parties: int, lost: int) -> None:
+    private = {**GOOD, "epsilon": 1.0}
+    checked, faults = PARAMETER_CHECKERS["mpyc", 1](private, parties)
+    assert isinstance(checked, SharedParameters), faults
+    assert parties - checked.fewest == lost
+
+
+def test_a_default_that_no_plan_allows_is_named() -> None:
+    checked, faults = PARAMETER_CHECKERS["secagg", 1](
+        {**GOOD, "epsilon": 1.0, "delta": 1e-6, "corrupt": 0.4}, 5
+    )
+    assert checked is None
+    assert [fault.where for fault in faults] == ["corrupt", "dropout"]
+    assert "1 of 5 parties lost; write dropout = 0.0 to tolerate no loss" in faults[1].what
+    # Where no loss is no help either, or is asked for, the default is not to blame.
+    for more in ({"corrupt": 0.9}, {"corrupt": 0.4, "dropout": 0.2}):
+        checked, faults = PARAMETER_CHECKERS["secagg", 1]({**GOOD, "epsilon": 1.0, "delta": 1e-6, **more}, 5)
+        assert checked is None
+        assert not any("write dropout" in fault.what for fault in faults)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS
 from smpc_dp.protocols.gopa.plan import SessionNoise, plan_session
 from smpc_dp.protocols.result import Noise, Privacy
-from smpc_dp.protocols.secagg.noisy import check_room, decode_noisy, privacy_faults
+from smpc_dp.protocols.secagg.noisy import check_room, decode_noisy, privacy_faults, with_precision
 from smpc_dp.protocols.secagg.params import MAX_PARTIES, SumParameters, check_sum
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ PROTOCOL = "gopa"
 VERSION = 1
 
 OnDropout = Literal["keep", "roll-back"]
-# A step of the grid is this fraction of the range of a coordinate, unless the session says otherwise.
-DEFAULT_STEPS = 1 << 20
 # In squared steps; both variances have their place in the question that parties compare.
 MAX_VARIANCE = 1 << 88
 
@@ -171,6 +169,10 @@ class GopaParameters(SumParameters, frozen=True):
 
 
 # `topology` is for `direct_params` to check.
+REFUSED = {
+    "max_weight": "cannot be combined with protocol 'gopa': its averages have no weights",
+    "mechanism": "cannot be combined with protocol 'gopa': it is of protocol 'secagg' with epsilon",
+}
 OWN = ("epsilon", "delta", "on_dropout", "l2_bound", "topology", "verifiable")
 
 # (a secure sum over as many users, epsilon, delta, on_dropout) -> the parameters; raises ConfigError.
@@ -186,19 +188,14 @@ def check_parameters(
     default, or "roll-back"); `kind`, `precision` (default: a 2^20th of the range), `dropout`, `corrupt`,
     `security` as for the secure sum, whose graph and quorum these are.
     """
-    given = dict(parameters)
-    if given.get("kind", "real") == "real" and "precision" not in given:
-        width = _range(given)
-        if 0 < width < math.inf:
-            given["precision"] = max(width / DEFAULT_STEPS, 2.0**-900)
-    return check_and_plan(given, parties, _planned)
+    return check_and_plan(with_precision(parameters), parties, _planned)
 
 
 def check_and_plan(
     parameters: Mapping[str, object], parties: int, planner: Planner
 ) -> tuple[GopaParameters | None, list[Fault]]:
     """Check as `check_parameters` does, without a default precision, and plan."""
-    base, faults = check_sum(parameters, parties, protocol=PROTOCOL, own=OWN, weights=False)
+    base, faults = check_sum(parameters, parties, protocol=PROTOCOL, own=OWN, refused=REFUSED)
     good, more = privacy_faults(parameters)
     faults += more
     on_dropout = parameters.get("on_dropout", "keep")
@@ -213,20 +210,6 @@ def check_and_plan(
         return planner(base, good["epsilon"], good["delta"], on_dropout), []  # type: ignore[arg-type]
     except ConfigError as error:
         return None, list(error.faults)
-
-
-def _range(given: Mapping[str, object]) -> float:
-    """Return the widest range of a coordinate, 0 where what is given is no range."""
-    if "l2_bound" in given:
-        bound = given["l2_bound"]
-        return 2 * bound if isinstance(bound, int | float) else 0.0
-    sides = [given.get(name) for name in ("lower", "upper")]
-    low, high = (side if isinstance(side, list) else [side] for side in sides)
-    if not all(isinstance(value, int | float) for value in (*low, *high)):
-        return 0.0
-    most = max(len(low), len(high))
-    pairs = zip(*(side * most if len(side) == 1 else side for side in (low, high)), strict=False)
-    return float(max((abs(top - bottom) for bottom, top in pairs), default=0.0))
 
 
 def _planned(base: SumParameters, epsilon: float, delta: float, on_dropout: OnDropout) -> GopaParameters:

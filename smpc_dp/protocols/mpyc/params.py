@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from smpc_dp.encoding import Encoding, encoding_faults, shown
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
+from smpc_dp.privacy.secagg_plan import default_dropout, part_of
 from smpc_dp.protocols.mpyc.claims import HONEST_SERVERS, vector_privacy
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.roster import Member
@@ -137,8 +137,8 @@ def check_parameters(
 
     Keys: `length`, `lower`, `upper`, `kind`, `precision`, `max_weight` as in "secagg", all left out in a
     session for statistics alone; `epsilon`, `delta`, `mechanism` ("laplace", the default, with delta 0, or
-    "gaussian") for noise in the sums; `dropout` (fraction of the users that may be missing, default 0.1);
-    `seconds` (the longest computation, default 600).
+    "gaussian") for noise in the sums; `dropout` (fraction of the users that may be missing, default 0.1, with
+    `epsilon` `default_dropout`); `seconds` (the longest computation, default 600).
     """
     faults = [
         Fault(key, f"unknown parameter of {PROTOCOL} (known: {', '.join(sorted(KEYS))})")
@@ -147,7 +147,7 @@ def check_parameters(
     ]
     numbers = {}
     for key, default, low, high in (
-        ("dropout", 0.1, 0.0, 0.5),
+        ("dropout", default_dropout(parties) if "epsilon" in parameters else 0.1, 0.0, 0.5),
         ("seconds", 600.0, 1.0, 86_400.0),
         ("epsilon", 1.0, 1e-6, 1000.0),
         ("delta", 0.0, 0.0, 0.5),
@@ -174,7 +174,7 @@ def check_parameters(
         return None, faults
     checked = SharedParameters(
         users=parties,
-        fewest=max(2, parties - math.floor(numbers["dropout"] * parties)),
+        fewest=max(2, parties - part_of(parties, numbers["dropout"])),
         encoding=encoding,
         epsilon=numbers["epsilon"] if "epsilon" in parameters else None,
         delta=numbers["delta"],

@@ -17,7 +17,7 @@ from smpc_dp.errors import ConfigError, Fault, LocalError, PrivacyError, Verific
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian, skellam
 from smpc_dp.protocols.result import Noise, Privacy
 from smpc_dp.protocols.secagg.claim import privacy_of
-from smpc_dp.protocols.secagg.params import PRIVACY_KEYS, SumParameters, check_sum
+from smpc_dp.protocols.secagg.params import OF_GOPA, PRIVACY_KEYS, SumParameters, check_sum
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -29,6 +29,11 @@ MechanismName = Literal["discrete-gaussian", "skellam"]
 SAMPLERS = {"discrete-gaussian": discrete_gaussian, "skellam": skellam}
 # Noise further out than this many standard deviations has a probability below 2^-1000.
 TAIL = 40
+# A step of the grid is this fraction of the range of a coordinate, unless the session says otherwise.
+DEFAULT_STEPS = 1 << 20
+REFUSED = OF_GOPA | {
+    "max_weight": "cannot be combined with epsilon, delta, mechanism or l2_bound: noisy sums have no weights"
+}
 
 
 class NoisySumParameters(SumParameters, frozen=True):
@@ -176,10 +181,12 @@ def check_noisy(
     """Check a `[parameters]` table that asks for differential privacy; return every fault found.
 
     Keys: those of the secure sum but `max_weight`; `epsilon`, `delta` (needed); `l2_bound` in the place of
-    `lower` and `upper`; `mechanism` ("discrete-gaussian", the default, or "skellam"). With the `complete`
-    graph the noise of all honest parties that stay is counted on, whatever the aggregator does.
+    `lower` and `upper`; `precision` (default: a 2^20th of the range); `mechanism` ("discrete-gaussian", the
+    default, or "skellam"). With the `complete` graph the noise of all honest parties that stay is counted on,
+    whatever the aggregator does.
     """
-    base, faults = check_sum(parameters, parties, own=PRIVACY_KEYS, weights=False, complete=complete)
+    given = with_precision(parameters)
+    base, faults = check_sum(given, parties, own=PRIVACY_KEYS, refused=REFUSED, complete=complete)
     good, more = privacy_faults(parameters)
     faults += more
     mechanism = parameters.get("mechanism", "discrete-gaussian")
@@ -196,6 +203,30 @@ def check_noisy(
         return None, list(error.faults) or [Fault("epsilon", str(error))]
     except PrivacyError as error:
         return None, [Fault("epsilon", str(error))]
+
+
+def with_precision(parameters: Mapping[str, object]) -> dict[str, object]:
+    """Return a `[parameters]` table with a `precision`, if it has none and says enough to take one."""
+    given = dict(parameters)
+    if given.get("kind", "real") == "real" and "precision" not in given:
+        width = _range(given)
+        if 0 < width < math.inf:
+            given["precision"] = max(width / DEFAULT_STEPS, 2.0**-900)
+    return given
+
+
+def _range(given: Mapping[str, object]) -> float:
+    """Return the widest range of a coordinate, 0 where what is given is no range."""
+    if "l2_bound" in given:
+        bound = given["l2_bound"]
+        return 2 * bound if isinstance(bound, int | float) else 0.0
+    sides = [given.get(name) for name in ("lower", "upper")]
+    low, high = (side if isinstance(side, list) else [side] for side in sides)
+    if not all(isinstance(value, int | float) for value in (*low, *high)):
+        return 0.0
+    most = max(len(low), len(high))
+    pairs = zip(*(side * most if len(side) == 1 else side for side in (low, high)), strict=False)
+    return float(max((abs(top - bottom) for bottom, top in pairs), default=0.0))
 
 
 def privacy_faults(parameters: Mapping[str, object]) -> tuple[dict[str, float], list[Fault]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,7 +15,7 @@ from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes, encoding_faults, shown
 from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
+from smpc_dp.privacy.secagg_plan import SecAggPlan, default_dropout, part_of, plan_secagg
 from smpc_dp.protocols.result import Noise, Privacy
 from smpc_dp.protocols.secagg.claim import privacy_of
 from smpc_dp.protocols.secagg.messages import PARTY_STEPS
@@ -41,6 +42,11 @@ def add_uniform_terms(lanes: Lanes, seeds: Sequence[bytes], signs: Sequence[int]
 
 # What makes a sum one with differential privacy (`noisy`).
 PRIVACY_KEYS = ("epsilon", "delta", "mechanism", "l2_bound")
+# What a secure sum has not, with noise or without.
+OF_GOPA = {
+    key: f"is not for protocol 'secagg': {key} is a parameter of protocol 'gopa'"
+    for key in ("on_dropout", "topology", "verifiable")
+}
 
 
 class SumParameters(msgspec.Struct, frozen=True):
@@ -129,7 +135,7 @@ class _Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kind: str = "real"
     precision: float | int | None = None
     max_weight: int = 0
-    dropout: float | int = 0.1
+    dropout: float | int | None = None
     corrupt: float | int = 0.1
     security: float | int = 40
 
@@ -141,10 +147,10 @@ def check_parameters(
 
     Keys: `length`, `lower`, `upper` (needed; bounds are numbers or lists of `length`); `kind` ("real", the
     default, or "integer"); `precision` (needed for "real", not allowed for "integer"); `max_weight` (default
-    0: no weights); `dropout`, `corrupt` (fractions of the parties, default 0.1) and `security` (bits, default
-    40). Source: [Bell et al. 2020, section 3].
+    0: no weights); `dropout` (fraction of the parties, default `default_dropout`), `corrupt` (the
+    same, default 0.1) and `security` (bits, default 40). Source: [Bell et al. 2020, section 3].
     """
-    checked, faults = check_sum(parameters, parties, told=PRIVACY_KEYS)
+    checked, faults = check_sum(parameters, parties, told=PRIVACY_KEYS, refused=OF_GOPA, loss=0.1)
     if checked is None:
         return None, faults
     return SecAggParameters(encoding=checked.encoding, plan=checked.plan), faults
@@ -157,22 +163,26 @@ def check_sum(
     protocol: str = PROTOCOL,
     own: Collection[str] = (),
     told: Collection[str] = (),
-    weights: bool = True,
+    refused: Mapping[str, str] | None = None,
     complete: bool = False,
+    loss: float | None = None,
 ) -> tuple[SumParameters | None, list[Fault]]:
     """Check what sums have in common, as `check_parameters` does; a protocol checks its `own` keys itself.
 
-    `told` are keys that only an error mentions: with them it would be another kind of sum. `l2_bound`, where
+    `told` are keys that only an error mentions: with them it would be another kind of sum. `refused` are keys
+    of other kinds of sums, each with the combination that this one does not have. `l2_bound`, where
     it is one of its own, stands in the place of the bounds of coordinates. `complete`: everyone is everyone's
-    neighbour, however many there are.
+    neighbour, however many there are. `loss`: the default of `dropout`, `default_dropout` if None.
     """
     faults: list[Fault] = []
     known = {field.encode_name: field for field in msgspec.structs.fields(_Declared)}
     good: dict[str, Any] = {}
-    if not weights:
-        good["max_weight"] = known.pop("max_weight").default
+    refused = refused or {}
+    good |= {key: known.pop(key).default for key in refused if key in known}
     for key in parameters:
-        if key not in known and key not in own:
+        if key in refused:
+            faults.append(Fault(key, refused[key]))
+        elif key not in known and key not in own:
             names = ", ".join(sorted({*known, *own, *told}))
             faults.append(Fault(key, f"unknown parameter of {protocol} (known: {names})"))
     ball = "l2_bound" in own and "l2_bound" in parameters
@@ -199,20 +209,31 @@ def check_sum(
     if parties > MAX_PARTIES:
         faults.append(Fault("roster", f"at most {MAX_PARTIES} parties, has {parties}"))
     faults += _encoding_faults(good, min(parties, MAX_PARTIES))
+    if "dropout" in good and good["dropout"] is None:
+        good["dropout"] = default_dropout(parties) if loss is None else loss
     plan: SecAggPlan | None = None
     if parties <= MAX_PARTIES:
-        try:
+        planned = functools.partial(
+            plan_secagg,
+            parties,
             # For what is no number at all, what disturbs a plan least: only certain faults are named.
-            plan = plan_secagg(
-                parties,
-                dropout=float(good.get("dropout", 0.0)),
-                corrupt=float(good.get("corrupt", 0.0)),
-                security=float(good.get("security", 40)),
-                least_degree=parties - 1 if complete else 2,
-            )
+            corrupt=float(good.get("corrupt", 0.0)),
+            security=float(good.get("security", 40)),
+            least_degree=parties - 1 if complete else 2,
+        )
+        dropout = float(good.get("dropout", 0.0))
+        try:
+            plan = planned(dropout=dropout)
         except ConfigError as error:
             # The number of parties is not a parameter: it is the roster's.
             faults += [Fault("roster" if where == "parties" else where, what) for where, what in error.faults]
+            if "dropout" not in parameters and _succeeds(lambda: planned(dropout=0.0)):
+                lost = f"{part_of(parties, dropout)} of {parties} parties lost"
+                what = (
+                    f"is not given, and no plan tolerates its default, {dropout:g}: {lost}; "
+                    "write dropout = 0.0 to tolerate no loss, or lower corrupt"
+                )
+                faults.append(Fault("dropout", what))
     if faults or plan is None:
         return None, faults
     precision = good["precision"]
@@ -226,6 +247,14 @@ def check_sum(
         max_weight=good["max_weight"],
     )
     return SumParameters(encoding=encoding, plan=plan), faults
+
+
+def _succeeds(planned: Callable[[], SecAggPlan]) -> bool:
+    try:
+        planned()
+    except ConfigError:
+        return False
+    return True
 
 
 def _encoding_faults(good: Mapping[str, Any], parties: int) -> list[Fault]:
