@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -35,6 +36,7 @@ from smpc_dp.runtime.servers.hub import serve_shares
 from smpc_dp.runtime.servers.member import encoding_of, load_member
 from smpc_dp.runtime.session import connect
 from smpc_dp.runtime.session_file import load_session
+from smpc_dp.runtime.tolerance import tolerances
 
 Operation = Literal["sum", "average"]
 
@@ -96,7 +98,8 @@ def party(
     An aggregator or server serves requests, a party contributes its vector to one, or its record to a
     statistic.
     """
-    member = load_session(session).roster
+    loaded = load_session(session)
+    member = loaded.roster
     names = [entry.name for entry in member]
     if name not in names:
         raise ConfigError([Fault("--as", f"{name!r} is not in the roster of {session}: {', '.join(names)}")])
@@ -124,7 +127,8 @@ def party(
     for place in (out, audit):
         if place is not None:
             check_can_write(place)
-    watch: OnEvent = print_event if events else _show
+    first = [] if asked is not None else [str(one) for one in tolerances(loaded)]
+    watch: OnEvent = print_event if events else partial(_show, first)
     if is_learning(session):
         sums: dict[str, object] = {
             "--operation": operation,
@@ -258,7 +262,10 @@ def _refuse_given(options: Mapping[str, object], why: str) -> None:
             raise typer.BadParameter(f"{option} {why}")
 
 
-def _show(event: Event) -> None:
+def _show(first: list[str], event: Event) -> None:
+    """Print an event; before the earliest one what stands in `first`, which is emptied."""
+    while first:
+        progress_console().print(first.pop(0))
     clock = time.strftime("%H:%M:%S")
     what = {
         "connected": f"connected to {event.detail}",

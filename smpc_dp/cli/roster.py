@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 from rich.table import Table
 
 from smpc_dp.cli.output import console, print_json
 from smpc_dp.runtime.session_file import load_session
+from smpc_dp.runtime.tolerance import tolerances
 
 
 def register(app: typer.Typer) -> None:
@@ -23,7 +25,8 @@ def roster(
 ) -> None:
     """Check a session file and print who takes part.
 
-    Also prints the digests of session and roster, which participants compare.
+    Also prints the digests of session and roster, which participants compare, and how many losses and corrupt
+    parties a request tolerates.
     """
     loaded = load_session(session)
     if as_json:
@@ -31,6 +34,7 @@ def roster(
             {
                 "session_digest": loaded.digest.hex(),
                 "roster_digest": loaded.roster.digest.hex(),
+                "tolerates": [msgspec.to_builtins(one) for one in tolerances(loaded)],
                 **loaded.canonical(),
             }
         )
@@ -42,3 +46,5 @@ def roster(
     out.print(table)
     out.print(f"session digest {loaded.digest.hex()}")
     out.print(f"roster digest  {loaded.roster.digest.hex()}")
+    for one in tolerances(loaded):
+        out.print(str(one))

@@ -24,6 +24,7 @@ from smpc_dp.runtime.launcher import Ending, Launcher, member_command, run_child
 from smpc_dp.runtime.member import default_key
 from smpc_dp.runtime.servers.member import load_member
 from smpc_dp.runtime.session_file import SessionFile, load_session
+from smpc_dp.runtime.tolerance import tolerances
 
 
 def register(app: typer.Typer) -> None:
@@ -149,6 +150,8 @@ def run(
         results = {
             name: json.loads(path.read_text("utf-8")) for name, path in outputs.items() if path.exists()
         }
+    for one in tolerances(loaded) if results and asked is None and not as_json else ():
+        console().print(str(one))
     if learning:
         report_learned(launcher.endings, hub, results, as_json=as_json)
         return
