@@ -32,7 +32,7 @@ from smpc_dp.protocols.mpyc.params import VectorParameters
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.protocols.secagg.noisy import check_noisy
-from smpc_dp.protocols.secagg.params import SumParameters
+from smpc_dp.protocols.secagg.params import SAME, SumParameters
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -117,7 +117,8 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 missing=self.missing,
             )
         given = self._group(size, length)
-        given |= {"lower": -bound, "upper": bound, "precision": bound / PUBLIC_STEPS}
+        # What is averaged is public, and groups differ.
+        given |= {"lower": -bound, "upper": bound, "precision": bound / PUBLIC_STEPS, SAME: False}
         return _checked("secagg", given, size)
 
     def _group(self, size: int, length: int) -> dict[str, object]:

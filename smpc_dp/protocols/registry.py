@@ -32,6 +32,7 @@ from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import PRIVACY_KEYS, SumParameters
 from smpc_dp.protocols.secagg.params import check_parameters as check_secagg
 from smpc_dp.protocols.secagg.party import PartyMachine
+from smpc_dp.protocols.secagg.survivors import FixedSurvivors
 from smpc_dp.roster import Member
 
 # (the parameters as written in the session file, number of parties) -> (checked parameters or None, faults).
@@ -106,13 +107,14 @@ def party_machine(
     identity: Signer,
     lanes: Lanes,
     randomness: Randomness | None = None,
+    fixed: FixedSurvivors | None = None,
 ) -> PartyMachine:
     """Return the machine of a party; arguments as of `PartyMachine`."""
     if isinstance(parameters, VerifiableParameters):
         return VerifiablePartyMachine(context, parameters, identity, lanes, randomness)
     if isinstance(parameters, GopaParameters) and parameters.on_dropout == "keep":
         return GopaPartyMachine(context, parameters, identity, lanes, randomness)
-    return PartyMachine(context, parameters, identity, lanes, randomness)
+    return PartyMachine(context, parameters, identity, lanes, randomness, fixed)
 
 
 def group_machine(
@@ -121,11 +123,12 @@ def group_machine(
     identity: Signer,
     lanes: Lanes,
     randomness: Randomness | None = None,
+    fixed: FixedSurvivors | None = None,
 ) -> PartyMachine | ExchangeParty:
     """Return the machine of a member of a group, in an exchange too; arguments as of `PartyMachine`."""
     if isinstance(parameters, ExchangeParameters):
         return ExchangeParty(context, parameters, identity, lanes, randomness)
-    return party_machine(context, parameters, identity, lanes, randomness)
+    return party_machine(context, parameters, identity, lanes, randomness, fixed)
 
 
 def direct_machine(
@@ -149,6 +152,7 @@ def hub_machine(
     threads: int = 1,
     watch: Watch | None = None,
     board: Board | None = None,
+    fixed: FixedSurvivors | None = None,
 ) -> AggregatorMachine:
     """Return the machine of the aggregator or relay; arguments as of `AggregatorMachine`.
 
@@ -162,7 +166,7 @@ def hub_machine(
         )
     if isinstance(parameters, GopaParameters) and parameters.on_dropout == "keep":
         return GopaRelayMachine(context, parameters, identity, threads=threads, watch=watch)
-    return AggregatorMachine(context, parameters, identity, threads=threads, watch=watch)
+    return AggregatorMachine(context, parameters, identity, threads=threads, watch=watch, fixed=fixed)
 
 
 def group_hub_machine(
@@ -173,8 +177,9 @@ def group_hub_machine(
     threads: int = 1,
     watch: Watch | None = None,
     board: Board | None = None,
+    fixed: FixedSurvivors | None = None,
 ) -> AggregatorMachine | ExchangeHub:
     """Return the machine of the hub of a group, in an exchange too; arguments as of `hub_machine`."""
     if isinstance(parameters, ExchangeParameters):
         return ExchangeHub(context, parameters, identity)
-    return hub_machine(context, parameters, identity, threads=threads, watch=watch, board=board)
+    return hub_machine(context, parameters, identity, threads=threads, watch=watch, board=board, fixed=fixed)

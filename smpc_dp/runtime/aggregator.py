@@ -23,6 +23,7 @@ from smpc_dp.protocols.pairwise.statistic_terms import statistic_context
 from smpc_dp.protocols.registry import group_hub_machine
 from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
+from smpc_dp.protocols.secagg.survivors import FixedSurvivors
 from smpc_dp.roster import split_address
 from smpc_dp.runtime.asking import HELLOS, Asking, is_hello, quits
 from smpc_dp.runtime.board import BoardFolder
@@ -70,6 +71,7 @@ class Server:
         # What past requests were for: who is late is answered in its own terms.
         self._asked: dict[int, Membership] = {}
         self._culprits: dict[str, SmpcError] = {}
+        self._fixed = FixedSurvivors()
 
     async def gather(self, enough: int | None = None) -> None:
         """Wait until so many parties (None: all) have connected, or `connect` seconds have passed.
@@ -114,6 +116,7 @@ class Server:
             threads=min(2, os.cpu_count() or 1),
             watch=self._watch,
             board=self._board,
+            fixed=self._fixed,
         )
         try:
             if not await self._run(number):

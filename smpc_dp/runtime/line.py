@@ -22,6 +22,7 @@ from smpc_dp.protocols.registry import group_machine
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.messages import START
 from smpc_dp.protocols.secagg.party import PartyMachine
+from smpc_dp.protocols.secagg.survivors import FixedSurvivors
 from smpc_dp.runtime.events import Event, Kind, OnEvent
 from smpc_dp.runtime.member import Membership, from_wire, to_wire
 from smpc_dp.transport.channel import Channel, ChannelClosed
@@ -76,6 +77,7 @@ class HubLine:
         self._on_event = on_event
         # Threads of evaluations send beside the session's own task.
         self._sending = asyncio.Lock()
+        self._fixed = FixedSurvivors()
         # The log of the last request, if it was a verifiable one that has ended well.
         self.followed: Followed | None = None
 
@@ -194,7 +196,8 @@ class HubLine:
 
     def _machine(self, membership: Membership, request: int, question: str, lanes: Lanes) -> AnyParty:
         context = membership.context(request, question)
-        return group_machine(context, membership.parameters, membership.identity, lanes)
+        parameters, identity = membership.parameters, membership.identity
+        return group_machine(context, parameters, identity, lanes, fixed=self._fixed)
 
     async def _drive(self, request: int, machine: AnyParty, charge: Charge, before: int) -> Receipt | None:
         """Run the machine to its end; return the ledger's receipt."""

@@ -26,6 +26,7 @@ from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.params import VERSION, SecAggParameters, SumParameters
 from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.protocols.secagg.rolls import Roll
+from smpc_dp.protocols.secagg.survivors import FixedSurvivors
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import Signer
 
@@ -63,7 +64,8 @@ class Stage:
     """One run of one session, with `corrupt` parties and the aggregator in the attacker's hand if it likes.
 
     `session` decides keys and session digest, `run` the vectors and the parties' randomness
-    (None: the operating system's): two runs of one session file have equal `session`.
+    (None: the operating system's): two runs of one session file have equal `session`. `fixed` has for
+    members, the aggregator too, what earlier requests of the session have left them.
     """
 
     def __init__(
@@ -76,7 +78,10 @@ class Stage:
         session: int = 1,
         run: int | None = 1,
         parameters: SumParameters | None = None,
+        request: int = 1,
+        fixed: Mapping[str, FixedSurvivors] | None = None,
     ) -> None:
+        self.fixed = fixed or {}
         plan = plan or plan_secagg(parties, dropout=dropout, corrupt=corrupt)
         encoding = Encoding.plan(length=LENGTH, lower=-9.0, upper=9.0, precision=1e-3, parties=parties)
         self.parameters = parameters or SecAggParameters(encoding, plan)
@@ -88,7 +93,7 @@ class Stage:
             protocol=self.parameters.protocol,
             version=VERSION,
             session_digest=keys.bytes(32),
-            request=1,
+            request=request,
             names=self.names,
             aggregator=HUB,
             keys={name: bytes(signer.key.verify_key) for name, signer in self.signers.items()},
@@ -102,7 +107,9 @@ class Stage:
             for name in self.names
         }
         self.parties = {name: self.machine(name) for name in self.names}
-        self.aggregator = hub_machine(self.context, self.parameters, self.signers[HUB])
+        self.aggregator = hub_machine(
+            self.context, self.parameters, self.signers[HUB], fixed=self.fixed.get(HUB)
+        )
         self.sent: list[Envelope] = []
         self.errors: dict[str, SmpcError] = {}
 
@@ -110,7 +117,14 @@ class Stage:
         """Return a machine of a party."""
         vector = self.vectors[self.names.index(name)]
         lanes, _ = self.encoding.encode(vector, party=name)
-        return party_machine(self.context, self.parameters, self.signers[name], lanes, self.randomness[name])
+        return party_machine(
+            self.context,
+            self.parameters,
+            self.signers[name],
+            lanes,
+            self.randomness[name],
+            self.fixed.get(name),
+        )
 
     def grid(self, name: str) -> NDArray[np.int64]:
         """Return a party's vector on the integer grid: the secret that an attacker is after."""

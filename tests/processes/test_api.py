@@ -25,6 +25,8 @@ REAL: dict[str, object] = {
     "dropout": 0.25,
     "corrupt": 0.0,
 }
+# Requests of one session over differing survivors, which the rule against differences refuses.
+DIFFERING = {**REAL, "same_survivors": False}
 FAST = Timeouts(connect=5.0, step=3.0)
 
 Act = Callable[[smpc_dp.Session, int], Awaitable[None]]
@@ -100,7 +102,7 @@ async def test_integers(tmp_path: Path) -> None:
 
 async def test_a_refused_vector_is_missing_and_shifts_nothing(tmp_path: Path) -> None:
     """The n-th call of one party goes with the n-th call of the others, whatever became of earlier ones."""
-    path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
+    path = create_local_session(tmp_path, PARTIES, DIFFERING, timeouts=FAST)
 
     async def act(session: smpc_dp.Session, place: int) -> None:
         if place == 2:
@@ -117,6 +119,34 @@ async def test_a_refused_vector_is_missing_and_shifts_nothing(tmp_path: Path) ->
         assert result.survivors == PARTIES
 
     assert len(await play(path, act)) == 2
+
+
+async def test_all_exact_sums_of_a_session_are_over_the_same_survivors(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
+
+    async def act(session: smpc_dp.Session, place: int) -> None:
+        if place == 2:
+            with pytest.raises(smpc_dp.PrivacyError):
+                await session.sum([1.0, 11.0])
+            # It is left out: with its vector the second sum would give that away.
+            with pytest.raises(smpc_dp.TimeoutFault) as caught:
+                await session.sum([2.0, 1.0])
+            assert caught.value.missing == {"bob"}
+            return
+        for _ in range(2):
+            result = await session.sum([1.0, 0.0])
+            assert result.value.tolist() == [4.0, 0.0]
+            assert result.absent == ("bob",)
+        if place == 5:
+            return
+        await asyncio.sleep(0.2)
+        with pytest.raises(smpc_dp.TimeoutFault) as caught:
+            await session.sum([1.0, 0.0])
+        assert caught.value.missing == {"erin"}
+
+    served = await play(path, act)
+    assert [type(ended) for ended in served] == [Result, Result, smpc_dp.TimeoutFault]
+    assert "(same_survivors)" in str(served[2])
 
 
 @pytest.mark.parametrize("other", ["label", "kind"])
@@ -141,7 +171,7 @@ async def test_who_asks_another_question_is_not_added_up(tmp_path: Path, other: 
 
 async def test_a_late_party_catches_up_and_blames_nobody(tmp_path: Path) -> None:
     path = create_local_session(
-        tmp_path, PARTIES, REAL, timeouts=Timeouts(connect=0.6, step=0.6, gather=20.0)
+        tmp_path, PARTIES, DIFFERING, timeouts=Timeouts(connect=0.6, step=0.6, gather=20.0)
     )
 
     async def act(session: smpc_dp.Session, place: int) -> None:
@@ -186,7 +216,7 @@ async def test_lanes_may_be_used_again(tmp_path: Path) -> None:
 
 
 async def test_who_leaves_between_requests_is_absent_from_the_next(tmp_path: Path) -> None:
-    path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
+    path = create_local_session(tmp_path, PARTIES, DIFFERING, timeouts=FAST)
 
     async def act(session: smpc_dp.Session, place: int) -> None:
         assert (await session.sum([1.0, 0.0])).value.tolist() == [5.0, 0.0]

@@ -76,6 +76,28 @@ def test_a_private_session_of_five_tolerates_a_loss(
     assert written.plan.max_dropouts == 0
 
 
+@pytest.mark.parametrize(("parties", "lost"), [(4, 0), (5, 1), (9, 1), (20, 2)])
+def test_exact_sums_tolerate_a_loss_by_default_with_the_rule_alone(parties: int, lost: int) -> None:
+    for more, due in (
+        ({}, lost),
+        ({"same_survivors": True}, lost),
+        ({"same_survivors": False}, 0),
+        ({"same_survivors": False, "dropout": 0.2}, parties // 5),
+    ):
+        checked, faults = check_parameters({**GOOD, **more}, parties)
+        assert checked is not None, faults
+        assert checked.plan.max_dropouts == due
+        assert checked.keeps_survivors == more.get("same_survivors", True)
+
+
+def test_the_rule_is_for_exact_sums() -> None:
+    assert places({**GOOD, "same_survivors": 1}) == ["same_survivors"]
+    for protocol in ("secagg", "gopa"):
+        _, faults = PARAMETER_CHECKERS[protocol, 1]({**PRIVATE, "same_survivors": False}, 5)
+        assert [fault.where for fault in faults] == ["same_survivors"]
+        assert "exact sums" in faults[0].what
+
+
 @pytest.mark.parametrize(("parties", "lost"), [(4, 0), (5, 1), (49, 4)])
 def test_noisy_sums_of_servers_tolerate_a_loss(parties: int, lost: int) -> None:
     private = {**GOOD, "epsilon": 1.0}

@@ -19,7 +19,7 @@ from smpc_dp.protocols.gopa.messages import PARTY_STEPS
 from smpc_dp.protocols.gopa.plan import SessionNoise, plan_session
 from smpc_dp.protocols.result import Noise, Privacy
 from smpc_dp.protocols.secagg.noisy import check_room, decode_noisy, privacy_faults, with_precision
-from smpc_dp.protocols.secagg.params import MAX_PARTIES, SumParameters, check_sum
+from smpc_dp.protocols.secagg.params import MAX_PARTIES, SAME, SumParameters, check_sum
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -170,6 +170,7 @@ class GopaParameters(SumParameters, frozen=True):
 
 # `topology` is for `direct_params` to check.
 REFUSED = {
+    SAME: "cannot be combined with protocol 'gopa': it is for exact sums, and each request here has noise",
     "max_weight": "cannot be combined with protocol 'gopa': its averages have no weights",
     "mechanism": "cannot be combined with protocol 'gopa': it is of protocol 'secagg' with epsilon",
 }

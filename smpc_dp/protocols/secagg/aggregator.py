@@ -15,17 +15,18 @@ from msgspec.structs import replace
 from smpc_dp.crypto import agree
 from smpc_dp.crypto.labels import Label
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import PeerFault, VerificationError
+from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.result import Certificate, Outcome
 from smpc_dp.protocols.secagg import endings, keys
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.certify import check_certificate, shortest_certificate
-from smpc_dp.protocols.secagg.graph import pack_list, pack_set, unpack_list
+from smpc_dp.protocols.secagg.graph import PartySet, pack_list, pack_set, unpack_list
 from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.protocols.secagg.recovery import Recovery
 from smpc_dp.protocols.secagg.rolls import Roll
+from smpc_dp.protocols.secagg.survivors import FixedSurvivors
 from smpc_dp.protocols.star import HubRole
 
 Watch = Callable[[str, Lanes], None]
@@ -40,6 +41,8 @@ class AggregatorMachine(HubRole[Outcome]):
         identity: the aggregator's; signs what it relays, so that two differing answers are evidence.
         threads: threads for the removal of masks.
         watch: called with each party's name and masked lanes as they arrive, to show what an aggregator sees.
+        fixed: as of `PartyMachine`: who is not among these survivors is left out, and without one of them
+            the run stops at once.
     """
 
     def __init__(
@@ -50,12 +53,15 @@ class AggregatorMachine(HubRole[Outcome]):
         *,
         threads: int = 1,
         watch: Watch | None = None,
+        fixed: FixedSurvivors | None = None,
     ) -> None:
         super().__init__(context, identity)
         self._parameters = parameters
         self._plan = parameters.plan
         self._threads = threads
         self._watch = watch
+        self._fixed = fixed if parameters.keeps_survivors else None
+        self._bad_dealers: dict[int, tuple[int, ...]] = {}
         self._sum: Lanes = np.zeros(parameters.encoding.lanes, dtype=parameters.encoding.dtype)
         self._steps = {
             m.HELLO: (self._accept_hello, self._finish_hello),
@@ -70,6 +76,17 @@ class AggregatorMachine(HubRole[Outcome]):
 
     def _needed(self) -> int:
         return self._plan.threshold if self.step == m.UNMASK else self._plan.min_survivors
+
+    def _advance(self) -> list[Envelope]:
+        if self._fixed is not None:
+            # A vector that was added counts, whoever is lost since.
+            gone = self._fixed.inside(self._excluded.keys() - self._bad_dealers.keys())
+            if gone and not self._over:
+                self._over = True
+                names = [self._name_of(party) for party in gone]
+                what = "earlier sums of the session are over their vectors too (same_survivors)"
+                raise TimeoutFault(names, self.step, what)
+        return super()._advance()
 
     def _kept(self, envelope: Envelope) -> Envelope:
         # A masked vector is in the sum already: keeping it would cost a vector for each party.
@@ -102,6 +119,9 @@ class AggregatorMachine(HubRole[Outcome]):
                     party,
                     PeerFault(self._name_of(party), f"asks {hello.question!r}, the others ask {question!r}"),
                 )
+        for party in [] if self._fixed is None else self._fixed.outside(self._alive):
+            what = "earlier sums of the session are without its vector (same_survivors)"
+            self._drop(party, TimeoutFault({self._name_of(party)}, m.HELLO, what))
         if len(self._alive) < self._needed():
             raise self._too_few(self._needed())
         present = pack_set(self._alive, self._parties)
@@ -227,7 +247,6 @@ class AggregatorMachine(HubRole[Outcome]):
         certificate, self._participants_certificate = self._certificate(
             m.ATTEST_PARTICIPANTS, self._participants
         )
-        self._bad_dealers: dict[int, tuple[int, ...]] = {}
         return self._broadcast(m.PARTICIPANTS, certificate)
 
     # masked vectors
@@ -250,6 +269,8 @@ class AggregatorMachine(HubRole[Outcome]):
         # Who is lost after its vector was added is a survivor all the same: the sum holds its input.
         self._survivors = tuple(sorted(self._bad_dealers))
         packed = pack_set(self._survivors, self._parties)
+        if self._fixed is not None:
+            self._fixed.fix(self._context, PartySet.unpack(packed, self._parties, self.name))
         self._set_digest = keys.survivors_digest(self._context, self._run_id, self._set_digest, packed)
         return self._broadcast(m.SURVIVORS, m.Survivors(packed))
 

@@ -6,8 +6,18 @@ from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols.result import Privacy
 
 
-def privacy_of(plan: SecAggPlan, survivors: int) -> Privacy:
-    """Return the claim of a run: exact sum, no differential privacy, and what is not protected."""
+def privacy_of(plan: SecAggPlan, survivors: int, *, same: bool = True) -> Privacy:
+    """Return the claim of a run: exact sum, no differential privacy, and what is not protected.
+
+    `same`: all exact sums of the session are over the same survivors.
+    """
+    differences = (
+        "sums of other sessions, or of this one with parties that have connected anew, may be over another "
+        "survivor set, and two sums over differing sets reveal the difference"
+        if same
+        else "same_survivors = false: any two sums over differing survivor sets, also of this session, "
+        "reveal the difference"
+    )
     failure = (
         ""
         if plan.failure_bits is None
@@ -32,8 +42,8 @@ def privacy_of(plan: SecAggPlan, survivors: int) -> Privacy:
             "computational: X25519, HKDF-SHA256, AES-256-CTR, XChaCha20-Poly1305, Ed25519, TupleHash256",
         ),
         not_protected=(
-            "the sum is exact: it has no differential privacy, and sums over two differing survivor sets "
-            "reveal the difference",
+            "the sum is exact: it has no differential privacy",
+            differences,
             "a party may lie about its input, and an aggregator about the sum that it reports",
             "who takes part, when, and the length of the vectors are visible",
         ),

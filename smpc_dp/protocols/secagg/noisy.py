@@ -17,7 +17,7 @@ from smpc_dp.errors import ConfigError, Fault, LocalError, PrivacyError, Verific
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian, skellam
 from smpc_dp.protocols.result import Noise, Privacy
 from smpc_dp.protocols.secagg.claim import privacy_of
-from smpc_dp.protocols.secagg.params import OF_GOPA, PRIVACY_KEYS, SumParameters, check_sum
+from smpc_dp.protocols.secagg.params import OF_GOPA, PRIVACY_KEYS, SAME, SumParameters, check_sum
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -32,7 +32,8 @@ TAIL = 40
 # A step of the grid is this fraction of the range of a coordinate, unless the session says otherwise.
 DEFAULT_STEPS = 1 << 20
 REFUSED = OF_GOPA | {
-    "max_weight": "cannot be combined with epsilon, delta, mechanism or l2_bound: noisy sums have no weights"
+    SAME: "is for exact sums: with epsilon each request is private by its noise, whoever survives",
+    "max_weight": "cannot be combined with epsilon, delta, mechanism or l2_bound: noisy sums have no weights",
 }
 
 
@@ -107,7 +108,7 @@ class NoisySumParameters(SumParameters, frozen=True):
             assumptions=exact.assumptions,
             not_protected=(
                 "a corrupt party may add any value of its own, or no noise",
-                *exact.not_protected[1:],
+                *exact.not_protected[2:],
                 "samplers do not run in constant time",
             ),
         )

@@ -42,6 +42,8 @@ def add_uniform_terms(lanes: Lanes, seeds: Sequence[bytes], signs: Sequence[int]
 
 # What makes a sum one with differential privacy (`noisy`).
 PRIVACY_KEYS = ("epsilon", "delta", "mechanism", "l2_bound")
+# The key of the rule against differences (`survivors`).
+SAME = "same_survivors"
 # What a secure sum has not, with noise or without.
 OF_GOPA = {
     key: f"is not for protocol 'secagg': {key} is a parameter of protocol 'gopa'"
@@ -66,6 +68,11 @@ class SumParameters(msgspec.Struct, frozen=True):
         if lanes.shape != self.shape or lanes.dtype != self.encoding.dtype:
             many = " x ".join(str(size) for size in self.shape)
             raise LocalError(f"{name}: lanes must be {many} of {self.encoding.dtype.__name__}")
+
+    @property
+    def keeps_survivors(self) -> bool:
+        """Whether all sums of a session must be over the same survivors; see `survivors`."""
+        return False
 
     @property
     def party_steps(self) -> tuple[str, ...]:
@@ -121,11 +128,18 @@ class SumParameters(msgspec.Struct, frozen=True):
 
 
 class SecAggParameters(SumParameters, frozen=True):
-    """Checked parameters of an exact sum."""
+    """Checked parameters of an exact sum; `same_survivors`: all of a session are over the same survivors."""
+
+    same_survivors: bool = True
+
+    @property
+    def keeps_survivors(self) -> bool:
+        """Whether all sums of a session must be over the same survivors; see `survivors`."""
+        return self.same_survivors
 
     def privacy(self, survivors: int) -> Privacy:
         """Return the claim: an exact sum, no differential privacy, and what is not protected."""
-        return privacy_of(self.plan, survivors)
+        return privacy_of(self.plan, survivors, same=self.same_survivors)
 
 
 class _Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -147,13 +161,21 @@ def check_parameters(
 
     Keys: `length`, `lower`, `upper` (needed; bounds are numbers or lists of `length`); `kind` ("real", the
     default, or "integer"); `precision` (needed for "real", not allowed for "integer"); `max_weight` (default
-    0: no weights); `dropout` (fraction of the parties, default `default_dropout`), `corrupt` (the
+    0: no weights); `same_survivors` (default true); `dropout` (fraction of the parties, default
+    `default_dropout`, 0 with same_survivors = false), `corrupt` (the
     same, default 0.1) and `security` (bits, default 40). Source: [Bell et al. 2020, section 3].
     """
-    checked, faults = check_sum(parameters, parties, told=PRIVACY_KEYS, refused=OF_GOPA, loss=0.1)
-    if checked is None:
-        return None, faults
-    return SecAggParameters(encoding=checked.encoding, plan=checked.plan), faults
+    same = parameters.get(SAME, True)
+    # Without the rule a lost party may cost it its vector: only who asks for that tolerates it.
+    loss = 0.0 if same is False else None
+    checked, faults = check_sum(
+        parameters, parties, own=(SAME,), told=PRIVACY_KEYS, refused=OF_GOPA, loss=loss
+    )
+    if not isinstance(same, bool):
+        faults.append(Fault(SAME, f"must be true or false, is {shown(same)}"))
+    elif checked is not None:
+        return SecAggParameters(encoding=checked.encoding, plan=checked.plan, same_survivors=same), faults
+    return None, faults
 
 
 def check_sum(

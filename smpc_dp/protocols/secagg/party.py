@@ -21,6 +21,7 @@ from smpc_dp.protocols.secagg.certify import check_certificate
 from smpc_dp.protocols.secagg.graph import PartySet, draw_neighbours, pack_list, unpack_list
 from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.protocols.secagg.rolls import check_roll
+from smpc_dp.protocols.secagg.survivors import FixedSurvivors
 from smpc_dp.protocols.star import PartyRole
 
 
@@ -34,6 +35,7 @@ class PartyMachine(PartyRole[Outcome]):
         lanes: the encoded vector (`parameters.encoding.encode`), shape (encoding.lanes,); it is masked in
             place.
         randomness: the operating system's; a seeded one only in simulations and tests.
+        fixed: what the session's sums have in common, where its parameters say so; None: it has one request.
     """
 
     _last_step = m.UNMASK
@@ -47,6 +49,7 @@ class PartyMachine(PartyRole[Outcome]):
         identity: Signer,
         lanes: Lanes,
         randomness: Randomness | None = None,
+        fixed: FixedSurvivors | None = None,
     ) -> None:
         parameters.check_lanes(identity.name, lanes)
         super().__init__(context, identity)
@@ -54,6 +57,7 @@ class PartyMachine(PartyRole[Outcome]):
         self._plan = parameters.plan
         self._lanes: Lanes | None = lanes
         self._random = randomness or SystemRandomness()
+        self._fixed = fixed if parameters.keeps_survivors else None
         self._handlers = {
             m.START: self._on_start,
             m.ROLL: self._on_roll,
@@ -340,6 +344,9 @@ class PartyMachine(PartyRole[Outcome]):
     def _on_survivors(self, body: bytes) -> Sequence[Envelope]:
         message = decode(body, m.Survivors, self._context.aggregator)
         self._survivors = self._set(message.survivors, self._participants, "survivors")
+        if self._fixed is not None:
+            # Before it signs: so no quorum does, and nobody opens a share.
+            self._fixed.fix(self._context, self._survivors)
         self._survivors_digest = keys.survivors_digest(
             self._context, self._run_id, self._participants_digest, message.survivors
         )

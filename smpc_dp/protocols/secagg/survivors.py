@@ -1,0 +1,57 @@
+"""The rule against differences: all exact sums of a session are over one set of survivors.
+
+Two exact sums over sets that differ in few parties give away the sum of these parties' vectors, where vectors
+stay as they are or move little. So a party attests one set of survivors in a session, whatever the request,
+and refuses every other one. protocols/secagg/README.md says what follows from that, and what does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from smpc_dp.errors import PrivacyError
+from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.secagg.graph import PartySet
+
+
+class FixedSurvivors:
+    """The survivors that the exact sums of one session are over, as one member has first attested them."""
+
+    def __init__(self) -> None:
+        self._members: PartySet | None = None
+        self._request = 0
+
+    def outside(self, parties: Collection[int]) -> list[int]:
+        """Return which of the parties are not in the set, ascending; nobody while there is none."""
+        members = self._members
+        return [] if members is None else sorted(party for party in parties if party not in members)
+
+    def inside(self, parties: Collection[int]) -> list[int]:
+        """Return which of the parties are in the set, ascending; nobody while there is none."""
+        members = self._members
+        return [] if members is None else sorted(party for party in parties if party in members)
+
+    def fix(self, context: Context, survivors: PartySet) -> None:
+        """Take the set of a run's survivors.
+
+        Raises:
+            PrivacyError: the session has another one since an earlier request; names who is missing and who
+                is new.
+        """
+        members = self._members
+        if members is None:
+            self._members, self._request = survivors, context.request
+            return
+        if survivors.packed == members.packed:
+            return
+        differing = []
+        for what, these, those in (("without", members, survivors), ("with", survivors, members)):
+            names = [context.names[party - 1] for party in these if party not in those]
+            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+            differing += [f"{what} {', '.join(names[:5])}{more}"] if names else []
+        raise PrivacyError(
+            f"rule against differences (same_survivors): the survivors of request {context.request} are not "
+            f"those of request {self._request}, but {' and '.join(differing)}; two such sums give away their "
+            "difference",
+            told="the rule against differences refuses these survivors",
+        )
