@@ -30,9 +30,8 @@ from smpc_dp.runtime.board import BoardFolder
 from smpc_dp.runtime.deadline import Deadline, now
 from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
 from smpc_dp.runtime.links import SMALL_MESSAGE, Links, News
-from smpc_dp.runtime.member import Membership
+from smpc_dp.runtime.member import Membership, aggregator_name
 from smpc_dp.runtime.served_log import answer, asks_for_lines
-from smpc_dp.runtime.session_file import load_session
 from smpc_dp.runtime.statistic import plan_maker
 from smpc_dp.statistics.kernels import Kernel
 from smpc_dp.transport.endpoint import listen
@@ -413,11 +412,3 @@ async def open_server(
         await listener.close()
         # What is there of a run that failed is evidence too.
         await asyncio.to_thread(logs.close)
-
-
-def aggregator_name(session: str | os.PathLike[str]) -> str:
-    """Return the name of a session file's aggregator; raise ConfigError if it has none."""
-    aggregator = load_session(session).roster.aggregator
-    if aggregator is None:
-        raise ConfigError([Fault("roster", "has no aggregator")])
-    return aggregator.name

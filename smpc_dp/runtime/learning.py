@@ -24,12 +24,12 @@ from smpc_dp.learn.methods import Averaging
 from smpc_dp.learn.needs import Learned, Means
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.protocols.result import Outcome
-from smpc_dp.runtime.aggregator import aggregator_name, open_logs, open_server
+from smpc_dp.runtime.aggregator import open_logs, open_server
 from smpc_dp.runtime.averaging import Ask, PartyAverager, ServingAverager
 from smpc_dp.runtime.events import Event, OnEvent, ignore
 from smpc_dp.runtime.exchanging import HubExchange, PartyExchange
 from smpc_dp.runtime.line import HubLine, charge_run
-from smpc_dp.runtime.member import Membership
+from smpc_dp.runtime.member import Membership, aggregator_name
 from smpc_dp.runtime.requests import AggregatorLostError, Counter, EverybodyLeftError
 from smpc_dp.runtime.servers.learning import AskServers, serve_learning_shares
 from smpc_dp.runtime.servers.line import ServersLine

@@ -225,3 +225,11 @@ def from_wire(data: bytes, sender: str) -> tuple[int, Envelope]:
         raise PeerFault(sender, "sent a message that is too short")
     (request,) = _REQUEST.unpack_from(data)
     return request, decode_envelope(data[_REQUEST.size :], sender)
+
+
+def aggregator_name(session: str | os.PathLike[str]) -> str:
+    """Return the name of a session file's aggregator; raise ConfigError if it has none."""
+    aggregator = load_session(session).roster.aggregator
+    if aggregator is None:
+        raise ConfigError([Fault("roster", "has no aggregator")])
+    return aggregator.name
