@@ -206,6 +206,16 @@ class HubRole(_Role[R]):
         """True when as many parties have spoken in this step as it needs."""
         return not self._over and len(self._received) >= self._needed()
 
+    @property
+    def most_steps(self) -> int:
+        """At most so many steps follow the first one."""
+        return len(self._steps) - 1
+
+    @property
+    def matchings(self) -> int:
+        """How many pairs a party may have to evaluate, one after the other, within this step."""
+        return 0
+
     def ban(self, peer: str, error: SmpcError) -> Sequence[Envelope]:
         """Exclude a party that was convicted in an earlier run."""
         party = self._number.get(peer)

@@ -17,7 +17,6 @@ from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
 from smpc_dp.protocols.pairwise.statistic_hub import StatisticHub
 from smpc_dp.protocols.pairwise.statistic_messages import HELLO as STATISTIC_HELLO
-from smpc_dp.protocols.pairwise.statistic_messages import PAIR
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.pairwise.statistic_terms import statistic_context
 from smpc_dp.protocols.registry import group_hub_machine
@@ -27,7 +26,7 @@ from smpc_dp.protocols.secagg.survivors import FixedSurvivors
 from smpc_dp.roster import split_address
 from smpc_dp.runtime.asking import HELLOS, Asking, is_hello, quits
 from smpc_dp.runtime.board import BoardFolder
-from smpc_dp.runtime.deadline import Deadline, now
+from smpc_dp.runtime.deadline import Deadline, hub_step_seconds, now
 from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
 from smpc_dp.runtime.links import SMALL_MESSAGE, Links, News
 from smpc_dp.runtime.member import Membership, aggregator_name
@@ -164,45 +163,40 @@ class Server:
         held = await self._ask(number, deadline)
         if held is None:
             return False
-        machine, begun, declared, step = self._machine, bool(held), False, ""
+        machine, begun, declared, step, waiting = self._machine, bool(held), False, "", -1
+        timeouts, drained = self._membership.session.timeouts, False
         if isinstance(machine, VerifiableRelayMachine):
             # It keeps what is false, and shows it.
             self._hub.hear(machine.most_heard_bytes)
-        if begun and not deadline.connecting:
-            declared = True
-            self._declare_absent(number, machine)
         while not machine.finished:
             if machine.step != step:
-                step = machine.step
+                step, waiting, drained = machine.step, -1, False
                 if step not in HELLOS:
-                    deadline.step()
+                    deadline.step(hub_step_seconds(machine.matchings, timeouts))
+            if waiting != (waiting := len(machine.waiting_for)):
                 self._tell("step", number, machine)
             if not begun:
                 self._hub.send(number, machine.expire())
-            news = held.pop(0) if held else await self._next(deadline.pause())
-            if news is not None and asks_for_lines(news):
-                await self._show(news)
-                if now() < deadline.at:
-                    continue
-                # Who asks on and on does not stop the clock.
-                news = None
-            if news is None:
-                if deadline.at <= now():
+                continue
+            if not declared and not deadline.connecting:
+                declared = True
+                self._declare_absent(number, machine)
+                continue
+            if not held and deadline.passed:
+                if drained:
                     self._hub.send(number, await asyncio.to_thread(machine.expire))
-                elif not declared:
-                    declared = True
-                    self._declare_absent(number, machine)
+                else:
+                    held, drained = self._hub.news.take_all(), True
+                continue
+            news = held.pop(0) if held else await self._next(deadline.pause())
+            if news is None:
+                continue
+            if asks_for_lines(news):
+                await self._show(news)
                 continue
             self._hub.send(number, await self._apply(number, machine, news))
-            if news.envelope is not None and not machine.finished and machine.step == step:
-                if step in HELLOS and machine.has_enough:
-                    deadline.enough()
-                elif news.envelope.step == PAIR:
-                    # Finitely many: the machine takes no message that is not due.
-                    deadline.step()
-                elif step not in HELLOS:
-                    deadline.progress()
-                self._tell("step", number, machine)
+            if step in HELLOS and machine.step == step and machine.has_enough:
+                deadline.enough()
         return True
 
     async def _ask(self, number: int, deadline: Deadline) -> list[News] | None:

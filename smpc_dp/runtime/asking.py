@@ -52,8 +52,8 @@ class Asking:
 
     @property
     def began(self) -> bool:
-        """True when somebody has asked."""
-        return bool(self._held)
+        """True when somebody has asked that may take part."""
+        return any(news.peer not in self._ignored for news in self._held)
 
     def hold(self, news: News) -> None:
         """Keep a hello, or the loss of a party, until it is settled; of each party a few at most."""

@@ -1,4 +1,8 @@
-"""How long whoever collects messages waits for them."""
+"""How long a process waits for others. A deadline is absolute: no message moves it.
+
+All limits follow from the session file and from public numbers of the request, and are known when a step
+begins. What has arrived when a deadline passes is still taken: no party is late because of those before it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,9 @@ import math
 
 from smpc_dp.runtime.session_file import Timeouts
 
+# Who collects may wait a whole step for others before it answers, and then compute: in steps.
+PATIENCE = 4.0
+
 
 class Deadline:
     """How long a hub or coordinator waits in one request, in the event loop's time."""
@@ -14,13 +21,18 @@ class Deadline:
     def __init__(self, timeouts: Timeouts, first: bool) -> None:
         self._timeouts = timeouts
         self._connected = now() + (timeouts.connect if first else 0.0)
-        self._latest = self.at = math.inf
+        self.at = math.inf
         self._enough = False
 
     @property
     def connecting(self) -> bool:
         """True while parties of the first request may still be on their way."""
         return now() < self._connected
+
+    @property
+    def passed(self) -> bool:
+        """True when the time of the step is over."""
+        return now() >= self.at
 
     def begin(self) -> None:
         """Somebody has asked: others have `gather` to ask too."""
@@ -32,18 +44,36 @@ class Deadline:
             self._enough = True
             self.at = min(self.at, max(now() + self._timeouts.step, self._connected))
 
-    def step(self) -> None:
-        """A step begins."""
-        self.at = now() + self._timeouts.step
-        self._latest = now() + 2 * self._timeouts.step
-
-    def progress(self) -> None:
-        """A message of the step has come: who queues behind it is not late, up to twice the time."""
-        self.at = min(self._latest, now() + self._timeouts.step)
+    def step(self, seconds: float) -> None:
+        """Begin a step that has so many seconds."""
+        self.at = now() + seconds
 
     def pause(self) -> float:
         """Return until when to wait for news."""
         return min(self.at, self._connected) if self.connecting else self.at
+
+
+def pairs_seconds(matchings: int, timeouts: Timeouts) -> float:
+    """Return what a party has for its pairs of so many matchings, one after the other."""
+    return matchings * (timeouts.gather + PATIENCE * timeouts.step)
+
+
+def hub_step_seconds(matchings: int, timeouts: Timeouts) -> float:
+    """Return what parties have for one step of a hub; `matchings`: with so many pairs in it."""
+    return timeouts.step + pairs_seconds(matchings, timeouts)
+
+
+def hub_run_seconds(steps: int, matchings: int, timeouts: Timeouts, first: bool = False) -> float:
+    """Return the longest time of a request at a hub, from its first hello, without the hub's computing.
+
+    Args:
+        steps: at most so many steps after the hello, as `HubRole.most_steps` says.
+        matchings: of a pairwise statistic, the matchings of its draw; else 0.
+        timeouts: those of the session.
+        first: whether it is the session's first request, in which parties may still connect.
+    """
+    gather = max(timeouts.gather, timeouts.connect) if first else timeouts.gather
+    return gather + steps * timeouts.step + pairs_seconds(matchings, timeouts)
 
 
 def now() -> float:

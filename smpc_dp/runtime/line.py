@@ -23,6 +23,7 @@ from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.messages import START
 from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.protocols.secagg.survivors import FixedSurvivors
+from smpc_dp.runtime.deadline import PATIENCE, now
 from smpc_dp.runtime.events import Event, Kind, OnEvent
 from smpc_dp.runtime.member import Membership, from_wire, to_wire
 from smpc_dp.transport.channel import Channel, ChannelClosed
@@ -31,9 +32,6 @@ from smpc_dp.transport.endpoint import Endpoint, dial
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
-
-# Who collects may wait a whole step for others before it answers, and then compute.
-PATIENCE = 4.0
 
 AnyParty = PartyMachine | ExchangeParty
 
@@ -204,10 +202,10 @@ class HubLine:
         receipt: Receipt | None = None
         timeouts = self._membership.session.timeouts
         await self.send(request, machine.start())
-        patience = timeouts.connect + (1 + before) * (timeouts.gather + PATIENCE * timeouts.step)
+        until = now() + timeouts.connect + (1 + before) * (timeouts.gather + PATIENCE * timeouts.step)
         while not machine.finished:
             tell(self._on_event, "step", request, machine)
-            envelope = await self.next_envelope(request, machine, patience)
+            envelope = await self.next_envelope(request, machine, until)
             if envelope is None:
                 continue
             due = machine.step
@@ -216,13 +214,18 @@ class HubLine:
                 # The first message that depends on the data: charged when it is there, before it is sent.
                 receipt = await charge(machine.run_id)
             await self.send(request, answer)
-            patience = PATIENCE * timeouts.step
+            if machine.step != due:
+                until = now() + PATIENCE * timeouts.step
         return receipt
 
-    async def next_envelope(self, request: int, machine: Machine, patience: float) -> Envelope | None:
+    async def next_envelope(self, request: int, machine: Machine, until: float) -> Envelope | None:
         """Return the next envelope of a request, or None for what the machine has been told instead."""
+        if now() >= until:
+            # Also where messages come without a pause: `asyncio.timeout_at` would not be looked at.
+            machine.expire()
+            return None
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout_at(until):
                 theirs, envelope = from_wire(await self._channel.receive(), self._channel.peer)
         except TimeoutError:
             machine.expire()

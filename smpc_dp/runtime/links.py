@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -41,6 +42,47 @@ class News:
     envelope: Envelope | None = None
 
 
+class FairQueue:
+    """News in turns: each link has one message in it, and waits at the end again for its next one.
+
+    A link whose message is not taken yet reads no other, so who sends much is held back by its connection,
+    and waits behind one message of every other link.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[News, asyncio.Future[None]]] = deque()
+        self._arrived = asyncio.Event()
+
+    async def put(self, news: News) -> None:
+        """Add a link's news; return when it is taken."""
+        taken = asyncio.get_running_loop().create_future()
+        entry = news, taken
+        self._waiting.append(entry)
+        self._arrived.set()
+        try:
+            await taken
+        finally:
+            if entry in self._waiting:
+                self._waiting.remove(entry)
+
+    async def get(self) -> News:
+        """Return the next news."""
+        while not self._waiting:
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self._take()
+
+    def take_all(self) -> list[News]:
+        """Return what has arrived by now: of each link one message at most."""
+        return [self._take() for _ in range(len(self._waiting))]
+
+    def _take(self) -> News:
+        news, taken = self._waiting.popleft()
+        if not taken.done():
+            taken.set_result(None)
+        return news
+
+
 class Links:
     """Holds all links and turns what they bring into one stream of news.
 
@@ -63,9 +105,9 @@ class Links:
         self._membership = membership
         self._on_event = on_event
         self._loop = asyncio.get_running_loop()
-        # One at a time: a reader that has to wait holds its message against the budget of the endpoint, so
-        # the memory for large vectors does not grow with the number of parties.
-        self.news: asyncio.Queue[News] = asyncio.Queue(1)
+        # A reader that has to wait holds its message against the budget of the endpoint, so the memory for
+        # large vectors does not grow with the number of parties.
+        self.news = FairQueue()
         self.links: dict[str, Link] = {}
         self._largest = self._heard = membership.largest_message()
 

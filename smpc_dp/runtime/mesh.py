@@ -24,9 +24,9 @@ from smpc_dp.protocols.registry import direct_machine
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.messages import HELLO, START
 from smpc_dp.roster import split_address
-from smpc_dp.runtime.deadline import Deadline, now
+from smpc_dp.runtime.deadline import PATIENCE, Deadline
 from smpc_dp.runtime.events import Event, OnEvent
-from smpc_dp.runtime.line import PATIENCE, Charge, tell
+from smpc_dp.runtime.line import Charge, tell
 from smpc_dp.runtime.links import OUTBOX_LIMIT, SMALL_MESSAGE, Links, News
 from smpc_dp.runtime.member import Membership
 from smpc_dp.transport.channel import Channel, ChannelClosed
@@ -209,7 +209,7 @@ class Mesh:
         self._links.send(request, hello)
         absent = [name for name in self._others() if not self._links.is_live(name)]
         sent: Sequence[Envelope] = machine.lost_all(absent)
-        early, step = self._take_early(request), ""
+        early, step, drained, waiting = self._take_early(request), "", False, -1
         while True:
             if any(envelope.step == PUBLISH for envelope in sent):
                 # The first message that depends on the data: charged when it is there, before it is sent.
@@ -218,18 +218,21 @@ class Mesh:
             if machine.finished:
                 return receipt
             if machine.step != step:
-                step = machine.step
+                step, drained, waiting = machine.step, False, -1
                 self._begin(deadline, machine)
-            tell(self._on_event, "step", request, machine)
-            news = early.pop(0) if early else await self._next(deadline.at)
-            if news is None:
-                sent = await asyncio.to_thread(machine.expire)
+            if waiting != (waiting := len(machine.waiting_for)):
+                tell(self._on_event, "step", request, machine)
+            sent = ()
+            if not early and deadline.passed:
+                if drained:
+                    sent = await asyncio.to_thread(machine.expire)
+                else:
+                    early, drained = self._links.news.take_all(), True
                 continue
-            sent = await self._apply(request, machine, news)
-            if machine.step == step and not machine.patient:
-                if step != HELLO:
-                    deadline.progress()
-                elif machine.has_enough:
+            news = early.pop(0) if early else await self._next(deadline.at)
+            if news is not None:
+                sent = await self._apply(request, machine, news)
+                if machine.step == step and machine.has_enough:
                     deadline.enough()
 
     def _begin(self, deadline: Deadline, machine: DirectMachine) -> None:
@@ -238,9 +241,9 @@ class Mesh:
             deadline.begin()
         elif machine.patient:
             wait = timeouts.gather if machine.step == START else 0.0
-            deadline.at = now() + wait + PATIENCE * timeouts.step
+            deadline.step(wait + PATIENCE * timeouts.step)
         else:
-            deadline.step()
+            deadline.step(timeouts.step)
 
     async def _next(self, until: float) -> News | None:
         """Return the next news, or None when the time comes first."""

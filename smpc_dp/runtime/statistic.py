@@ -29,9 +29,10 @@ from smpc_dp.protocols.pairwise.statistic_messages import (
 )
 from smpc_dp.protocols.pairwise.statistic_party import StatisticParty
 from smpc_dp.protocols.pairwise.statistic_result import event_of
+from smpc_dp.runtime.deadline import PATIENCE, now, pairs_seconds
 from smpc_dp.runtime.evaluation import Evaluations
 from smpc_dp.runtime.events import Kind
-from smpc_dp.runtime.line import PATIENCE, HubLine
+from smpc_dp.runtime.line import HubLine
 from smpc_dp.runtime.pairwise import drive
 from smpc_dp.runtime.relay import RelayedChannel, Tunnel
 from smpc_dp.runtime.session_file import Timeouts
@@ -50,7 +51,7 @@ class Wire(Protocol):
 
     async def send(self, envelopes: Sequence[Envelope]) -> None: ...
 
-    async def next_envelope(self, machine: StatisticParty, patience: float) -> Envelope | None: ...
+    async def next_envelope(self, machine: StatisticParty, until: float) -> Envelope | None: ...
 
     async def charge_event(self, run_id: bytes, event: Event) -> Receipt | None: ...
 
@@ -76,9 +77,9 @@ class SessionWire:
         """Send to the aggregator."""
         await self._line.send(self._request, envelopes)
 
-    async def next_envelope(self, machine: StatisticParty, patience: float) -> Envelope | None:
+    async def next_envelope(self, machine: StatisticParty, until: float) -> Envelope | None:
         """Return the next message of the request, as `HubLine.next_envelope` does."""
-        return await self._line.next_envelope(self._request, machine, patience)
+        return await self._line.next_envelope(self._request, machine, until)
 
     async def charge_event(self, run_id: bytes, event: Event) -> Receipt | None:
         """Charge an event to the ledger, if there is one."""
@@ -181,11 +182,11 @@ class PairRounds:
         working: asyncio.Task[None] | None = None
         machine, wire, timeouts = self._machine, self._wire, self._timeouts
         await wire.send(machine.start())
-        patience = timeouts.connect + timeouts.gather + PATIENCE * timeouts.step
+        until = now() + timeouts.connect + timeouts.gather + PATIENCE * timeouts.step
         try:
             while not machine.finished:
                 wire.tell("step", machine)
-                envelope = await wire.next_envelope(machine, patience)
+                envelope = await wire.next_envelope(machine, until)
                 if envelope is None:
                     continue
                 if envelope.step == PAIR:
@@ -194,16 +195,17 @@ class PairRounds:
                 if envelope.step in (RELAY, RELAY_END):
                     self._deliver_relayed(machine.open_relay(envelope))
                     continue
+                step = machine.step
                 await wire.send(await asyncio.to_thread(machine.receive, envelope))
-                patience = PATIENCE * timeouts.step
+                if machine.step != step:
+                    until = now() + PATIENCE * timeouts.step
                 if working is None and machine.evaluations is not None:
                     event = await asyncio.to_thread(event_of, self._plan)
                     receipt = await wire.charge_event(machine.run_id, event)
                     self._open_tunnels(machine.evaluations)
                     working = asyncio.create_task(self._work())
-                if working is not None:
                     # Others may be at their pairs for as long as this.
-                    patience += self._plan.partners * (timeouts.gather + PATIENCE * timeouts.step)
+                    until += pairs_seconds(self._plan.partners, timeouts)
         finally:
             for tunnel in self._tunnels.values():
                 tunnel.deliver(None)

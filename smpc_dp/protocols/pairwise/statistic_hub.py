@@ -99,6 +99,11 @@ class StatisticHub(HubRole[StatisticResult]):
             return super().has_enough
         return max(self._asked().values(), default=0) >= self._needed()
 
+    @property
+    def matchings(self) -> int:
+        """The matchings of the draw, in the step in which their pairs are evaluated."""
+        return len(self._draw.pairs) if self.step == m.DONE and self._draw is not None else 0
+
     def receive(self, envelope: Envelope) -> Sequence[Envelope]:
         """Take one party's message; a fault of the party excludes it."""
         if envelope.step not in (m.PAIR, m.RELAY, m.RELAY_END):

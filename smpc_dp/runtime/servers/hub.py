@@ -17,9 +17,8 @@ from smpc_dp.protocols.mpyc.messages import COMPUTE, HELLO, MAX_QUESTION, OUTPUT
 from smpc_dp.protocols.mpyc.params import threshold_of
 from smpc_dp.protocols.mpyc.server import Job, ServerMachine
 from smpc_dp.roster import split_address
-from smpc_dp.runtime.deadline import Deadline, now
+from smpc_dp.runtime.deadline import PATIENCE, Deadline, now
 from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
-from smpc_dp.runtime.line import PATIENCE
 from smpc_dp.runtime.links import SMALL_MESSAGE, Links, News
 from smpc_dp.runtime.requests import ends_session
 from smpc_dp.runtime.servers.child import Answer
@@ -220,22 +219,21 @@ class ServerHub:
         deadline = Deadline(membership.session.timeouts, first=first)
         early = [news for kept in self._early.values() for news in kept]
         self._early = {}
-        begun = declared = False
-        step = ""
+        begun = declared = drained = False
+        step, waiting = "", -1
         computing: asyncio.Task[Answer] | None = None
         if missing := self._missing():
             raise TimeoutFault(missing, machine.step, f"connection lost; {NO_SURVIVAL}")
         try:
             while not machine.finished:
                 if machine.step != step:
-                    step = machine.step
+                    step, waiting, drained = machine.step, -1, False
                     if step == COMPUTE:
                         if machine.job is not None and self._engine is not None:
                             computing = asyncio.create_task(self._engine_run(self._engine, machine.job))
-                    elif step == SHARES:
-                        deadline.step()
                     elif step != HELLO:
-                        deadline.at = now() + self._patience(step)
+                        deadline.step(self._seconds(step))
+                if waiting != (waiting := len(machine.waiting_for)):
                     self._tell("step", number, machine)
                 if not (
                     begun or early or deadline.connecting or any(map(self._links.is_live, membership.names))
@@ -246,33 +244,29 @@ class ServerHub:
                     begun = True
                     self._links.send(number, await asyncio.to_thread(machine.expire))
                     continue
+                if begun and not declared and not deadline.connecting:
+                    declared = True
+                    await self._declare_absent(number, machine)
+                    continue
+                if computing is None and not early and deadline.passed:
+                    if drained:
+                        self._links.send(number, await asyncio.to_thread(machine.expire))
+                    else:
+                        early, drained = self._links.news.take_all(), True
+                    continue
                 news = early.pop(0) if early else await self._next(deadline, computing)
                 if computing is not None and computing.done():
                     answer, computing = computing.result(), None
                     values = [int(value) for value in answer.values]
                     self._links.send(number, await asyncio.to_thread(machine.computed, values))
-                    if news is None:
-                        continue
                 if news is None:
-                    if deadline.at <= now():
-                        self._links.send(number, await asyncio.to_thread(machine.expire))
-                    elif not declared:
-                        declared = True
-                        await self._declare_absent(number, machine)
                     continue
                 if news.envelope is not None and not begun and news.request == number:
                     begun = True
                     deadline.begin()
-                    if not deadline.connecting:
-                        declared = True
-                        await self._declare_absent(number, machine)
                 self._links.send(number, await self._apply(number, machine, news, begun))
-                if news.envelope is not None and not machine.finished and machine.step == step:
-                    if machine.has_enough:
-                        deadline.enough()
-                    elif step == SHARES:
-                        deadline.progress()
-                    self._tell("step", number, machine)
+                if machine.step == step and machine.has_enough:
+                    deadline.enough()
         finally:
             if computing is not None:
                 computing.cancel()
@@ -305,9 +299,11 @@ class ServerHub:
             silence=membership.session.timeouts.step,
         )
 
-    def _patience(self, step: str) -> float:
-        """Return how long the other servers may still wait for users, or compute, in a step of ours."""
+    def _seconds(self, step: str) -> float:
+        """Return what users have for a step, or how long the other servers may still wait for them."""
         timeouts = self._membership.session.timeouts
+        if step == SHARES:
+            return timeouts.step
         more = {PRESENT: timeouts.connect + timeouts.gather, OUTPUT: self._membership.parameters.seconds}
         return more.get(step, 0.0) + PATIENCE * timeouts.step
 

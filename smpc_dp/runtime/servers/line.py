@@ -17,9 +17,9 @@ from smpc_dp.protocols.mpyc.terms import ProgramTerms
 from smpc_dp.protocols.mpyc.user import UserMachine
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.result import Outcome
-from smpc_dp.runtime.deadline import now
+from smpc_dp.runtime.deadline import PATIENCE, now
 from smpc_dp.runtime.events import OnEvent
-from smpc_dp.runtime.line import PATIENCE, Charge, tell
+from smpc_dp.runtime.line import Charge, tell
 from smpc_dp.runtime.links import Links
 from smpc_dp.runtime.servers.member import SharedMembership
 from smpc_dp.runtime.servers.programs import (
@@ -204,11 +204,14 @@ class ServersLine:
                         others + self._membership.parameters.seconds + PATIENCE * timeouts.step
                     )
                 tell(self._on_event, "step", request, machine)
+            if now() >= until:
+                sent = machine.expire()
+                continue
+            sent = ()
             try:
                 async with asyncio.timeout_at(until):
                     news = await self._links.news.get()
             except TimeoutError:
-                sent = machine.expire()
                 continue
             if news.envelope is None:
                 sent = () if self._links.is_live(news.peer) else machine.lost(news.peer)

@@ -73,6 +73,13 @@ class VerifiableRelayMachine(GopaRelayMachine):
         """No message is longer that the relay hears: what is false goes on the board, however long."""
         return self._verifiable.most_heard_bytes
 
+    @property
+    def most_steps(self) -> int:
+        """Those of a run in which nobody lies, and two for each round of openings."""
+        openings = (v.ATTEST_EXCLUSIONS, v.OPEN)
+        usual = [step for step in self._steps if not step.startswith(openings)]
+        return len(usual) - 1 + len(openings) * self._verifiable.most_false
+
     def _needed(self) -> int:
         if self.step != v.COIN:
             return self._verifiable.least_left(self._shown_false)
