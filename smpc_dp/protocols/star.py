@@ -148,6 +148,9 @@ class PartyRole(_Role[R]):
             raise equivocation(envelope, self._context, self._run_id, earlier, signature)
         if envelope.step == ABORT:
             if envelope.run_id not in (self._run_id, self._context.session_digest):
+                if not self._run_id:
+                    # For a process of this party that was there before, and whose link was lost.
+                    return ()
                 raise self._refuse("sent an abort of another run")
             raise error_of(decode(envelope.body, Abort, envelope.sender), self._context)
         due = self.step

@@ -76,6 +76,15 @@ def hub_run_seconds(steps: int, matchings: int, timeouts: Timeouts, first: bool 
     return gather + steps * timeouts.step + pairs_seconds(matchings, timeouts)
 
 
+def party_run_seconds(steps: int, timeouts: Timeouts, before: int = 0) -> float:
+    """Return the longest time that a party waits in a request at a hub, its own computing apart.
+
+    `steps` as for `hub_run_seconds`; `before`: requests that others may be at still.
+    """
+    start = timeouts.connect + (1 + before) * (timeouts.gather + PATIENCE * timeouts.step)
+    return start + steps * PATIENCE * timeouts.step
+
+
 def now() -> float:
     """Return the event loop's time in seconds."""
     return asyncio.get_running_loop().time()

@@ -1,0 +1,232 @@
+"""Seeded schedules of parties that flood, stall, replay, reconnect, send junk and crash, in virtual time.
+
+The runtime's own code runs, over channels in memory. Each run is exact, or stops and names a guilty party. No
+honest party is convicted, late or left out, and no run takes longer than its stated time. `make test` runs a
+slice; `pytest --schedules 10000` runs so many per protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from smpc_dp.crypto.randomness import Randomness, SystemRandomness
+from smpc_dp.encoding import Lanes, fixed_point_sum
+from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
+from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.exchange.machines import Relayed
+from smpc_dp.protocols.exchange.params import plan_exchange
+from smpc_dp.protocols.gopa.params import GopaParameters
+from smpc_dp.protocols.result import Outcome
+from smpc_dp.protocols.secagg.params import SumParameters
+from smpc_dp.runtime.aggregator import Server, open_logs
+from smpc_dp.runtime.deadline import hub_run_seconds, party_run_seconds
+from smpc_dp.runtime.events import ignore
+from smpc_dp.runtime.line import HubLine
+from smpc_dp.runtime.links import Links
+from smpc_dp.runtime.local import AGGREGATOR, create_local_session
+from smpc_dp.runtime.member import Membership
+from smpc_dp.runtime.session_file import Timeouts
+from tests.faults.crooks import ACTS, CrookedPipe
+from tests.faults.virtual import WORK, Pipe, Stream, Verifier, connect, run_virtually
+
+TIMEOUTS = Timeouts(connect=1.0, step=0.5, gather=1.5)
+LENGTH = 2
+BOUNDS: dict[str, object] = {"length": LENGTH, "lower": -5.0, "upper": 5.0}
+NOISY: dict[str, object] = BOUNDS | {"epsilon": 1.0, "delta": 1e-6, "dropout": 0.3, "corrupt": 0.0}
+SESSIONS: dict[str, tuple[str, dict[str, object]]] = {
+    "secagg": ("secagg", BOUNDS | {"precision": 1e-3, "dropout": 0.35, "corrupt": 0.0}),
+    "gopa": ("gopa", NOISY),
+    "verifiable": ("gopa", NOISY | {"verifiable": True}),
+    "exchange": ("secagg", BOUNDS | {"precision": 1e-3}),
+}
+
+
+@dataclass
+class Told:
+    """What a schedule ended in, for all members."""
+
+    crooks: dict[str, tuple[str, int]] = field(default_factory=dict)
+    hub: Any = None
+    seconds: float = 0.0
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    errors: dict[str, SmpcError] = field(default_factory=dict)
+    times: dict[str, float] = field(default_factory=dict)
+
+
+class Scene:
+    """The members of one session on this machine, loaded once for all schedules."""
+
+    def __init__(self, folder: Path, protocol: str, parties: int) -> None:
+        name, parameters = SESSIONS[protocol]
+        self.names = tuple(f"p{number}" for number in range(1, parties + 1))
+        self.path = create_local_session(
+            folder / f"{protocol}{parties}", self.names, parameters, protocol=name, timeouts=TIMEOUTS
+        )
+        load = Membership.load
+        self.hub = load(self.path, AGGREGATOR, role="aggregator")
+        self.members = {party: load(self.path, party) for party in self.names}
+        self.group: SumParameters | None = None
+        if protocol == "exchange":
+            self.group = plan_exchange(parties, length=LENGTH, l2_bound=8.0, precision=2**-20, missing=1)
+        # What users of verifiable runs prove is drawn elsewhere than `add_noise`, which tests silence.
+        self.noisy = protocol == "verifiable"
+        # Messages of a party: the most places where one can misbehave.
+        self.messages = 2 if self.group is not None else len(self.hub.parameters.party_steps)
+        self.board = folder / f"board{protocol}{parties}"
+
+    def of_group(self, membership: Membership) -> Membership:
+        return membership if self.group is None else membership.of_group(self.group, self.names)
+
+
+def draw_crooks(chooser: random.Random, names: tuple[str, ...], places: int) -> dict[str, tuple[str, int]]:
+    """Draw who misbehaves, how, and at which of its messages."""
+    many = chooser.choice([0, 1, 1, 1, 2, 2, 3])
+    return {name: (chooser.choice(ACTS), chooser.randint(1, places)) for name in chooser.sample(names, many)}
+
+
+async def play(scene: Scene, seed: int, vectors: NDArray[np.float64], told: Told) -> None:
+    """Play one schedule to the end of all honest members."""
+    chooser = random.Random(seed)
+    loop = asyncio.get_running_loop()
+    crooks = draw_crooks(chooser, scene.names, scene.messages)
+    told.crooks = crooks
+    links = Links(scene.hub, ignore)
+    server = Server(scene.hub, links, ignore, None, (), open_logs(scene.hub, scene.path, scene.board))
+    tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def take_part(name: str, pipe: Pipe) -> None:
+        membership = scene.of_group(scene.members[name])
+        line = HubLine(scene.members[name], pipe, ignore)  # type: ignore[arg-type]
+        encoding = membership.parameters.encoding
+        lanes, _ = encoding.encode(vectors[scene.names.index(name)], party=name)
+
+        async def charge(_: bytes) -> None:
+            return None
+
+        began = loop.time()
+        try:
+            if scene.group is None:
+                outcome, _ = await line.run_as(membership, 1, "sum", lanes, charge)
+            else:
+                outcome = (await line.meet(membership, 1, "sum", lanes, charge)).result
+            told.outcomes[name] = outcome
+        except SmpcError as error:
+            told.errors[name] = error
+        told.times[name] = loop.time() - began
+
+    def enter(name: str, kind: type[Pipe]) -> None:
+        latency = chooser.uniform(0.001, 0.02)
+        near, far = connect(name, scene.hub.name, latency, kind)
+        if isinstance(near, CrookedPipe):
+            near.act, near.place = crooks[name]
+            near.chooser = random.Random(f"{seed} {name}")
+            near.context = scene.of_group(scene.members[name]).context(1, "sum")
+            near.signer = scene.members[name].identity
+            near.reconnect = lambda: enter(name, Pipe)
+        links.welcome(far)
+        if (before := tasks.get(name)) is not None:
+            before.cancel()
+        tasks[name] = loop.create_task(take_part(name, near))
+
+    for name in scene.names:
+        enter(name, CrookedPipe if name in crooks else Pipe)
+    told.hub = await server.request(1, None if scene.group is None else scene.of_group(scene.hub))
+    told.seconds = loop.time()
+    machine = server._machine
+    stated = hub_run_seconds(machine.most_steps, 0, TIMEOUTS, first=True)
+    # What the hub computes: a message of each link after a deadline, and the end of each step.
+    computing = (machine.most_steps + 1) * (2 * len(scene.names) + 4) * WORK
+    assert told.seconds <= stated + computing + 0.1, (told.seconds, stated)
+    honest = [tasks[name] for name in scene.names if name not in crooks]
+    if honest:
+        await asyncio.wait(honest)
+    stated = party_run_seconds(machine.most_steps, TIMEOUTS)
+    for name in told.times.keys() - crooks.keys():
+        assert told.times[name] <= stated + computing, (name, told.times[name], stated)
+    links.abort()
+
+
+def check(scene: Scene, vectors: NDArray[np.float64], told: Told) -> str:
+    """Check how a schedule ended, and return it in a word."""
+    guilty, honest = set(told.crooks), set(scene.names) - told.crooks.keys()
+    blamed = {error.culprit for error in [told.hub, *told.errors.values()] if isinstance(error, PeerFault)}
+    assert blamed <= guilty, (blamed, guilty)  # No party, and not the aggregator, which is honest here.
+    for name in honest:
+        error = told.errors.get(name)
+        if isinstance(error, TimeoutFault):
+            assert error.missing <= guilty, (name, error, guilty)
+            assert error.missing
+    if isinstance(told.hub, SmpcError):
+        if isinstance(told.hub, TimeoutFault):
+            assert told.hub.missing, told.hub
+            assert told.hub.missing <= guilty, (told.hub, guilty)
+        else:
+            assert isinstance(told.hub, PeerFault), told.hub
+        assert not honest & told.outcomes.keys()
+        return "stopped"
+    assert isinstance(told.hub, Outcome | Relayed)
+    assert set(told.hub.absent) <= guilty, (told.hub, guilty)
+    for name in honest:
+        assert name in told.outcomes, (name, told.errors.get(name))
+    outcomes = [told.outcomes[name] for name in honest]
+    for outcome in [*outcomes, *([told.hub] if isinstance(told.hub, Outcome) else [])]:
+        rows = [vectors[scene.names.index(name)] for name in outcome.survivors]
+        off = outcome.total - fixed_point_sum(outcome.encoding, rows)
+        if outcome.noise is None or (not outcome.noise.residual_pairs and not scene.noisy):
+            assert not off.any(), off
+        else:
+            # Ten standard deviations of the noise that stays, in some 10^5 coordinates: below 1e-17.
+            assert (np.abs(off) * outcome.encoding.step < 10 * outcome.noise.total).all()
+    return "exact"
+
+
+@pytest.fixture
+def schedules(request: pytest.FixtureRequest) -> range:
+    """The seeds to run."""
+    return range(int(request.config.getoption("--schedules")))
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("protocol", list(SESSIONS))
+def test_every_schedule_is_exact_or_names_a_guilty_party_in_time(
+    protocol: str, schedules: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silence(_parameters: GopaParameters, _lanes: Lanes, _randomness: Randomness) -> None:
+        return
+
+    monkeypatch.setattr(GopaParameters, "add_noise", silence)
+    scenes = {parties: Scene(tmp_path, protocol, parties) for parties in (4, 5, 6)}
+    ends: Counter[str] = Counter()
+    context_of = Membership.context
+    for seed in schedules:
+        verifier = Verifier()
+
+        def context(
+            self: Membership, request: int, question: str = "", verifier: Verifier = verifier
+        ) -> Context:
+            return replace(context_of(self, request, question), verify=verifier)
+
+        monkeypatch.setattr(Membership, "context", context)
+        scene = scenes[4 + seed % 3]
+        monkeypatch.setattr(SystemRandomness, "bytes", partial(Stream.bytes, Stream(seed)))
+        vectors = np.random.default_rng(seed).uniform(-5, 5, (len(scene.names), LENGTH))
+        told = Told()
+        try:
+            run_virtually(partial(play, scene, seed, vectors, told))
+            ends[check(scene, vectors, told)] += 1
+        except BaseException as error:
+            error.add_note(f"{protocol}, schedule {seed}: {told.crooks}; {told.hub!r:.600}; {told.errors}")
+            raise
+    print(f"{protocol}: {len(schedules)} schedules, {dict(ends)}")
+    # Neither "everything fails" nor "nothing ever fails" would be a test.
+    assert len(schedules) // 10 < ends["exact"] < len(schedules)
