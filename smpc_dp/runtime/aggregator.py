@@ -276,7 +276,7 @@ class Server:
         if news.envelope is None:
             self._tell_lost(number, machine, news.peer)
             return await asyncio.to_thread(machine.lost, news.peer)
-        if (left := quits(news)) and self._has_signed(news):
+        if left := quits(news, self._membership):
             return await asyncio.to_thread(machine.ban, news.peer, self._culprits.setdefault(news.peer, left))
         if news.request > number:
             self._keep(news)
@@ -289,15 +289,6 @@ class Server:
             self._hub.send(number, self._elsewhere(news))
             return await asyncio.to_thread(machine.lost, news.peer)
         return await asyncio.to_thread(machine.receive, news.envelope)
-
-    def _has_signed(self, news: News) -> bool:
-        """Tell whether a message is signed by its sender; if it is not, a machine excludes the sender."""
-        try:
-            if news.envelope is not None:
-                self._membership.context(news.request).check(news.envelope)
-        except PeerFault:
-            return False
-        return True
 
     def _elsewhere(self, news: News) -> Sequence[Envelope]:
         """Tell a party that others ask for something else in this request."""

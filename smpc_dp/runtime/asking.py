@@ -15,6 +15,7 @@ from smpc_dp.protocols.exchange.messages import HELLO as EXCHANGE_HELLO
 from smpc_dp.protocols.pairwise.statistic_messages import HELLO as STATISTIC_HELLO
 from smpc_dp.protocols.secagg.messages import HELLO
 from smpc_dp.runtime.links import SMALL_MESSAGE, News
+from smpc_dp.runtime.member import Membership
 
 # The first step of a sum, of a pairwise statistic, and of an exchange.
 HELLOS = (HELLO, STATISTIC_HELLO, EXCHANGE_HELLO)
@@ -27,9 +28,16 @@ def is_hello(news: News) -> bool:
     return news.envelope is not None and news.envelope.step in HELLOS
 
 
-def quits(news: News) -> LocalError | None:
-    """Return why a party leaves the session for good, if that is what it says."""
+def quits(news: News, membership: Membership) -> LocalError | None:
+    """Return why a party leaves the session for good, if that is what it says and signs.
+
+    What is not signed is for a machine, which excludes its sender from the request.
+    """
     if news.envelope is None or news.envelope.step != QUIT:
+        return None
+    try:
+        membership.context(news.request).check(news.envelope)
+    except PeerFault:
         return None
     try:
         reason = printable(decode(news.envelope.body, Abort, news.peer).reason)
