@@ -16,7 +16,7 @@ from smpc_dp.learn.needs import PrivateMessages
 from smpc_dp.learn.tokens import Taken, Token, Values, nothing
 
 if TYPE_CHECKING:
-    from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.privacy.accountant.events import Event, Gaussian
     from smpc_dp.privacy.guarantee import PrivacyGuarantee
 
 # Values of 64 bits travel as two halves, which every encoding holds exactly.
@@ -247,9 +247,12 @@ def token_messages(values: int, users: int, hops: int) -> PrivateMessages:
     return PrivateMessages(width(values), float(bound), np.full(users, hops), None, None)
 
 
-def spent(claim: PrivacyGuarantee) -> Event:
-    """Return what a whole run of a token is to a ledger: it is charged at once, before the first message."""
+def spent(claim: PrivacyGuarantee, known: Gaussian | None = None) -> Event:
+    """Return what a whole run of a token is to a ledger: it is charged at once, before the first message.
+
+    `known`: what the run is to every observer; None: only the claim's epsilon and delta are known.
+    """
     # Not at the top: scipy.
     from smpc_dp.privacy.accountant.events import Event, Pure
 
-    return Event(claim.mechanism, claim.relation, (Pure(claim.epsilon, claim.delta),))
+    return Event(claim.mechanism, claim.relation, (known or Pure(claim.epsilon, claim.delta),))

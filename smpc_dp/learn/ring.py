@@ -71,6 +71,11 @@ class RingSum:
         self.grid = Grid.of(plan, upper - lower, noises=noises, shares=shares)
         self.grid.room(n * rounds, max(abs(lower), abs(upper)))
 
+    @property
+    def mu(self) -> float:
+        """The mean shift, in standard deviations, of the Gaussian mechanism that a run is to any observer."""
+        return (self.plan.sensitivity or 0.0) * math.sqrt(self.plan.rounds or 0) / (self.plan.sigma or 0.0)
+
     def noises(self, hops: Integers) -> tuple[Integers, Integers]:
         """Return how many full noises and how many shares of one are added at these hops, 0 to nK - 1."""
         n, rounds = self.plan.parties, self.plan.rounds or 0

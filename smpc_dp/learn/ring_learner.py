@@ -76,12 +76,13 @@ class RingSumLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     def needs(self, users: int) -> Needs:
         """Return what it communicates: the token, once for each hop, and nothing from who only receives."""
+        from smpc_dp.privacy.accountant.events import Gaussian
         from smpc_dp.privacy.network.grid import guarantee
 
         ring = self.ring(users)
         messages = _messages(1, 2.0 ** (_ROOM - ring.grid.bits), self.rounds, users)
         claim = guarantee(ring.plan, ring.grid.closeness, f"{self.noise} noise on a ring, network DP")
-        return Needs(exchange=messages, own=spent(claim))
+        return Needs(exchange=messages, own=spent(claim, Gaussian(ring.mu, ring.grid.closeness)))
 
     def check_data(self, table: Table, user: str) -> None:
         """Raise ConfigError, naming the user, unless its data are K numbers within the bounds."""

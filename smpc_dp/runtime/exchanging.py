@@ -127,7 +127,7 @@ class PartyExchange(_Exchanges, OneUser):
             if ledger is None or (self._whole is not None and self._charged):
                 return None
             event = self._whole or parameters.event()
-            receipt = await charge_run(ledger, lambda: event, run_id)
+            receipt = await charge_run(ledger, lambda: event, number, run_id)
             self._charged = True
             return receipt
 

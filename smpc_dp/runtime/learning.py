@@ -74,7 +74,7 @@ class AskAggregator:
             raise
         question = " ".join(part for part in (self.purpose, membership.parameters.planned()) if part)
 
-        charge = partial(charge_run, self.charged, membership.parameters.event)
+        charge = partial(charge_run, self.charged, membership.parameters.event, number)
         try:
             outcome, _ = await self.line.run_as(membership, number, question, lanes, charge, before)
         except TimeoutFault as error:

@@ -40,12 +40,12 @@ Charge = Callable[[bytes], Awaitable[Receipt | None]]
 
 
 async def charge_run(
-    ledger: Ledger | None, event: Callable[[], ReleaseEvent], run_id: bytes
+    ledger: Ledger | None, event: Callable[[], ReleaseEvent], request: int, run_id: bytes
 ) -> Receipt | None:
-    """Charge what a run is to the ledger, if there is one; with its first two arguments given, a `Charge`."""
+    """Charge what a run is to the ledger, if there is one; with all but `run_id` given, a `Charge`."""
     if ledger is None:
         return None
-    return await asyncio.to_thread(lambda: ledger.charge(run_id, event()))
+    return await asyncio.to_thread(lambda: ledger.charge(run_id, event(), f"request {request}"))
 
 
 class Line(Protocol):

@@ -331,7 +331,7 @@ class Session:
 
     async def charge_event(self, run_id: bytes, event: Callable[[], ReleaseEvent]) -> Receipt | None:
         """Charge what a run is to the ledger, if there is one."""
-        return await charge_run(self._ledger, event, run_id)
+        return await charge_run(self._ledger, event, self._request, run_id)
 
     def tell(self, kind: EventKind, machine: Machine, detail: str = "") -> None:
         """Tell who watches what a machine of this request waits for."""

@@ -98,7 +98,7 @@ def test_servers_average_for_groups_and_members_are_charged(
         assert result.failures == ()
         assert result.done.tolist() == [groups.participations(3)[user]]
         assert result.guarantee is not None
-        assert "compromised" in result.guarantee.assumption
+        assert "one that deviates" in result.guarantee.assumption
         ledger = Ledger.open(tmp_path / f"{name}.ledger")
         assert len(ledger.entries()) == groups.participations(3)[user]
         spent = ledger.spent().epsilon

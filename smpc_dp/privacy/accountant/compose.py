@@ -128,8 +128,8 @@ class Composition:
             low, high = high, 2 * high
         if self._single_delta(0.0) <= delta:
             return 0.0
-        for _ in range(60):
-            middle = (low + high) / 2
+        # To the last digit: what a plan asks for is what it costs.
+        while low < (middle := (low + high) / 2) < high:
             low, high = (middle, high) if self._single_delta(middle) > delta else (low, middle)
         return high
 

@@ -172,7 +172,7 @@ class Ledger:
                     before = [other.event for other in entries[: entry.number]]
                     return self._receipt(entry, self._spending(before), repeated=True)
             entry = _checked(Entry(len(entries) + 1, name, label, event, "0" * 64))
-            spending = self._permit([earlier.event for earlier in entries], event)
+            spending = self._permit([earlier.event for earlier in entries], event, label)
             previous = entries[-1].digest if entries else self.terms.identifier
             entry = msgspec.structs.replace(entry, digest=_chain(previous, entry))
             write_durably(self.path, _encode(self.terms, (*entries, entry)))
@@ -185,14 +185,28 @@ class Ledger:
         """
         planned = [event.under(self.terms.relation) for event in events]
         before = [entry.event for entry in self.entries()]
-        try:
-            for last in planned[-1:]:
-                self._permit([*before, *planned[:-1]], last)
-        except PrivacyError as error:
-            many = "" if len(planned) == 1 else "s"
-            raise PrivacyError(
-                f"the budget is too small for {len(planned)} planned release{many}: {error}"
-            ) from None
+
+        def refusal(count: int) -> PrivacyError | None:
+            which = f"planned release {count} of {len(planned)}"
+            try:
+                self._permit([*before, *planned[: count - 1]], planned[count - 1], which)
+            except PrivacyError as error:
+                return error
+            return None
+
+        afforded, refused = 0, len(planned)
+        first = refusal(refused) if planned else None
+        if first is None:
+            return
+        while refused - afforded > 1:
+            middle = (afforded + refused) // 2
+            found = refusal(middle)
+            if found is None:
+                afforded = middle
+            else:
+                refused, first = middle, found
+        many = "" if len(planned) == 1 else "s"
+        raise PrivacyError(f"the budget is too small for {len(planned)} planned release{many}: {first}")
 
     def _receipt(self, entry: Entry, spending: Spending, *, repeated: bool) -> Receipt:
         terms = self.terms
@@ -209,24 +223,41 @@ class Ledger:
             repeated=repeated,
         )
 
-    def _permit(self, before: list[Event], event: Event) -> Spending:
+    def _permit(self, before: list[Event], event: Event, label: str) -> Spending:
         terms = self.terms
         spending = self._spending([*before, event])
         if terms.epsilon is None:
             return spending
-        head = f"{terms.party}: '{event.mechanism}' on '{terms.dataset}' is refused"
+        which = f" ({label})" if label else ""
+        head = f"{terms.party}: '{event.mechanism}'{which} on '{terms.dataset}' is refused"
         if event.exact:
             if terms.exact == "outside":
                 return spending
             raise PrivacyError(f"{head}: an exact release has no differential privacy, and there is a budget")
         # Written so that NaN fails.
         if spending.epsilon is None or not spending.epsilon <= terms.epsilon:
-            alone, spent = self._spending([event]), self._spending(before)
-            raise PrivacyError(
-                f"{head}: of epsilon = {terms.epsilon:g} at delta = {terms.delta:g}, {_shown(spent)} is "
-                f"spent, and this release, {_shown(alone)} by itself, would make it {_shown(spending)}"
-            )
+            raise PrivacyError(f"{head}: {self._short(before, event, spending)}")
         return spending
+
+    def _short(self, before: list[Event], event: Event, whole: Spending) -> str:
+        """Return which of epsilon and delta does not suffice, what is spent and what would be needed."""
+        terms = self.terms
+        needed = 1.0
+        if terms.composition == "fixed" and terms.epsilon is not None:
+            private = [one for one in (*before, event) if not one.exact]
+            needed = Composition(private).delta(terms.epsilon)
+        if whole.epsilon is None and needed < 1:
+            return (
+                f"delta is short: at epsilon = {_exact(terms.epsilon)} all releases together need delta = "
+                f"{_exact(needed)}, the budget has {_exact(terms.delta)}"
+            )
+        spent, alone = self._spending(before), self._spending([event])
+        budget = f"epsilon = {_exact(terms.epsilon)} at delta = {_exact(terms.delta)}"
+        return (
+            f"epsilon is short: of {budget}, {_shown(spent)} is spent, and this release, {_shown(alone)} by "
+            f"itself, would make it {_shown(whole)}"
+            + (f"; with that epsilon, delta would have to be {needed:.6g}" if needed < 1 else "")
+        )
 
     def _spending(self, events: list[Event]) -> Spending:
         terms = self.terms
@@ -234,7 +265,11 @@ class Ledger:
         if terms.composition == "adaptive" and terms.epsilon is not None:
             epsilon = _filtered(private, FilterPlan(terms.epsilon, terms.delta))
         else:
-            epsilon = Composition(private).epsilon(terms.delta)
+            together = Composition(private)
+            epsilon = together.epsilon(terms.delta)
+            # Both ways round, as each is rounded up: a plan is made by one of them.
+            if terms.epsilon is not None and epsilon > terms.epsilon:
+                epsilon = terms.epsilon if together.delta(terms.epsilon) <= terms.delta else epsilon
         if terms.epsilon is None and terms.exact == "refused" and len(private) < len(events):
             epsilon = math.inf
         return Spending(None if math.isinf(epsilon) else epsilon, terms.delta, len(events) - len(private))
@@ -263,6 +298,12 @@ def _filtered(events: list[Event], plan: FilterPlan) -> float:
     if slack > plan.slack or divergence > plan.radius:
         return math.inf
     return renyi_epsilon(np.array([divergence]), order, plan.delta)
+
+
+def _exact(number: float | None) -> str:
+    """Return a number to its last digit, as short as it can be."""
+    short = f"{number:g}" if number is not None else "none"
+    return short if number is None or float(short) == number else repr(number)
 
 
 def _shown(spending: Spending) -> str:

@@ -18,7 +18,7 @@ from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_wa
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.network.curves import composed_delta, sampled_gaussian, spotted_gaussians
 from smpc_dp.privacy.network.mixture import Law, grid_end, summed, tabulate, with_direct
-from smpc_dp.privacy.network.plan import SUBSTITUTE_USER, NetworkPlan, observers
+from smpc_dp.privacy.network.plan import SUBSTITUTE_USER, NetworkPlan, observers, without_grid
 from smpc_dp.privacy.network.published import sgd_sigma
 
 MAX_STEPS = 10_000_000
@@ -52,13 +52,14 @@ def plan_walk(
     """
     _check(task, parties, steps, epsilon, delta, sensitivity, colluding, paths, method)
     _check_caps(steps, paths, method, max_contributions, edge_cap)
-    local = local_sigma(parties, steps, epsilon, delta, sensitivity, max_contributions)
+    inner = without_grid(epsilon, delta)
+    local = local_sigma(parties, steps, *inner, sensitivity, max_contributions)
     if method == "theorem":
-        sigma = sgd_sigma(epsilon, delta, steps, parties // colluding, sensitivity / 2)
+        sigma = sgd_sigma(*inner, steps, parties // colluding, sensitivity / 2)
     else:
-        of = _curve(parties, steps, epsilon, delta, colluding, paths, max_contributions, edge_cap)
+        of = _curve(parties, steps, *inner, colluding, paths, max_contributions, edge_cap)
         tolerance = 1e-4 if paths == "known" else 1e-3
-        sigma = least_sufficient(lambda s: of(sensitivity / s) <= delta, local, tolerance=tolerance)
+        sigma = least_sufficient(lambda s: of(sensitivity / s) <= inner[1], local, tolerance=tolerance)
         sigma = min(sigma, local)
     return NetworkPlan(
         topology="complete",

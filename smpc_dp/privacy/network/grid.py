@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.mechanisms.smoothing import ripple, sum_ripple
-from smpc_dp.privacy.network.plan import NetworkPlan
+from smpc_dp.privacy.network.plan import GRID_PART, NetworkPlan
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 
 Integers = NDArray[np.int64]
@@ -114,14 +114,19 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def guarantee(plan: NetworkPlan, closeness: float, mechanism: str) -> PrivacyGuarantee:
-    """Return the plan's claim for a run on a grid: (epsilon + kappa, e^kappa delta), rounded up."""
+    """Return the plan's claim for a run on a grid, which costs (epsilon + kappa, e^kappa delta) of its noise.
+
+    That is within what the plan has left for it (`without_grid`). Raises ConfigError where it is not.
+    """
+    if closeness > GRID_PART / 2 * min(plan.epsilon, 1.0):
+        raise ConfigError([Fault("epsilon", f"{plan.epsilon:g} is too small for noise on a grid")])
     warnings = list(plan.warnings)
     if not plan.proven:
         warnings.append("the plan repeats a published bound that this project has not proven")
     width = {} if plan.sensitivity is None else {"l2": plan.sensitivity}
     return PrivacyGuarantee(
-        epsilon=math.nextafter(plan.epsilon + closeness, math.inf),
-        delta=math.nextafter(plan.delta * math.exp(closeness), math.inf),
+        epsilon=plan.epsilon,
+        delta=plan.delta,
         relation="substitution",
         sensitivity=width,
         unit="the caller's" if width else "category",

@@ -58,4 +58,14 @@ def observers(colluding: int) -> str:
     return "any one of them may observe" if colluding == 1 else f"any {colluding} of them may pool"
 
 
+# Of epsilon and of delta, what a run on a grid may add to what its plan's Gaussian noise costs: far above
+# what any run that fits adds (docs/network.md).
+GRID_PART = 1e-9
+
+
+def without_grid(epsilon: float, delta: float) -> tuple[float, float]:
+    """Return what Gaussian noise may cost, so that a run on a grid costs (epsilon, delta) at most."""
+    return epsilon * (1 - GRID_PART), delta * (1 - GRID_PART)
+
+
 SUBSTITUTE_USER = "substitution of all data of one user"

@@ -6,7 +6,7 @@ import math
 
 from smpc_dp.privacy.arguments import Arguments, delta_warnings
 from smpc_dp.privacy.gaussian import gaussian_mu
-from smpc_dp.privacy.network.plan import SUBSTITUTE_USER, NetworkPlan, observers
+from smpc_dp.privacy.network.plan import SUBSTITUTE_USER, NetworkPlan, observers, without_grid
 from smpc_dp.privacy.network.published import ring_sum_sigma
 
 MAX_ROUNDS = 1_000_000
@@ -42,9 +42,9 @@ def plan_ring_sum(
 ) -> NetworkPlan:
     """The least sigma for K turns of the ring; `sensitivity` is the width of a contribution's interval.
 
-    Exact: sigma = sensitivity sqrt(K) / mu for the greatest mu of (epsilon, delta). From two colluding
-    users on, both neighbours of a user may be among them: `single` is refused, and `distributed` noise
-    must then protect each hop for itself, as local DP does. Raises ConfigError.
+    Exact: sigma = sensitivity sqrt(K) / mu for the greatest mu of (epsilon, delta) `without_grid`. From two
+    colluding users on, both neighbours of a user may be among them: `single` is refused, and `distributed`
+    noise must then protect each hop for itself, as local DP does. Raises ConfigError.
     """
     found = Arguments()
     found.integer("parties", parties, 3, 100_000_000)
@@ -66,8 +66,9 @@ def plan_ring_sum(
         if colluding > 1 and method == "theorem":
             found.fault("colluding", "Theorem 4.3 is for one curious user; use --method exact")
     found.done()
-    local = sensitivity * math.sqrt(rounds) / gaussian_mu(epsilon, delta)
-    sigma = local if method == "exact" else ring_sum_sigma(epsilon, delta, rounds, sensitivity)
+    inner = without_grid(epsilon, delta)
+    local = sensitivity * math.sqrt(rounds) / gaussian_mu(*inner)
+    sigma = local if method == "exact" else ring_sum_sigma(*inner, rounds, sensitivity)
     if noise == "single":
         variance = float(single_noises(parties, rounds))
     elif colluding == 1:

@@ -61,7 +61,7 @@ class AskServers:
             raise
         question = " ".join(part for part in ("average", self.purpose, parameters.planned()) if part)
 
-        charge = partial(charge_run, self.charged, parameters.event)
+        charge = partial(charge_run, self.charged, parameters.event, number)
         try:
             outcome, _ = await self.line.run_as(membership, number, question, lanes, charge, before)
         except SmpcError as error:

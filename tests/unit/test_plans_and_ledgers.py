@@ -1,0 +1,227 @@
+"""Whatever is planned for an epsilon and a delta can be charged to a ledger of that epsilon and delta."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from smpc_dp.errors import PrivacyError
+from smpc_dp.learn.registry import LEARNERS, LearnParameters, check_learn
+from smpc_dp.privacy.accountant.compose import Composition
+from smpc_dp.privacy.accountant.events import Event, Gaussian, Pure
+from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.privacy.gaussian import gaussian_mu
+from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.secagg.params import SumParameters
+from smpc_dp.runtime.learning import check_budget, own_release
+
+USERS = 12
+ALL = ("secagg", "gopa", "local", "mpyc")
+DESCENT = {"features": 2, "steps": 6, "rate": 0.1, "clip": 1.0, "seed": 3, "group": 4}
+SUM = {"lower": 0.0, "upper": 1.0}
+# (learner, its settings but epsilon and delta); ways that differ in their noise.
+FAST: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    ("ring-sum", SUM | {"rounds": 3}),
+    ("ring-sum", SUM | {"rounds": 3, "noise": "distributed"}),
+    ("ring-sum", SUM | {"rounds": 2, "noise": "distributed", "colluding": 2}),
+)
+
+
+def ledger(epsilon: float, delta: float) -> Ledger:
+    folder = Path(tempfile.mkdtemp())
+    return Ledger.create(
+        folder / "one.ledger",
+        party="ann",
+        dataset="data",
+        relation="substitution",
+        epsilon=epsilon,
+        delta=delta,
+    )
+
+
+def planned(learner: str, more: Mapping[str, Any]) -> LearnParameters:
+    checked, faults = check_learn({"learner": learner} | dict(more), USERS)
+    assert checked is not None, faults
+    return checked
+
+
+def charge_all(parameters: LearnParameters, epsilon: float, delta: float) -> None:
+    """Check a whole run beforehand, then charge one user all that it takes part in."""
+    book = ledger(epsilon, delta)
+    check_budget(book, parameters, 0)
+    events: list[Event] = []
+    needs = parameters.learner.needs(USERS)
+    if needs.average is not None and parameters.average is not None:
+        plans = list(parameters.average.plans.values())
+        events += [plans[k % len(plans)].event() for k in range(int(needs.average.participations[0]))]
+    if needs.exchange is not None and parameters.exchange is not None and parameters.exchange.guarantee:
+        events += [parameters.exchange.parameters.event()] * int(needs.exchange.participations[0])
+    own = own_release(parameters)
+    events += [] if own is None else [own]
+    assert events
+    for number, event in enumerate(events):
+        spent = book.charge(number.to_bytes(16, "big"), event).spent.epsilon
+    assert spent is not None
+    assert 0 < spent <= epsilon
+
+
+budgets = st.tuples(
+    st.floats(0.05, 8.0, exclude_min=True), st.sampled_from([1e-9, 1e-6, 3.3e-5, 0.1 / 12345, 1e-3])
+)
+
+
+@pytest.mark.parametrize(("learner", "more"), FAST)
+@given(budget=budgets)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+def test_sums_on_a_ring_fit_their_own_ledger(
+    learner: str, more: Mapping[str, Any], budget: tuple[float, float]
+) -> None:
+    epsilon, delta = budget
+    charge_all(planned(learner, dict(more) | {"epsilon": epsilon, "delta": delta}), epsilon, delta)
+
+
+CLEAR = {"steps": 8, "features": 2, "clip": 1.0}
+SLOW: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    ("ring-histogram", {"rounds": 2, "categories": 3}),
+    ("walk-sum", SUM | {"steps": 30}),
+    ("walk-sum", SUM | {"steps": 30, "paths": "known", "max_contributions": 3}),
+    ("walk-histogram", {"steps": 30, "categories": 3}),
+    ("walk-sgd", CLEAR),
+    ("walk-sgd", CLEAR | {"paths": "known", "record_bound": 2.0, "rate": 0.05, "clip": 3.0}),
+    *(
+        (kind, DESCENT | {"averager": {"method": method}})
+        for kind in ("sgd", "block-gossip")
+        for method in ALL
+    ),
+    ("block-gossip", DESCENT | {"averager": {"method": "secagg", "mechanism": "skellam"}}),
+    ("block-gossip", DESCENT | {"averager": {"method": "secagg", "colluders": 0}}),
+    ("block-gossip", DESCENT | {"averager": {"method": "gopa", "on_dropout": "roll-back"}}),
+    ("block-gossip", DESCENT | {"averager": {"method": "gopa", "verifiable": True}}),
+    ("block-gossip", DESCENT | {"group": 2, "averager": {"method": "pair", "colluders": 0}}),
+    ("sgd", DESCENT | {"weights": "points", "max_points": 9}),
+)
+
+
+def given_to(learner: str, more: Mapping[str, Any], epsilon: float, delta: float) -> dict[str, Any]:
+    chosen = dict(more) | {"epsilon": epsilon, "delta": delta}
+    if learner == "sgd":
+        # Everybody averages.
+        chosen.pop("group", None)
+    return chosen
+
+
+@pytest.mark.parametrize("budget", [(1.0, 1e-6), (2.7, 1e-4 / 3)])
+@pytest.mark.parametrize(
+    ("learner", "more"), SLOW, ids=lambda value: value if isinstance(value, str) else None
+)
+def test_every_learner_fits_its_own_ledger(
+    learner: str, more: Mapping[str, Any], budget: tuple[float, float]
+) -> None:
+    epsilon, delta = budget
+    charge_all(planned(learner, given_to(learner, more, epsilon, delta)), epsilon, delta)
+
+
+PURE: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    ("diffusion", {"features": 2, "steps": 5, "noise": "iid"}),
+    ("diffusion", {"features": 2, "steps": 5, "noise": "homomorphic"}),
+    (
+        "gossip-reports",
+        {"statistic": "gini_mean_difference", "lower": 0.0, "upper": 1.0, "bins": 5, "ticks": 20, "seed": 1},
+    ),
+    (
+        "dual-averaging-reports",
+        {"lower": -3.0, "upper": 4.0, "bins": 5, "features": 2, "ticks": 20, "seed": 1, "labels": "private"},
+    ),
+)
+
+
+@pytest.mark.parametrize(("learner", "more"), PURE, ids=[kind for kind, _ in PURE])
+@given(epsilon=st.floats(0.05, 8.0))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+def test_learners_without_delta_fit_a_ledger_without_delta(
+    learner: str, more: Mapping[str, Any], epsilon: float
+) -> None:
+    charge_all(planned(learner, dict(more) | {"epsilon": epsilon}), epsilon, 0.0)
+
+
+def test_no_learner_with_a_claim_is_left_out() -> None:
+    """The other two have no privacy between parties, and no ledger with a budget takes them."""
+    tried = {learner for learner, _ in (*FAST, *SLOW, *PURE)}
+    assert set(LEARNERS) - tried == {"gossip-clear", "dual-averaging"}
+
+
+SUMS: Sequence[tuple[str, dict[str, Any]]] = (
+    ("secagg", {"mechanism": "discrete-gaussian"}),
+    ("secagg", {"mechanism": "skellam"}),
+    ("gopa", {"on_dropout": "keep"}),
+    ("gopa", {"on_dropout": "roll-back"}),
+    ("gopa", {"verifiable": True}),
+)
+
+
+@pytest.mark.parametrize(("protocol", "more"), SUMS)
+@pytest.mark.parametrize(("parties", "budget"), [(5, (0.31, 1e-6)), (40, (2.7, 1e-4 / 3))])
+def test_one_request_of_a_session_fits_its_own_ledger(
+    protocol: str, more: dict[str, Any], budget: tuple[float, float], parties: int
+) -> None:
+    epsilon, delta = budget
+    session = {"length": 3, "lower": 0.0, "upper": 1.0, "precision": 0.1, "epsilon": epsilon, "delta": delta}
+    if more.get("verifiable"):
+        del session["precision"]
+    parameters, faults = PARAMETER_CHECKERS[protocol, 1](session | more, parties)
+    assert isinstance(parameters, SumParameters), faults
+    spent = ledger(epsilon, delta).charge(bytes(16), parameters.event()).spent.epsilon
+    assert spent is not None
+    assert spent <= epsilon
+
+
+def test_two_ring_sums_cost_what_two_gaussian_mechanisms_cost() -> None:
+    delta = 1e-6
+    parameters = planned("ring-sum", SUM | {"rounds": 3, "epsilon": 1.0, "delta": delta})
+    event = own_release(parameters)
+    assert event is not None
+    [known] = event.descriptions
+    assert isinstance(known, Gaussian)
+    assert known.mu == pytest.approx(gaussian_mu(1.0, delta), rel=1e-7)
+    two = Composition([event] * 2).epsilon(delta)
+    gaussian = Event("gaussian", "substitution", (Gaussian(gaussian_mu(1.0, delta)),))
+    assert two == pytest.approx(Composition([gaussian] * 2).epsilon(delta), rel=1e-6)
+    # Not the 2 epsilon, at twice delta, that pairs of epsilon and delta add up to.
+    assert two < 1.5
+
+
+def test_a_refusal_says_that_delta_is_short() -> None:
+    event = Event("pure", "substitution", (Pure(1.0, 2e-6),))
+    with pytest.raises(PrivacyError) as refused:
+        ledger(1.0, 1e-6).charge(bytes(16), event, "request 7")
+    text = str(refused.value)
+    for part in ("ann", "(request 7)", "delta is short", "epsilon = 1 ", "delta = 2e-06", "has 1e-06"):
+        assert part in text
+
+
+def test_a_refusal_says_that_epsilon_is_short_and_by_how_much() -> None:
+    book = ledger(1.0, 1e-6)
+    event = Event("gaussian", "substitution", (Gaussian(gaussian_mu(0.8, 1e-6)),))
+    book.charge(bytes(16), event, "request 1")
+    with pytest.raises(PrivacyError) as refused:
+        book.charge(bytes(15) + b"1", event, "request 2")
+    text = str(refused.value)
+    both = Composition([event] * 2)
+    for part in ("(request 2)", "epsilon is short", "of epsilon = 1 at delta = 1e-06", "0.8 is spent"):
+        assert part in text
+    assert f"would make it {both.epsilon(1e-6):.6g}" in text
+    assert f"delta would have to be {both.delta(1.0):.6g}" in text
+
+
+def test_a_refused_plan_names_the_first_release_that_does_not_fit() -> None:
+    event = Event("pure", "substitution", (Pure(0.3),))
+    with pytest.raises(PrivacyError, match=r"too small for 9 planned releases: .*\(planned release 4 of 9\)"):
+        ledger(1.0, 0.0).check([event] * 9)
+    ledger(1.0, 0.0).check([event] * 3)
+    ledger(1.0, 0.0).check([])
