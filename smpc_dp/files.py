@@ -6,10 +6,15 @@ import os
 import secrets
 import tempfile
 import threading
+import tokenize
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from smpc_dp.errors import LocalError
 
@@ -109,6 +114,26 @@ def read_bounded(path: str | os.PathLike[str], what: str, most: int) -> bytes:
     if len(content) > most:
         raise LocalError(f"{path}: cannot read {what} (longer than {most} bytes)")
     return content
+
+
+def read_npy(file: BinaryIO) -> NDArray[Any]:
+    """Return the array in an open `.npy` file; raise ValueError if it holds none, or objects."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+    # The header is a Python literal: numpy lets through what its parser and a wrong type in it raise.
+    except (
+        ArithmeticError,
+        EOFError,
+        LookupError,
+        MemoryError,
+        RecursionError,
+        SyntaxError,
+        TypeError,
+        tokenize.TokenError,
+    ) as error:
+        raise ValueError(str(error)) from None
+    return array
 
 
 def write_file(path: str | os.PathLike[str], content: bytes, what: str) -> None:

@@ -74,7 +74,7 @@ class Identity:
         text = _read_private(Path(path))
         try:
             fields = tomllib.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise LocalError(f"{path}: not an identity file ({error})") from None
         name, seed = fields.get("name"), fields.get("seed")
         if set(fields) != {"name", "seed"} or not isinstance(name, str) or not is_name(name):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from smpc_dp.errors import ConfigError, Fault, LocalError
-from smpc_dp.files import read_bounded
+from smpc_dp.files import read_bounded, read_npy
 from smpc_dp.learn.needs import Table
 
 MAX_BYTES = 1 << 28
@@ -79,10 +79,10 @@ def _is_number(cell: str) -> bool:
 def _from_npy(file: Path) -> Table:
     try:
         with file.open("rb") as opened:
-            array = np.lib.format.read_array(opened, allow_pickle=False)
+            array = read_npy(opened)
     except OSError as error:
         raise LocalError(f"{file}: cannot read the data ({error.strerror})") from None
-    except (ValueError, EOFError, MemoryError) as error:
+    except ValueError as error:
         raise ConfigError([Fault(str(file), f"no table ({error})")]) from None
     if array.ndim != 2 or array.dtype.kind not in "fiu":
         what = f"must hold a table of numbers, has shape {array.shape} and dtype {array.dtype}"

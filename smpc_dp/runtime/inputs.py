@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.encoding import EXACT_FLOAT, MAX_LENGTH, shown
 from smpc_dp.errors import ConfigError, Fault, LocalError
-from smpc_dp.files import read_bounded
+from smpc_dp.files import read_bounded, read_npy
 
 SUFFIXES = (".npy", ".json", ".csv", ".txt")
 NPY_MAGIC = b"\x93NUMPY"
@@ -145,11 +145,10 @@ def _load_npy(file: Path) -> NDArray[np.generic]:
             if os.fstat(opened.fileno()).st_size > MAX_NPY_BYTES:
                 raise LocalError(f"{file}: cannot read the input (longer than {MAX_NPY_BYTES} bytes)")
             opened.seek(0)
-            array: NDArray[np.generic] = np.lib.format.read_array(opened, allow_pickle=False)
-            return array
+            return read_npy(opened)
     except OSError as error:
         raise LocalError(f"{file}: cannot read the input ({error.strerror})") from None
-    except (ValueError, EOFError, MemoryError, OverflowError) as error:
+    except ValueError as error:
         raise ConfigError([Fault(str(file), f"not an input vector ({error})")]) from None
 
 

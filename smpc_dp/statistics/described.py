@@ -111,7 +111,7 @@ def _of_circuit(canonical: str) -> Kernel:
         faults.append(Fault("kernel.circuit", f"not a text of at most {MAX_CIRCUIT} characters"))
     try:
         low, unit = float(described["low"]), float(described["unit"])
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         low = unit = np.nan
     if not (np.isfinite(low) and np.isfinite(unit) and unit > 0) or type(described["steps"]) is not int:
         faults.append(Fault("kernel", "its range is not a number, a unit above 0 and a number of steps"))

@@ -188,7 +188,7 @@ async def _send(channel: Line, message: msgspec.Struct) -> None:
 def _decode(content: bytes, decoder: msgspec.msgpack.Decoder[T], peer: str) -> T:
     try:
         message = decoder.decode(content)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise PeerFault(peer, f"sent something else than a hello ({error})") from None
     if msgspec.msgpack.encode(message) != content:
         raise PeerFault(peer, "sent a hello that is not in its one canonical form")
