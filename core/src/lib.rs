@@ -15,6 +15,9 @@ mod shamir;
 mod stream_hash;
 mod tuple_hash;
 
+#[cfg(test)]
+mod fuzz;
+
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;

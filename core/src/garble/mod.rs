@@ -55,6 +55,8 @@ mod window;
 mod x86;
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod rates;
 #[cfg(test)]
 mod tests;

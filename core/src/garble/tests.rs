@@ -56,7 +56,7 @@ fn random_circuit(
     (gates, wires, outputs)
 }
 
-fn plain(gates: &[Gate], wires: usize, inputs: &[bool], outputs: &[u32]) -> Vec<bool> {
+pub fn plain(gates: &[Gate], wires: usize, inputs: &[bool], outputs: &[u32]) -> Vec<bool> {
     let mut values = inputs.to_vec();
     values.resize(wires, false);
     for gate in gates {
@@ -96,7 +96,7 @@ fn tables(garbler: &mut Garbler, chunk: usize) -> Vec<u8> {
 }
 
 /// Garbles and evaluates; the tables, and the outputs' bits, output by output.
-fn run(
+pub fn run(
     circuit: &Arc<Circuit>,
     plan: &Plan,
     bits: &[Vec<bool>],

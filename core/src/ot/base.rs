@@ -98,7 +98,7 @@ fn finish<const N: usize>(start: &TupleHash256, number: usize, x: u8, parts: &[&
 }
 
 /// The group element that `bytes` canonically encode, if it is not the identity.
-fn decode(name: &str, bytes: &[u8; POINT]) -> Result<RistrettoPoint, OtError> {
+pub(super) fn decode(name: &str, bytes: &[u8; POINT]) -> Result<RistrettoPoint, OtError> {
     let point = CompressedRistretto(*bytes)
         .decompress()
         .ok_or_else(|| OtError::Peer(format!("{name}: not the encoding of a group element")))?;

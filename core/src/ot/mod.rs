@@ -21,6 +21,8 @@ mod transpose;
 mod x86;
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod rates;
 #[cfg(test)]
 mod tests;

@@ -212,7 +212,7 @@ impl ExtensionReceiver {
 }
 
 /// The challenge's point of evaluation.
-fn check_challenge(chunk: Chunk, challenge: &[u8]) -> Result<[u8; 16], OtError> {
+pub(super) fn check_challenge(chunk: Chunk, challenge: &[u8]) -> Result<[u8; 16], OtError> {
     expect_length("challenge", challenge, CHALLENGE)?;
     let (first, point) = challenge.split_at(8);
     if first != chunk.first.to_be_bytes() {

@@ -23,7 +23,7 @@ enum State {
 }
 
 /// A chunk whose corrections are in and whose challenge is out.
-struct Challenged {
+pub(super) struct Challenged {
     chunk: Chunk,
     point: [u8; 16],
     columns: Columns,
@@ -37,7 +37,7 @@ pub struct ExtensionSender {
     delta: Zeroizing<Row>,
     next: u64,
     state: State,
-    challenged: VecDeque<Challenged>,
+    pub(super) challenged: VecDeque<Challenged>,
     spare: Vec<Columns>,
 }
 
@@ -184,7 +184,7 @@ impl ExtensionSender {
         Ok(message)
     }
 
-    fn check_header(&self, chunk: Chunk, corrections: &[u8]) -> Result<(), OtError> {
+    pub(super) fn check_header(&self, chunk: Chunk, corrections: &[u8]) -> Result<(), OtError> {
         expect_length("corrections", corrections, chunk.corrections(self.k))?;
         if corrections[..HEADER] != chunk.header() {
             return Err(OtError::Peer(format!(
@@ -236,7 +236,7 @@ impl ExtensionSender {
         Ok(chunk)
     }
 
-    fn check_chunk(
+    pub(super) fn check_chunk(
         &self,
         challenged: &mut Challenged,
         response: &[u8],

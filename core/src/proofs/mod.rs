@@ -25,6 +25,8 @@ mod sum;
 mod transcript;
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;
 
 pub use python::register;
