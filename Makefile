@@ -5,11 +5,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Inputs of a target that `make fuzz` reaches in all runs together.
+RUST_INPUTS ?= 100000000
+PYTHON_INPUTS ?= 1000000
 # The compiled core names no folder of the machine that it was built on.
 REMAP := --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=cargo --remap-path-prefix=$(CURDIR)=.
 CORE := Cargo.toml Cargo.lock pyproject.toml core/Cargo.toml $(wildcard core/src/*.rs core/src/*/*.rs)
 
-.PHONY: demo test mutants check lint types setup lock clean tools
+.PHONY: demo test fuzz timing mutants check lint types setup lock clean tools
 
 demo: $(READY)
 	$(BIN)/smpc-dp demo
@@ -17,6 +20,13 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -n auto --dist loadfile
 	cargo test --locked --quiet --package smpc-dp-core
+
+# Hours of hostile inputs to every decoder; a run that was stopped goes on where the counts in .fuzz say.
+fuzz: $(READY)
+	@mkdir -p .fuzz
+	FUZZ_STATE=$(CURDIR)/.fuzz FUZZ_INPUTS=$(RUST_INPUTS) \
+	  cargo test --locked --release --package smpc-dp-core fuzz:: -- --test-threads=1
+	$(BIN)/python -m tests.fuzz --state .fuzz --inputs $(PYTHON_INPUTS)
 
 # Applies each mutation of tests/mutants/mutants.toml to a copy, and fails unless tests of the concerned part catch it.
 mutants: $(READY)

@@ -1,0 +1,42 @@
+"""Fuzz the Python decoders for as long as wanted: `python -m tests.fuzz --inputs 1000000`.
+
+Goes through all targets in turns until each has had so many inputs. How many each has had is kept in a
+folder, so that a run that was stopped goes on where it was. The first input that shows a bug ends the run:
+correct the bug, and put the input into `tests/fuzz/corpus/TARGET/`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from tests.fuzz.targets import TARGETS
+
+# Inputs of one turn of a target whose inputs cost as little as a message's.
+TURN = 50_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--inputs", type=int, default=1_000_000, help="of each target, in all runs together")
+    parser.add_argument("--state", type=Path, default=Path(".fuzz"), help="the folder of the counts")
+    parser.add_argument("targets", nargs="*", help="names of targets; all without any")
+    given = parser.parse_args()
+    given.state.mkdir(parents=True, exist_ok=True)
+    names = given.targets or list(TARGETS)
+    counts = {name: given.state / f"python.{name}.count" for name in names}
+    done = {name: int(file.read_text()) if file.exists() else 0 for name, file in counts.items()}
+    while left := [name for name in names if done[name] < given.inputs]:
+        for name in left:
+            turn = min(max(500, TURN // TARGETS[name].cost), given.inputs - done[name])
+            try:
+                TARGETS[name].run(done[name], turn)
+            except AssertionError as error:
+                sys.exit(f"{error}\n{error.__cause__!r}")
+            done[name] += turn
+            counts[name].write_text(f"{done[name]}\n")
+        print(f"{min(done.values())} to {max(done.values())} inputs a target", flush=True)
+
+
+main()

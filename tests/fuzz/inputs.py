@@ -1,0 +1,138 @@
+"""Inputs of fuzz targets: seeds, and seeds changed as a hostile peer or a damaged file would change them.
+
+Input `number` of a target is always the same bytes: blocks of `BLOCK` inputs share a generator that is seeded
+by the target's name and the number of the block.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+Form = Literal["bytes", "msgpack", "text"]
+
+BLOCK = 500
+# No input is longer, but for a seed that is.
+MOST_BYTES = 1 << 14
+
+_BYTES = (b"", b"\0", b"\xff", b"\x7f", b"\x80", b"\xc0", b"\xc1", b"\xed\xa0\x80", b"\xff" * 8, b"\0" * 32)
+_VALUES: tuple[Any, ...] = (
+    *(None, True, False, 0, 1, -1, 127, 128, 255, 256, 65_535, 65_536, (1 << 31) - 1, 1 << 32),
+    *((1 << 62) - 1, 1 << 62, (1 << 63) - 1, (1 << 64) - 1, -(1 << 63), 0.0, -0.0, 1.5, 1e300),
+    *(float("nan"), float("inf"), "", "a", "\0", "é", "\U0001f600", "x" * 300, b"", b"\0", b"\xff" * 31),
+    *(bytes(32), bytes(33), bytes(64), [], [0], [[]], {}, {"a": 1}, [b""] * 20, [[[[[[]]]]]]),
+)
+_WORDS = (
+    *("0", "1", "-1", "00", "1e999", "nan", "inf", "true", "null", "1_0", "0x1", "0.5", "-0.0", "1/0", "a.b"),
+    *("1e-320", "#", ",", ":", "=", "[", "]", "{", "}", "[]", "{}", '"', "'", "\\", '""', "\n", "\r", "\0"),
+    *("\t", " ", "\u00e9", "\ufeff", "\\ud800", "\\u0000", "[[roster]]", "[parameters]", "9" * 20, "9" * 400),
+    *("9" * 5000, "[" * 2000, "[[" * 50),
+)
+_TOKEN = re.compile(rb"[A-Za-z0-9_+./-]+|\s+|.", re.DOTALL)
+
+
+def inputs(
+    name: str, form: Form, seeds: Sequence[bytes], first: int, count: int
+) -> Iterator[tuple[int, bytes]]:
+    """Yield `count` numbered inputs from number `first` on; the first ones are the seeds themselves."""
+    for block in range(first // BLOCK, -(-(first + count) // BLOCK)):
+        generator = random.Random(zlib.crc32(name.encode()) << 32 | block)
+        for number in range(block * BLOCK, (block + 1) * BLOCK):
+            content = seeds[number] if number < len(seeds) else _changed(generator, form, seeds)
+            if first <= number < first + count:
+                yield number, content
+
+
+def _changed(generator: random.Random, form: Form, seeds: Sequence[bytes]) -> bytes:
+    content = seeds[int(generator.random() * len(seeds))]
+    for _ in range(1 + int(generator.random() * 3)):
+        choice = generator.random()
+        if form == "msgpack" and choice < 0.6:
+            content = _changed_value(generator, content)
+        elif form == "text" and choice < 0.6:
+            content = _changed_words(generator, content, seeds)
+        else:
+            content = _changed_bytes(generator, content, seeds)
+    return content if len(content) <= MOST_BYTES else content[: max(MOST_BYTES, len(seeds[0]))]
+
+
+def _changed_bytes(generator: random.Random, content: bytes, seeds: Sequence[bytes]) -> bytes:
+    draw = generator.random
+    place = int(draw() * (len(content) + 1))
+    way = int(draw() * 9)
+    if way == 0 and place < len(content):
+        return content[:place] + bytes([content[place] ^ 1 << int(draw() * 8)]) + content[place + 1 :]
+    if way == 1:
+        return content[:place] + bytes([int(draw() * 256)]) + content[place + 1 :]
+    if way == 2:
+        return content[:place] + _BYTES[int(draw() * len(_BYTES))] + content[place:]
+    if way == 3:
+        return content[:place] + content[place + 1 + int(draw() * 8) :]
+    if way == 4:
+        return content[:place]
+    if way == 5:
+        end = place + int(draw() * 40)
+        return content[:end] + content[place:]
+    if way == 6:
+        other = seeds[int(draw() * len(seeds))]
+        return content[:place] + other[int(draw() * (len(other) + 1)) :]
+    if way == 7:
+        return content + generator.randbytes(1 + int(draw() * 8))
+    end = place + 1 + int(draw() * 8)
+    return content[:place] + generator.randbytes(end - place) + content[end:]
+
+
+def _changed_words(generator: random.Random, content: bytes, seeds: Sequence[bytes]) -> bytes:
+    draw = generator.random
+    # A part of a long text is enough to be taken apart.
+    start = int(draw() * max(1, len(content) - 400))
+    words = _TOKEN.findall(content[start : start + 400])
+    if not words:
+        return _WORDS[int(draw() * len(_WORDS))].encode()
+    place, way = int(draw() * len(words)), int(draw() * 5)
+    if way == 0:
+        words[place] = _WORDS[int(draw() * len(_WORDS))].encode()
+    elif way == 1:
+        words.insert(place, _WORDS[int(draw() * len(_WORDS))].encode())
+    elif way == 2:
+        words[place] = words[int(draw() * len(words))]
+    elif way == 3:
+        del words[place : place + 1 + int(draw() * 6)]
+    else:
+        other = _TOKEN.findall(seeds[int(draw() * len(seeds))][:400])
+        words[place] = other[int(draw() * len(other))] if other else b""
+    return content[:start] + b"".join(words) + content[start + 400 :]
+
+
+def _changed_value(generator: random.Random, content: bytes) -> bytes:
+    """Change one value in MessagePack, or spell one in another way."""
+    draw = generator.random
+    if content and draw() < 0.1 and 0x90 <= content[0] <= 0x9F:
+        # An array's length in more bytes than it needs.
+        return b"\xdc" + bytes([0, content[0] & 15]) + content[1:]
+    try:
+        value = msgspec.msgpack.decode(content)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return content
+    holder: list[Any] = [value]
+    place = 0
+    while isinstance(holder[place], list) and holder[place] and draw() < 0.8:
+        holder = holder[place]
+        place = int(draw() * len(holder))
+    old, way = holder[place], draw()
+    if way < 0.15 and len(holder) > 1:
+        del holder[place]
+    elif way < 0.3:
+        holder.append(old)
+    elif isinstance(old, bytes) and way < 0.7:
+        holder[place] = _changed_bytes(generator, old, (old,))
+    elif isinstance(old, int) and abs(old) < 1 << 62 and way < 0.7:
+        holder[place] = old + int(draw() * 5) - 2
+    else:
+        holder[place] = _VALUES[int(draw() * len(_VALUES))]
+    return msgspec.msgpack.encode(value if holder is not value and len(holder) != 1 else holder[0])

@@ -1,0 +1,249 @@
+"""Decoders of what a peer sends: messages, frames, sets, shares, points, proofs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import importlib
+import math
+from types import ModuleType
+
+import msgspec
+import numpy as np
+
+from smpc_dp.crypto import agree, commit, merkle, seal, shamir
+from smpc_dp.crypto.labels import Label
+from smpc_dp.encoding import Encoding
+from smpc_dp.errors import VerificationError
+from smpc_dp.identity import Identity, verify
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import decode, decode_envelope, encode, encode_envelope
+from smpc_dp.protocols.mpyc import sharing
+from smpc_dp.protocols.pairwise.plan import pack_bits, unpack_bits
+from smpc_dp.protocols.secagg.graph import PartySet, pack_list, pack_set, unpack_list
+from smpc_dp.transport import framing, handshake
+from tests.fuzz.samples import samples
+from tests.fuzz.target import Decoder, Target
+
+PARTIES = 19
+
+_MESSAGES = (
+    "exchange.messages",
+    "gopa.direct_messages",
+    "gopa.messages",
+    "gopa.verifiable.messages",
+    "mpyc.messages",
+    "pairwise.messages",
+    "pairwise.relay",
+    "pairwise.statistic_messages",
+    "secagg.messages",
+    "abort",
+)
+
+
+def _is_struct(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, msgspec.Struct)
+
+
+def _structs(module: ModuleType) -> list[type[msgspec.Struct]]:
+    kinds = [kind for kind in vars(module).values() if _is_struct(kind)]
+    return [kind for kind in kinds if kind.__module__ == module.__name__ and kind.__name__[0] != "_"]
+
+
+def _message(kind: type[msgspec.Struct]) -> Decoder:
+    return lambda content: encode(decode(content, kind, "alice"))
+
+
+def _messages() -> list[Target]:
+    targets = []
+    for name in _MESSAGES:
+        for kind in _structs(importlib.import_module(f"smpc_dp.protocols.{name}")):
+            label = f"{name.removesuffix('.messages')}.{kind.__name__}"
+            targets.append(Target(label, _message(kind), tuple(samples(kind)), "msgpack"))
+    return targets
+
+
+def _envelope(content: bytes) -> bytes:
+    return encode_envelope(decode_envelope(content, "alice"))
+
+
+_ENVELOPES = tuple(
+    encode_envelope(Envelope(bytes([i]) * 32, "hello", "alice", "bob", bytes(i * 9), bytes(64)))
+    for i in range(3)
+)
+
+
+def _hello(kind: str) -> Decoder:
+    decoder = getattr(handshake, kind)
+    # The hello's decoder is behind a connection, and has no public name of its own.
+    return lambda content: msgspec.msgpack.encode(handshake._decode(content, decoder, "alice"))
+
+
+_OWN_SESSION = {"protocol": "secagg", "version": 1, "parameters": {"length": 3, "lower": -1.5}, "roster": []}
+
+
+def _shown_session(content: bytes) -> None:
+    raise handshake._differing("alice", _OWN_SESSION, content)
+
+
+@functools.cache
+def _loop() -> asyncio.AbstractEventLoop:
+    return asyncio.new_event_loop()
+
+
+def _frames(content: bytes) -> None:
+    """Read messages off a stream until it ends."""
+
+    async def none(_: int) -> None:
+        return
+
+    async def read() -> None:
+        reader = asyncio.StreamReader()
+        reader.feed_data(content)
+        reader.feed_eof()
+        while first := await reader.read(1):
+            message = await framing.read_message(reader, first, "alice", 5000, math.inf, math.inf, none)
+            if message is None:
+                return
+            assert len(message) <= 5000
+
+    _loop().run_until_complete(read())
+
+
+def _party_set(content: bytes) -> bytes:
+    found = PartySet.unpack(content, PARTIES, "alice")
+    members = list(found)
+    assert len(found) == len(members)
+    assert all(member in found and found.place(member) == place for place, member in enumerate(members))
+    return pack_set(members, PARTIES)
+
+
+def _list(content: bytes) -> bytes:
+    return pack_list(unpack_list(content, PARTIES, "alice"))
+
+
+def _bits(content: bytes) -> bytes:
+    found = unpack_bits(content, (3, 7))
+    return b"" if found is None and not content else content if found is None else pack_bits(found)
+
+
+_ALICE = Identity.from_seed("alice", b"alice".ljust(32))
+_FIELD = 2**61 - 1
+
+
+def _shares(content: bytes) -> bytes:
+    width = sharing.field_bytes(_FIELD)
+    return b"".join(share.to_bytes(width, "big") for share in sharing.unpack(content, 3, _FIELD, "alice"))
+
+
+_ENCODING = Encoding.plan(length=5, lower=-1.0, upper=1.0, precision=1e-4, parties=100, max_weight=9)
+
+
+def _vector(content: bytes) -> bytes:
+    try:
+        lanes = _ENCODING.unpack(content)
+    except ValueError:
+        # The length is what its callers have checked.
+        assert len(content) != _ENCODING.lanes * _ENCODING.element_bytes
+        return content
+    with_weights = lanes.copy()
+    with contextlib.suppress(VerificationError):
+        _ENCODING.decode(with_weights, 100)
+    return _ENCODING.pack(lanes)
+
+
+_LEAVES = [(bytes([i]), bytes(32)) for i in range(7)]
+_TREE = merkle.MerkleTree(Label.ROLL, _LEAVES)
+
+
+def _merkle(content: bytes) -> bytes:
+    merkle.check_leaves(Label.ROLL, _TREE.root, 7, {1: _LEAVES[1], 4: _LEAVES[4]}, content)
+    return _TREE.prove([1, 4])
+
+
+def _sealed(content: bytes) -> bytes | None:
+    seal.unseal(bytes(32), content, b"context")
+    return _SEALED[0]
+
+
+class _Zeros:
+    def bytes(self, count: int) -> bytes:
+        return bytes(count)
+
+
+_SEALED = (seal.seal(bytes(32), b"a message", b"context", _Zeros()),)
+
+
+def _key(content: bytes) -> bytes:
+    if len(content) == 32:
+        agree.check_public_key(content)
+        agree.agree(bytes(range(32)), content, salt=b"", info=b"")
+    return content
+
+
+def _signature(content: bytes) -> bytes:
+    verify(_ALICE.public_key, b"a message", content)
+    return _ALICE.sign(b"a message")
+
+
+def _points(content: bytes) -> bytes:
+    try:
+        commit.check_commitments(content)
+    except ValueError:
+        assert len(content) % 32
+    return content
+
+
+def _combined(content: bytes) -> bytes:
+    """Shares of a secret, at holders of two bytes each."""
+    shares = {
+        int.from_bytes(content[place : place + 2], "big"): content[place + 2 : place + 34]
+        for place in range(0, len(content), 34)
+    }
+    widths = {len(share) for share in shares.values()}
+    try:
+        assert {len(shamir.combine(shares, max(1, len(shares))))} == widths
+    except ValueError:
+        assert 0 in shares or len(widths) != 1 or min(widths) % 16 or not min(widths)
+    return content
+
+
+def targets() -> list[Target]:
+    """Return the targets of this file."""
+    everyone = pack_set(range(1, PARTIES + 1), PARTIES)
+    sets = (everyone, pack_set([1, 5, 19], PARTIES), pack_set([], PARTIES), pack_set(range(2, 20), PARTIES))
+    hello = bytes(32)
+    greeting = handshake.Greeting("smpc-dp", 1, "alice", "bob", hello)
+    answers = (
+        handshake.Welcome("bob", hello),
+        handshake.Refusal("session", b"{}"),
+        handshake.Refusal("busy", b""),
+    )
+    pack = msgspec.msgpack.encode
+    session = handshake.canonical_json(_OWN_SESSION)
+    frames = framing.HEADER.pack(9, framing.DATA) + b"a message"
+    share = b"".join(i.to_bytes(8, "big") for i in (0, 5, _FIELD - 1))
+    vector = _ENCODING.pack(_ENCODING.encode(np.zeros(5), party="alice", weight=3)[0])
+    held = b"".join(i.to_bytes(2, "big") + bytes([i]) * 32 for i in (1, 2, 255))
+    point = bytes.fromhex("e2f2ae0a6abc4e71a884a961c500515f58e30b6aa582dd8db6a65945e08d2d76")
+    return [
+        *_messages(),
+        Target("envelope", _envelope, _ENVELOPES, "msgpack"),
+        Target("hello.greeting", _hello("_GREETING"), (pack(greeting),), "msgpack"),
+        Target("hello.answer", _hello("_ANSWER"), tuple(map(pack, answers)), "msgpack"),
+        Target("hello.session", _hello("_OWN_SESSION"), (pack(handshake.OwnSession(session)),), "msgpack"),
+        Target("hello.difference", _shown_session, (session, session.replace(b"3", b"4")), "text"),
+        Target("frames", _frames, (frames, framing.HEADER.pack(0, framing.BYE), frames * 2), cost=8),
+        Target("party-set", _party_set, sets),
+        Target("party-list", _list, (pack_list([1, 2, 19]), b"")),
+        Target("bits", _bits, (pack_bits(np.ones((3, 7), np.uint8)),)),
+        Target("field-shares", _shares, (share,)),
+        Target("vector", _vector, (vector,)),
+        Target("merkle-proof", _merkle, (_TREE.prove([1, 4]),), cost=4),
+        Target("sealed", _sealed, _SEALED),
+        Target("x25519-key", _key, (agree.public_key(bytes(range(32))), bytes(32), b"\xff" * 32), cost=20),
+        Target("signature", _signature, (_ALICE.sign(b"a message"),), cost=10),
+        Target("points", _points, (point, bytes(32), point + bytes(32)), cost=2),
+        Target("shamir-shares", _combined, (held,), cost=2),
+    ]

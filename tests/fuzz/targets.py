@@ -1,0 +1,12 @@
+"""All fuzz targets, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.fuzz import files, logs, messages
+from tests.fuzz.target import Target
+
+TARGETS: Mapping[str, Target] = {
+    target.name: target for part in (messages, files, logs) for target in part.targets()
+}
