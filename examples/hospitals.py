@@ -1,7 +1,8 @@
-"""Ten hospitals average statistics of their patients with differential privacy; two are killed on the way.
+"""Ten hospitals average two numbers each with differential privacy; two are killed on the way.
 
-Each hospital is a process of its own; what it publishes is private even if the relay and another hospital
-collude. With --direct there is no relay: the ten have channels to each other, and agree on the total.
+Each hospital is a process of its own. What is protected is the hospital: the two numbers that it brings, as a
+whole, even if the relay and another hospital collude; there is no separate claim for a patient. With --direct
+there is no relay: the ten have channels to each other, and agree on the total.
 Data: Breast Cancer Wisconsin (Original), CC BY 4.0, see examples/data/README.md.
 Run: python examples/hospitals.py [--direct]
 """
@@ -48,7 +49,7 @@ TIMEOUTS = Timeouts(connect=30.0, step=5.0)
 
 
 def statistics(name: str) -> np.ndarray:
-    """Return one hospital's own two numbers; its patients are every tenth of the file."""
+    """Return one hospital's own two numbers, over every tenth record of the file."""
     rows = list(csv.DictReader(DATA.open()))[HOSPITALS.index(name) :: len(HOSPITALS)]
     malignant = np.mean([row["Class"] == "malignant" for row in rows])
     thickness = np.mean([(int(row["Cl.thickness"]) - 1) / 9 for row in rows])

@@ -9,6 +9,7 @@ import pytest
 
 import smpc_dp
 from smpc_dp.circuits.library import find
+from smpc_dp.protocols.pairwise.params import Mode
 
 
 def test_single_values_are_ints_and_batches_are_arrays() -> None:
@@ -30,6 +31,22 @@ def test_whoever_holds_and_learns_what(output: str, theirs: list[int]) -> None:
     assert done.value[0].tolist() == [1, 0]
     assert "semi-honest 'garbler'" in done.claim
     assert done.evidence.circuit == find("less_s16").build().digest
+
+
+@pytest.mark.parametrize(
+    ("instances", "mode", "said"),
+    [
+        (1, "tile", "keys are unique to each gate and instance;"),
+        (15, "tile", "keys are unique to each gate and instance;"),
+        (64, "unique", "keys are unique to each gate and instance;"),
+        (64, "tile", "tiles of 64 instances share the keys of each gate, which costs about 6 bits;"),
+    ],
+)
+def test_the_price_of_tiles_is_claimed_where_they_are_used(instances: int, mode: Mode, said: str) -> None:
+    values = list(range(instances))
+    done = smpc_dp.simulate.evaluate("less_u32", [values, values], mode=mode)
+    assert sum(said in line for line in done.privacy.assumptions) == 1
+    assert not any("12 bits" in line for line in done.privacy.assumptions)
 
 
 def test_a_seed_makes_it_the_same_run() -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from smpc_dp.protocols.pairwise.params import PairwiseParameters
 from smpc_dp.protocols.result import Privacy
 
-_COST = {
-    "unique": "keys are unique to each gate and instance",
-    "tile": "a tile of at most 4096 instances shares the keys of each gate, which costs about 12 bits",
-}
 
+def privacy_of(parameters: PairwiseParameters, tile: int, transfers: int) -> Privacy:
+    """Return the claim for a result of these parameters that took so many oblivious transfers.
 
-def privacy_of(parameters: PairwiseParameters, transfers: int) -> Privacy:
-    """Return the claim for a result of these parameters that took so many oblivious transfers."""
+    `tile`: how many instances are garbled together; in mode "tile" they share keys.
+    """
     garbler, evaluator = parameters.garbler, parameters.evaluator
     not_protected = [
         f"against a malicious garbler: '{garbler}' can garble another circuit, or learn a bit about the "
@@ -23,7 +21,7 @@ def privacy_of(parameters: PairwiseParameters, transfers: int) -> Privacy:
     assumptions = [
         "AES-128 is an ideal cipher, TupleHash256 and SHA-256 are random oracles, keyed BLAKE3 is collision "
         "resistant, and computational Diffie-Hellman is hard in ristretto255",
-        f"{_COST[parameters.mode]}; of Q keys in all runs, no two meet but with probability Q^2 / 2^129",
+        f"{_keys(parameters, tile)}; of Q keys in all runs, no two meet but with probability Q^2 / 2^129",
     ]
     if transfers:
         bits = (transfers - 1).bit_length()
@@ -40,3 +38,11 @@ def privacy_of(parameters: PairwiseParameters, transfers: int) -> Privacy:
         assumptions=tuple(assumptions),
         not_protected=tuple(not_protected),
     )
+
+
+def _keys(parameters: PairwiseParameters, tile: int) -> str:
+    shared = min(tile, parameters.instances)
+    if parameters.mode == "unique" or shared == 1:
+        return "keys are unique to each gate and instance"
+    bits = (shared - 1).bit_length()
+    return f"tiles of {shared} instances share the keys of each gate, which costs about {bits} bits"

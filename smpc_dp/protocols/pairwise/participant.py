@@ -297,5 +297,5 @@ class Participant:
             self._run_id,
             self._plan.circuit.digest,
             transcript,
-            privacy_of(self._plan.parameters, self._index + self._plan.transfer_rows()),
+            privacy_of(self._plan.parameters, self._plan.tile, self._index + self._plan.transfer_rows()),
         )

@@ -167,9 +167,10 @@ def privacy_of(plan: StatisticPlan, parties: int, how: str) -> Privacy:
             "AES-128 is an ideal cipher, and computational Diffie-Hellman is hard in ristretto255",
         ),
         not_protected=(
-            "against a malicious garbler: with the aggregator it can garble another circuit, without noise; "
-            "alone it can learn a bit about its partner's record from whether the pair fails; authenticated "
-            "garbling would prevent both",
+            "against a malicious garbler, which can garble another circuit: with the aggregator, one without "
+            "noise; alone, one that tells it a bit about its partner's record through the published estimate "
+            "or through whether the pair fails, and that shifts the estimate by as much as a pair's output "
+            "holds (tau of 100 parties at epsilon 1 by 1.26); authenticated garbling would prevent all of it",
             "the estimate itself: any party may give a wrong record or leave, and shift it",
             "the draw of pairs: the aggregator can give up two draws and take the third, so what it would "
             "like is at most three times as likely as by chance, in each request and each start; it "
