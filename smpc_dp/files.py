@@ -144,18 +144,26 @@ def write_file(path: str | os.PathLike[str], content: bytes, what: str) -> None:
         raise LocalError(f"{path}: cannot write {what} ({error.strerror})") from None
 
 
-def replace_file(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -> None:
+def replace_file(
+    path: str | os.PathLike[str], write: Callable[[BinaryIO], object], mode: int = 0o666
+) -> None:
     """Write a file as a whole or not at all: `write` fills another one beside it, which then takes its place.
 
-    On disk when this returns. Raises OSError, and what `write` raises; nothing is left behind then.
+    `mode`: what others may do with it, at most. On disk when this returns. Raises OSError, and what `write`
+    raises; nothing is left behind then.
     """
     place = Path(path)
     beside = place.with_name(f".{place.name}.{secrets.token_hex(8)}")
     try:
-        with beside.open("xb") as file:
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
         beside.replace(place)
+        folder = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
     finally:
         beside.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ from smpc_dp.files import Spool
 
 # A line that is no longer is read as it is.
 WHOLE_BYTES = 1 << 18
-_EMPTY = Header(FORMAT, VERSION, "", 0, "", b"", b"", "0" * 64)
+_EMPTY = Header(FORMAT, VERSION, "", 0, "", 1, "0" * 64, "0" * 64, b"", b"", "0" * 64)
 # As the line of every header begins, up to its session.
 _START = encode_line(_EMPTY).partition(b'"session":"')
 _PREFIX = b"".join(_START[:2])

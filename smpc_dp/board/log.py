@@ -24,7 +24,7 @@ from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import VerificationError
 
 FORMAT = "smpc-dp board"
-VERSION = 1
+VERSION = 2
 # A header holds the session with its roster, an entry one message: of 10,000 users, both are below.
 MAX_LINE_BYTES = 1 << 24
 # Of an entry, in base64; a KiB is more than all else in its line.
@@ -42,8 +42,9 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What an auditor needs to know before the first entry.
 
     `session` is the canonical JSON of the session file (roster, parameters, protocol and its version), whose
-    hash is the session digest; `present` (a set of parties) and the root over their nonces, or commitments,
-    give the run id.
+    hash is the session digest; `number`, `runs` and `before` are the line of the session log that this run is
+    (`board.runs`), `runs` being the head before it; `present` (a set of parties) and the root over their
+    nonces, or commitments, give the run id.
     """
 
     format: str
@@ -51,6 +52,9 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     session: str
     request: Annotated[int, Meta(ge=0, lt=1 << 62)]
     question: Annotated[str, Meta(max_length=1024)]
+    number: Annotated[int, Meta(ge=1, lt=1 << 62)]
+    runs: Hex32
+    before: Hex32
     present: bytes
     root: bytes
     run_id: Hex32
@@ -123,20 +127,6 @@ def decode_line(line: bytes, kind: type[S]) -> S:
         )
         raise VerificationError(f"character {place + 1}: not the canonical spelling of {_a(kind)}")
     return decoded
-
-
-class Board(Protocol):
-    """Where a log is kept. Each method returns when it is, durably if that is what it is for."""
-
-    @property
-    def session(self) -> str:
-        """The canonical JSON of the session, for the header."""
-
-    def begin(self, header: Header) -> None:
-        """Keep the header of a new log."""
-
-    def append(self, entries: Sequence[Entry]) -> None:
-        """Keep the next entries."""
 
 
 class Chain:

@@ -159,7 +159,7 @@ def run(
     logged = asked is not None and not isinstance(checked, SharedParameters)
     if (logged or isinstance(checked, VerifiableParameters)) and not as_json:
         kept = board if board is not None else session.parent / "board"
-        logs = sorted(kept.glob("*.jsonl"), key=lambda path: path.stat().st_mtime)
+        logs = sorted(kept.glob("request-*.jsonl"), key=lambda path: path.stat().st_mtime)
         console().print(f"log: {logs[-1] if logs else kept}, which smpc-dp audit checks")
 
 

@@ -142,7 +142,7 @@ async def _run(folder: Path, cheat: str, on_event: OnEvent) -> VerifiableRun:
         if not ending.ok and ending.name != culprit:
             raise LocalError(f"the process of {ending.name} failed: {ending.reason}")
     told = [json.loads(results[name].read_text("utf-8")) for name in LENDERS if name != culprit]
-    [log] = sorted((folder / "board").glob("*.jsonl"))
+    [log] = sorted((folder / "board").glob("request-*.jsonl"))
     shutil.copyfile(log, folder / LOG)
     report = audit(folder / LOG, roster=session)
     if not report.ok or [item.party for item in report.excluded] != [culprit] or report.verdict is None:

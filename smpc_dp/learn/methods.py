@@ -27,9 +27,10 @@ from smpc_dp.learn.weighted import Weighting
 from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.protocols.exchange.params import plan_exchange
+from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.mpyc.claims import HONEST_SERVERS
 from smpc_dp.protocols.mpyc.params import VectorParameters
-from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.registry import PARAMETER_CHECKERS, check_gopa
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import SAME, SumParameters
@@ -157,7 +158,8 @@ def _checked(protocol: str, given: Mapping[str, object], size: int) -> SumParame
     if protocol == "secagg" and "epsilon" in given and size <= MOST_COMPLETE:
         checked, faults = check_noisy(given, size, complete=True)
     else:
-        checked, faults = PARAMETER_CHECKERS[protocol, 1](given, size)
+        check = check_gopa if protocol == GopaParameters.protocol else PARAMETER_CHECKERS[protocol, 1]
+        checked, faults = check(given, size)
     if given.get("verifiable") and "precision" in {where for where, _ in faults}:
         # Its grid follows from the noise: nobody has given it.
         what = "needs more noise than verifiable averages have: raise it, take fewer steps or larger groups"

@@ -31,6 +31,8 @@ from smpc_dp.protocols.mpyc.params import VectorParameters
 from smpc_dp.protocols.secagg.params import SumParameters
 
 PROTOCOL = "learn"
+# With verifiable averages, and without.
+VERIFIABLE_VERSION, VERSION = 2, 1
 
 LEARNERS: Mapping[str, type[Any]] = {
     "sgd": FederatedSgd,
@@ -83,6 +85,24 @@ class LearnParameters:
     def _averages(self) -> list[GroupParameters]:
         averages = (self.average, self.mix)
         return [one for found in averages if found is not None for one in found.plans.values()]
+
+
+def is_verifiable(parameters: Mapping[str, object]) -> bool:
+    """Tell whether the averages of a session that learns, as written, are verifiable."""
+    averager = parameters.get("averager")
+    return isinstance(averager, Mapping) and averager.get("verifiable") is True
+
+
+def check_learn_as(
+    version: int, parameters: Mapping[str, object], users: int
+) -> tuple[LearnParameters | None, list[Fault]]:
+    """Check a `[parameters]` table as `check_learn`, for this version of the protocol."""
+    due = VERIFIABLE_VERSION if is_verifiable(parameters) else VERSION
+    if version != due:
+        why = "verifiable averages" if due == VERIFIABLE_VERSION else "without verifiable averages 'learn'"
+        what = f"{why} need version = {due}, this session file has version = {version}"
+        return None, [Fault("averager.verifiable", what)]
+    return check_learn(parameters, users)
 
 
 def check_learn(parameters: Mapping[str, object], users: int) -> tuple[LearnParameters | None, list[Fault]]:

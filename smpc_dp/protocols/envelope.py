@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from smpc_dp.board.runs import scope_of_group
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import PeerFault, VerificationError
@@ -42,7 +43,7 @@ class Context:
     `question` is a party's word for what is computed; a hub takes it from the parties. Party i of `names` has
     index i + 1; `keys` holds the Ed25519 public key of everyone, aggregator included. `memo` remembers what
     follows from public messages alone, for simulations in which one process would compute the same for
-    thousands of machines; None everywhere else.
+    thousands of machines; None everywhere else. `grouped`: the run is of a group of the session's parties.
     """
 
     protocol: str
@@ -55,11 +56,19 @@ class Context:
     question: str = ""
     verify: Verifier = verify
     memo: MutableMapping[tuple[Hashable, ...], Any] | None = None
+    grouped: bool = False
     bound: tuple[bytes, bytes] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         # What every hash of the run starts with.
         object.__setattr__(self, "bound", (self.protocol.encode(), encode_uint(self.version)))
+
+    @property
+    def scope(self) -> bytes:
+        """Which session log the run is in: the session's, or its group's."""
+        if not self.grouped:
+            return self.session_digest
+        return self.remember(("scope",), lambda: scope_of_group(self.session_digest, self.names))
 
     def remember(self, question: tuple[Hashable, ...], answer: Callable[[], T]) -> T:
         """Return `answer()`, or the memo's; `question` must determine the answer and hold nothing secret."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 
-from smpc_dp.board.log import Board
+from smpc_dp.board.keeping import Board
+from smpc_dp.board.runs import NOTHING_SEEN, Seen
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Lanes, shown
 from smpc_dp.errors import ConfigError, Fault
@@ -46,9 +48,32 @@ def _check_secagg(parameters: Mapping[str, object], parties: int) -> tuple[SumPa
     return check(parameters, parties)
 
 
+def is_verifiable(protocol: str, parameters: Mapping[str, object]) -> bool:
+    """Tell whether a session as written has verifiable averages."""
+    return protocol == GopaParameters.protocol and parameters.get("verifiable") is True
+
+
+def version_fault(version: int, due: int, why: str) -> Fault:
+    """Return the fault of a session file that has another version than its parameters need."""
+    return Fault("verifiable", f"{why}: write version = {due} in the place of version = {version}")
+
+
+def _check_gopa_as(
+    version: int, parameters: Mapping[str, object], parties: int
+) -> tuple[GopaParameters | None, list[Fault]]:
+    verifiable = is_verifiable(GopaParameters.protocol, parameters)
+    if verifiable and version != VerifiableParameters.version:
+        why = f"needs version {VerifiableParameters.version} of 'gopa', which has the session log"
+        return None, [version_fault(version, VerifiableParameters.version, why)]
+    if not verifiable and version != GopaParameters.version:
+        why = f"must be true in version {version} of 'gopa'; without it the version is 1"
+        return None, [version_fault(version, GopaParameters.version, why)]
+    return check_gopa(parameters, parties)
+
+
 def check_gopa(parameters: Mapping[str, object], parties: int) -> tuple[GopaParameters | None, list[Fault]]:
     """Check a `[parameters]` table of GOPA, verifiable or not; return every fault found."""
-    if parameters.get("verifiable") is not True:
+    if not is_verifiable(GopaParameters.protocol, parameters):
         return check_plain_gopa(parameters, parties)
     checked, faults = check_verifiable(parameters, parties)
     if parameters.get("topology", "relay") != "relay":
@@ -60,13 +85,16 @@ def check_gopa(parameters: Mapping[str, object], parties: int) -> tuple[GopaPara
 
 PARAMETER_CHECKERS: dict[tuple[str, int], ParameterChecker] = {
     ("secagg", 1): _check_secagg,
-    ("gopa", 1): check_gopa,
+    ("gopa", 1): functools.partial(_check_gopa_as, 1),
+    ("gopa", VerifiableParameters.version): functools.partial(_check_gopa_as, VerifiableParameters.version),
     ("pairwise", 1): check_pairwise,
     (MPYC, 1): check_mpyc,
 }
 
 # The protocols in which exactly one member of the roster must be the aggregator, but for `is_direct`.
-NEEDS_AGGREGATOR: frozenset[tuple[str, int]] = frozenset({("secagg", 1), ("gopa", 1)})
+NEEDS_AGGREGATOR: frozenset[tuple[str, int]] = frozenset(
+    {("secagg", 1), ("gopa", 1), ("gopa", VerifiableParameters.version)}
+)
 
 
 def is_direct(protocol: str, parameters: Mapping[str, object]) -> bool:
@@ -108,10 +136,14 @@ def party_machine(
     lanes: Lanes,
     randomness: Randomness | None = None,
     fixed: FixedSurvivors | None = None,
+    seen: Seen = NOTHING_SEEN,
 ) -> PartyMachine:
-    """Return the machine of a party; arguments as of `PartyMachine`."""
+    """Return the machine of a party; arguments as of `PartyMachine`.
+
+    `seen`: what the party keeps of the session log; for a verifiable run.
+    """
     if isinstance(parameters, VerifiableParameters):
-        return VerifiablePartyMachine(context, parameters, identity, lanes, randomness)
+        return VerifiablePartyMachine(context, parameters, identity, lanes, randomness, seen)
     if isinstance(parameters, GopaParameters) and parameters.on_dropout == "keep":
         return GopaPartyMachine(context, parameters, identity, lanes, randomness)
     return PartyMachine(context, parameters, identity, lanes, randomness, fixed)
@@ -124,11 +156,12 @@ def group_machine(
     lanes: Lanes,
     randomness: Randomness | None = None,
     fixed: FixedSurvivors | None = None,
+    seen: Seen = NOTHING_SEEN,
 ) -> PartyMachine | ExchangeParty:
-    """Return the machine of a member of a group, in an exchange too; arguments as of `PartyMachine`."""
+    """Return the machine of a member of a group, in an exchange too; arguments as of `party_machine`."""
     if isinstance(parameters, ExchangeParameters):
         return ExchangeParty(context, parameters, identity, lanes, randomness)
-    return party_machine(context, parameters, identity, lanes, randomness, fixed)
+    return party_machine(context, parameters, identity, lanes, randomness, fixed, seen)
 
 
 def direct_machine(

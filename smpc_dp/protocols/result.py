@@ -121,12 +121,31 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True)
+class LoggedRun:
+    """Which run of its session a result is of, for an audit of its log.
+
+    Attributes:
+        number: of its line in the session log.
+        session_head: of the session log after that line; head: the last one of the run's own log. Either
+            selects the run in an audit (`--head`).
+    """
+
+    number: int
+    session_head: bytes
+    head: bytes
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data, bytes as hex."""
+        return {"number": self.number, "session_head": self.session_head.hex(), "head": self.head.hex()}
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """What binds a result to its run.
 
     `participating` are the parties of the certified set of participants, in roster order; `roll` is the
     digest of the roll of commitments, which the participants' digest binds beside that set. `survivors` is
-    None where nothing secret depends on who survived.
+    None where nothing secret depends on who survived, `log` where no log is kept.
     """
 
     protocol: str
@@ -137,6 +156,7 @@ class Evidence:
     participating: tuple[str, ...]
     participants: Certificate
     survivors: Certificate | None
+    log: LoggedRun | None = None
 
     def to_json(self) -> dict[str, object]:
         """Return plain JSON data, bytes as hex."""
@@ -149,6 +169,7 @@ class Evidence:
             "participating": list(self.participating),
             "participants": self.participants.to_json(),
             "survivors": None if self.survivors is None else self.survivors.to_json(),
+            "log": None if self.log is None else self.log.to_json(),
         }
 
 

@@ -142,8 +142,9 @@ class Server:
 
     def _statistic(self, number: int) -> StatisticHub:
         """Return the machine for a request that is for a statistic."""
-        context, identity = self._membership.context(number), self._membership.identity
-        machine = StatisticHub(context, identity, plan_maker(self._kernels), board=self._board)
+        member, make = self._membership, plan_maker(self._kernels)
+        context, corrupt = member.context(number), member.parameters.plan.max_corrupt
+        machine = StatisticHub(context, member.identity, make, board=self._board, corrupt=corrupt)
         for name, fault in self._culprits.items():
             self._hub.send(number, machine.ban(name, fault))
         return machine

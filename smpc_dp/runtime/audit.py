@@ -28,6 +28,7 @@ from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.verdict import Excluded, Verdict
 from smpc_dp.protocols.pairwise.statistic_audit import StatisticAuditor, StatisticVerdict
 from smpc_dp.protocols.pairwise.statistic_log import QUESTION
+from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.runtime.log_groups import group_of
 from smpc_dp.runtime.log_session import LogSession, long_session, session_of, whole_session
 from smpc_dp.runtime.log_source import Reopen, open_log, twice
@@ -256,27 +257,29 @@ def _auditor(reader: LogReader, session: LogSession, again: Again, pool: _Pool) 
     header, parameters = reader.header, session.checked_parameters
     statistic = header.question.startswith(QUESTION)
     names: Sequence[str] = session.names
-    protocol = session.protocol
-    if protocol == LEARN:
+    protocol, version, grouped = session.protocol, session.version, session.protocol == LEARN
+    if grouped:
         names, parameters = group_of(session, header.request, header.question)
-        protocol, statistic = parameters.protocol, False
+        protocol, version, statistic = parameters.protocol, parameters.version, False
     verifiable = statistic or isinstance(parameters, VerifiableParameters)
     if not verifiable or session.aggregator is None:
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable")
     context = Context(
         protocol=protocol,
-        version=session.version,
+        version=version,
         session_digest=session.digest,
         request=header.request,
         names=names,
         aggregator=session.aggregator,
         keys=session.keys,
         question=header.question,
+        grouped=grouped,
     )
-    if not isinstance(parameters, VerifiableParameters) or statistic:
-        return StatisticAuditor(context, header)
-    run_id = bytes.fromhex(header.run_id)
-    return Auditor(context, parameters, run_id, header.present, header.root, again, pool)
+    if statistic and isinstance(parameters, SumParameters):
+        return StatisticAuditor(context, header, parameters.plan.max_corrupt)
+    if not isinstance(parameters, VerifiableParameters):
+        raise VerificationError(f"a run of '{session.protocol}' that is not verifiable")
+    return Auditor(context, parameters, header, again, pool)
 
 
 def _entries(reopen: Reopen) -> Generator[tuple[Entry, bytes], None, None]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from smpc_dp.board.followed import Followed
+from smpc_dp.board.runs import NOTHING_SEEN, Seen
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import LocalError, SmpcError, TimeoutFault
 from smpc_dp.privacy.accountant.receipt import Receipt
@@ -26,6 +27,7 @@ from smpc_dp.protocols.secagg.survivors import FixedSurvivors
 from smpc_dp.runtime.deadline import PATIENCE, now
 from smpc_dp.runtime.events import Event, Kind, OnEvent
 from smpc_dp.runtime.member import Membership, from_wire, to_wire
+from smpc_dp.runtime.seen import KeptRun
 from smpc_dp.transport.channel import Channel, ChannelClosed
 from smpc_dp.transport.endpoint import Endpoint, dial
 
@@ -141,10 +143,11 @@ class HubLine:
     ) -> tuple[AnyParty, Receipt | None]:
         if not self._channel.live:
             raise TimeoutFault({self._membership.aggregator}, "hello", "the connection is lost")
-        machine = self._machine(membership, request, question, lanes)
+        kept = KeptRun(membership.runs_seen, membership.context(request).scope)
+        machine = self._machine(membership, request, question, lanes, kept.seen)
         self.followed = None
         try:
-            receipt = await self._drive(request, machine, charge, before)
+            receipt = await self._drive(request, machine, charge, before, kept)
         except SmpcError as error:
             await self.say_farewell(request, machine, error)
             tell(self._on_event, "failed", request, machine, str(error))
@@ -192,12 +195,16 @@ class HubLine:
         """Say goodbye to the aggregator."""
         await self._channel.close()
 
-    def _machine(self, membership: Membership, request: int, question: str, lanes: Lanes) -> AnyParty:
+    def _machine(
+        self, membership: Membership, request: int, question: str, lanes: Lanes, seen: Seen = NOTHING_SEEN
+    ) -> AnyParty:
         context = membership.context(request, question)
         parameters, identity = membership.parameters, membership.identity
-        return group_machine(context, parameters, identity, lanes, fixed=self._fixed)
+        return group_machine(context, parameters, identity, lanes, fixed=self._fixed, seen=seen)
 
-    async def _drive(self, request: int, machine: AnyParty, charge: Charge, before: int) -> Receipt | None:
+    async def _drive(
+        self, request: int, machine: AnyParty, charge: Charge, before: int, kept: KeptRun
+    ) -> Receipt | None:
         """Run the machine to its end; return the ledger's receipt."""
         receipt: Receipt | None = None
         timeouts = self._membership.session.timeouts
@@ -213,6 +220,8 @@ class HubLine:
             if due == machine.release_step and answer:
                 # The first message that depends on the data: charged when it is there, before it is sent.
                 receipt = await charge(machine.run_id)
+            if isinstance(machine, VerifiablePartyMachine):
+                await kept.keep(machine.seen)
             await self.send(request, answer)
             if machine.step != due:
                 until = now() + PATIENCE * timeouts.step

@@ -16,10 +16,10 @@ from smpc_dp.learn.registry import PROTOCOL as LEARN
 from smpc_dp.learn.servers import uses_servers
 from smpc_dp.protocols.mpyc.params import PROTOCOL as MPYC
 from smpc_dp.protocols.registry import is_direct
-from smpc_dp.protocols.secagg.params import PROTOCOL, VERSION
+from smpc_dp.protocols.secagg.params import PROTOCOL
 from smpc_dp.roster import Role
 from smpc_dp.runtime.member import default_key
-from smpc_dp.runtime.session_file import Timeouts, write_session
+from smpc_dp.runtime.session_file import Timeouts, version_of, write_session
 
 AGGREGATOR = "aggregator"
 _FIRST_PORT, _LAST_PORT = 16_384, 32_768
@@ -72,7 +72,8 @@ def create_local_session(
         role = roles.get(name, "party")
         address = f"127.0.0.1:{free_port()}" if role != "party" or addresses or direct else None
         members.append((identity, identity.entry(role, address)))
-    write_session(path, protocol, VERSION, parameters, [entry for _, entry in members], timeouts)
+    version = version_of(protocol, parameters)
+    write_session(path, protocol, version, parameters, [entry for _, entry in members], timeouts)
     for identity, _ in members:
         identity.save(default_key(path, identity.name))
     return path

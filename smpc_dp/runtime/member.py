@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from smpc_dp.board.runs import LINE_BYTES, MOST_BEHIND
 from smpc_dp.errors import ConfigError, Fault, PeerFault
 from smpc_dp.identity import Identity
 from smpc_dp.learn.registry import LearnParameters
@@ -17,6 +18,7 @@ from smpc_dp.protocols.envelope import Context, decode_envelope, encode_envelope
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.gopa.direct_params import DirectParameters
 from smpc_dp.protocols.secagg.params import SumParameters
+from smpc_dp.runtime.seen import SUFFIX, SeenRuns
 from smpc_dp.runtime.session_file import SessionFile, load_session
 from smpc_dp.transport.endpoint import Endpoint
 from smpc_dp.transport.framing import InflightBudget
@@ -46,14 +48,16 @@ class Linked(Protocol):
 class Membership:
     """A checked session file and the identity of the member that this process acts for.
 
-    `aggregator` is `EVERYONE` where there is none. `group`: the parties of a request that is for some of them
-    only, in the roster's order; None: all parties.
+    `aggregator` is `EVERYONE` where there is none. `runs_seen`: what the party keeps of session logs, beside
+    its key. `group`: the parties of a request that is for some of them only, in the roster's order; None: all
+    parties.
     """
 
     session: SessionFile
     identity: Identity
     parameters: SumParameters
     aggregator: str
+    runs_seen: SeenRuns
     group: tuple[str, ...] | None = None
 
     @classmethod
@@ -88,7 +92,8 @@ class Membership:
         if aggregator is not None and aggregator.address is None:
             raise ConfigError([Fault("roster", f"the aggregator '{aggregator.name}' has no address")])
         identity = load_identity(session, path, name, key, role)
-        return cls(session, identity, parameters, EVERYONE if aggregator is None else aggregator.name)
+        seen = SeenRuns(Path(key if key is not None else default_key(path, name)).with_suffix(SUFFIX))
+        return cls(session, identity, parameters, EVERYONE if aggregator is None else aggregator.name, seen)
 
     @property
     def name(self) -> str:
@@ -124,20 +129,22 @@ class Membership:
     def context(self, request: int, question: str = "") -> Context:
         """Return what the machines of request number `request` agree on, with a party's question."""
         roster, names = self.session.roster, self.names
-        protocol = self.session.protocol
+        protocol, version = self.session.protocol, self.session.version
         if self.group is not None:
             # Whoever takes this request for another group's asks something else, and is not added up.
-            question, protocol = group_question(question, names), self.parameters.protocol
+            question = group_question(question, names)
+            protocol, version = self.parameters.protocol, self.parameters.version
         speakers = {*names, self.aggregator}
         return Context(
             protocol=protocol,
-            version=self.session.version,
+            version=version,
             session_digest=self.session.digest,
             request=request,
             names=names,
             aggregator=self.aggregator,
             keys={member.name: member.public_key for member in roster if member.name in speakers},
             question=question,
+            grouped=self.group is not None,
         )
 
     def event(self) -> Event:
@@ -184,9 +191,12 @@ class Membership:
             # One vector; or of everybody an opening, or a hash, with a proof against each corrupt user.
             each = 2 * plan.degree + 512 + 256 * max(plan.max_corrupt, 1)
             return (64 << 10) + vector + each * plan.parties
+        # Lines of the session log that a party may have missed.
+        missed = MOST_BEHIND * LINE_BYTES
         drew = min(plan.parties, 2 * plan.degree + 64)
         neighbours = drew * (2 * plan.degree + 256) + (plan.degree + drew) * 256
-        return (64 << 10) + vector + 256 * plan.parties + neighbours + self.parameters.extra_bytes
+        rest = vector + 256 * plan.parties + neighbours + self.parameters.extra_bytes
+        return (64 << 10) + max(rest, missed)
 
 
 def load_identity(

@@ -25,6 +25,7 @@ from smpc_dp.runtime.events import Kind as EventKind
 from smpc_dp.runtime.line import HubLine, Line, charge_run, tell
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.mesh import Mesh
+from smpc_dp.runtime.seen import KeptRun
 from smpc_dp.runtime.served_log import ServedLog, served_log
 from smpc_dp.runtime.servers.line import ServersLine
 from smpc_dp.runtime.servers.member import SharedMembership, encoding_of, load_member
@@ -284,11 +285,13 @@ class Session:
             )
         )
         self._request += 1
-        context, identity = self._membership.context(self._request), self._membership.identity
-        machine = asked.machine(context, identity)
-        timeouts = self._membership.session.timeouts
+        membership = line.membership
+        context, identity = membership.context(self._request), membership.identity
+        kept = await asyncio.to_thread(KeptRun, membership.runs_seen, context.scope)
+        corrupt, timeouts = membership.parameters.plan.max_corrupt, membership.session.timeouts
+        machine = asked.machine(context, identity, corrupt, kept.seen)
         wire = SessionWire(line, self._request, self.tell, self.charge_event)
-        rounds = PairRounds(machine, identity, asked, evaluations, wire, timeouts)
+        rounds = PairRounds(machine, identity, asked, evaluations, wire, timeouts, kept)
         try:
             receipt = await rounds.drive()
         except SmpcError as error:

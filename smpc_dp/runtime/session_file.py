@@ -18,6 +18,7 @@ import tomllib
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -27,8 +28,10 @@ from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.files import read_bounded
 from smpc_dp.learn.meetings import numbered
 from smpc_dp.learn.registry import PROTOCOL as LEARN
-from smpc_dp.learn.registry import check_learn
+from smpc_dp.learn.registry import VERIFIABLE_VERSION, VERSION, check_learn_as
+from smpc_dp.learn.registry import is_verifiable as learns_verifiably
 from smpc_dp.learn.servers import uses_servers
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.mpyc.params import PROTOCOL as MPYC
 from smpc_dp.protocols.registry import (
     NEEDS_AGGREGATOR,
@@ -36,6 +39,7 @@ from smpc_dp.protocols.registry import (
     ParameterChecker,
     direct_roster_faults,
     is_direct,
+    is_verifiable,
     server_roster_faults,
 )
 from smpc_dp.roster import ROLES, Member, Role, Roster, entry_of
@@ -51,7 +55,7 @@ MAX_TIMEOUT = 86_400.0
 MAX_FAULTS = 1000
 # No parameter has tables and arrays within each other beyond this.
 MAX_DEPTH = 32
-_LEARN = (LEARN, 1)
+_LEARN = {(LEARN, version): partial(check_learn_as, version) for version in (VERSION, VERIFIABLE_VERSION)}
 _TOP = ("protocol", "version", "parameters", "timeouts", "roster")
 _TIMEOUTS = ("connect", "step", "gather")
 _ENTRY = ("name", "role", "address", "public_key", "certificate")
@@ -144,7 +148,7 @@ def check_document(document: Mapping[str, object]) -> SessionFile:
         given = document.get("parameters")
         table = given if isinstance(given, dict) else {}
         direct, shared = is_direct(protocol, table), protocol == LEARN and uses_servers(table)
-        needs_aggregator = (protocol, version) in {*NEEDS_AGGREGATOR, _LEARN} and not direct and not shared
+        needs_aggregator = (protocol, version) in {*NEEDS_AGGREGATOR, *_LEARN} and not direct and not shared
         roster, found = Roster.checked(members, needs_aggregator=needs_aggregator)
         faults += found + (direct_roster_faults(members) if direct else [])
         faults += server_roster_faults(MPYC if shared else protocol, members)
@@ -205,7 +209,14 @@ def _syntax_fault(error: ValueError, text: str, source: str) -> Fault:
 
 
 def _checkers() -> Mapping[tuple[str, int], ParameterChecker]:
-    return {**PARAMETER_CHECKERS, _LEARN: check_learn}
+    return {**PARAMETER_CHECKERS, **_LEARN}
+
+
+def version_of(protocol: str, parameters: Mapping[str, object]) -> int:
+    """Return the version of a protocol that a session file with these parameters needs."""
+    if protocol == LEARN:
+        return VERIFIABLE_VERSION if learns_verifiably(parameters) else VERSION
+    return VerifiableParameters.version if is_verifiable(protocol, parameters) else VERSION
 
 
 def _protocol(document: Mapping[str, object], faults: list[Fault]) -> tuple[str, int]:
@@ -259,7 +270,7 @@ def read_parameters(
     checker = _checkers().get(key)
     if checker is None or unfit or not parties:
         return parameters, None
-    told, found = numbered(parameters, _party_names(document)) if key == _LEARN else (parameters, [])
+    told, found = numbered(parameters, _party_names(document)) if key in _LEARN else (parameters, [])
     checked = None
     if not found:
         checked, found = checker(told, parties)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from smpc_dp.board.runs import Seen
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import ConfigError, Fault, SmpcError
 from smpc_dp.identity import Identity
@@ -35,6 +36,7 @@ from smpc_dp.runtime.events import Kind
 from smpc_dp.runtime.line import HubLine
 from smpc_dp.runtime.pairwise import drive
 from smpc_dp.runtime.relay import RelayedChannel, Tunnel
+from smpc_dp.runtime.seen import KeptRun
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.runtime.threads import in_thread
 from smpc_dp.statistics.compiled import NoiseKind, plan_statistic, question_of
@@ -124,9 +126,11 @@ class Asked:
         plan = plan_statistic(kernel, parties, epsilon, delta, partners=partners, noise=noise, zetas=zetas)
         return cls(plan, codes, -1 if mark is None else int(mark), question_of(kernel, plan, noise))
 
-    def machine(self, context: Context, identity: Identity) -> StatisticParty:
-        """Return the party's machine for one request."""
-        return StatisticParty(context, identity, self.plan, self.question, self.mark)
+    def machine(self, context: Context, identity: Identity, corrupt: int, seen: Seen) -> StatisticParty:
+        """Return the party's machine for one request; `corrupt` and `seen` as of `StatisticParty`."""
+        return StatisticParty(
+            context, identity, self.plan, self.question, self.mark, corrupt=corrupt, seen=seen
+        )
 
 
 def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
@@ -161,6 +165,7 @@ class PairRounds:
         evaluations: Evaluations,
         wire: Wire,
         timeouts: Timeouts,
+        kept: KeptRun,
     ) -> None:
         self._machine = machine
         self._identity = identity
@@ -169,6 +174,7 @@ class PairRounds:
         self._evaluations = evaluations
         self._wire = wire
         self._timeouts = timeouts
+        self._kept = kept
         self._tunnels: dict[int, Tunnel] = {}
         self._relayed: dict[int, RelayedChannel] = {}
         self.faults: list[str] = []
@@ -196,7 +202,9 @@ class PairRounds:
                     self._deliver_relayed(machine.open_relay(envelope))
                     continue
                 step = machine.step
-                await wire.send(await asyncio.to_thread(machine.receive, envelope))
+                answer = await asyncio.to_thread(machine.receive, envelope)
+                await self._kept.keep(machine.seen)
+                await wire.send(answer)
                 if machine.step != step:
                     until = now() + PATIENCE * timeouts.step
                 if working is None and machine.evaluations is not None:

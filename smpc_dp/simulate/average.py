@@ -107,7 +107,7 @@ def with_board(stage: Stage, declared: Mapping[str, object]) -> tuple[Stage, Mem
         Identity.from_seed(name, bytes(stage.signers[name].key)).entry(role, address)
         for name, role, address in roles
     ]
-    context = stage.context
+    context = replace(stage.context, version=VerifiableParameters.version)
     session = session_json(canonical_session(context.protocol, context.version, declared, members))
     context = replace(context, session_digest=session_digest(session))
     return replace(stage, context=context), MemoryBoard(session.decode("ascii"))

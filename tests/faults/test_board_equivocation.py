@@ -14,6 +14,7 @@ from nacl.signing import SigningKey
 
 from smpc_dp.board.followed import Followed
 from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
+from smpc_dp.protocols.begin import Begun
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.gopa.verifiable import messages as v
@@ -68,7 +69,7 @@ def last_digest_changed(digests: bytes) -> bytes:
     return digests[:-32] + bytes(32)
 
 
-def other_head(_relay: Any, message: v.Committed) -> v.Committed:
+def other_head(_relay: Any, message: Begun) -> Begun:
     """Another header: another session, request or set of users."""
     return replace(message, head=bytes(32))
 
@@ -113,7 +114,7 @@ def another_tally(relay: Any, message: v.Tallied) -> v.Tallied:
 
 
 POINTS = [
-    ("before-coins-open", v.COMMITTED, other_head, v.ATTEST_COMMITMENTS, {v.COIN, v.PUBLISH}),
+    ("before-coins-open", v.BEGUN, other_head, v.ATTEST_COMMITMENTS, {v.COIN, v.PUBLISH}),
     ("before-publication", v.COINS, coins_signed_again, v.ATTEST_COINS, {v.PUBLISH}),
     ("before-the-end-publications", v.PUBLICATIONS, another_publication, v.ATTEST_TALLY, set()),
     ("before-the-end-tally", v.TALLIED, another_tally, v.ATTEST_TALLY, set()),

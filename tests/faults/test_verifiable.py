@@ -107,7 +107,7 @@ def test_an_excluded_user_leaves_the_exact_total_of_the_rest() -> None:
 
 
 def test_a_withheld_coin_stops_the_run_and_names_its_owner() -> None:
-    played = play(kill={CHEAT: 6})
+    played = play(kill={CHEAT: 7})
     error = played.errors[RELAY]
     assert isinstance(error, TimeoutFault)
     assert CHEAT in error.missing
@@ -115,7 +115,7 @@ def test_a_withheld_coin_stops_the_run_and_names_its_owner() -> None:
 
 
 def test_silence_excludes_nobody() -> None:
-    played = play(kill={CHEAT: 8})
+    played = play(kill={CHEAT: 9})
     outcome = played.relay.result
     # four pairwise terms are left, and nothing of the silent user was opened
     assert outcome.noise is not None
@@ -125,7 +125,7 @@ def test_silence_excludes_nobody() -> None:
 
 def test_what_is_missing_is_said_and_nobody_is_accused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A relay may withhold what was sent: a log shows what is not there, not whose fault it is."""
-    silent = audited(play(kill={CHEAT: 8}))
+    silent = audited(play(kill={CHEAT: 9}))
     assert silent.faults[0].startswith(f"the board has no publication of {CHEAT}: 4 pairwise terms")
     # The same relay leaves out an opening, and tallies what is left; five users have no quorum for that.
     monkeypatch.setattr(auditing, "check_certificate", lambda *_: None)
@@ -145,18 +145,18 @@ def test_what_is_missing_is_said_and_nobody_is_accused(monkeypatch: pytest.Monke
 
 
 def test_whoever_is_lost_before_it_commits_is_only_absent() -> None:
-    played = play(kill={CHEAT: 4})
+    played = play(kill={CHEAT: 5})
     report = audited(played)
     assert report.ok
     assert CHEAT not in report.verdict.counted
     assert not report.excluded
 
 
-@pytest.mark.parametrize("message", [7, 9, 10])
+@pytest.mark.parametrize("message", [8, 10, 11])
 def test_what_was_sent_counts_though_its_user_is_lost(message: int) -> None:
     """Lost after its coin, its publication, or its openings; the second-last it does not even attest."""
     played = play(kill={CHEAT: message})
-    if message == 7:
+    if message == 8:
         # It has opened its coin, and publishes nothing.
         assert audited(played).verdict.silent == (CHEAT,)
         return

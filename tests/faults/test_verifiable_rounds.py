@@ -412,7 +412,7 @@ def test_a_user_that_was_told_of_another_false_one_signs_no_wrong_opening() -> N
                 )
             return super()._write(step, at, message)
 
-    played = play({cheat: off_by_one}, setting=SPARSE, relay=Naming, memo=True, kill={silent: 8})
+    played = play({cheat: off_by_one}, setting=SPARSE, relay=Naming, memo=True, kill={silent: 9})
     assert (victim, v.OPEN) not in {(entry.party, entry.kind) for entry in played.entries}
     assert isinstance(played.errors[victim], PeerFault)
     assert victim not in {item.party for item in audited(played).excluded}

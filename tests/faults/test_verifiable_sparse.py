@@ -81,7 +81,7 @@ def test_the_graph_is_sparse_and_everybody_gets_the_audited_average() -> None:
 
 def test_who_vanishes_before_it_commits_is_only_absent() -> None:
     """Its neighbours' edges to it are in the log and lead nowhere: the audit reads them twice."""
-    played = run(kill={CHEAT: 4})
+    played = run(kill={CHEAT: 5})
     report = audited(played, threads=3)
     assert report.ok
     assert report.verdict is not None
@@ -92,7 +92,7 @@ def test_who_vanishes_before_it_commits_is_only_absent() -> None:
 
 
 def test_who_is_silent_is_not_excluded_and_leaves_its_pairs() -> None:
-    played = run(kill={CHEAT: 8})
+    played = run(kill={CHEAT: 9})
     report = audited(played)
     assert not report.ok
     assert report.verdict is not None

@@ -401,7 +401,7 @@ def test_logs_of_verifiable_groups_are_audited(tmp_path: Path) -> None:
     results, failures = asyncio.run(everybody(path, names))
     assert failures == {}
     assert all(isinstance(found, Learned) for found in results.values())
-    logs = sorted((tmp_path / "board").glob("*.jsonl"))
+    logs = sorted((tmp_path / "board").glob("request-*.jsonl"))
     assert [log.name.split("-")[1] for log in logs] == ["2", "4"]
     for log, group in zip(logs, GroupDraws(4, 3, 2).draw(2), strict=True):
         report = audit(log, roster=path)
@@ -427,7 +427,7 @@ def test_a_log_with_a_schedule_beyond_all_memory_is_refused(tmp_path: Path) -> N
             "parameters": GIVEN
             | {"learner": "sgd", "steps": 1_000_000, "averager": {"method": "gopa", "verifiable": True}},
             "protocol": "learn",
-            "version": 1,
+            "version": 2,
             "roster": [{"role": "party"}] * 20_000,
         }
     ).decode()
@@ -437,6 +437,9 @@ def test_a_log_with_a_schedule_beyond_all_memory_is_refused(tmp_path: Path) -> N
         session=text,
         request=2,
         question="average",
+        number=1,
+        runs="0" * 64,
+        before="0" * 64,
         present=b"",
         root=bytes(32),
         run_id="0" * 64,

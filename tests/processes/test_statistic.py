@@ -251,7 +251,7 @@ async def test_processes_without_addresses_and_one_is_killed_amid_its_pair(tmp_p
     for name in names:
         # Also of the one that died: before its first message that depends on its record.
         assert len(Ledger.open(tmp_path / f"{name}.ledger").entries()) == 1
-    (log,) = (tmp_path / "board").glob("*.jsonl")
+    (log,) = (tmp_path / "board").glob("request-*.jsonl")
     report = audit(log, roster=path)
     assert report.ok
     assert report.statistic is not None

@@ -72,7 +72,7 @@ def test_a_user_audits_over_its_session(tmp_path: Path, bounds: dict[str, Any]) 
         assert report.ok, report.conclusion
         assert report.roster_checked
         lines = await log.lines()
-        [path] = (tmp_path / "board").glob("*.jsonl")
+        [path] = (tmp_path / "board").glob("request-*.jsonl")
         assert path.read_bytes() == b"".join(line + b"\n" for line in lines)
         assert await log.lines(3, 5) == lines[3:6]
         assert await log.lines(0, 0) == lines[:1]
@@ -132,7 +132,7 @@ def test_a_party_audits_from_the_command_line(tmp_path: Path) -> None:
     assert all(process.returncode == 0 for process in parties.values()), said
     assert "Everything holds for roster" in said["ben"][1].replace("\n", " ")
     assert json.loads(said["ben"][0])["bias"] > 0
-    [log] = (tmp_path / "board").glob("*.jsonl")
+    [log] = (tmp_path / "board").glob("request-*.jsonl")
     assert (tmp_path / "kept.jsonl").read_bytes() == log.read_bytes()
 
 

@@ -60,7 +60,7 @@ def results(
         return dict(zip(NAMES, got, strict=True))
 
     got = asyncio.run(ask())
-    [log] = (folder / "board").glob("*.jsonl")
+    [log] = (folder / "board").glob("request-*.jsonl")
     return got, smpc_dp.audit(log)
 
 

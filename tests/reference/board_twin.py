@@ -42,6 +42,7 @@ BITS = {None: 12, 25: 64}
 verify_noise, verify_range = cache(proofs_twin.verify_noise), cache(proofs_twin.verify_range)
 verify_norm = cache(proofs_twin.verify_norm)
 ORDER = (
+    ("certify-begin", True),
     ("commit", False),
     ("certify-commitments", True),
     ("coin", False),
@@ -82,7 +83,7 @@ class Audit:
         self.shape = shape or Shape()
         header = json.loads(lines[0])
         session = json.loads(header["session"])
-        need(header["format"] == "smpc-dp board" and header["version"] == 1, "format")
+        need(header["format"] == "smpc-dp board" and header["version"] == 2, "format")
         bound = session["parameters"].get("l2_bound")
         self.squared = None if bound is None else int(bound**2)
         self.bits = BITS[self.squared] if shape is None else shape.bits
@@ -106,21 +107,35 @@ class Audit:
             for member in session["roster"]
         }
         present, root = (b64decode(header[key]) for key in ("present", "root"))
-        self.bound = (b"gopa", uint(1))
+        self.bound = (b"gopa", uint(2))
+        need(session["version"] == 2, "version")
         # No noise is 40 standard deviations out.
         pair = int(header["question"].split("/")[-1], 16)
         self.most_delta = 40 * (1 + isqrt(pair))
         self.most_x_hat = highest + self.bits + 40 * (1 + isqrt(len(parties) * pair))
+        digest = hashed("session-digest", header["session"].encode())
+        # No groups of learners here: the scope is the session.
+        first = (hashed("session-log", digest).hex(), bytes(32).hex())
+        need(header["number"] > 1 or (header["runs"], header["before"]) == first, "the first run")
+        self.present = self._set(present)
         self.run = hashed(
             "star-run-id",
             *self.bound,
-            hashed("session-digest", header["session"].encode()),
+            digest,
             uint(header["request"]),
             header["question"].encode(),
             present,
             root,
         )
         need(self.run.hex() == header["run_id"], "run id")
+        self.session_head = hashed(
+            "session-log-line",
+            bytes.fromhex(header["runs"]),
+            uint(header["number"]),
+            uint(header["request"]),
+            self.run,
+            bytes.fromhex(header["before"]),
+        )
         self.head = hashed("board-header", lines[0].encode())
         self.excluded: dict[str, str] = {}
         self.total: list[int] = []
@@ -212,20 +227,30 @@ class Audit:
             self.excluded[name] = "range" if self.squared is None else "norm"
         self._entries["commit"][name] = {"value": value, "secret": secret, "coin": coin, "edges": points}
 
+    def _set(self, packed: bytes) -> list[str]:
+        if packed[:1] == b"\1":
+            out = {int.from_bytes(packed[i : i + 2], "little") for i in range(1, len(packed), 2)}
+            return [name for i, name in enumerate(self.names, 1) if i not in out]
+        bits = int.from_bytes(packed[1:], "big") >> (-len(self.names) % 8)
+        return [name for i, name in enumerate(reversed(self.names)) if bits >> i & 1][::-1]
+
+    def _certify_begin(self, _name: str, fields: list[Any]) -> None:
+        self._certify("attest-begin", fields, self.present, head=self.session_head)
+
     def _certify(
-        self, step: str, fields: list[Any], going_on: list[str] | None = None, *false: bytes
+        self,
+        step: str,
+        fields: list[Any],
+        going_on: list[str] | None = None,
+        *false: bytes,
+        head: bytes = b"",
     ) -> None:
         members, signers, signatures = fields
         inside = self.participants if going_on is None else going_on
         need(members == party_set([self.names.index(n) + 1 for n in inside], len(self.names)), "members")
-        parts = (self.run, step.encode(), self.head, members, *false)
+        parts = (self.run, step.encode(), head or self.head, members, *false)
         attested = hashed("board-attestation", *self.bound, *parts)
-        if signers[:1] == b"\1":
-            out = {int.from_bytes(signers[i : i + 2], "little") for i in range(1, len(signers), 2)}
-            who = [name for i, name in enumerate(self.names, 1) if i not in out]
-        else:
-            bits = int.from_bytes(signers[1:], "big") >> (-len(self.names) % 8)
-            who = [name for i, name in enumerate(reversed(self.names)) if bits >> i & 1][::-1]
+        who = self._set(signers)
         need(len(who) >= self.shape.quorum and set(who) <= set(inside), "quorum")
         for i, name in enumerate(who):
             self._signed(step, name, msgspec.msgpack.encode([attested]), signatures[64 * i : 64 * i + 64])

@@ -116,6 +116,7 @@ class Statistic:
 
     def _begin(self) -> None:
         for name in self.names:
+            # Nobody knows a line of the session log.
             fields = (
                 self.session,
                 self.vector["session"]["request"],
@@ -123,6 +124,7 @@ class Statistic:
                 self.plan,
                 self.vector["question"],
                 self.labels[name],
+                0,
             )
             self.say(self.session, "statistic-hello", name, [self.hub], *fields)
         commitments = b"".join(map(self.commitments, self.names))
@@ -133,13 +135,34 @@ class Statistic:
             "run-id", *self.bound, self.session, self.request, self.plan, self.present_set, self.root
         )
         self.first_run = self.run
+        self.say(self.run, "statistic-start", self.hub, self.names, self.present_set, commitments, labels)
+        self._begin_session_log()
         self.write(
             "statistic-terms", self.hub, self.run, self.vector["terms"].encode(), self.circuit.digest()
         )
         for name in self.names:
             [(_, body)] = self.due["statistic-hello", name, self.hub]
             self.write("statistic-hello", name, self.session, *msgspec.msgpack.decode(body))
-        self.say(self.run, "statistic-start", self.hub, self.names, self.present_set, commitments, labels)
+
+    def _begin_session_log(self) -> None:
+        """The run is the first of its session: everybody signs the head after its line."""
+        before = bytes(32)
+        self.start_of_runs = tuple_hash("session-log", self.session)
+        head = tuple_hash("session-log-line", self.start_of_runs, uint(1), self.request, self.run, before)
+        self.say(self.run, "begin", self.hub, self.names, 0, self.start_of_runs, [[1, self.run, before]])
+        parts = (self.run, b"attest-begin", head, self.present_set)
+        attested = tuple_hash("board-attestation", *self.bound, *parts)
+        signatures = b""
+        quorum = self.names[: len(self.names) // 2 + 1]
+        for name in self.names:
+            self.say(self.run, "attest-begin", name, [self.hub], attested)
+            if name in quorum:
+                body = msgspec.msgpack.encode([attested])
+                signatures += self.signature(self.bound, self.run, "attest-begin", name, self.hub, body)
+        self.write("certify-begin", self.hub, self.run, self.present_set, self.set_of(quorum), signatures)
+        [(_, _, body, signature)] = self.log
+        first = tuple_hash("board-header", self._header().encode())
+        self.say(self.run, "begun", self.hub, self.names, first, body, signature)
 
     def set_of(self, names: list[str]) -> bytes:
         """A packed set of parties."""
@@ -328,19 +351,26 @@ class Statistic:
         self.lines = self._lines()
         self.say(self.run, "estimate", self.hub, self.present, *figures, len(read), 0, self.head)
 
-    def _lines(self) -> list[str]:
-        """The lines of the log; the last head is in `head`."""
+    def _header(self) -> str:
+        """The first line of the log."""
         header = {
             "format": "smpc-dp board",
-            "version": 1,
+            "version": 2,
             "session": "",
             "request": self.vector["session"]["request"],
             "question": f"pairwise-statistic {self.plan.hex()}",
+            "number": 1,
+            "runs": self.start_of_runs.hex(),
+            "before": bytes(32).hex(),
             "present": b64encode(self.present_set).decode(),
             "root": b64encode(self.root).decode(),
             "run_id": self.first_run.hex(),
         }
-        lines = [json.dumps(header, separators=(",", ":"))]
+        return json.dumps(header, separators=(",", ":"))
+
+    def _lines(self) -> list[str]:
+        """The lines of the log; the last head is in `head`."""
+        lines = [self._header()]
         self.head = tuple_hash("board-header", lines[0].encode())
         for number, (party, kind, body, signature) in enumerate(self.log, 1):
             line = {

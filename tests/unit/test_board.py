@@ -33,6 +33,9 @@ FIELDS: dict[str, Any] = {
     "session": "{}",
     "request": 1,
     "question": "average 1/2",
+    "number": 1,
+    "runs": "00" * 32,
+    "before": "00" * 32,
     "present": b"\xe0",
     "root": bytes(32),
     "run_id": "ab" * 32,
@@ -96,7 +99,7 @@ def test_a_log_cut_at_any_byte_is_a_prefix_or_refused() -> None:
         (lambda _lines: [], 1, "empty"),
         (lambda _lines: [b"\x00" * 4096], 1, "not a log"),
         (lambda _lines: [b"<html>"], 1, "not a log"),
-        (lambda lines: [lines[0].replace(b'"version":1', b'"version":7')], 1, "version 7"),
+        (lambda lines: [lines[0].replace(b'"version":2', b'"version":7')], 1, "version 7"),
         (lambda lines: [lines[0], b"{}"], 2, "missing required field"),
         (lambda lines: [lines[0], b"[" * 100_000], 2, "not an entry"),
         (lambda lines: [lines[0], b"\xff\xfe"], 2, "not an entry"),
@@ -235,7 +238,10 @@ import sys
 from pathlib import Path
 from smpc_dp.board.log import Chain
 from smpc_dp.board.store import Store
-chain = Chain.begin(session="{}", request=1, question="", present=b"", root=b"", run_id="ab" * 32)
+chain = Chain.begin(
+    session="{}", request=1, question="", number=1, runs="0" * 64, before="0" * 64,
+    present=b"", root=b"", run_id="ab" * 32,
+)
 with Store.create(Path(sys.argv[1]), chain.header) as store:
     print("ready", flush=True)
     while True:

@@ -53,7 +53,7 @@ class Signed:
         }
 
     def check(self, certificate: m.Certificate, plan: SecAggPlan = PLAN) -> result.Certificate:
-        return check_certificate(self.context, plan, RUN, STEP, DIGEST, EVERYONE, certificate)
+        return check_certificate(self.context, plan.quorum, RUN, STEP, DIGEST, EVERYONE, certificate)
 
     def sample(self, signatures: Mapping[int, bytes], quorum: int = PLAN.quorum) -> m.Certificate:
         return sample_certificate(self.context, RUN, STEP, DIGEST, signatures, quorum)
@@ -225,6 +225,6 @@ def test_a_run_is_certified_by_samples_and_its_evidence_can_be_checked() -> None
         rebuilt = read(context, certificate.to_json())
         numbers = frozenset(context.number(name) for name in members)
         checked = check_certificate(
-            context, plan, evidence.run_id, step, certificate.set_digest, numbers, rebuilt
+            context, plan.quorum, evidence.run_id, step, certificate.set_digest, numbers, rebuilt
         )
         assert checked == certificate

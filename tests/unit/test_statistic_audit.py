@@ -24,8 +24,10 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import SmpcError
 from smpc_dp.identity import Identity
+from smpc_dp.protocols.begin import attested, session_head
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode, encode
+from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.pairwise import statistic_messages as m
 from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
 from smpc_dp.protocols.pairwise.garbler import GarblerRole
@@ -35,6 +37,7 @@ from smpc_dp.protocols.pairwise.statistic_party import StatisticParty
 from smpc_dp.protocols.pairwise.statistic_terms import again_identifier, run_identifier, statistic_context
 from smpc_dp.protocols.pairwise.turns import Receive, Send
 from smpc_dp.protocols.secagg.graph import pack_set
+from smpc_dp.protocols.secagg.messages import Attestation
 from smpc_dp.roster import Roster
 from smpc_dp.runtime.audit import Report, audit_stream
 from smpc_dp.runtime.statistic import plan_maker
@@ -253,7 +256,8 @@ def test_a_stranger_draws_the_matchings_again(honest: Played) -> None:
     chain = Chain(decode_line(honest.lines[0], Header))
     for entry in honest.entries:
         chain.follow(entry)
-    assert evidence.log == chain.head
+    assert evidence.log is not None
+    assert evidence.log.head == chain.head
     assert found.value == honest.hub.result.value
 
 
@@ -417,9 +421,21 @@ def begun_with(terms: bytes) -> Cheat:
         header = decode_line(played.lines[0], Header)
         plan, context = digest(Label.STATISTIC_TERMS, terms, b"c" * 32), statistic_context(played.context)
         run_id = run_identifier(context, plan, header.present, header.root)
-        first = played.signed(played.entries[0], encode(m.Terms(terms, b"c" * 32)), run_id)
-        question = "pairwise-statistic " + plan.hex()
-        return played.relinked([first], question=question, run_id=run_id.hex())
+        forged = replace(header, question="pairwise-statistic " + plan.hex(), run_id=run_id.hex())
+        begun, first = played.entries[:2]
+        attestation = Attestation(
+            attested(context, run_id, session_head(forged, context.scope), header.present)
+        )
+        signatures = b"".join(
+            context.write(played.identities[name], run_id, v.ATTEST_BEGIN, (HUB,), attestation)[0].signature
+            for name in NAMES
+        )
+        certified = v.Certified(header.present, header.present, signatures)
+        entries = [
+            played.signed(begun, encode(certified), run_id),
+            played.signed(first, encode(m.Terms(terms, b"c" * 32)), run_id),
+        ]
+        return played.relinked(entries, question=forged.question, run_id=forged.run_id)
 
     return forge
 
@@ -518,7 +534,8 @@ def test_who_is_left_out_of_a_further_draw_with_its_coin_there_is_named() -> Non
 def test_the_head_is_that_of_the_results(honest: Played) -> None:
     evidence = honest.hub.result.evidence
     assert evidence is not None
-    assert judge(honest).head == evidence.log.hex()
+    assert evidence.log is not None
+    assert judge(honest).head == evidence.log.head.hex()
 
 
 def test_a_log_of_strangers_has_another_roster(honest: Played) -> None:

@@ -52,8 +52,8 @@ def with_servers(privacy: Privacy) -> Privacy:
 class SharedEvidence(StatisticEvidence):
     """What binds a statistic of servers to its run.
 
-    `plan` is the digest of the terms, `beacon` of the set and `log` of the values that all servers signed:
-    `included_by` and `opened_by` have their signatures.
+    `plan` is the digest of the terms, `beacon` of the set that all servers signed; `included_by` and
+    `opened_by` have their signatures under it and under the values.
     """
 
     included_by: Certificate

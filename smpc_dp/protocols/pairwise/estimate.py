@@ -34,6 +34,12 @@ class Estimate:
     pairs: int
     failed: int
 
+    @property
+    def figures(self) -> tuple[float, float | None, float | None, float | None, float, float]:
+        """The numbers in the order of the messages that say them."""
+        low, high = self.interval or (None, None)
+        return self.value, self.standard_error, low, high, self.level, self.noise_error
+
 
 def estimate(
     plan: StatisticPlan, pairs: Pairs, raw: Raw, *, drawn: int | None = None, level: float = 0.95

@@ -19,7 +19,7 @@ from smpc_dp.protocols.pairwise.params import Mode, PairwiseParameters
 from smpc_dp.protocols.pairwise.plan import Plan, Rows
 
 PROTOCOL = "pairwise-statistic"
-VERSION = 2
+VERSION = 3
 MAX_PARTNERS = 1000
 
 

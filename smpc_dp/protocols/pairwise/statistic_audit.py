@@ -20,7 +20,9 @@ from smpc_dp.board.session import session_json
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import PeerFault, VerificationError
+from smpc_dp.protocols.begin import check_begin, session_head
 from smpc_dp.protocols.envelope import Context, decode
+from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.pairwise import statistic_messages as m
 from smpc_dp.protocols.pairwise.statistic import MAX_PARTNERS
 from smpc_dp.protocols.pairwise.statistic_log import QUESTION
@@ -82,10 +84,16 @@ class StatisticVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatisticAuditor:
-    """Takes the entries of a log in order; `context` is the session's, for the request in the header."""
+    """Takes the entries of a log in order.
 
-    def __init__(self, context: Context, header: Header) -> None:
+    `context` is the session's, for the request in the header, and `corrupt` its c.
+    """
+
+    def __init__(self, context: Context, header: Header, corrupt: int) -> None:
         self._context = statistic_context(context)
+        self._quorum = quorum(len(context.names), corrupt)
+        self._session_head = session_head(header, context.scope)
+        self._begun = False
         self._hub = context.aggregator
         self._plan = _plan_of(header)
         self._root = header.root
@@ -126,11 +134,16 @@ class StatisticAuditor:
         """Take the next entry, rightly signed and in its place."""
         if self._outcome is not None:
             raise VerificationError("an entry after the outcome")
-        if (entry.party == self._hub) != (entry.kind in (m.TERMS, *m.AGAINS, m.OUTCOME)):
+        if (entry.party == self._hub) != (entry.kind in (v.CERTIFY_BEGIN, m.TERMS, *m.AGAINS, m.OUTCOME)):
             raise VerificationError(f"'{entry.kind}' is not for '{entry.party}' to say")
         if entry.kind not in self._due():
             raise VerificationError(f"'{entry.kind}' where '{' or '.join(self._due())}' is due")
-        if entry.kind == m.TERMS:
+        if entry.kind == v.CERTIFY_BEGIN:
+            certified = decode(entry.payload, v.Certified, entry.party)
+            present, head = self._present, self._session_head
+            check_begin(self._context, self._quorum, self._run_id, head, present, certified)
+            self._begun = True
+        elif entry.kind == m.TERMS:
             self._take_terms(entry)
         elif entry.kind == m.HELLO:
             self._take_hello(entry)
@@ -174,6 +187,8 @@ class StatisticAuditor:
 
     def _due(self) -> tuple[str, ...]:
         """Return the kinds that may come next."""
+        if not self._begun:
+            return (v.CERTIFY_BEGIN,)
         if self._terms is None:
             return (m.TERMS,)
         if len(self._hellos) < self._first_count:
@@ -305,8 +320,8 @@ class StatisticAuditor:
 
     def _unpack(self, packed: bytes) -> PartySet:
         present = PartySet.unpack(packed, len(self._context.names), self._hub)
-        if len(present) < (least := quorum(len(self._context.names))):
-            raise VerificationError(f"{len(present)} parties are present, {least} are needed")
+        if len(present) < self._quorum:
+            raise VerificationError(f"{len(present)} parties are present, {self._quorum} are needed")
         return present
 
     def _names(self, parties: Iterable[int]) -> tuple[str, ...]:

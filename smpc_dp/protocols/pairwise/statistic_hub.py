@@ -9,12 +9,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from smpc_dp.board.log import Board
+from smpc_dp.board.keeping import Board
 from smpc_dp.board.memory import MemoryBoard
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.protocols.begin import HubBegin
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
+from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.pairwise import statistic_messages as m
 from smpc_dp.protocols.pairwise.aggregator import AggregatorRole
 from smpc_dp.protocols.pairwise.estimate import Estimate, estimate
@@ -36,6 +38,7 @@ from smpc_dp.protocols.pairwise.statistic_terms import (
     statistic_context,
 )
 from smpc_dp.protocols.pairwise.turns import Receive, Send, Turns
+from smpc_dp.protocols.result import LoggedRun
 from smpc_dp.protocols.secagg.graph import pack_set
 from smpc_dp.protocols.star import HubRole
 
@@ -57,7 +60,7 @@ class StatisticHub(HubRole[StatisticResult]):
     """The aggregator in one run.
 
     `make_plan` compiles what the parties ask for; it raises ConfigError for what it does not know. `board` is
-    where the run is logged; None: nowhere but in its evidence.
+    where the run is logged; None: nowhere but in its evidence. `corrupt` is c of the session.
     """
 
     def __init__(
@@ -68,11 +71,15 @@ class StatisticHub(HubRole[StatisticResult]):
         randomness: Randomness | None = None,
         *,
         board: Board | None = None,
+        corrupt: int = 0,
     ) -> None:
         super().__init__(statistic_context(context), identity)
         self._make_plan = make_plan
         self._random = randomness or SystemRandomness()
-        self._log = StatisticLog(board or MemoryBoard(""), self._context, identity)
+        kept = board or MemoryBoard("")
+        self._quorum = quorum(self._parties, corrupt)
+        self._begin = HubBegin(self._context, self._quorum, kept)
+        self._log = StatisticLog(kept, self._begin, self._context, identity)
         self._plans: dict[str, StatisticPlan | str] = {}
         self._plan: StatisticPlan | None = None
         self._draw: Draw | None = None
@@ -88,6 +95,7 @@ class StatisticHub(HubRole[StatisticResult]):
         self._seen_pairs: dict[tuple[str, int], int] = {}
         self._steps = {
             m.HELLO: (self._on_hello, self._start),
+            v.ATTEST_BEGIN: (self._on_attest_begin, self._finish_begin),
             **dict.fromkeys(m.COINS, (self._on_coin, self._match)),
             m.DONE: (self._on_done, self._estimate),
         }
@@ -141,7 +149,7 @@ class StatisticHub(HubRole[StatisticResult]):
         return super().farewell(error)
 
     def _needed(self) -> int:
-        return quorum(self._parties) if self._draw is None else 0
+        return self._quorum if self._draw is None else 0
 
     def _drop(self, party: int, error: SmpcError) -> None:
         if self.step == m.HELLO:
@@ -175,6 +183,8 @@ class StatisticHub(HubRole[StatisticResult]):
             raise PeerFault(sender, "asks for another statistic than it says")
         if (hello.mark >= 0) != plan.bipartite:
             raise PeerFault(sender, "has a public label where none is due, or none where one is")
+        if why := self._begin.behind(hello.known):
+            raise PeerFault(sender, why)
         self._hellos[party] = hello
 
     def _planned(self, question: str) -> StatisticPlan | str:
@@ -195,9 +205,22 @@ class StatisticHub(HubRole[StatisticResult]):
         root, plan = start_root(commitments, marks), self._the_plan
         self._run_id = run_identifier(self._context, plan.digest, present, root)
         self._log.begin(plan.digest, present, root, self._run_id)
+        self._said_hello = [self._received[party] for party in self._present]
+        sent = self._broadcast(m.START, m.Start(present, commitments, marks))
+        return sent + self._to_each(v.BEGIN, lambda party: self._begin.message(self._hellos[party].known))
+
+    def _on_attest_begin(self, _party: int, envelope: Envelope) -> None:
+        self._begin.check(envelope.body, envelope.sender)
+
+    def _finish_begin(self) -> list[Envelope]:
+        if len(self._received) < self._quorum:
+            raise self._too_few(self._quorum)
+        signatures = {party: envelope.signature for party, envelope in self._received.items()}
+        entry = self._log.say(self._run_id, v.CERTIFY_BEGIN, self._begin.certify(signatures))
+        plan = self._the_plan
         self._log.say(self._run_id, m.TERMS, m.Terms(plan.canonical(), plan.circuit.digest))
-        self._log.take(self._received[party] for party in self._present)
-        return self._broadcast(m.START, m.Start(present, commitments, marks))
+        self._log.take(self._said_hello)
+        return self._broadcast(v.BEGUN, self._begin.answer(entry.body, entry.signature))
 
     def _leave_out_others(self) -> None:
         """Go on with what most ask for; only one statistic can be that of more than half of all parties."""
@@ -225,7 +248,7 @@ class StatisticHub(HubRole[StatisticResult]):
     @property
     def _attempt(self) -> int:
         """Which draw is due, from 1."""
-        return self._position
+        return self._position - 1
 
     def _match(self) -> list[Envelope]:
         self._log_openings()
@@ -287,7 +310,11 @@ class StatisticHub(HubRole[StatisticResult]):
         made = estimate(plan, pairs, raw, drawn=sum(map(len, found.pairs)))
         head = self._close(made, found)
         evidence = StatisticEvidence(
-            self._context.session_digest, self._run_id, plan.digest, found.beacon, head
+            self._context.session_digest,
+            self._run_id,
+            plan.digest,
+            found.beacon,
+            LoggedRun(self._begin.number, self._begin.head, head),
         )
         present = tuple(self._name_of(party) for party in self._present)
         self._outcome = replace(
@@ -296,7 +323,7 @@ class StatisticHub(HubRole[StatisticResult]):
             absent=tuple(name for name in self._context.names if name not in present),
             faults=tuple(self._faults),
         )
-        return self._broadcast(m.RESULT, m.Result(*_said(made), made.pairs, made.failed, head))
+        return self._broadcast(m.RESULT, m.Result(*made.figures, made.pairs, made.failed, head))
 
     def _close(self, made: Estimate, found: Draw) -> bytes:
         """Log what the parties say of their pairs, and the outcome; return the last head."""
@@ -307,7 +334,7 @@ class StatisticHub(HubRole[StatisticResult]):
             for place, pair in enumerate(pairs)
             if (matching, pair) not in self._outputs
         ]
-        outcome = m.Outcome(*_said(made), made.pairs, failed, self._log.head)
+        outcome = m.Outcome(*made.figures, made.pairs, failed, self._log.head)
         self._log.say(self._run_id, m.OUTCOME, outcome)
         return self._log.head
 
@@ -396,9 +423,3 @@ class StatisticHub(HubRole[StatisticResult]):
         if self._plan is None:
             raise ConfigError([Fault("statistic", "nobody has asked for one")])
         return self._plan
-
-
-def _said(made: Estimate) -> tuple[float, float | None, float | None, float | None, float, float]:
-    """Return what is said of an estimate, in the order of `Result` and `Outcome`."""
-    low, high = made.interval or (None, None)
-    return made.value, made.standard_error, low, high, made.level, made.noise_error

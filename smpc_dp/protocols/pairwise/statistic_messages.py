@@ -53,7 +53,8 @@ class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 class Hello(_Body, frozen=True):
     """A commitment to a coin for each attempt, the compiled statistic's digest, and the question, as JSON.
 
-    `mark` is the public label, 0 or 1; -1 for a kernel without public labels.
+    `mark` is the public label, 0 or 1; -1 for a kernel without public labels. `known`: up to which line the
+    party knows the session log.
     """
 
     session_digest: Bytes32
@@ -62,6 +63,7 @@ class Hello(_Body, frozen=True):
     plan: Bytes32
     question: Annotated[str, Meta(max_length=MAX_QUESTION)]
     mark: Annotated[int, Meta(ge=-1, le=1)]
+    known: Count
 
 
 class Start(_Body, frozen=True):

@@ -13,10 +13,13 @@ from dataclasses import replace
 
 import msgspec
 
+from smpc_dp.board.runs import NOTHING_SEEN, Seen
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import LocalError
+from smpc_dp.protocols.begin import PartyBegin, logged_run
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
+from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.pairwise import statistic_messages as m
 from smpc_dp.protocols.pairwise.draw import COIN_BYTES
 from smpc_dp.protocols.pairwise.estimate import Estimate
@@ -41,7 +44,8 @@ from smpc_dp.protocols.star import PartyRole
 class StatisticParty(PartyRole[StatisticResult]):
     """One party in one run.
 
-    `question` is what it asks the aggregator for, `mark` its public label or -1.
+    `question` is what it asks the aggregator for, `mark` its public label or -1, `corrupt` c of the session,
+    `seen` what the party keeps of the session log.
     """
 
     _last_step = m.DONE
@@ -55,8 +59,13 @@ class StatisticParty(PartyRole[StatisticResult]):
         question: str,
         mark: int = -1,
         randomness: Randomness | None = None,
+        *,
+        corrupt: int = 0,
+        seen: Seen = NOTHING_SEEN,
     ) -> None:
         super().__init__(statistic_context(context), identity)
+        self._quorum = quorum(self._parties, corrupt)
+        self._begin = PartyBegin(self._context, self._quorum, seen)
         self._plan = plan
         self._question = question
         self._mark = mark
@@ -68,6 +77,8 @@ class StatisticParty(PartyRole[StatisticResult]):
         self._seen_pairs: dict[int, int] = {}
         self._handlers = {
             m.START: self._on_start,
+            v.BEGIN: self._on_begin,
+            v.BEGUN: self._on_begun,
             **dict.fromkeys(m.AGAINS, self._on_again),
             m.MATCHED: self._on_matched,
             m.RESULT: self._on_result,
@@ -83,8 +94,14 @@ class StatisticParty(PartyRole[StatisticResult]):
             self._plan.digest,
             self._question,
             self._mark,
+            self.seen.number,
         )
         return self._emit(m.HELLO, hello)
+
+    @property
+    def seen(self) -> Seen:
+        """What is to be kept of the session log, durably, before what this party says next is sent."""
+        return self._begin.seen
 
     @property
     def hub(self) -> str:
@@ -146,7 +163,7 @@ class StatisticParty(PartyRole[StatisticResult]):
         self._context.check(envelope)
 
     def _receive(self, envelope: Envelope) -> Sequence[Envelope]:
-        if envelope.step == m.MATCHED and m.START in self._seen:
+        if envelope.step == m.MATCHED and v.BEGUN in self._seen:
             # Further attempts may follow, and need not.
             self._position = max(self._position, list(self._handlers).index(m.MATCHED))
         return super()._receive(envelope)
@@ -171,6 +188,17 @@ class StatisticParty(PartyRole[StatisticResult]):
         self._present = present
         root = start_root(start.commitments, start.marks)
         self._run_id = run_identifier(self._context, self._plan.digest, start.present, root)
+        return ()
+
+    def _on_begin(self, body: bytes) -> Sequence[Envelope]:
+        return self._emit(v.ATTEST_BEGIN, self._begin.attest(body, self._run_id, self._present))
+
+    def _on_begun(self, body: bytes) -> Sequence[Envelope]:
+        message = self._begin.begun(body)
+        hub = self._context.aggregator
+        self._context.check_detached(
+            self._run_id, v.CERTIFY_BEGIN, hub, hub, message.payload, message.signature
+        )
         return self._emit(m.COINS[0], m.Coin(self._coins[0]))
 
     def _on_again(self, body: bytes) -> Sequence[Envelope]:
@@ -188,9 +216,9 @@ class StatisticParty(PartyRole[StatisticResult]):
         present = PartySet.unpack(packed, self._parties, self._context.aggregator)
         if self._index not in present:
             raise self._refuse(f"left {self.name} out")
-        if len(present) < (least := quorum(self._parties)):
+        if len(present) < self._quorum:
             raise self._refuse(
-                f"says that {len(present)} of {self._parties} parties are there, {least} are needed"
+                f"says that {len(present)} of {self._parties} parties are there, {self._quorum} are needed"
             )
         return present
 
@@ -227,8 +255,13 @@ class StatisticParty(PartyRole[StatisticResult]):
         found = Estimate(
             said.value, said.error, interval, said.level, said.noise_error, said.pairs, said.failed
         )
+        self._begin.close(said.log)
         evidence = StatisticEvidence(
-            self._context.session_digest, self._run_id, self._plan.digest, self._draw.beacon, said.log
+            self._context.session_digest,
+            self._run_id,
+            self._plan.digest,
+            self._draw.beacon,
+            logged_run(self.seen),
         )
         self._outcome = replace(
             result_of(self._plan, found, len(self._present), "protocol", evidence),

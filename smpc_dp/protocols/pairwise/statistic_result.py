@@ -11,7 +11,7 @@ from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Relation, delta_warnings
 from smpc_dp.protocols.pairwise.estimate import Estimate
 from smpc_dp.protocols.pairwise.statistic import StatisticPlan
-from smpc_dp.protocols.result import Privacy
+from smpc_dp.protocols.result import LoggedRun, Privacy
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -23,18 +23,22 @@ RELATION: Relation = "substitution"
 class StatisticEvidence:
     """What binds a result to its run, in bytes.
 
-    `beacon` is what the matchings were drawn from, `log` the head of the aggregator's log of the run.
+    `beacon` is what the matchings were drawn from, `log` says which logged run it is, and its
+    last head; None where servers compute.
     """
 
     session_digest: bytes
     run_id: bytes
     plan: bytes
     beacon: bytes
-    log: bytes
+    log: LoggedRun | None
 
     def to_json(self) -> dict[str, object]:
         """Return plain JSON data, bytes as hex."""
-        return {name: getattr(self, name).hex() for name in self.__slots__}
+        plain: dict[str, object] = {
+            name: getattr(self, name).hex() for name in ("session_digest", "run_id", "plan", "beacon")
+        }
+        return plain | {"log": None if self.log is None else self.log.to_json()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,12 +34,13 @@ class Draw:
         return self._of[matching].get(name)
 
 
-def quorum(parties: int) -> int:
-    """Return how many of a session's parties must be present: more than half.
+def quorum(parties: int, corrupt: int) -> int:
+    """Return how many of a session's parties must be present, and sign that the run begins: over (n + c)/2.
 
-    The aggregator says who is. Of a set that is its to choose it could leave a party no partner but one.
+    The aggregator says who is. Of a set that is its to choose it could leave a party no partner but one. Two
+    sets of so many share a party that is not corrupt.
     """
-    return parties // 2 + 1
+    return (parties + corrupt) // 2 + 1
 
 
 def statistic_context(context: Context) -> Context:

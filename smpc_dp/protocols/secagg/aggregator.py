@@ -45,6 +45,8 @@ class AggregatorMachine(HubRole[Outcome]):
             the run stops at once.
     """
 
+    _hello: type[m.Hello] = m.Hello
+
     def __init__(
         self,
         context: Context,
@@ -95,7 +97,7 @@ class AggregatorMachine(HubRole[Outcome]):
     # hello
 
     def _accept_hello(self, _party: int, envelope: Envelope) -> None:
-        hello = decode(envelope.body, m.Hello, envelope.sender)
+        hello = decode(envelope.body, self._hello, envelope.sender)
         if hello.session_digest != self._context.session_digest:
             raise PeerFault(envelope.sender, "has a differing session file")
         if hello.request != self._context.request:
@@ -110,7 +112,7 @@ class AggregatorMachine(HubRole[Outcome]):
             )
 
     def _finish_hello(self) -> list[Envelope]:
-        hellos = {party: decode(self._received[party].body, m.Hello, "") for party in sorted(self._alive)}
+        hellos = {party: decode(self._received[party].body, self._hello, "") for party in sorted(self._alive)}
         asked = Counter(hello.question for hello in hellos.values())
         question = self._question = min(asked, key=lambda text: (-asked[text], text))
         for party, hello in hellos.items():
@@ -239,7 +241,13 @@ class AggregatorMachine(HubRole[Outcome]):
             self._context, self._run_id, step, self._set_digest, signatures, self._plan.quorum
         )
         checked = check_certificate(
-            self._context, self._plan, self._run_id, step, self._set_digest, frozenset(members), certificate
+            self._context,
+            self._plan.quorum,
+            self._run_id,
+            step,
+            self._set_digest,
+            frozenset(members),
+            certificate,
         )
         return certificate, checked
 

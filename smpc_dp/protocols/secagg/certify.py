@@ -15,7 +15,6 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import PeerFault, VerificationError
 from smpc_dp.privacy.certificates import samples_due
-from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols import result
 from smpc_dp.protocols.envelope import Context, encode
 from smpc_dp.protocols.secagg.graph import PartySet, draw_places, pack_set
@@ -103,7 +102,7 @@ def sampled_places(
 
 def check_certificate(
     context: Context,
-    plan: SecAggPlan,
+    quorum: int,
     run_id: bytes,
     step: str,
     set_digest: bytes,
@@ -112,17 +111,17 @@ def check_certificate(
 ) -> result.Certificate:
     """Return the certificate by party name, or raise PeerFault naming the aggregator.
 
-    It holds when at least `plan.quorum` members of the set have signed exactly `set_digest` in `step`.
+    It holds when at least `quorum` members of the set have signed exactly `set_digest` in `step`.
     """
     question = ("certificate", run_id, step, set_digest, encode(certificate))
     return context.remember(
-        question, lambda: _checked(context, plan, run_id, step, set_digest, members, certificate)
+        question, lambda: _checked(context, quorum, run_id, step, set_digest, members, certificate)
     )
 
 
 def _checked(
     context: Context,
-    plan: SecAggPlan,
+    quorum: int,
     run_id: bytes,
     step: str,
     set_digest: bytes,
@@ -134,16 +133,16 @@ def _checked(
     inside = claimed <= members if isinstance(members, PartySet) else all(p in members for p in claimed)
     if not inside:
         raise PeerFault(aggregator, f"certificate of '{step}' is signed by parties outside of the set")
-    if len(claimed) < plan.quorum:
+    if len(claimed) < quorum:
         raise PeerFault(
-            aggregator, f"certificate of '{step}' has {len(claimed)} signatures, {plan.quorum} are due"
+            aggregator, f"certificate of '{step}' has {len(claimed)} signatures, {quorum} are due"
         )
     signers = tuple(claimed)
     sampled = bool(certificate.root or certificate.proof)
     shown = signers
     if sampled:
         coins = (run_id, step, set_digest, certificate.signers, certificate.root)
-        shown = tuple(signers[place] for place in sampled_places(context, *coins, len(signers), plan.quorum))
+        shown = tuple(signers[place] for place in sampled_places(context, *coins, len(signers), quorum))
     if len(certificate.signatures) != SIGNATURE_BYTES * len(shown):
         raise PeerFault(
             aggregator, f"certificate of '{step}' does not have one signature for each signer that is due"

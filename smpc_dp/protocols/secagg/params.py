@@ -55,6 +55,7 @@ class SumParameters(msgspec.Struct, frozen=True):
     """What the machines of a sum need to know: the encoding, the plan, and what hides the vectors."""
 
     protocol: ClassVar[str] = PROTOCOL
+    version: ClassVar[int] = VERSION
     encoding: Encoding
     plan: SecAggPlan
 

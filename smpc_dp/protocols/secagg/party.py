@@ -72,8 +72,11 @@ class PartyMachine(PartyRole[Outcome]):
     def start(self) -> Sequence[Envelope]:
         """Say hello with a fresh nonce."""
         self._nonce = self._random.bytes(32)
+        return self._emit(m.HELLO, self._hello())
+
+    def _hello(self) -> m.Hello:
         plan = self._plan
-        hello = m.Hello(
+        return m.Hello(
             self._context.session_digest,
             self._context.request,
             self._nonce,
@@ -82,7 +85,6 @@ class PartyMachine(PartyRole[Outcome]):
             plan.quorum,
             self._context.question,
         )
-        return self._emit(m.HELLO, hello)
 
     def _end(self) -> None:
         super()._end()
@@ -302,7 +304,7 @@ class PartyMachine(PartyRole[Outcome]):
     def _on_participants(self, body: bytes) -> Sequence[Envelope]:
         self._participants_certificate = check_certificate(
             self._context,
-            self._plan,
+            self._plan.quorum,
             self._run_id,
             m.ATTEST_PARTICIPANTS,
             self._participants_digest,
@@ -355,7 +357,7 @@ class PartyMachine(PartyRole[Outcome]):
     def _on_survivors_certificate(self, body: bytes) -> Sequence[Envelope]:
         self._survivors_certificate = check_certificate(
             self._context,
-            self._plan,
+            self._plan.quorum,
             self._run_id,
             m.ATTEST_SURVIVORS,
             self._survivors_digest,

@@ -185,7 +185,7 @@ def statistic_outcome(
         run_id=opened.run_id,
         plan=opened.terms.digest,
         beacon=opened.included_by.set_digest,
-        log=opened.opened_by.set_digest,
+        log=None,
         included_by=opened.included_by,
         opened_by=opened.opened_by,
     )

@@ -139,8 +139,8 @@ def _format() -> Iterator[Cheat]:
         return json.dumps(fields, separators=(",", ":")).encode()
 
     yield changed_log("digits-in-upper-case", "A signature is in upper case.", FORMAT, at(upper))
-    about = "The header is of version 2 of the board."
-    newer = at(lambda line: line.replace(b'"version":1', b'"version":2', 1), 0)
+    about = "The header is of version 3 of the board."
+    newer = at(lambda line: line.replace(b'"version":2', b'"version":3', 1), 0)
     yield changed_log("version-unknown", about, FORMAT, newer)
     about = "The first line is JSON of something else."
     yield changed_log("header-of-something-else", about, FORMAT, at(lambda _line: b'{"format":"other"}', 0))

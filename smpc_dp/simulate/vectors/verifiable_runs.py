@@ -298,12 +298,14 @@ def play(
     """
     setting = BALL if ball else setting
     identities = _identities(keys, setting)
-    session = session_json(canonical_session("gopa", 1, setting.declared, members(keys, setting)))
     checked = parameters(setting)
+    session = session_json(
+        canonical_session("gopa", checked.version, setting.declared, members(keys, setting))
+    )
     names = tuple(setting.inputs)
     context = Context(
         protocol="gopa",
-        version=1,
+        version=checked.version,
         session_digest=session_digest(session),
         request=run,
         names=names,

@@ -360,7 +360,7 @@ def _coins() -> Iterator[Cheat]:
         "the log has an end",
         REFUSED,
         (),
-        lambda: play(kill={CHEAT: 6}).lines,
+        lambda: play(kill={CHEAT: 7}).lines,
     )
     yield Cheat(
         "publication-withheld",
@@ -368,7 +368,7 @@ def _coins() -> Iterator[Cheat]:
         "every pairwise term cancels",
         REFUSED,
         (CHEAT,),
-        lambda: play(kill={CHEAT: 8}).lines,
+        lambda: play(kill={CHEAT: 9}).lines,
     )
 
 

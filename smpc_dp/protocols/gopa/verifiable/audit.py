@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from smpc_dp.board.log import Entry
+from smpc_dp.board.log import Entry, Header
 from smpc_dp.crypto import proofs
 from smpc_dp.errors import PeerFault, SmpcError, VerificationError
+from smpc_dp.protocols.begin import check_begin, session_head
 from smpc_dp.protocols.envelope import Context, decode, group_question
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.deferred import Place, Workers, at_once, raise_first
@@ -42,6 +43,7 @@ _OPENED = 5
 
 # The kinds of entries, in the order in which they stand on a board; rounds of openings are before the tally.
 ORDER = (
+    v.CERTIFY_BEGIN,
     v.COMMIT,
     v.CERTIFY_COMMITMENTS,
     v.COIN,
@@ -62,7 +64,7 @@ class Auditor:
     Args:
         context: of the run; its `names`, `aggregator` and `keys` are the roster's.
         parameters: checked, of the session.
-        run_id, present, root: as in the header.
+        header: of the log, but for its session.
         again: reads the log once more, which must not have changed; needed if not all is as it should be.
         workers: do what takes long.
 
@@ -76,16 +78,16 @@ class Auditor:
         self,
         context: Context,
         parameters: VerifiableParameters,
-        run_id: bytes,
-        present: bytes,
-        root: bytes,
+        header: Header,
         again: Again,
         workers: Workers = at_once,
     ) -> None:
-        self._context, self._parameters, self._run_id = context, parameters, run_id
+        self._run_id = run_id = bytes.fromhex(header.run_id)
+        self._context, self._parameters = context, parameters
+        self._session_head = session_head(header, context.scope)
         self._relay, self._parties = context.aggregator, len(context.names)
-        self._present = PartySet.unpack(present, self._parties, self._relay)
-        if keys.run_identifier(context, context.question, present, root) != run_id:
+        self._present = PartySet.unpack(header.present, self._parties, self._relay)
+        if keys.run_identifier(context, context.question, header.present, header.root) != run_id:
             raise VerificationError("the run id is not that of this session, its users and their nonces")
         planned = parameters.planned()
         # Of some of a session's parties the question says which.
@@ -166,6 +168,10 @@ class Auditor:
             self._check_tally(decode(entry.payload, v.Tally, entry.party))
             return
         certified = decode(entry.payload, v.Certified, entry.party)
+        if entry.kind == v.CERTIFY_BEGIN:
+            quorum = self._parameters.plan.quorum
+            check_begin(self._context, quorum, self._run_id, self._session_head, self._present, certified)
+            return
         if entry.kind == v.CERTIFY_COMMITMENTS:
             self._begin(certified, head)
         elif entry.kind == v.CERTIFY_COINS:
@@ -179,7 +185,7 @@ class Auditor:
         self._attested = self._rules.attestation(step, head, members.packed, *false)
         check_certificate(
             self._context,
-            self._parameters.plan,
+            self._parameters.plan.quorum,
             self._run_id,
             step,
             self._attested,
@@ -282,6 +288,8 @@ class Auditor:
         """Read all commitments once more; raise VerificationError if they are not those of the first time."""
         with contextlib.closing(self._again()) as entries:
             for entry, head in entries:
+                if entry.kind == v.CERTIFY_BEGIN:
+                    continue
                 if entry.kind != v.COMMIT:
                     if head != self._commits_head:
                         break

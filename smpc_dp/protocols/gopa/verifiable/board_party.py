@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import msgspec
 
 from smpc_dp.board.followed import Followed
+from smpc_dp.board.runs import NOTHING_SEEN, Seen
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Lanes
+from smpc_dp.protocols.begin import PartyBegin
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.gopa.party import GopaPartyMachine
@@ -35,12 +37,38 @@ class BoardPartyMachine(GopaPartyMachine):
         identity: Signer,
         lanes: Lanes,
         randomness: Randomness | None = None,
+        seen: Seen = NOTHING_SEEN,
     ) -> None:
         super().__init__(context, parameters, identity, lanes, randomness)
         self._verifiable = parameters
+        self._begin = PartyBegin(context, parameters.plan.quorum, seen)
         # The board as far as this party has followed it, and its own entries by kind.
         self.followed: Followed | None = None
         self._entered: dict[str, tuple[bytes, bytes]] = {}
+
+    @property
+    def seen(self) -> Seen:
+        """What is to be kept of the session log, durably, before what this party says next is sent."""
+        return self._begin.seen
+
+    def _hello(self) -> m.Hello:
+        plain = msgspec.structs.asdict(super()._hello())
+        return v.Hello(**plain, known=self.seen.number)
+
+    def _on_start(self, body: bytes) -> Sequence[Envelope]:
+        # Sent when the run has begun.
+        self._advertised_late = super()._on_start(body)
+        return ()
+
+    def _on_begin(self, body: bytes) -> Sequence[Envelope]:
+        return self._emit(v.ATTEST_BEGIN, self._begin.attest(body, self._run_id, self._present))
+
+    def _on_begun(self, body: bytes) -> Sequence[Envelope]:
+        message = self._begin.begun(body)
+        self._first_head = message.head
+        self._board = self.followed = Follower(self._context, message.head)
+        self._follow_relay(v.CERTIFY_BEGIN, message.payload, message.signature)
+        return self._advertised_late
 
     def _list(self, packed: bytes) -> tuple[int, ...]:
         """Unpack a list of parties."""
@@ -97,7 +125,7 @@ class BoardPartyMachine(GopaPartyMachine):
             raise self._refuse(f"certificate of '{step}' is of another set")
         certificate = check_certificate(
             self._context,
-            self._plan,
+            self._plan.quorum,
             self._run_id,
             step,
             self._attested,

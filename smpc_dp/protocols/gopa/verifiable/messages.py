@@ -16,6 +16,7 @@ from smpc_dp.protocols.secagg.messages import Bytes32
 
 # Steps of a party; COMMIT, COIN, PUBLISH and OPEN are entries of the board. Those of a round of openings have
 # its number, see `in_round`.
+ATTEST_BEGIN = "attest-begin"
 COMMIT = "commit"
 ATTEST_COMMITMENTS = "attest-commitments"
 COIN = "coin"
@@ -26,6 +27,8 @@ OPEN = "open"
 ATTEST_TALLY = "attest-tally"
 
 # Steps of the relay.
+BEGIN = "begin"
+BEGUN = "begun"
 COMMITTED = "committed"
 COMMITMENTS_CERTIFICATE = "commitments-certificate"
 COINS = "coins"
@@ -37,6 +40,7 @@ TALLIED = "tallied"
 CLOSED = "closed"
 
 # Entries of the relay.
+CERTIFY_BEGIN = "certify-begin"
 CERTIFY_COMMITMENTS = "certify-commitments"
 CERTIFY_COINS = "certify-coins"
 CERTIFY_EXCLUSIONS = "certify-exclusions"
@@ -50,6 +54,7 @@ LINES = "lines"
 # The steps of a party in a run in which nobody publishes anything false.
 PARTY_STEPS = (
     m.HELLO,
+    ATTEST_BEGIN,
     m.ADVERTISE,
     m.REVEAL,
     COMMIT,
@@ -73,6 +78,12 @@ class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     pass
 
 
+class Hello(m.Hello, frozen=True):
+    """Party: as in GOPA, and up to which line it knows the session log."""
+
+    known: Annotated[int, Meta(ge=0, lt=1 << 62)]
+
+
 class Commit(_Body, frozen=True):
     """Party, entry: commitments to x, to every Delta and to the secret noise bits, and to a coin.
 
@@ -91,11 +102,10 @@ class Commit(_Body, frozen=True):
 class Committed(_Body, frozen=True):
     """Relay: whose commitments are on the board (a list), and who of them takes part (a set).
 
-    `head` is that of the empty log, `digests` has 32 bytes for each entry; `commits` are those of the
+    `digests` has 32 bytes for each entry; `commits` are those of the
     receiver's neighbours that take part, and `false` those that are false, as they were signed.
     """
 
-    head: Bytes32
     committed: bytes
     digests: bytes
     participants: bytes

@@ -7,7 +7,7 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from msgspec.structs import replace
@@ -44,6 +44,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
     `box`: the least and greatest values of each coordinate on the grid, if they have bounds of their own.
     """
 
+    version: ClassVar[int] = 2
     bits: int
     box: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
@@ -260,7 +261,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
             assumptions=(
                 *plain.assumptions[1:],
                 "computational, for what the board shows: discrete logarithms in ristretto255, SHAKE256 as a "
-                "random oracle; commitments hide without assumption",
+                "random oracle; commitments to pairwise terms hide as far as X25519 does, others always",
             ),
             not_protected=(
                 "a corrupt user may give any value within the bounds, and leave after it has seen its noise",

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from smpc_dp.board.log import entry_digest
+from smpc_dp.board.runs import NOTHING_SEEN, Seen
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness
@@ -16,6 +17,7 @@ from smpc_dp.crypto.transcript import digest
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import LocalError, PeerFault
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
+from smpc_dp.protocols.begin import logged_run
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode, encode
 from smpc_dp.protocols.gopa.verifiable import messages as v
@@ -46,13 +48,16 @@ class VerifiablePartyMachine(BoardPartyMachine):
         identity: Signer,
         lanes: Lanes,
         randomness: Randomness | None = None,
+        seen: Seen = NOTHING_SEEN,
     ) -> None:
-        super().__init__(context, parameters, identity, lanes, randomness)
+        super().__init__(context, parameters, identity, lanes, randomness, seen)
         self._last_step = v.ATTEST_TALLY
         # Users who were shown to have signed something false, and rounds of openings, so far.
         self._false = self._round = 0
         self._handlers = {
             m.START: self._on_start,
+            v.BEGIN: self._on_begin,
+            v.BEGUN: self._on_begun,
             m.ROLL: self._on_roll,
             m.NEIGHBOURS: self._on_neighbours,
             v.COMMITTED: self._on_committed,
@@ -120,7 +125,6 @@ class VerifiablePartyMachine(BoardPartyMachine):
         least = self._verifiable.least_left(len(message.false))
         self._participants = self._set(message.participants, self._revealed, "participants", least)
         self._packed = message.participants
-        self._board = self.followed = Follower(self._context, message.head)
         self._follow(authors, v.COMMIT, message.digests)
         if not self._participants <= self._of(message.committed):
             raise self._refuse("lets parties take part whose commitments are not on the board")
@@ -128,7 +132,7 @@ class VerifiablePartyMachine(BoardPartyMachine):
         due = tuple(sorted(peer for peer in self._deltas if peer in self._participants))
         if tuple(item.party for item in message.commits) != due:
             raise self._refuse("commitments are not those of the neighbours that take part")
-        self._first_head, self._authors, self._commits_head = message.head, authors, self._board.head
+        self._authors, self._commits_head = authors, self._board.head
         self._commits: dict[int, v.Commit] = {}
         self._agreed: list[int] = []
         for item in message.commits:
@@ -318,6 +322,7 @@ class VerifiablePartyMachine(BoardPartyMachine):
         if not message.commits:
             return edges
         board = Follower(self._context, self._first_head)
+        board.extend([self._board.digest(1)])
         if not board.follow(self._authors, message.committed):
             raise self._refuse("does not have one digest for each commitment")
         if board.head != self._commits_head:
@@ -378,6 +383,8 @@ class VerifiablePartyMachine(BoardPartyMachine):
         )
         privacy = self._verifiable.privacy(len(self._counted), self._false)
         noise = self._verifiable.noise(len(self._counted), self._residual, self._false)
-        self._outcome = replace(outcome, privacy=privacy, noise=noise)
+        self._begin.close(self._board.head)
+        evidence = replace(outcome.evidence, log=logged_run(self.seen))
+        self._outcome = replace(outcome, privacy=privacy, noise=noise, evidence=evidence)
         self._end()
         return ()

@@ -11,17 +11,18 @@ from dataclasses import replace
 
 import msgspec
 
-from smpc_dp.board.log import Board, Chain
+from smpc_dp.board.keeping import Board
 from smpc_dp.crypto import proofs
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import PeerFault
+from smpc_dp.errors import PeerFault, TimeoutFault
+from smpc_dp.protocols.begin import HubBegin
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.gopa.relay import GopaRelayMachine
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.statements import FALSE, Rules, agreements, failures
-from smpc_dp.protocols.result import Certificate
+from smpc_dp.protocols.result import Certificate, LoggedRun
 from smpc_dp.protocols.secagg import endings
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
@@ -31,6 +32,8 @@ from smpc_dp.protocols.secagg.graph import pack_list, pack_set
 
 class VerifiableRelayMachine(GopaRelayMachine):
     """The relay in one run; arguments as of `AggregatorMachine`, and the `board` that it logs on."""
+
+    _hello = v.Hello
 
     def __init__(
         self,
@@ -45,6 +48,7 @@ class VerifiableRelayMachine(GopaRelayMachine):
         super().__init__(context, parameters, identity, threads=threads, watch=watch)
         self._verifiable = parameters
         self._board = board
+        self._begin = HubBegin(context, parameters.plan.quorum, board)
         # Users who have signed something false.
         self._shown_false = 0
         # What is here counts, also of a user that is lost before the step is over.
@@ -58,6 +62,7 @@ class VerifiableRelayMachine(GopaRelayMachine):
         self._opened: dict[int, dict[int, Lanes]] = {}
         self._steps = {
             m.HELLO: (self._accept_hello, self._finish_hello),
+            v.ATTEST_BEGIN: (self._accept_attest_begin, self._finish_attest_begin),
             m.ADVERTISE: (self._accept_advertise, self._finish_advertise),
             m.REVEAL: (self._accept_reveal, self._finish_reveal),
             v.COMMIT: (self._accept_commit, self._finish_commit),
@@ -90,11 +95,27 @@ class VerifiableRelayMachine(GopaRelayMachine):
         return envelope
 
     def _finish_hello(self) -> list[Envelope]:
+        known = {
+            party: decode(self._received[party].body, v.Hello, "").known for party in sorted(self._alive)
+        }
+        for party, number in known.items():
+            if why := self._begin.behind(number):
+                self._drop(party, TimeoutFault({self._name_of(party)}, m.HELLO, why))
         [*sent] = super()._finish_hello()
         start = decode(sent[0].body, m.Start, self.name)
-        self._present, self._root = start.present, start.root
         self._rules = Rules(self._context, self._verifiable, self._run_id)
-        return sent
+        self._chain = self._begin.propose(self._question, start.present, start.root, self._run_id)
+        return sent + self._to_each(v.BEGIN, lambda party: self._begin.message(known[party]))
+
+    def _accept_attest_begin(self, _party: int, envelope: Envelope) -> None:
+        self._begin.check(envelope.body, envelope.sender)
+
+    def _finish_attest_begin(self) -> list[Envelope]:
+        if len(self._received) < self._plan.quorum:
+            raise self._too_few(self._plan.quorum)
+        signatures = {party: envelope.signature for party, envelope in self._received.items()}
+        entry = self._log_own(v.CERTIFY_BEGIN, self._begin.certify(signatures))
+        return self._broadcast(v.BEGUN, self._begin.answer(entry.body, entry.signature))
 
     def _finish_reveal(self) -> list[Envelope]:
         return AggregatorMachine._finish_reveal(self)
@@ -119,8 +140,7 @@ class VerifiableRelayMachine(GopaRelayMachine):
             self._commits[party] = commits
             self._edges[party] = self._rules.edges_of(party, commits, name)
             self._rules.add_commit(batch, party, name, commits)
-        self._begin_log()
-        head, authors = self._chain.head, sorted(self._alive)
+        authors = sorted(self._alive)
         self._committed = digests = self._log(authors, self._received)
         excluded = self._exclude_false(batch)
         if len(self._alive) < self._needed():
@@ -137,24 +157,13 @@ class VerifiableRelayMachine(GopaRelayMachine):
             forwarded = [
                 self._advertised_commits[peer] for peer in self._neighbours[party] if peer in self._edges
             ]
-            message = v.Committed(head, pack_list(authors), digests, self._packed, forwarded, false)
+            message = v.Committed(pack_list(authors), digests, self._packed, forwarded, false)
             sent += self._write(v.COMMITTED, [self._name_of(party)], message)
         return sent
 
     def _as_signed(self, party: int) -> m.Advertisement:
         """Return what a party has sent in this step."""
         return m.Advertisement(party, self._received[party].body, self._received[party].signature)
-
-    def _begin_log(self) -> None:
-        self._chain = Chain.begin(
-            session=self._board.session,
-            request=self._context.request,
-            question=self._question,
-            present=self._present,
-            root=self._root,
-            run_id=self._run_id.hex(),
-        )
-        self._board.begin(self._chain.header)
 
     def _log(self, authors: Iterable[int], envelopes: dict[int, Envelope]) -> bytes:
         """Put these parties' messages on the board, and return the digests of the entries."""
@@ -201,7 +210,7 @@ class VerifiableRelayMachine(GopaRelayMachine):
         certificate = make_certificate(signatures, self._plan.quorum, self._parties)
         members, packed = self._attesting
         checked = check_certificate(
-            self._context, self._plan, self._run_id, step, self._set_digest, members, certificate
+            self._context, self._plan.quorum, self._run_id, step, self._set_digest, members, certificate
         )
         entry = self._log_own(kind, v.Certified(packed, certificate.signers, certificate.signatures))
         return self._broadcast(answer, v.Certificate(entry.body, entry.signature)), checked
@@ -374,5 +383,8 @@ class VerifiableRelayMachine(GopaRelayMachine):
         # Those on the board, as an audit counts them, whoever of them was lost since.
         privacy = self._verifiable.privacy(len(self._published), self._shown_false)
         noise = self._verifiable.noise(len(self._published), self._residual, self._shown_false)
-        self._outcome = replace(outcome, privacy=privacy, noise=noise)
+        evidence = replace(
+            outcome.evidence, log=LoggedRun(self._begin.number, self._begin.head, self._chain.head)
+        )
+        self._outcome = replace(outcome, privacy=privacy, noise=noise, evidence=evidence)
         return sent

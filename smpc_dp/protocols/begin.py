@@ -1,0 +1,205 @@
+"""How a run with a log begins: its line in the session log, which a quorum signs before anything else.
+
+Both protocols with logs do this after `start`, when the run id is there: `begin` (hub), `attest-begin`
+(party), `begun` (hub), which has the first entry of the run's log, `certify-begin`. Specification:
+docs/verifiable.md. Nothing here does I/O but the board that the hub is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
+
+from smpc_dp.board.keeping import Board
+from smpc_dp.board.log import Chain, Header
+from smpc_dp.board.runs import MOST_BEHIND, NO_HEAD, CertifiedLine, Seen, check_shown, head_after, start_of
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import digest
+from smpc_dp.errors import LocalError, PeerFault, VerificationError
+from smpc_dp.protocols.envelope import Context, decode
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.result import LoggedRun
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.certify import check_certificate, make_certificate
+from smpc_dp.protocols.secagg.graph import PartySet
+
+Known = Annotated[int, Meta(ge=0, lt=1 << 62)]
+
+
+class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The body of an envelope."""
+
+
+class Begin(_Body, frozen=True):
+    """Hub: the session log after line `base`, whose head is `head`; the last line is of this run.
+
+    A line is request, run id, and the last head of the log of the run before.
+    """
+
+    base: Known
+    head: m.Bytes32
+    lines: Annotated[list[tuple[Known, m.Bytes32, m.Bytes32]], Meta(min_length=1, max_length=MOST_BEHIND)]
+
+
+class Begun(_Body, frozen=True):
+    """Hub: the head of the run's log before its first entry, that entry's payload, and the signature."""
+
+    head: m.Bytes32
+    payload: bytes
+    signature: Annotated[bytes, Meta(min_length=m.SIGNATURE_BYTES, max_length=m.SIGNATURE_BYTES)]
+
+
+def attested(context: Context, run_id: bytes, head: bytes, present: bytes) -> bytes:
+    """Return what parties sign: the head of the session log after the run's line, and who is present."""
+    return digest(Label.BOARD_ATTESTATION, *context.bound, run_id, v.ATTEST_BEGIN.encode(), head, present)
+
+
+def check_begin(
+    context: Context, quorum: int, run_id: bytes, head: bytes, members: PartySet, certified: v.Certified
+) -> None:
+    """Raise PeerFault unless a quorum has signed this head of the session log."""
+    if certified.members != members.packed:
+        raise PeerFault(context.aggregator, f"certificate of '{v.ATTEST_BEGIN}' is of another set")
+    check_certificate(
+        context,
+        quorum,
+        run_id,
+        v.ATTEST_BEGIN,
+        attested(context, run_id, head, members.packed),
+        members,
+        m.Certificate(certified.signers, certified.signatures),
+    )
+
+
+def session_head(header: Header, scope: bytes) -> bytes:
+    """Return the head of the session log of `scope` after the line of the run that a header is of.
+
+    Raises VerificationError if it is the first line and does not begin the log of that scope.
+    """
+    if header.number == 1 and (header.runs, header.before) != (start_of(scope).hex(), NO_HEAD.hex()):
+        raise VerificationError("the run is not the first in the session log of this session")
+    earlier, run_id, before = map(bytes.fromhex, (header.runs, header.run_id, header.before))
+    return head_after(earlier, header.number, header.request, run_id, before)
+
+
+def logged_run(seen: Seen) -> LoggedRun:
+    """Return what the result of the run that was closed last says of it."""
+    return LoggedRun(seen.number, seen.head, seen.closed_head)
+
+
+class PartyBegin:
+    """A party's part. `seen` must be kept, durably, before what it answers is sent.
+
+    Args:
+        quorum: of the session.
+        seen: what the party has kept of this session log.
+    """
+
+    def __init__(self, context: Context, quorum: int, seen: Seen) -> None:
+        self._context, self._quorum = context, quorum
+        self.seen = seen
+
+    def attest(self, body: bytes, run_id: bytes, present: PartySet) -> m.Attestation:
+        """Check what the hub shows of the session log, and return what is to be signed."""
+        hub, context = self._context.aggregator, self._context
+        shown = decode(body, Begin, hub)
+        if shown.lines[-1][:2] != (context.request, run_id):
+            raise PeerFault(hub, "shows a session log that does not end with this run")
+        try:
+            head = check_shown(self.seen, context.scope, shown.base, shown.head, shown.lines)
+        except VerificationError as error:
+            raise PeerFault(hub, str(error)) from None
+        self._run_id, self._present = run_id, present
+        self.seen = replace(self.seen, number=shown.base + len(shown.lines), head=head)
+        return m.Attestation(attested(context, run_id, head, present.packed))
+
+    def begun(self, body: bytes) -> Begun:
+        """Return what the hub says of the first entry; raise PeerFault unless a quorum has signed."""
+        context = self._context
+        message = decode(body, Begun, context.aggregator)
+        certified = decode(message.payload, v.Certified, context.aggregator)
+        check_begin(context, self._quorum, self._run_id, self.seen.head, self._present, certified)
+        return message
+
+    def close(self, head: bytes) -> None:
+        """Take note of the last head of the run's log."""
+        self.seen = replace(self.seen, closed=self.seen.number, closed_head=head)
+
+
+class HubBegin:
+    """The hub's part, on a board that keeps the session log."""
+
+    def __init__(self, context: Context, quorum: int, board: Board) -> None:
+        self._context, self._quorum, self._board = context, quorum, board
+        self._log = board.runs(context.session_digest, context.scope)
+        self.set_digest = b""
+
+    def behind(self, known: int) -> str:
+        """Return why a party that knows so many lines cannot take part, "" if it can."""
+        missed = len(self._log.lines) + 1 - known
+        if not known or missed <= MOST_BEHIND:
+            return ""
+        return f"has missed {missed} lines of the session log, {MOST_BEHIND} may be missed"
+
+    def propose(self, question: str, present: bytes, root: bytes, run_id: bytes) -> Chain:
+        """Put the run in the session log and begin the run's own log, which is returned."""
+        log, context = self._log, self._context
+        before = self._board.head_of(log.lines[-1]) if log.lines else NO_HEAD
+        line = log.begin(context.request, run_id, before)
+        chain = Chain.begin(
+            session=self._board.session,
+            request=context.request,
+            question=question,
+            number=line.number,
+            runs=log.head(line.number - 1).hex(),
+            before=line.before,
+            present=present,
+            root=root,
+            run_id=run_id.hex(),
+        )
+        self._board.begin(chain.header)
+        self._present, self._first_head = present, chain.head
+        self.head = log.head()
+        self.set_digest = attested(context, run_id, self.head, present)
+        return chain
+
+    @property
+    def number(self) -> int:
+        """Which line of the session log the run is."""
+        return len(self._log.lines)
+
+    def message(self, known: int) -> Begin:
+        """Return what a party is told that knows so many lines."""
+        return Begin(*self._log.since(known))
+
+    def check(self, envelope_body: bytes, sender: str) -> None:
+        """Raise PeerFault unless a party attests what was proposed."""
+        if decode(envelope_body, m.Attestation, sender).set_digest != self.set_digest:
+            raise PeerFault(sender, "attests another session log than the one that was sent")
+
+    def certify(self, signatures: Mapping[int, bytes]) -> v.Certified:
+        """Put a quorum of these signatures in the session log; return the payload of `certify-begin`."""
+        if len(signatures) < self._quorum:
+            raise LocalError("no quorum")
+        context = self._context
+        made = make_certificate(signatures, self._quorum, len(context.names))
+        certified = v.Certified(self._present, made.signers, made.signatures)
+        self._log.certify(
+            CertifiedLine(
+                self.number,
+                context.protocol,
+                context.version,
+                certified.members,
+                certified.signers,
+                certified.signatures,
+            )
+        )
+        return certified
+
+    def answer(self, payload: bytes, signature: bytes) -> Begun:
+        """Return what parties are told of the entry that the hub has made."""
+        return Begun(self._first_head, payload, signature)
