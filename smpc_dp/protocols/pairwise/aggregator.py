@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hmac
+from collections import deque
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -12,7 +14,7 @@ from smpc_dp.errors import PeerFault, VerificationError
 from smpc_dp.protocols.pairwise.messages import HASHES, LABEL_BYTES, LABELS, RECEIPT, Receipt, Sealed
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.plan import Bits, Block, rows_of, unpack_bits
-from smpc_dp.protocols.pairwise.turns import Turns
+from smpc_dp.protocols.pairwise.turns import Receive, Turns
 
 
 class AggregatorRole(Participant):
@@ -65,3 +67,14 @@ class AggregatorRole(Participant):
             return unseal(key, sealed, context)
         except VerificationError as error:
             raise PeerFault(sender, f"'{step}' of block {block}: {error}") from None
+
+
+@dataclass(slots=True)
+class HubEvaluation:
+    """The aggregator's role in the evaluation of one pair."""
+
+    role: AggregatorRole
+    turns: Turns[Evaluated]
+    waits: Receive | None = None
+    inboxes: dict[str, deque[bytes]] = field(default_factory=dict)
+    over: bool = False

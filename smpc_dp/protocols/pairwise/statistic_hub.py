@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.pairwise import statistic_messages as m
-from smpc_dp.protocols.pairwise.aggregator import AggregatorRole
+from smpc_dp.protocols.pairwise.aggregator import AggregatorRole, HubEvaluation
 from smpc_dp.protocols.pairwise.estimate import Estimate, estimate
 from smpc_dp.protocols.pairwise.participant import Evaluated
 from smpc_dp.protocols.pairwise.statistic import StatisticPlan
@@ -37,23 +37,12 @@ from smpc_dp.protocols.pairwise.statistic_terms import (
     start_root,
     statistic_context,
 )
-from smpc_dp.protocols.pairwise.turns import Receive, Send, Turns
+from smpc_dp.protocols.pairwise.turns import Receive, Send
 from smpc_dp.protocols.result import LoggedRun
 from smpc_dp.protocols.secagg.graph import pack_set
 from smpc_dp.protocols.star import HubRole
 
 MakePlan = Callable[[str], StatisticPlan]
-
-
-@dataclass(slots=True)
-class _Evaluation:
-    """The aggregator's role in the evaluation of one pair."""
-
-    role: AggregatorRole
-    turns: Turns[Evaluated]
-    waits: Receive | None = None
-    inboxes: dict[str, deque[bytes]] = field(default_factory=dict)
-    over: bool = False
 
 
 class StatisticHub(HubRole[StatisticResult]):
@@ -89,7 +78,7 @@ class StatisticHub(HubRole[StatisticResult]):
         self._coins: dict[int, bytes] = {}
         self._openings: dict[int, Envelope] = {}
         self._dones: dict[int, Envelope] = {}
-        self._evaluations: dict[tuple[int, tuple[str, str]], _Evaluation] = {}
+        self._evaluations: dict[tuple[int, tuple[str, str]], HubEvaluation] = {}
         self._outputs: dict[tuple[int, tuple[str, str]], int] = {}
         self._sent_pairs: dict[tuple[str, int], int] = {}
         self._seen_pairs: dict[tuple[str, int], int] = {}
@@ -377,12 +366,12 @@ class StatisticHub(HubRole[StatisticResult]):
         inbox.append(message.content)
         return self._pump(evaluation, matching, pair)
 
-    def _evaluation(self, matching: int, pair: tuple[str, str]) -> _Evaluation:
+    def _evaluation(self, matching: int, pair: tuple[str, str]) -> HubEvaluation:
         context = pair_context(self._context, self._run_id, matching, pair)
         role = AggregatorRole(context, self._identity, self._the_plan.evaluation(*pair), self._random)
-        return _Evaluation(role, role.run())
+        return HubEvaluation(role, role.run())
 
-    def _pump(self, evaluation: _Evaluation, matching: int, pair: tuple[str, str]) -> list[Envelope]:
+    def _pump(self, evaluation: HubEvaluation, matching: int, pair: tuple[str, str]) -> list[Envelope]:
         """Let the role do what it can; a fault in it costs the pair, and nothing else."""
         sent: list[Envelope] = []
         answer: bytes | None = None

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
 # Every user follows the board: a hash of each entry, and the coin of everybody.
 MAX_PARTIES = 10_000
-# A quarter of the bits is the variance, which is a whole number.
-BITS_STEP = 4
+BITS_STEP = 4  # A quarter of the bits is the variance, which is a whole number.
 
 
 class VerifiableParameters(GopaParameters, frozen=True):
