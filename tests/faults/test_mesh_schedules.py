@@ -1,0 +1,263 @@
+"""The schedules of `test_fault_schedules` for protocols whose members have channels to several others."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from smpc_dp.crypto.randomness import Randomness, SystemRandomness
+from smpc_dp.encoding import Lanes, fixed_point_sum
+from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
+from smpc_dp.protocols.gopa.params import GopaParameters
+from smpc_dp.protocols.mpyc.server import Job
+from smpc_dp.runtime.deadline import direct_run_seconds, servers_run_seconds
+from smpc_dp.runtime.events import ignore
+from smpc_dp.runtime.local import create_local_session
+from smpc_dp.runtime.member import Membership
+from smpc_dp.runtime.mesh import Mesh
+from smpc_dp.runtime.servers import hub as servers_hub
+from smpc_dp.runtime.servers.child import Answer
+from smpc_dp.runtime.servers.hub import ServerHub
+from smpc_dp.runtime.servers.line import ServersLine
+from smpc_dp.runtime.servers.member import SharedMembership
+from tests.faults.crooks import ACTS, CrookedPipe
+from tests.faults.test_fault_schedules import BOUNDS, NOISY, TIMEOUTS, Told, draw_crooks
+from tests.faults.virtual import WORK, Pipe, Stream, connect, run_virtually
+
+SECONDS = 5.0
+
+
+async def no_charge(_: bytes) -> None:
+    """Charge nothing."""
+
+
+def pipe_kind(crooked: bool) -> type[Pipe]:
+    return CrookedPipe if crooked else Pipe
+
+
+def arm(
+    pipe: Pipe,
+    member: Membership | SharedMembership,
+    crooks: dict[str, tuple[str, int]],
+    seed: str,
+    again: Callable[[], None],
+) -> None:
+    """Tell a crooked pipe what it does."""
+    if isinstance(pipe, CrookedPipe):
+        pipe.act, pipe.place = crooks[member.name]
+        pipe.chooser = random.Random(seed)
+        pipe.context, pipe.signer, pipe.reconnect = member.context(1, "sum"), member.identity, again
+
+
+async def play_direct(
+    members: dict[str, Membership], seed: int, vectors: NDArray[np.float64], told: Told
+) -> None:
+    chooser, loop = random.Random(seed), asyncio.get_running_loop()
+    names = tuple(members)
+    crooks = told.crooks = draw_crooks(chooser, names, 6)
+    parameters = members[names[0]].direct_parameters
+    assert parameters is not None
+    meshes = {name: Mesh(members[name], parameters, ignore) for name in names}
+
+    def join(one: str, two: str) -> None:
+        if two in crooks and one not in crooks:
+            one, two = two, one
+        near, far = connect(one, two, chooser.uniform(0.001, 0.02), pipe_kind(one in crooks))
+        arm(near, members[one], crooks, f"{seed} {one} {two}", lambda: join(one, two))
+        meshes[one]._welcome(near)  # type: ignore[arg-type]
+        meshes[two]._welcome(far)
+
+    for one, two in itertools.combinations(names, 2):
+        join(one, two)
+
+    async def take_part(name: str) -> None:
+        lanes, _ = parameters.encoding.encode(vectors[names.index(name)], party=name)
+        try:
+            told.outcomes[name], _ = await meshes[name].run(1, "sum", lanes, no_charge)
+        except SmpcError as error:
+            told.errors[name] = error
+        told.times[name] = loop.time()
+
+    tasks = {name: loop.create_task(take_part(name)) for name in names}
+    await asyncio.wait([tasks[name] for name in names if name not in crooks])
+    # Seven phases; a message of each of the others after a deadline.
+    stated = direct_run_seconds([True] * 3 + [False] * 2 + [True, False], TIMEOUTS)
+    for name in told.times.keys() - crooks.keys():
+        assert told.times[name] <= stated + 7 * 4 * len(names) ** 2 * WORK, (name, told.times[name])
+    for mesh in meshes.values():
+        mesh._links.abort()
+
+
+def check_blame(told: Told, members: Sequence[str]) -> set[str]:
+    """Check that nobody is blamed but guilty members; return the honest ones."""
+    honest = set(members) - told.crooks.keys()
+    for name, error in told.errors.items():
+        if isinstance(error, PeerFault):
+            assert error.culprit in told.crooks, (name, error)
+        elif name in honest:
+            assert isinstance(error, TimeoutFault), (name, error)
+            # A party that was cut off by a guilty one leaves, and is missing to others.
+            # What a guilty coordinator says is told as its word.
+            said = any(f"said by {crook}" in str(error) for crook in told.crooks)
+            assert said or error.missing & told.crooks.keys(), (name, error)
+    return honest
+
+
+def test_every_schedule_without_a_relay(
+    schedules: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silence(_parameters: GopaParameters, _lanes: Lanes, _randomness: Randomness) -> None:
+        return
+
+    monkeypatch.setattr(GopaParameters, "add_noise", silence)
+    scenes = []
+    for parties in (5, 6):
+        names = [f"p{number}" for number in range(1, parties + 1)]
+        path = create_local_session(
+            tmp_path / str(parties), names, NOISY | {"topology": "direct"}, protocol="gopa", timeouts=TIMEOUTS
+        )
+        scenes.append({name: Membership.load(path, name) for name in names})
+    ends: Counter[str] = Counter()
+    for seed in schedules:
+        members = scenes[seed % 2]
+        monkeypatch.setattr(SystemRandomness, "bytes", partial(Stream.bytes, Stream(seed)))
+        vectors = np.random.default_rng(seed).uniform(-5, 5, (len(members), 2))
+        told = Told()
+        try:
+            run_virtually(partial(play_direct, members, seed, vectors, told))
+            honest = check_blame(told, list(members))
+            outcomes = [told.outcomes[name] for name in sorted(honest & told.outcomes.keys())]
+            for outcome in outcomes:
+                assert outcome.survivors == outcomes[0].survivors
+                np.testing.assert_array_equal(outcome.total, outcomes[0].total)
+                rows = [vectors[list(members).index(name)] for name in outcome.survivors]
+                assert outcome.noise is not None
+                off = outcome.total - fixed_point_sum(outcome.encoding, rows)
+                if not outcome.noise.residual_pairs:
+                    assert not off.any()
+                assert (np.abs(off) * outcome.encoding.step < 10 * outcome.noise.total).all()
+            ends["exact" if outcomes else "stopped"] += 1
+        except BaseException as error:
+            error.add_note(f"direct, schedule {seed}: {told.crooks}; {told.errors}")
+            raise
+    print(f"direct: {len(schedules)} schedules, {dict(ends)}")
+    assert len(schedules) // 10 < ends["exact"] < len(schedules)
+
+
+class Room:
+    """In the place of mpyc: opens the sums when all servers have given their shares."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Job] = {}
+
+    def engine(self, servers: Sequence[str], own: str, _send: object, *, keep: bool = False) -> Room.Engine:  # noqa: ARG002
+        return Room.Engine(self, servers, own)
+
+    class Engine:
+        def __init__(self, room: Room, servers: Sequence[str], own: str) -> None:
+            self._room, self._servers, self._own = room, servers, own
+
+        async def run(self, job: Job, _threshold: int, *, seconds: float, silence: float) -> Answer:  # noqa: ARG002
+            jobs = self._room.jobs
+            jobs[self._own] = job
+            while len(jobs) < len(self._servers):
+                await asyncio.sleep(0.05)
+            first, second = (np.array(jobs[name].shares, dtype=object) for name in self._servers[:2])
+            prime = job.terms.prime
+            # Of degree 1, with the servers at 1, 2, 3: f(0) = 2 f(1) - f(2).
+            sums = ((2 * first - second) % prime).sum(axis=0) % prime
+            return Answer([str(value) for value in sums])
+
+        def abandon(self) -> None:
+            """End."""
+
+        async def close(self) -> None:
+            """End."""
+
+
+async def play_servers(
+    users: dict[str, SharedMembership],
+    servers: dict[str, SharedMembership],
+    seed: int,
+    vectors: NDArray[np.float64],
+    told: Told,
+) -> None:
+    chooser, loop = random.Random(seed), asyncio.get_running_loop()
+    names = tuple(users)
+    crooks = told.crooks = draw_crooks(chooser, names, 3)
+    if chooser.random() < 0.2:
+        crooks |= {chooser.choice(tuple(servers)): (chooser.choice(ACTS), chooser.randint(1, 9))}
+    everyone = users | servers
+    hubs = {name: ServerHub(member, ignore) for name, member in servers.items()}
+    lines = {name: ServersLine(member, ignore) for name, member in users.items()}
+    links = {name: hub._links for name, hub in hubs.items()} | {n: line._links for n, line in lines.items()}
+
+    def join(one: str, two: str) -> None:
+        if two in crooks and one not in crooks:
+            one, two = two, one
+        near, far = connect(one, two, chooser.uniform(0.001, 0.02), pipe_kind(one in crooks))
+        arm(near, everyone[one], crooks, f"{seed} {one} {two}", lambda: join(one, two))
+        links[one].welcome(near)  # type: ignore[arg-type]
+        links[two].welcome(far)
+
+    for one, two in [*itertools.combinations(servers, 2), *itertools.product(users, servers)]:
+        join(one, two)
+
+    async def serve(name: str) -> None:
+        opened = await hubs[name].request(1)
+        if isinstance(opened, SmpcError):
+            told.errors[name] = opened
+        told.times[name] = loop.time()
+
+    async def take_part(name: str) -> None:
+        encoding = users[name].parameters.sums
+        lanes, _ = encoding.encode(vectors[names.index(name)], party=name)
+        try:
+            told.outcomes[name], _ = await lines[name].run(1, "sum", lanes, no_charge)
+        except SmpcError as error:
+            told.errors[name] = error
+
+    tasks = {name: loop.create_task(serve(name)) for name in servers}
+    tasks |= {name: loop.create_task(take_part(name)) for name in users}
+    await asyncio.wait([task for name, task in tasks.items() if name not in crooks])
+    stated = servers_run_seconds(SECONDS, TIMEOUTS)
+    for name in told.times.keys() - crooks.keys():
+        assert told.times[name] <= stated + 7 * 4 * len(everyone) ** 2 * WORK, (name, told.times[name])
+    for link in links.values():
+        link.abort()
+
+
+def test_every_schedule_of_servers(schedules: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"p{number}" for number in range(1, 6)]
+    parameters = BOUNDS | {"precision": 1e-3, "dropout": 0.4, "seconds": SECONDS}
+    path = create_local_session(tmp_path, names, parameters, protocol="mpyc", timeouts=TIMEOUTS)
+    users = {name: SharedMembership.load(path, name) for name in names}
+    servers = {name: SharedMembership.load(path, name, role="server") for name in users["p1"].servers}
+    ends: Counter[str] = Counter()
+    for seed in schedules:
+        monkeypatch.setattr(servers_hub, "Engine", Room().engine)
+        monkeypatch.setattr(SystemRandomness, "bytes", partial(Stream.bytes, Stream(seed)))
+        vectors = np.random.default_rng(seed).uniform(-5, 5, (len(users), 2))
+        told = Told()
+        try:
+            run_virtually(partial(play_servers, users, servers, seed, vectors, told))
+            honest = check_blame(told, [*users, *servers])
+            outcomes = [told.outcomes[name] for name in sorted(honest & told.outcomes.keys())]
+            for outcome in outcomes:
+                rows = [vectors[names.index(name)] for name in outcome.survivors]
+                np.testing.assert_array_equal(outcome.total, fixed_point_sum(outcome.encoding, rows))
+            ends["exact" if outcomes else "stopped"] += 1
+        except BaseException as error:
+            error.add_note(f"servers, schedule {seed}: {told.crooks}; {told.errors}")
+            raise
+    print(f"servers: {len(schedules)} schedules, {dict(ends)}")
+    assert len(schedules) // 10 < ends["exact"] < len(schedules)
