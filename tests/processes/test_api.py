@@ -230,6 +230,40 @@ async def test_who_leaves_between_requests_is_absent_from_the_next(tmp_path: Pat
     assert len(await play(path, act)) == 2
 
 
+async def test_a_process_that_has_restarted_joins_as_documented(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, PARTIES, DIFFERING, timeouts=FAST)
+    second_is_over, connected = asyncio.Event(), asyncio.Event()
+
+    async def act(session: smpc_dp.Session, place: int) -> None:
+        assert (await session.average([1.0, 0.0])).survivors == PARTIES
+        if place == 5:
+            return
+        await asyncio.sleep(0.2)
+        assert (await session.average([1.0, 0.0])).absent == ("erin",)
+        second_is_over.set()
+        await connected.wait()
+        assert (await session.average([1.0, 0.0])).survivors == PARTIES
+
+    async def restarted() -> int:
+        """Be erin again, as docs/session-file.md says; return how many requests were over."""
+        await second_is_over.wait()
+        over = 0
+        async with smpc_dp.connect(path, party="erin") as session:
+            connected.set()
+            while True:
+                try:
+                    assert (await session.average([1.0, 0.0])).survivors == PARTIES
+                    return over
+                except smpc_dp.TimeoutFault as late:
+                    if late.missing != {"erin"}:
+                        raise
+                    over += 1
+
+    joined = asyncio.create_task(restarted())
+    assert len(await play(path, act, requests=3)) == 3
+    assert await joined == 2
+
+
 async def test_a_lost_aggregator_is_named(tmp_path: Path) -> None:
     path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
     events: list[Event] = []

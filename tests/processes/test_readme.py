@@ -1,0 +1,115 @@
+"""The README's snippets, run as sessions between processes or over real sockets."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import builtins
+import inspect
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import smpc_dp
+from smpc_dp.cli import app
+from smpc_dp.protocols.result import Result
+from smpc_dp.runtime.local import create_local_session, free_port
+
+README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+PARTIES = ("alice", "bob", "carol", "dave", "erin")
+
+
+def block(language: str, containing: str) -> str:
+    """Return the one block of this language with this text in it."""
+    blocks = re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    (found,) = [text for text in blocks if containing in text]
+    return str(found)
+
+
+async def run_as(party: str, program: str, names: dict[str, Any]) -> dict[str, Any]:
+    """Run a snippet, written for alice, as one party; return its variables."""
+    code = compile(program.replace("alice", party), "README", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    variables = {"__builtins__": builtins, "smpc_dp": smpc_dp, **names}
+    running = FunctionType(code, variables)()
+    assert inspect.iscoroutine(running)
+    await running
+    return variables
+
+
+async def play(programs: dict[str, Any]) -> list[dict[str, Any]]:
+    """Serve session.toml until every party has run its snippet; return the variables of each."""
+    serving = asyncio.create_task(smpc_dp.serve("session.toml"))
+    ended = await asyncio.gather(*programs.values())
+    assert all(isinstance(served, Result) for served in await serving)
+    return list(ended)
+
+
+def test_the_shell_block_runs(tmp_path: Path) -> None:
+    script = block("sh", "cat > session.toml").replace("127.0.0.1:7100", f"127.0.0.1:{free_port()}")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euc", script],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "tolerates 1 lost, 0 corrupt of 4 parties" in done.stdout
+    assert "average over 4 of 4 parties: [1.5, -2.25]" in done.stdout
+
+
+@pytest.mark.parametrize("protocol", ["secagg", "gopa"])
+async def test_the_private_session_runs_with_either_protocol(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = tomllib.loads(block("toml", 'protocol = "gopa"'))
+    assert table["protocol"] == "gopa"
+    create_local_session(tmp_path, PARTIES, table["parameters"], protocol=protocol)
+    (create,) = re.findall(r"`smpc-dp (ledger create [^`]*)`", README)
+    for name in PARTIES:
+        made = CliRunner().invoke(app, shlex.split(create.replace("alice", name)))
+        assert made.exit_code == 0, made.output
+    program = block("python no-run", 'ledger="alice.ledger"')
+    names = {"vector": np.array([0.25, 0.75])}
+    ended = await play({name: run_as(name, program, names) for name in PARTIES})
+    for variables in ended:
+        average = variables["average"]
+        assert average.privacy.epsilon == table["parameters"]["epsilon"]
+        assert average.privacy.receipt is not None
+        # Six standard errors: a false alarm has a probability below 1e-8.
+        assert np.all(np.abs(average.value - names["vector"]) < 6 * average.standard_error)
+
+
+async def test_the_embedded_loop_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "`max_weight = 1000`" in README
+    parameters = {"length": 2, "lower": -10.0, "upper": 10.0, "precision": 1e-6, "max_weight": 1000}
+    create_local_session(tmp_path, PARTIES, parameters)
+    program = block("python no-run", "weight=len(y)")
+
+    def gradient(model: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(x.T @ (x @ model - y) / len(y))
+
+    loops = {}
+    for place, name in enumerate(PARTIES):
+        x = np.random.default_rng(place).normal(size=(20 + place, 2))
+        names = {"x": x, "y": x @ [1.0, -2.0], "model": np.zeros(2), "rate": 0.5, "rounds": 12}
+        loops[name] = run_as(name, program, names | {"gradient": gradient})
+    ended = await play(loops)
+    for variables in ended:
+        assert variables["average"].weight == 20 + 21 + 22 + 23 + 24
+        np.testing.assert_array_equal(variables["model"], ended[0]["model"])
+        np.testing.assert_allclose(variables["model"], [1.0, -2.0], atol=0.1)
