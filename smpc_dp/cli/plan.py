@@ -42,7 +42,12 @@ app.command()(verifiable)
 @app.command()
 def secagg(
     parties: Annotated[int, typer.Option(help="Parties in the roster.")],
-    dropout: Annotated[float, typer.Option(help="Largest fraction that may drop out.")] = 0.1,
+    dropout: Annotated[
+        float | None,
+        typer.Option(
+            help="Largest fraction that may drop out; default 0.1, from five parties up at least one."
+        ),
+    ] = None,
     corrupt: Annotated[float, typer.Option(help="Largest fraction that may collude.")] = 0.1,
     security: Annotated[float, typer.Option(help="Statistical security in bits.")] = 40,
     length: Annotated[int, typer.Option(help="Coordinates a vector, for the communication.")] = 10_000,
@@ -60,7 +65,8 @@ def secagg(
     Degree, threshold and quorum, the probability that any of them fails, and the traffic of one party.
     """
     given: dict[str, object] = {"length": length, "lower": lower, "upper": upper, "kind": kind}
-    given |= {"dropout": dropout, "corrupt": corrupt, "security": security, "max_weight": max_weight}
+    given |= {} if dropout is None else {"dropout": dropout}
+    given |= {"corrupt": corrupt, "security": security, "max_weight": max_weight}
     if kind == "real" or precision is not None:
         given["precision"] = 1e-6 if precision is None else precision
     checked, faults = check_parameters(given, parties)

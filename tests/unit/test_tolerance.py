@@ -49,3 +49,13 @@ def test_roster_says_what_a_request_tolerates(
     assert [[one["lost"], one["parties"]] for one in told] == [
         [int(line.split()[1]), parties] for line in lines
     ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lost"), [([], 1), (["--dropout", "0.0"], 0), (["--dropout", "0.19"], 0)]
+)
+def test_the_plan_has_the_default_of_sessions(arguments: list[str], lost: int) -> None:
+    planned = CliRunner().invoke(
+        app, ["plan", "secagg", "--parties", "5", "--json", "--corrupt", "0", *arguments]
+    )
+    assert json.loads(planned.stdout)["max_dropouts"] == lost
