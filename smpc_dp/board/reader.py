@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import BinaryIO, Self
 
 from smpc_dp.board.header import ReadHeader, SessionText
@@ -11,7 +12,15 @@ from smpc_dp.errors import LocalError, SmpcError, VerificationError
 from smpc_dp.files import SPOOL_BLOCK, Spool
 
 _STORE = b"SQLite format 3"
+# Of an entry's line, more than all that stands before the payload, and after it.
+_BEGINNING, _REST = 512, 256
+_KIND = re.compile(
+    rb'\{"sequence":\d+,"previous":"[0-9a-f]*","party":"[^"]*","kind":"([a-z0-9_.-]+)","payload":"'
+)
 _PREFIX = b'{"format":"' + FORMAT.encode() + b'"'
+
+# Returns how many bytes the payload of an entry of this kind may have.
+Longest = Callable[[str], int]
 
 
 class BadLog(VerificationError):
@@ -87,9 +96,12 @@ class LogReader:
         """Return an error about the line that was read last."""
         return BadLog(self.line, self.byte, str(what))
 
-    def entries(self, check: Check | None = None) -> Iterator[Entry]:
-        """Yield the entries; raise BadLog at the first that is wrong."""
-        while (line := self._line()) is not None:
+    def entries(self, check: Check | None = None, longest: Longest | None = None) -> Iterator[Entry]:
+        """Yield the entries; raise BadLog at the first that is wrong.
+
+        `longest` bounds the payload of an entry by its kind: no more of a line is read.
+        """
+        while (line := self._line(longest)) is not None:
             try:
                 entry = decode_line(line, Entry)
                 self.chain.follow(entry, check)
@@ -102,17 +114,30 @@ class LogReader:
         """How many bytes have been read."""
         return self._next_byte
 
-    def _line(self) -> bytes | None:
+    def _line(self, longest: Longest | None) -> bytes | None:
         """Return the next line without its line feed, or None at the end."""
         self.line, self.byte = self.line + 1, self._next_byte
-        line = self._stream.readline(MAX_LINE_BYTES + 1)
+        line = self._stream.readline(_BEGINNING)
+        most = len(line)
+        if len(line) == _BEGINNING and not line.endswith(b"\n"):
+            most = self._most_of(line, longest)
+            line += self._stream.readline(most + 1 - len(line))
         self._next_byte += len(line)
         if not line:
             return None
         if not line.endswith(b"\n"):
-            raise self._cut(len(line) > MAX_LINE_BYTES)
+            raise self._cut(len(line) > most, most)
         return line[:-1]
 
-    def _cut(self, long: bool) -> BadLog:
-        what = f"longer than {MAX_LINE_BYTES} bytes" if long else "the log ends within a line: it was cut"
+    @staticmethod
+    def _most_of(beginning: bytes, longest: Longest | None) -> int:
+        """Return how many bytes a line may have that begins so."""
+        if longest is None:
+            return MAX_LINE_BYTES
+        found = _KIND.match(beginning)
+        payload = 0 if found is None else longest(found[1].decode("ascii"))
+        return min(MAX_LINE_BYTES, _BEGINNING + _REST + -(-payload // 3) * 4)
+
+    def _cut(self, long: bool, most: int = MAX_LINE_BYTES) -> BadLog:
+        what = f"longer than {most} bytes" if long else "the log ends within a line: it was cut"
         return self.fault(what)

@@ -30,6 +30,9 @@ def audit(
     threads: Annotated[
         int | None, typer.Option(min=1, max=256, help="Threads; by default one for each processor.")
     ] = None,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds for a URL, from the first connection to the last byte.")
+    ] = 600.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Check the log of a verifiable run, or of a pairwise statistic.
@@ -53,7 +56,7 @@ def audit(
         def show(line: int, read: int, size: int | None) -> None:
             bar.update(task, description=f"line {line}", completed=read, total=size)
 
-        report = runtime.audit(board, roster=roster, threads=threads, progress=show)
+        report = runtime.audit(board, roster=roster, threads=threads, timeout=timeout, progress=show)
     if as_json:
         print_json(msgspec.to_builtins(report))
     else:

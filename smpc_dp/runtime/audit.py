@@ -22,7 +22,8 @@ from smpc_dp.board.reader import BadLog, LogReader
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError, VerificationError
 from smpc_dp.learn.registry import PROTOCOL as LEARN
 from smpc_dp.protocols.envelope import Context, printable
-from smpc_dp.protocols.gopa.verifiable.audit import CHANGED, Again, Auditor
+from smpc_dp.protocols.gopa.params import PROTOCOL as GOPA
+from smpc_dp.protocols.gopa.verifiable.audit import CHANGED, Again, Auditor, check_run_id
 from smpc_dp.protocols.gopa.verifiable.deferred import EarlierFault, at_once
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.verdict import Excluded, Verdict
@@ -30,7 +31,8 @@ from smpc_dp.protocols.pairwise.statistic_audit import StatisticAuditor, Statist
 from smpc_dp.protocols.pairwise.statistic_log import QUESTION
 from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.runtime.log_groups import group_of
-from smpc_dp.runtime.log_session import LogSession, long_session, session_of, whole_session
+from smpc_dp.runtime.log_http import HTTP_SECONDS
+from smpc_dp.runtime.log_session import LogSession, held_session, long_session
 from smpc_dp.runtime.log_source import Reopen, open_log, twice
 from smpc_dp.runtime.session_file import load_session
 
@@ -80,6 +82,7 @@ def audit(
     *,
     roster: str | os.PathLike[str] | None = None,
     threads: int | None = None,
+    timeout: float = HTTP_SECONDS,
     progress: Progress | None = None,
 ) -> Report:
     """Audit a log; see `Report`.
@@ -89,25 +92,29 @@ def audit(
         roster: the roster's digest in hex, or a session file with the roster; without it identities are not
             checked.
         threads: that verify proofs; by default one for each processor.
+        timeout: seconds from the first connection to the last byte of a URL, the audit included.
         progress: called with the line, the bytes read and the bytes there are (None: unknown).
 
     Raises:
         LocalError: the source cannot be read. ConfigError: `roster` is neither, or `threads` below 1.
     """
-    wanted = None if roster is None else roster_digest(roster)
-    with open_log(source) as (stream, size):
-        return audit_stream(stream, size=size, roster=wanted, threads=threads, progress=progress)
+    wanted, session = (None, None) if roster is None else expected(roster)
+    with open_log(source, timeout) as (stream, size):
+        return audit_stream(
+            stream, size=size, roster=wanted, session=session, threads=threads, progress=progress
+        )
 
 
-def roster_digest(text: str | os.PathLike[str]) -> str:
-    """Return the digest, in hex, that is given or that is of the roster of a session file."""
+def expected(text: str | os.PathLike[str]) -> tuple[str, bytes | None]:
+    """Return the roster's digest, in hex, that is given or of a session file, and of that its own digest."""
     given = os.fspath(text)
     if _DIGEST.fullmatch(given):
-        return given
+        return given, None
     # Not Path.exists: that raises for a name that no file can have.
     if not os.path.exists(given):
         raise ConfigError([Fault("roster", f"{given!r} is neither 64 lower-case hex digits nor a file")])
-    return load_session(given).roster.digest.hex()
+    session = load_session(given)
+    return session.roster.digest.hex(), session.digest
 
 
 def audit_stream(
@@ -115,10 +122,14 @@ def audit_stream(
     *,
     size: int | None = None,
     roster: str | None = None,
+    session: bytes | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Audit the log that `stream` gives from its beginning to its end; as `audit`.
+
+    `session` is the digest of the one that the auditor knows. Any other is anybody's, and what its plan may
+    take is bounded: LocalError beyond that.
 
     What is not as it should be may have to be read once more: then the stream is sought back, and put where
     it was. Of one that cannot be, such as a pipe, a copy is put in a temporary file; LocalError where it is
@@ -134,7 +145,7 @@ def audit_stream(
         readable, again = twice(stream)
         with LogReader(readable) as reader, _Pool(threads or os.cpu_count() or 1) as pool:
             known["run_id"] = reader.header.run_id
-            _read(reader, functools.partial(_entries, again), pool, roster, known, size, progress)
+            _read(reader, functools.partial(_entries, again), pool, roster, session, known, size, progress)
     except BadLog as error:
         bad = error
     verdict: Verdict | None = known["verdict"]
@@ -172,6 +183,7 @@ def _read(
     again: Again,
     pool: _Pool,
     roster: str | None,
+    known_session: bytes | None,
     known: dict[str, Any],
     size: int | None,
     progress: Progress | None,
@@ -182,7 +194,9 @@ def _read(
         known["roster"], known["parameters"] = session.roster_digest.hex(), dict(session.parameters)
         if roster is not None and known["roster"] != roster:
             raise VerificationError(f"the roster is {known['roster']}, not {roster}")
-        auditor = _auditor(reader, session, again, pool)
+        auditor = _auditor(reader, session, known_session, again, pool)
+    except LocalError:
+        raise
     except SmpcError as error:
         raise reader.fault(error) from None
     try:
@@ -218,7 +232,7 @@ def _take_all(
             auditor.check_signature(entry, (reader.line, reader.byte))
 
     head = reader.chain.head
-    for entry in reader.entries(check):
+    for entry in reader.entries(check, auditor.longest):
         try:
             if isinstance(auditor, StatisticAuditor):
                 auditor.take(entry)
@@ -248,38 +262,40 @@ def _take_all(
 def _session(reader: LogReader) -> LogSession:
     text = reader.session
     long = long_session(text) if text.long else None
-    if long is not None:
-        return long
-    return whole_session(session_of(text.whole()), text.whole())
+    return held_session(text.whole()) if long is None else long
 
 
-def _auditor(reader: LogReader, session: LogSession, again: Again, pool: _Pool) -> Auditor | StatisticAuditor:
-    header, parameters = reader.header, session.checked_parameters
-    statistic = header.question.startswith(QUESTION)
-    names: Sequence[str] = session.names
-    protocol, version, grouped = session.protocol, session.version, session.protocol == LEARN
-    if grouped:
-        names, parameters = group_of(session, header.request, header.question)
-        protocol, version, statistic = parameters.protocol, parameters.version, False
-    verifiable = statistic or isinstance(parameters, VerifiableParameters)
+def _auditor(
+    reader: LogReader, session: LogSession, known: bytes | None, again: Again, pool: _Pool
+) -> Auditor | StatisticAuditor:
+    """Return the auditor of a log; of a verifiable run nothing is planned until the run id is right."""
+    header, learns = reader.header, session.protocol == LEARN
+    statistic = header.question.startswith(QUESTION) and not learns
+    verifiable = statistic or learns or session.parameters.get("verifiable") is True
     if not verifiable or session.aggregator is None:
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable")
-    context = Context(
-        protocol=protocol,
-        version=version,
+    context = functools.partial(
+        Context,
+        protocol=GOPA if learns else session.protocol,
+        version=VerifiableParameters.version if learns else session.version,
         session_digest=session.digest,
         request=header.request,
-        names=names,
         aggregator=session.aggregator,
         keys=session.keys,
         question=header.question,
-        grouped=grouped,
+        grouped=learns,
     )
+    names: Sequence[str] = session.names
+    if not statistic:
+        check_run_id(context(names=names), header)
+    parameters = session.planned(known)
     if statistic and isinstance(parameters, SumParameters):
-        return StatisticAuditor(context, header, parameters.plan.max_corrupt)
+        return StatisticAuditor(context(names=names), header, parameters.plan.max_corrupt)
+    if learns:
+        names, parameters = group_of(session, parameters, header.request, header.question)
     if not isinstance(parameters, VerifiableParameters):
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable")
-    return Auditor(context, parameters, header, again, pool)
+    return Auditor(context(names=names), parameters, header, again, pool)
 
 
 def _entries(reopen: Reopen) -> Generator[tuple[Entry, bytes], None, None]:

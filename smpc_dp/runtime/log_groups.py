@@ -11,22 +11,22 @@ from smpc_dp.runtime.log_session import LogSession
 
 
 def group_of(
-    session: LogSession, request: int, question: str
+    session: LogSession, planned: object, request: int, question: str
 ) -> tuple[tuple[str, ...], VerifiableParameters]:
     """Return the group that averages gradients in this request of a session that learns, and its parameters.
 
-    Raises VerificationError for a request that is no verifiable average of the learner.
+    `planned` is what the session plans. Raises VerificationError for a request that is no verifiable average
+    of the learner.
     """
-    checked = session.checked_parameters
-    learner = checked.learner if isinstance(checked, LearnParameters) else None
-    if not isinstance(checked, LearnParameters) or not isinstance(learner, SgdSettings):
+    learner = planned.learner if isinstance(planned, LearnParameters) else None
+    if not isinstance(planned, LearnParameters) or not isinstance(learner, SgdSettings):
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable")
     step, rest = divmod(request, REQUESTS_A_STEP)
-    groups = learner.groups(checked.users)
-    if rest or not 1 <= step <= len(groups) or checked.average is None:
+    groups = learner.groups(planned.users)
+    if rest or not 1 <= step <= len(groups) or planned.average is None:
         raise VerificationError(f"request {request} is no average of gradients in this session")
     names = tuple(session.names[int(user)] for user in groups[step - 1])
-    parameters = checked.average.plan(len(names))
+    parameters = planned.average.plan(len(names))
     if not isinstance(parameters, VerifiableParameters):
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable")
     if question != group_question(due := f"average {parameters.planned()}", names):

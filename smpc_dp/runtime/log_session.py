@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,39 +12,73 @@ from smpc_dp.board.header import SessionText
 from smpc_dp.board.session import session_digest, session_json
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import Digest
-from smpc_dp.errors import Fault, SmpcError, VerificationError
+from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError, VerificationError
 from smpc_dp.learn.registry import PROTOCOL as LEARN
 from smpc_dp.packed_roster import Names, RosterPacker
-from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.privacy.accountant.work import TooMuchWorkError, at_most
+from smpc_dp.protocols.gopa.params import PROTOCOL as GOPA
+from smpc_dp.protocols.registry import is_direct
 from smpc_dp.roster import Member
-from smpc_dp.runtime.session_file import SessionFile, check_document, read_member, read_parameters
+from smpc_dp.runtime.session_file import (
+    check_outline,
+    check_protocol,
+    plan_parameters,
+    read_member,
+    read_parameters,
+)
 
 # No member and no table of parameters that is read by itself is longer, in characters.
 VALUE_CHARACTERS = 1 << 16
 # Places in all groups together, at most: an auditor draws them anew, from a seed that a stranger wrote.
 MOST_PLACES = 1 << 22
+# Work that the plan of a session may take that the auditor does not know, in cells of the accountant's
+# distributions: 2 to 3 seconds.
+STRANGERS_CELLS = 3_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class LogSession:
     """What an auditor needs of a session: who the parties are, in order, and what they agreed on.
 
-    `parameters` is as written, `checked_parameters` what the protocol's own checker made of it.
+    `parameters` is as written. `planned` checks and plans them, which is expensive: it is asked for when all
+    that is cheap to check holds.
     """
 
     protocol: str
     version: int
     parameters: Mapping[str, object]
-    checked_parameters: object
     names: Names
     keys: Mapping[str, bytes]
     aggregator: str | None
     roster_digest: bytes
     digest: bytes
 
+    def planned(self, known: bytes | None = None) -> object:
+        """Return what the protocol's checker makes of the parameters.
 
-def session_of(text: str) -> SessionFile:
-    """Return the session whose canonical JSON a header holds; raise ConfigError or VerificationError."""
+        A session whose digest is not the `known` one may be anybody's: its plan may take `STRANGERS_CELLS` of
+        work. Raises LocalError beyond that, and ConfigError with each fault.
+        """
+        faults: list[Fault] = []
+        bound = contextlib.nullcontext() if self.digest == known else at_most(STRANGERS_CELLS)
+        try:
+            with bound:
+                checked = plan_parameters(self.protocol, self.version, self.parameters, self.names, faults)
+        except TooMuchWorkError:
+            what = (
+                "to plan the log's session takes long, and anybody may have written it: give the session file"
+            )
+            raise LocalError(what) from None
+        if faults:
+            raise ConfigError(faults)
+        return checked
+
+
+def held_session(text: str) -> LogSession:
+    """Return the session whose canonical JSON a header holds; raise ConfigError or VerificationError.
+
+    Nothing is planned.
+    """
     try:
         document = json.loads(text)
         canonical = isinstance(document, dict) and session_json(document) == text.encode()
@@ -54,7 +89,17 @@ def session_of(text: str) -> SessionFile:
     if "timeouts" in document:
         raise VerificationError("the session in the header has timeouts, which are everybody's own affair")
     check_schedule(document)
-    return check_document(document)
+    outline, roster = check_outline(document)
+    return LogSession(
+        outline.protocol,
+        outline.version,
+        outline.parameters,
+        Names.of(member.name for member in roster.parties),
+        {member.name: member.public_key for member in roster},
+        None if roster.aggregator is None else roster.aggregator.name,
+        roster.digest,
+        session_digest(text.encode()),
+    )
 
 
 def check_schedule(document: Mapping[str, object]) -> None:
@@ -80,7 +125,7 @@ def check_schedule(document: Mapping[str, object]) -> None:
 def long_session(text: SessionText) -> LogSession | None:
     """Return the session of a verifiable run whose text is not held; None if it is another, or is wrong.
 
-    Whatever this returns, `session_of` finds right as well, and the same. It holds a part of the text at a
+    Whatever this returns, `held_session` finds right as well, and the same. It holds a part of the text at a
     time, and of each user its name, its key and 8 bytes.
     """
     try:
@@ -88,22 +133,6 @@ def long_session(text: SessionText) -> LogSession | None:
     except (SmpcError, ValueError, RecursionError):
         # Whoever holds the whole text can say what is wrong.
         return None
-
-
-def whole_session(session: SessionFile, text: str) -> LogSession:
-    """Return the session that `session_of` has read of `text`."""
-    roster = session.roster
-    return LogSession(
-        session.protocol,
-        session.version,
-        session.parameters,
-        session.checked_parameters,
-        Names.of(member.name for member in roster.parties),
-        {member.name: member.public_key for member in roster},
-        None if roster.aggregator is None else roster.aggregator.name,
-        roster.digest,
-        session_digest(text.encode()),
-    )
 
 
 class _Reading:
@@ -132,14 +161,15 @@ class _Reading:
         self._fill()
         if self._place < len(self._buffer) or not isinstance(protocol, str) or type(version) is not int:
             raise ValueError("not the session of a log")
-        if protocol == LEARN:
-            raise ValueError("a schedule is looked at as a whole")
+        if protocol != GOPA or not isinstance(parameters, dict) or parameters.get("verifiable") is not True:
+            raise ValueError("no session of a verifiable run: it is looked at as a whole")
+        if is_direct(protocol, parameters):
+            raise ValueError("a roster without an aggregator is looked at as a whole")
         packer.check()
         faults: list[Fault] = []
-        written, checked = read_parameters(
-            {"parameters": parameters}, (protocol, version), len(packer.names), faults
-        )
-        if faults or not isinstance(checked, VerifiableParameters):
+        check_protocol(protocol, version, faults)
+        written = read_parameters({"parameters": parameters}, faults)
+        if faults or written is None:
             raise ValueError("not the session of a verifiable run")
         digest = Digest(Label.SESSION_DIGEST)
         digest.add_long(self._read, self._text.blocks())
@@ -147,7 +177,6 @@ class _Reading:
             protocol,
             version,
             written,
-            checked,
             packer.names,
             packer.keys,
             packer.aggregator,

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import io
 import os
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from smpc_dp.errors import LocalError
 from smpc_dp.files import Spool
+from smpc_dp.runtime.log_http import open_url
 
-HTTP_SECONDS = 60.0
 # Of a log that cannot be sought, what is put aside at most: its beginning, and what is read twice is there.
 KEPT_BYTES = 1 << 32
 
@@ -100,10 +97,10 @@ class _Again(io.RawIOBase):
 
 
 @contextlib.contextmanager
-def open_log(source: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, int | None]]:
+def open_log(source: str | os.PathLike[str], seconds: float) -> Iterator[tuple[BinaryIO, int | None]]:
     """Open a file, a URL, or standard input ("-"); yield a stream and its size, where that is known.
 
-    Raises LocalError if it cannot be read, now or later.
+    A URL must be read within so many seconds. Raises LocalError if it cannot be read, now or later.
     """
     text = os.fspath(source)
     if text == "-":
@@ -113,7 +110,7 @@ def open_log(source: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, int | N
             raise LocalError(f"standard input: cannot read the log ({error.strerror})") from None
         return
     if text.lower().startswith(("http://", "https://")):
-        with _url(text) as (stream, size):
+        with open_url(text, seconds) as (stream, size):
             yield stream, size
         return
     try:
@@ -123,33 +120,3 @@ def open_log(source: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, int | N
         raise LocalError(f"{text}: cannot read the log ({error.strerror})") from None
     except ValueError:
         raise LocalError(f"{text!r}: cannot read the log (no name of a file)") from None
-
-
-@contextlib.contextmanager
-def _url(url: str) -> Iterator[tuple[BinaryIO, int | None]]:
-    try:
-        with _opener().open(url, timeout=HTTP_SECONDS) as answer:
-            length = answer.headers.get("Content-Length", "")
-            yield io.BufferedReader(cast("io.RawIOBase", answer)), int(length) if length.isdecimal() else None
-    except urllib.error.URLError as error:
-        raise LocalError(f"{url}: cannot read the log ({error.reason})") from None
-    except (OSError, ValueError) as error:
-        raise LocalError(f"{url}: cannot read the log ({error})") from None
-    except http.client.HTTPException as error:
-        raise LocalError(f"{url}: cannot read the log ({type(error).__name__}: no right HTTP)") from None
-
-
-def _opener() -> urllib.request.OpenerDirector:
-    """Return what opens http and https, also where a server redirects to: no ftp, no files."""
-    opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler,
-        urllib.request.UnknownHandler,
-        urllib.request.HTTPHandler,
-        urllib.request.HTTPSHandler,
-        urllib.request.HTTPDefaultErrorHandler,
-        urllib.request.HTTPRedirectHandler,
-        urllib.request.HTTPErrorProcessor,
-    ):
-        opener.add_handler(handler())
-    return opener

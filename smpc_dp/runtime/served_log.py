@@ -83,7 +83,8 @@ class ServedLog:
 
         See `smpc_dp.audit`; raises what `lines` does, and LocalError if the log cannot be written.
         """
-        roster = self._membership.session.roster.digest.hex()
+        session = self._membership.session
+        roster, digest = session.roster.digest.hex(), session.digest
         # In memory or in a file without a name; a thread reads it when it is there.
         with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spool:
             number = 0
@@ -95,7 +96,7 @@ class ServedLog:
             if keep is not None:
                 await asyncio.to_thread(_keep, read, keep)
             read.seek(0)
-            return await asyncio.to_thread(lambda: audit_stream(read, roster=roster))
+            return await asyncio.to_thread(lambda: audit_stream(read, roster=roster, session=digest))
 
     async def _some(self, first: int) -> list[bytes]:
         membership, relay = self._membership, self._membership.aggregator

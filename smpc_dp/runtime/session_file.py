@@ -134,15 +134,48 @@ def parse_session(text: str, source: str = "session") -> SessionFile:
     return check_document(document)
 
 
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What a session says, read and checked but for its parameters, which nobody has planned yet."""
+
+    protocol: str
+    version: int
+    parameters: Mapping[str, object]
+    timeouts: Timeouts
+    roster: Roster | None
+    # Of the parties, in order; empty where there is nothing to plan.
+    names: Sequence[str]
+
+
 def check_document(document: Mapping[str, object]) -> SessionFile:
     """Check a session that has been read, from TOML or from its canonical JSON.
 
     Raises ConfigError that lists every fault with its key path.
     """
-    faults = _unknown(document, _TOP, "")
+    faults: list[Fault] = []
+    read = _outline(document, faults)
+    checked = None
+    if read.names:
+        checked = plan_parameters(read.protocol, read.version, read.parameters, read.names, faults)
+    if faults or read.roster is None:
+        raise ConfigError(faults)
+    return SessionFile(read.protocol, read.version, read.parameters, checked, read.timeouts, read.roster)
+
+
+def check_outline(document: Mapping[str, object]) -> tuple[Outline, Roster]:
+    """Check a session as `check_document` does, but plan nothing: that can take seconds."""
+    faults: list[Fault] = []
+    read = _outline(document, faults)
+    if faults or read.roster is None:
+        raise ConfigError(faults)
+    return read, read.roster
+
+
+def _outline(document: Mapping[str, object], faults: list[Fault]) -> Outline:
+    faults += _unknown(document, _TOP, "")
     protocol, version = _protocol(document, faults)
     timeouts = _timeouts(document.get("timeouts", {}), faults)
-    members, parties = _members(document, faults)
+    members, names = _members(document, faults)
     roster: Roster | None = None
     if members is not None:
         given = document.get("parameters")
@@ -152,10 +185,10 @@ def check_document(document: Mapping[str, object]) -> SessionFile:
         roster, found = Roster.checked(members, needs_aggregator=needs_aggregator)
         faults += found + (direct_roster_faults(members) if direct else [])
         faults += server_roster_faults(MPYC if shared else protocol, members)
-    parameters, checked = read_parameters(document, (protocol, version), parties, faults)
-    if faults or roster is None:
-        raise ConfigError(faults)
-    return SessionFile(protocol, version, parameters, checked, timeouts, roster)
+    parameters = read_parameters(document, faults)
+    if parameters is None:
+        parameters, names = {}, []
+    return Outline(protocol, version, parameters, timeouts, roster, names)
 
 
 def write_session(
@@ -222,13 +255,19 @@ def version_of(protocol: str, parameters: Mapping[str, object]) -> int:
 def _protocol(document: Mapping[str, object], faults: list[Fault]) -> tuple[str, int]:
     protocol = _required(document, "protocol", str, "", faults) or ""
     version = _required(document, "version", int, "", faults) or 0
+    if protocol and version:
+        check_protocol(protocol, version, faults)
+    return protocol, version
+
+
+def check_protocol(protocol: str, version: int, faults: list[Fault]) -> None:
+    """Add a fault if nobody knows this protocol, or this version of it."""
     checkers = _checkers()
-    if protocol and version and (protocol, version) not in checkers:
+    if (protocol, version) not in checkers:
         known = ", ".join(f"{name} {number}" for name, number in sorted(checkers))
         versions = any(name == protocol for name, _ in checkers)
         where, what = ("version", shown(version)) if versions else ("protocol", repr(protocol))
         faults.append(Fault(where, f"{what} is unknown, the known ones are {known}"))
-    return protocol, version
 
 
 def _timeouts(table: object, faults: list[Fault]) -> Timeouts:
@@ -252,53 +291,56 @@ def _timeouts(table: object, faults: list[Fault]) -> Timeouts:
     return Timeouts(**values)
 
 
-def read_parameters(
-    document: Mapping[str, object], key: tuple[str, int], parties: int, faults: list[Fault]
-) -> tuple[Mapping[str, object], object]:
-    """Return the parameters of a document as written, and as the checker of protocol and version has them.
-
-    None for the latter if they are wrong, or nobody knows them; `faults` has why.
-    """
+def read_parameters(document: Mapping[str, object], faults: list[Fault]) -> Mapping[str, object] | None:
+    """Return the parameters of a document as written; None, and `faults`, if no session could have them."""
     table = _required(document, "parameters", dict, "", faults)
     if table is None:
-        return {}, None
+        return None
     parameters = cast("dict[str, object]", table)
     unfit = [*itertools.islice(_not_json("parameters", parameters), MAX_FAULTS)]
     if len(parameters) > MAX_FAULTS:
         unfit.append(Fault("parameters", f"has {len(parameters)} keys, more than {MAX_FAULTS}"))
     faults += unfit
-    checker = _checkers().get(key)
-    if checker is None or unfit or not parties:
-        return parameters, None
-    told, found = numbered(parameters, _party_names(document)) if key in _LEARN else (parameters, [])
+    return None if unfit else parameters
+
+
+def plan_parameters(
+    protocol: str,
+    version: int,
+    parameters: Mapping[str, object],
+    names: Sequence[str],
+    faults: list[Fault],
+) -> object:
+    """Return what the checker of a protocol makes of the parameters, for parties with these names.
+
+    None if they are wrong, or nobody knows the protocol; `faults` has why. This can take seconds.
+    """
+    checker = _checkers().get((protocol, version))
+    if checker is None:
+        return None
+    told, found = numbered(parameters, names) if (protocol, version) in _LEARN else (parameters, [])
     checked = None
     if not found:
-        checked, found = checker(told, parties)
+        checked, found = checker(told, len(names))
     faults += [Fault(where if where == "roster" else f"parameters.{where}", what) for where, what in found]
-    return parameters, checked
+    return checked
 
 
-def _party_names(document: Mapping[str, object]) -> list[str]:
-    """Return the names of the parties, in their order; what is no name is a fault of the roster."""
-    listed = document.get("roster")
-    entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
-    return [str(entry.get("name")) for entry in entries if entry.get("role") == "party"]
-
-
-def _members(document: Mapping[str, object], faults: list[Fault]) -> tuple[list[Member] | None, int]:
-    """Return the members (None when one cannot be read) and how many of them say that they are parties."""
+def _members(document: Mapping[str, object], faults: list[Fault]) -> tuple[list[Member] | None, list[str]]:
+    """Return the members (None when one cannot be read) and the names of those who say they are parties."""
     listed = _required(document, "roster", list, "", faults)
     if listed is None:
-        return None, 0
+        return None, []
     members: list[Member | None] = []
     for position, entry in enumerate(listed):
         members.append(read_member(f"roster[{position}]", entry, faults))
         if len(faults) >= MAX_FAULTS:
             faults.append(Fault("roster", "what else is wrong is not listed"))
-            return None, 0
-    parties = sum(isinstance(entry, dict) and entry.get("role") == "party" for entry in listed)
+            return None, []
+    entries = [entry for entry in listed if isinstance(entry, dict)]
+    names = [str(entry.get("name")) for entry in entries if entry.get("role") == "party"]
     complete = [member for member in members if member is not None]
-    return (complete if len(complete) == len(members) else None), parties
+    return (complete if len(complete) == len(members) else None), names
 
 
 def read_member(where: str, entry: object, faults: list[Fault]) -> Member | None:

@@ -26,7 +26,7 @@ from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.result import Result
 from smpc_dp.runtime import audit as runtime
 from smpc_dp.runtime.audit import audit, audit_stream
-from smpc_dp.runtime.log_session import session_of
+from smpc_dp.runtime.log_session import LogSession, held_session
 from smpc_dp.simulate.stage import RememberingVerifier
 from smpc_dp.simulate.vectors.verifiable_runs import honest, play
 from smpc_dp.simulate.vectors.verifiable_users import CHEAT, off_by_one
@@ -95,7 +95,8 @@ class RememberingBatch(proofs.Batch):
 
 def test_no_byte_can_be_changed(small: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     # The same session is not parsed, and the same statement not checked, ten thousand times.
-    monkeypatch.setattr(runtime, "session_of", functools.lru_cache(4)(session_of))
+    monkeypatch.setattr(runtime, "held_session", functools.lru_cache(4)(held_session))
+    monkeypatch.setattr(LogSession, "planned", functools.cache(LogSession.planned))
     remembering = functools.partial(Context, verify=RememberingVerifier())
     monkeypatch.setattr(runtime, "Context", remembering)
     monkeypatch.setattr(proofs, "Batch", RememberingBatch)

@@ -18,7 +18,12 @@ from smpc_dp.board import header as long_header
 from smpc_dp.board.log import encode_line
 from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.files import Spool
+from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.gopa.verifiable import params
+from smpc_dp.protocols.secagg.keys import run_identifier
+from smpc_dp.runtime import log_session
 from smpc_dp.runtime.audit import Report, audit, audit_stream
+from smpc_dp.runtime.log_session import held_session
 from smpc_dp.runtime.session_file import MAX_DEPTH
 from smpc_dp.simulate.vectors.verifiable_runs import honest, play
 from smpc_dp.simulate.vectors.verifiable_users import CHEAT, off_by_one
@@ -102,6 +107,91 @@ def test_faults_without_end_take_no_memory(name: str) -> None:
     # As JSON alone an empty table of 3 characters has 72 bytes. With each fault listed it was 400 to 1.
     assert peak < 64 * len(line), peak / len(line)
     assert len(report.conclusion) < 1000
+
+
+def box_of_many_widths() -> str:
+    """Return a session of 5 kB whose plan composes 16 different laws, over and over: 5 to 9 s of work."""
+    document = json.loads(SESSION)
+    given = document["parameters"]
+    given |= {"length": 16, "lower": [0] * 16, "upper": [*range(10, 26)], "epsilon": 8.0}
+    given.pop("precision", None)
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+
+def with_its_run_id(session: str) -> bytes:
+    """Return the line of a header whose run id is right for the session that it has."""
+    header = replace(honest().header, session=session)
+    held = held_session(session)
+    context = Context(
+        protocol=held.protocol,
+        version=held.version,
+        session_digest=held.digest,
+        request=header.request,
+        names=held.names,
+        aggregator=str(held.aggregator),
+        keys=held.keys,
+        question=header.question,
+    )
+    run_id = run_identifier(context, header.question, header.present, header.root)
+    return encode_line(replace(header, run_id=run_id.hex())) + b"\n"
+
+
+@pytest.mark.usefixtures("way")
+def test_nothing_is_planned_for_a_header_that_does_not_agree_with_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plans: list[object] = []
+    monkeypatch.setattr(log_session, "plan_parameters", lambda *given: plans.append(given))
+    session = box_of_many_widths()
+    refused(session, "the run id is not that of this session")
+    line = with_its_run_id(session)
+    other = audit_stream(io.BytesIO(line), roster="ab" * 32, threads=1)
+    assert not other.ok
+    assert "not abab" in other.conclusion
+    assert plans == []
+    audit_stream(io.BytesIO(line), threads=1)
+    assert len(plans) == 1
+
+
+@pytest.mark.usefixtures("way")
+def test_the_plan_of_a_session_that_is_not_the_auditors_takes_bounded_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(LocalError, match="anybody may have written it: give the session file"):
+        audit_stream(io.BytesIO(with_its_run_id(box_of_many_widths())), threads=1)
+    # The plan of one that is the auditor's may take any; here next to none is allowed to others.
+    monkeypatch.setattr(log_session, "STRANGERS_CELLS", 1000)
+    line, digest = with_its_run_id(SESSION), held_session(SESSION).digest
+    params._planned_noise.cache_clear()
+    for known in (None, bytes(32)):
+        with pytest.raises(LocalError, match="give the session file"):
+            audit_stream(io.BytesIO(line), session=known, threads=1)
+    report = audit_stream(io.BytesIO(line), session=digest, threads=1)
+    assert "the log ends where 'commit' is due" in report.conclusion
+
+
+class Counted(io.BytesIO):
+    """Counts the bytes that are read."""
+
+    taken = 0
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        line = super().readline(size)
+        self.taken += len(line)
+        return line
+
+
+@pytest.mark.parametrize("kind", ["commit", "publish", "certify-commitments", "tally", "unheard-of"])
+def test_no_more_of_an_entry_is_read_than_one_can_have(kind: str) -> None:
+    played = honest()
+    entry = next(entry for entry in played.entries if entry.kind == "commit")
+    long = encode_line(replace(entry, kind=kind, payload=bytes(1 << 22))) + b"\n"
+    stream = Counted(played.lines[0] + b"\n" + long)
+    report = audit_stream(stream, threads=1)
+    assert (report.ok, report.line) == (False, 2)
+    assert "longer than" in report.conclusion
+    # Of 10 users and one coordinate: some KiB, not the 16 MiB that a line of any log may have.
+    assert stream.taken < len(played.lines[0]) + (1 << 16)
 
 
 class Swapped(io.BytesIO):

@@ -18,7 +18,7 @@ from smpc_dp.board.reader import BadLog, LogReader
 from smpc_dp.board.session import session_digest
 from smpc_dp.runtime import log_session
 from smpc_dp.runtime.audit import audit_stream
-from smpc_dp.runtime.log_session import long_session, session_of, whole_session
+from smpc_dp.runtime.log_session import held_session, long_session
 from smpc_dp.simulate.vectors.verifiable_runs import Played, honest, members, play
 from smpc_dp.simulate.vectors.verifiable_users import CHEAT, off_by_one
 
@@ -179,12 +179,11 @@ def test_a_long_session_is_the_one_that_is_held(monkeypatch: pytest.MonkeyPatch)
     with LogReader(io.BytesIO(log_with(SESSION))) as reader:
         session = long_session(reader.session)
     assert session is not None
-    held = whole_session(session_of(SESSION), SESSION)
+    held = held_session(SESSION)
     names = (
         "protocol",
         "version",
         "parameters",
-        "checked_parameters",
         "aggregator",
         "roster_digest",
         "digest",

@@ -26,6 +26,7 @@ from smpc_dp.privacy.accountant.events import (
     Shifts,
 )
 from smpc_dp.privacy.accountant.renyi import renyi_delta, renyi_epsilon, total_curve
+from smpc_dp.privacy.accountant.work import spend
 from smpc_dp.privacy.gaussian import GREATEST_MU, gaussian_delta, gaussian_epsilon
 from smpc_dp.privacy.guarantee import check_budget
 from smpc_dp.privacy.laws import hockey_stick, losses
@@ -39,6 +40,8 @@ GREATEST_LOSS = 200.0
 GREATEST_DEVIATION = 50.0
 # Extreme losses of less mass than this are counted as infinite.
 _CUT = 1e-17
+# Standard deviations that a composed distribution is wide, about: only to bound work.
+_SPREAD = 16
 _SPLITS = (0.5, 0.1, 0.9, 0.01, 0.99, 1e-3, 0.999)
 
 
@@ -235,11 +238,13 @@ class _Losses:
     def _composed(self) -> Any:
         """Return the composed loss distribution, or None if it would be too wide to hold."""
         known = [(_distribution(one), count) for one, count in sorted(self._counts.items(), key=repr)]
-        variance = self._mu_squared + sum(count * spread for (_, spread), count in known)
+        variance = self._mu_squared + sum(count * spread for (_, spread, _), count in known)
         if not variance <= GREATEST_DEVIATION**2:
             return None
         whole = None
-        for (single, _), count in known:
+        widest = _SPREAD * math.sqrt(variance) / INTERVAL
+        for (single, _, cells), count in known:
+            spend(cells + min(cells * count, widest))
             part = single.self_compose(count) if count > 1 else single
             whole = part if whole is None else whole.compose(part)
         if self._mu_squared and whole is not None:
@@ -249,8 +254,8 @@ class _Losses:
 
 
 @functools.lru_cache(maxsize=64)
-def _distribution(description: AnyDescription) -> tuple[Any, float]:
-    """Return the loss distribution of one coordinate, answer or budget, rounded up, and its variance.
+def _distribution(description: AnyDescription) -> tuple[Any, float, int]:
+    """Return the loss distribution of one coordinate, answer or budget, rounded up, variance and cells.
 
     The variance is infinite where no distribution is made, the losses being too large.
     """
@@ -273,7 +278,7 @@ def _distribution(description: AnyDescription) -> tuple[Any, float]:
     infinite += math.fsum(mass[beyond])
     loss, mass = loss[~beyond], mass[~beyond]
     if len(loss) == 0 or infinite > 0.5:
-        return None, math.inf
+        return None, math.inf, 0
     # Raising the losses at the other end is safe, and of as little mass.
     least = loss[np.cumsum(mass[::-1])[::-1] >= _CUT].min()
     loss = np.maximum(loss, max(least, -GREATEST_LOSS))
@@ -282,7 +287,8 @@ def _distribution(description: AnyDescription) -> tuple[Any, float]:
     sums = np.bincount(index, weights=mass) * (1 + 1e-12)
     rounded = dict(zip(cells.tolist(), sums.tolist(), strict=True))
     kind = _pld().PrivacyLossDistribution
-    return kind.create_from_rounded_probability(rounded, min(1.0, infinite), INTERVAL), variance
+    distribution = kind.create_from_rounded_probability(rounded, min(1.0, infinite), INTERVAL)
+    return distribution, variance, int(cells[-1] - cells[0]) + 1
 
 
 def _pld() -> Any:

@@ -39,6 +39,9 @@ from smpc_dp.protocols.pairwise.statistic_terms import (
 )
 from smpc_dp.protocols.secagg.graph import PartySet
 
+# Bytes of a number in a message, at most, and of all in one that has a bound of its own.
+_NUMBER, _MORE = 9, 1024
+
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One draw: how many were present, who opened no coin as far as the log says, and who a wrong one.
@@ -103,6 +106,7 @@ class StatisticAuditor:
             raise VerificationError("the run id is not that of session, request, parties and commitments")
         self._first_count = len(self._present)
         self._terms: dict[str, Any] | None = None
+        self._partners = 0
         self._hellos: dict[str, m.Hello] = {}
         self._coins: dict[str, bytes] = {}
         self._false: list[str] = []
@@ -112,6 +116,19 @@ class StatisticAuditor:
         self._dones: dict[str, frozenset[int]] = {}
         self._outcome: m.Outcome | None = None
         self._last = 0
+
+    def longest(self, kind: str) -> int:
+        """Return how many bytes the payload of an entry may have: what is longer need not be read."""
+        parties = len(self._context.names)
+        if kind == m.TERMS:
+            return m.MAX_TERMS + _MORE
+        if kind == m.HELLO:
+            return 4 * m.MAX_QUESTION + _MORE
+        if kind == m.DONE:
+            return _NUMBER * self._partners + _MORE
+        if kind == m.OUTCOME:
+            return 3 * _NUMBER * self._partners * (parties // 2) + _MORE
+        return parties // 8 + _MORE
 
     def check_signature(self, entry: Entry) -> None:
         """Raise VerificationError unless an entry is signed by the member that it names, for this run."""

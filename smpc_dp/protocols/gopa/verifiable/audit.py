@@ -54,8 +54,14 @@ ORDER = (
 )
 
 
-def _of_the_relay(kind: str) -> bool:
-    return kind.startswith("certify") or kind == v.TALLY
+def check_run_id(context: Context, header: Header) -> None:
+    """Raise VerificationError unless a header's run id is that of its session, users and nonces.
+
+    It needs no plan of the session, and is asked for before one is made.
+    """
+    due = keys.run_identifier(context, context.question, header.present, header.root)
+    if due.hex() != header.run_id:
+        raise VerificationError("the run id is not that of this session, its users and their nonces")
 
 
 class Auditor:
@@ -64,7 +70,7 @@ class Auditor:
     Args:
         context: of the run; its `names`, `aggregator` and `keys` are the roster's.
         parameters: checked, of the session.
-        header: of the log, but for its session.
+        header: of the log, but for its session; `check_run_id` has found its run id right.
         again: reads the log once more, which must not have changed; needed if not all is as it should be.
         workers: do what takes long.
 
@@ -87,8 +93,6 @@ class Auditor:
         self._session_head = session_head(header, context.scope)
         self._relay, self._parties = context.aggregator, len(context.names)
         self._present = PartySet.unpack(header.present, self._parties, self._relay)
-        if keys.run_identifier(context, context.question, header.present, header.root) != run_id:
-            raise VerificationError("the run id is not that of this session, its users and their nonces")
         planned = parameters.planned()
         # Of some of a session's parties the question says which.
         ends = (f" {planned}", f" {group_question(planned, context.names)}")
@@ -128,6 +132,10 @@ class Auditor:
         """Wait for what is checked of single entries; raise the EarlierFault of the first that is wrong."""
         raise_first(self._signatures.checks, self._edges.checks)
 
+    def longest(self, kind: str) -> int:
+        """Return how many bytes the payload of an entry may have: what is longer need not be read."""
+        return self._parameters.longest_entry(kind)
+
     @property
     def noted(self) -> tuple[str, ...]:
         """What was false so far, and whose it is; once all is settled, all of it is signed."""
@@ -143,11 +151,11 @@ class Auditor:
         if entry.kind not in self._order:
             raise VerificationError(f"kind {entry.kind!r} is unknown, or not due in this run")
         stage = self._order.index(entry.kind)
-        if stage < self._stage or any(map(_of_the_relay, self._order[self._stage : stage])):
+        if stage < self._stage or any(map(v.is_of_the_relay, self._order[self._stage : stage])):
             raise VerificationError(f"'{entry.kind}' where '{self._order[self._stage]}' is due")
         if stage != self._stage:
             self._stage, self._last = stage, 0
-        if _of_the_relay(entry.kind):
+        if v.is_of_the_relay(entry.kind):
             if entry.party != self._relay:
                 raise PeerFault(entry.party, f"has an entry '{entry.kind}', which is the relay's")
             self._of_the_relay(entry, head)

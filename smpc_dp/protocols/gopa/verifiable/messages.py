@@ -74,6 +74,11 @@ def in_round(step: str, number: int) -> str:
     return step if number == 1 else f"{step}-{number}"
 
 
+def is_of_the_relay(kind: str) -> bool:
+    """Tell whether the relay signs entries of this kind."""
+    return kind.startswith("certify") or kind == TALLY
+
+
 class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     pass
 

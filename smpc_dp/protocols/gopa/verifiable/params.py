@@ -25,6 +25,7 @@ from smpc_dp.protocols.gopa.plan import Place, SessionNoise, complete_place, wit
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.precision import bound_squared_of, box_of, steps_of, with_precision
 from smpc_dp.protocols.result import Noise, Privacy
+from smpc_dp.protocols.secagg.messages import SIGNATURE_BYTES
 from smpc_dp.protocols.secagg.noisy import TAIL, check_room
 from smpc_dp.protocols.secagg.params import SumParameters
 
@@ -144,6 +145,15 @@ class VerifiableParameters(GopaParameters, frozen=True):
     def most_heard_bytes(self) -> int:
         """The relay hears no longer message of a user; what it hears has room in a line of the log."""
         return min((1 << 14) + 2 * self.longest_bytes, MAX_PAYLOAD_BYTES)
+
+    def longest_entry(self, kind: str) -> int:
+        """Return how many bytes the payload of an entry of the log has at most, by its kind."""
+        if not v.is_of_the_relay(kind):
+            return self.most_heard_bytes
+        a_set = self.plan.parties // 8 + 16
+        if kind == v.TALLY:
+            return a_set + 8 * self.encoding.lanes + 64
+        return 2 * a_set + SIGNATURE_BYTES * self.plan.parties + 64
 
     @property
     def extra_bytes(self) -> int:

@@ -1,0 +1,191 @@
+"""Fetch a log over HTTP from a server that need not be honest: one deadline, and no redirect elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.client
+import io
+import socket
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from typing import Any, BinaryIO, cast
+
+from smpc_dp.errors import ConfigError, Fault, LocalError
+
+# From the first connection to the last byte, unless the caller says otherwise.
+HTTP_SECONDS = 600.0
+# No single connection attempt or answer is waited for longer.
+_STEP_SECONDS = 60.0
+_MAX_REDIRECTS = 4
+_PORTS = {"http": 80, "https": 443}
+
+
+@contextlib.contextmanager
+def open_url(url: str, seconds: float) -> Iterator[tuple[BinaryIO, int | None]]:
+    """Open an http or https URL; yield a stream and its size, where that is known.
+
+    Raises LocalError if it cannot be read, also later, or is not there within so many `seconds`.
+    """
+    if not seconds > 0:
+        raise ConfigError([Fault("timeout", f"must be above 0, is {seconds:g}")])
+    deadline = _Deadline(seconds)
+    try:
+        with _opener(deadline).open(url, timeout=deadline.left()) as answer:
+            length = answer.headers.get("Content-Length", "")
+            yield io.BufferedReader(cast("io.RawIOBase", answer)), int(length) if length.isdecimal() else None
+    except urllib.error.URLError as error:
+        raise LocalError(f"{url}: cannot read the log ({error.reason})") from None
+    except (OSError, ValueError) as error:
+        raise LocalError(f"{url}: cannot read the log ({error})") from None
+    except http.client.HTTPException as error:
+        raise LocalError(f"{url}: cannot read the log ({type(error).__name__}: no right HTTP)") from None
+
+
+class _Deadline:
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._end = seconds, time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Return for how long to wait now; raise TimeoutError when there is nothing left."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise self.passed()
+        return min(left, _STEP_SECONDS)
+
+    def passed(self) -> TimeoutError:
+        """Return the error of a server that is too slow."""
+        return TimeoutError(
+            f"nothing for {_STEP_SECONDS:g} s, or not all of it within {self._seconds:g} s, the timeout"
+        )
+
+    def connect(self, address: tuple[str, int], *_: Any) -> socket.socket:
+        """Connect within the deadline, to whichever address of a host answers."""
+        failure: OSError | None = None
+        for family, kind, number, _name, place in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+            connection = socket.socket(family, kind, number)
+            try:
+                connection.settimeout(self.left())
+                connection.connect(place)
+            except OSError as error:
+                connection.close()
+                failure = error
+            else:
+                return connection
+        self.left()
+        raise failure or OSError(f"{address[0]} has no address")
+
+
+class _TimedFile(io.RawIOBase):
+    """What a connection receives; no read waits beyond the deadline."""
+
+    def __init__(self, connection: socket.socket, deadline: _Deadline) -> None:
+        super().__init__()
+        self._connection, self._deadline = connection, deadline
+        self._file = connection.makefile("rb", buffering=0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._connection.settimeout(self._deadline.left())
+        try:
+            return cast("io.RawIOBase", self._file).readinto(buffer)
+        except TimeoutError:
+            raise self._deadline.passed() from None
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class _TimedSocket:
+    """As much of a socket as `http.client` uses once it is connected."""
+
+    def __init__(self, connection: socket.socket, deadline: _Deadline) -> None:
+        self._connection, self._deadline = connection, deadline
+
+    def sendall(self, content: bytes) -> None:
+        self._connection.settimeout(self._deadline.left())
+        self._connection.sendall(content)
+
+    def makefile(self, *_: Any, **__: Any) -> io.BufferedReader:
+        return io.BufferedReader(_TimedFile(self._connection, self._deadline))
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class _TimedHTTP(http.client.HTTPConnection):
+    def __init__(self, *args: Any, deadline: _Deadline, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._deadline = deadline
+        self._create_connection = deadline.connect
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock = cast("Any", _TimedSocket(self.sock, self._deadline))
+
+
+class _TimedHTTPS(http.client.HTTPSConnection):
+    def __init__(self, *args: Any, deadline: _Deadline, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._deadline = deadline
+        self._create_connection = deadline.connect
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock = cast("Any", _TimedSocket(self.sock, self._deadline))
+
+
+class _HTTP(urllib.request.HTTPHandler):
+    def __init__(self, deadline: _Deadline) -> None:
+        super().__init__()
+        self._connection = functools.partial(_TimedHTTP, deadline=deadline)
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(cast("Any", self._connection), req)
+
+
+class _HTTPS(urllib.request.HTTPSHandler):
+    def __init__(self, deadline: _Deadline) -> None:
+        super().__init__()
+        self._connection = functools.partial(_TimedHTTPS, deadline=deadline)
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(cast("Any", self._connection), req)
+
+
+class _SameServer(urllib.request.HTTPRedirectHandler):
+    """Follows a server to another path of its own; a host elsewhere was not what the auditor asked."""
+
+    max_redirections = _MAX_REDIRECTS
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        if _server(req.full_url) != _server(newurl):
+            raise urllib.error.URLError(f"redirects to another server: {newurl[:200]!r}")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _server(url: str) -> tuple[str, str | None, int | None]:
+    parts = urllib.parse.urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
+
+
+def _opener(deadline: _Deadline) -> urllib.request.OpenerDirector:
+    """Return what opens http and https and nothing else, no ftp and no files."""
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler(),
+        urllib.request.UnknownHandler(),
+        _HTTP(deadline),
+        _HTTPS(deadline),
+        urllib.request.HTTPDefaultErrorHandler(),
+        _SameServer(),
+        urllib.request.HTTPErrorProcessor(),
+    ):
+        opener.add_handler(handler)
+    return opener
