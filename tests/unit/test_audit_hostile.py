@@ -18,15 +18,14 @@ from smpc_dp.board import header as long_header
 from smpc_dp.board.log import encode_line
 from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.files import Spool
-from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.gopa.verifiable import params
-from smpc_dp.protocols.secagg.keys import run_identifier
 from smpc_dp.runtime import log_session
 from smpc_dp.runtime.audit import Report, audit, audit_stream
 from smpc_dp.runtime.log_session import held_session
 from smpc_dp.runtime.session_file import MAX_DEPTH
 from smpc_dp.simulate.vectors.verifiable_runs import honest, play
 from smpc_dp.simulate.vectors.verifiable_users import CHEAT, off_by_one
+from tests.unit.hostile_headers import with_session
 
 SESSION = honest().header.session
 
@@ -120,20 +119,7 @@ def box_of_many_widths() -> str:
 
 def with_its_run_id(session: str) -> bytes:
     """Return the line of a header whose run id is right for the session that it has."""
-    header = replace(honest().header, session=session)
-    held = held_session(session)
-    context = Context(
-        protocol=held.protocol,
-        version=held.version,
-        session_digest=held.digest,
-        request=header.request,
-        names=held.names,
-        aggregator=str(held.aggregator),
-        keys=held.keys,
-        question=header.question,
-    )
-    run_id = run_identifier(context, header.question, header.present, header.root)
-    return encode_line(replace(header, run_id=run_id.hex())) + b"\n"
+    return encode_line(with_session(honest().header, session)) + b"\n"
 
 
 @pytest.mark.usefixtures("way")

@@ -1,0 +1,27 @@
+"""Headers of logs that agree with themselves, whatever session a test puts into them."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from smpc_dp.board.log import Header
+from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.secagg.keys import run_identifier
+from smpc_dp.runtime.log_session import held_session
+
+
+def with_session(header: Header, session: str) -> Header:
+    """Return a header with another session, and with the run id that follows."""
+    held = held_session(session)
+    context = Context(
+        protocol=held.protocol,
+        version=held.version,
+        session_digest=held.digest,
+        request=header.request,
+        names=held.names,
+        aggregator=str(held.aggregator),
+        keys=held.keys,
+        question=header.question,
+    )
+    run_id = run_identifier(context, header.question, header.present, header.root)
+    return replace(header, session=session, run_id=run_id.hex())
