@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import binascii
 import itertools
-import json
 import math
 import os
 import re
@@ -43,6 +42,7 @@ from smpc_dp.protocols.registry import (
     server_roster_faults,
 )
 from smpc_dp.roster import ROLES, Member, Role, Roster, entry_of
+from smpc_dp.runtime.toml_text import toml, toml_key
 from smpc_dp.transport.difference import difference
 
 __all__ = ["SessionFile", "Timeouts", "difference", "load_session", "parse_session", "write_session"]
@@ -62,7 +62,6 @@ _ENTRY = ("name", "role", "address", "public_key", "certificate")
 _KINDS: dict[type, str] = {str: "a string", int: "an integer", dict: "a table", list: "an array of tables"}
 # JSON can write one half of a pair.
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _SYNTAX = re.compile(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", re.DOTALL)
 
 
@@ -204,12 +203,12 @@ def write_session(
     Raises ConfigError when what it would say is wrong, LocalError when it cannot be written.
     """
     lines = [
-        f"protocol = {_toml(protocol, 'protocol')}",
-        f"version = {_toml(version, 'version')}",
+        f"protocol = {toml(protocol, 'protocol')}",
+        f"version = {toml(version, 'version')}",
         "",
         "[parameters]",
     ]
-    lines += [f"{_key(key)} = {_toml(value, f'parameters.{key}')}" for key, value in parameters.items()]
+    lines += [f"{toml_key(key)} = {toml(value, f'parameters.{key}')}" for key, value in parameters.items()]
     if timeouts is not None:
         lines += ["", "[timeouts]  # seconds"]
         lines += [f"{key} = {getattr(timeouts, key)!r}" for key in _TIMEOUTS]
@@ -227,7 +226,7 @@ def write_session(
 
 def roster_entry(member: Member) -> str:
     """Return the `[[roster]]` table of a member, as it stands in a session file."""
-    lines = [f"{key} = {_toml(value, f'roster.{key}')}" for key, value in entry_of(member).items()]
+    lines = [f"{key} = {toml(value, f'roster.{key}')}" for key, value in entry_of(member).items()]
     return "\n".join(["[[roster]]", *lines])
 
 
@@ -422,27 +421,3 @@ def _not_json(where: str, value: object, depth: int = 0) -> Iterator[Fault]:
             yield Fault(where, f"{value[:40]!r} is no Unicode text")
     elif not isinstance(value, int | float):
         yield Fault(where, f"a {type(value).__name__} cannot be a parameter")
-
-
-def _key(key: str) -> str:
-    return key if _BARE_KEY.fullmatch(key) else _toml(key, key)
-
-
-def _toml(value: object, where: str) -> str:
-    """Return `value` as TOML; raise ConfigError naming `where` when TOML has no such value."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, str):
-        # A JSON string is a TOML basic string, once DEL is escaped and no surrogate pair is.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_toml(inner, f"{where}[{place}]") for place, inner in enumerate(value)) + "]"
-    if isinstance(value, Mapping):
-        return (
-            "{"
-            + ", ".join(f"{_key(key)} = {_toml(inner, f'{where}.{key}')}" for key, inner in value.items())
-            + "}"
-        )
-    raise ConfigError([Fault(where, f"a session file cannot hold a {type(value).__name__}")])

@@ -18,7 +18,7 @@ from smpc_dp.board import header as long_header
 from smpc_dp.board.log import encode_line
 from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.files import Spool
-from smpc_dp.protocols.gopa.verifiable import params
+from smpc_dp.protocols.gopa.verifiable import planned
 from smpc_dp.runtime import log_session
 from smpc_dp.runtime.audit import Report, audit, audit_stream
 from smpc_dp.runtime.log_session import held_session
@@ -148,7 +148,7 @@ def test_the_plan_of_a_session_that_is_not_the_auditors_takes_bounded_work(
     # The plan of one that is the auditor's may take any; here next to none is allowed to others.
     monkeypatch.setattr(log_session, "STRANGERS_CELLS", 1000)
     line, digest = with_its_run_id(SESSION), held_session(SESSION).digest
-    params._planned_noise.cache_clear()
+    planned.planned_noise.cache_clear()
     for known in (None, bytes(32)):
         with pytest.raises(LocalError, match="give the session file"):
             audit_stream(io.BytesIO(line), session=known, threads=1)

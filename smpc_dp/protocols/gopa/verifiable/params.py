@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -23,6 +22,7 @@ from smpc_dp.privacy.sampling import NoiseSource, binomial
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_and_plan
 from smpc_dp.protocols.gopa.plan import Place, SessionNoise, complete_place, with_degree
 from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.planned import BITS_STEP, planned_noise
 from smpc_dp.protocols.gopa.verifiable.precision import bound_squared_of, box_of, steps_of, with_precision
 from smpc_dp.protocols.result import Noise, Privacy
 from smpc_dp.protocols.secagg.messages import SIGNATURE_BYTES
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 # Every user follows the board: a hash of each entry, and the coin of everybody.
 MAX_PARTIES = 10_000
-BITS_STEP = 4  # A quarter of the bits is the variance, which is a whole number.
 
 
 class VerifiableParameters(GopaParameters, frozen=True):
@@ -334,7 +333,7 @@ def plan_session_noise(
             degree, lost = draws.degree, draws.lost
             place = Place(degree - lost, draws.drawn_by)
     plan = with_degree(plan, degree, roll_back=False)
-    planned = _planned_noise(
+    planned = planned_noise(
         plan.parties,
         honest,
         epsilon,
@@ -382,49 +381,3 @@ def plan_session_noise(
         what = f"to open up to {parameters.most_false} edges a user may send {parameters.longest_bytes} bytes"
         raise ConfigError([Fault("length", f"{what}, a line of the log has room for {MAX_PAYLOAD_BYTES}")])
     return parameters
-
-
-@functools.lru_cache(maxsize=64)
-def _planned_noise(
-    parties: int,
-    honest: int,
-    epsilon: float,
-    delta: float,
-    length: int,
-    steps: int | tuple[int, ...] | None,
-    bound_squared: int | None,
-    degree: int | None,
-    lost: int,
-    corrupt: int,
-) -> VerifiablePlan:
-    """Return the plan with the fewest bits of which a quarter is a whole number."""
-    from smpc_dp.privacy.gopa.verifiable import plan_verifiable
-
-    plan = functools.partial(
-        plan_verifiable,
-        parties=parties,
-        honest=honest,
-        epsilon=epsilon,
-        delta=delta,
-        length=length,
-        steps=steps,
-        bound_squared=bound_squared,
-        rounding="nearest",
-        degree=degree,
-        lost=lost,
-        corrupt=corrupt,
-    )
-    try:
-        least = plan().bits
-        return plan(bits=-(-least // BITS_STEP) * BITS_STEP)
-    except ConfigError as error:
-        # The planner's own names for what a session calls precision.
-        ours = ("steps", "bits", "bound_squared")
-        scale = ""
-        if isinstance(steps, tuple):
-            scale = f"; ranges have {min(steps)} to {max(steps)} steps: bring coordinates to one scale"
-        faults = [
-            Fault("precision", f"{where}: {what}{scale}") if where in ours else Fault(where, what)
-            for where, what in error.faults
-        ]
-        raise ConfigError(faults) from None

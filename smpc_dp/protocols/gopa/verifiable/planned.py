@@ -1,0 +1,60 @@
+"""The coin flips and the pairwise noise of a verifiable session, as its parameters plan them."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from smpc_dp.errors import ConfigError, Fault
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.gopa.verifiable import VerifiablePlan
+
+# A quarter of the bits is the variance, which is a whole number.
+BITS_STEP = 4
+
+
+@functools.lru_cache(maxsize=64)
+def planned_noise(
+    parties: int,
+    honest: int,
+    epsilon: float,
+    delta: float,
+    length: int,
+    steps: int | tuple[int, ...] | None,
+    bound_squared: int | None,
+    degree: int | None,
+    lost: int,
+    corrupt: int,
+) -> VerifiablePlan:
+    """Return the plan with the fewest bits of which a quarter is a whole number."""
+    from smpc_dp.privacy.gopa.verifiable import plan_verifiable
+
+    plan = functools.partial(
+        plan_verifiable,
+        parties=parties,
+        honest=honest,
+        epsilon=epsilon,
+        delta=delta,
+        length=length,
+        steps=steps,
+        bound_squared=bound_squared,
+        rounding="nearest",
+        degree=degree,
+        lost=lost,
+        corrupt=corrupt,
+    )
+    try:
+        least = plan().bits
+        return plan(bits=-(-least // BITS_STEP) * BITS_STEP)
+    except ConfigError as error:
+        # The planner's own names for what a session calls precision.
+        ours = ("steps", "bits", "bound_squared")
+        scale = ""
+        if isinstance(steps, tuple):
+            scale = f"; ranges have {min(steps)} to {max(steps)} steps: bring coordinates to one scale"
+        faults = [
+            Fault("precision", f"{where}: {what}{scale}") if where in ours else Fault(where, what)
+            for where, what in error.faults
+        ]
+        raise ConfigError(faults) from None

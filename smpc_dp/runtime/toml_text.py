@@ -1,0 +1,36 @@
+"""Values as TOML, as far as a session file holds them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from smpc_dp.errors import ConfigError, Fault
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def toml_key(key: str) -> str:
+    """Return a key as TOML: bare where it can be."""
+    return key if _BARE_KEY.fullmatch(key) else toml(key, key)
+
+
+def toml(value: object, where: str) -> str:
+    """Return `value` as TOML; raise ConfigError naming `where` when TOML has no such value."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        # A JSON string is a TOML basic string, once DEL is escaped and no surrogate pair is.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(toml(inner, f"{where}[{place}]") for place, inner in enumerate(value)) + "]"
+    if isinstance(value, Mapping):
+        return (
+            "{"
+            + ", ".join(f"{toml_key(key)} = {toml(inner, f'{where}.{key}')}" for key, inner in value.items())
+            + "}"
+        )
+    raise ConfigError([Fault(where, f"a session file cannot hold a {type(value).__name__}")])
