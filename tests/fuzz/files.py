@@ -20,8 +20,14 @@ from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.gopa.graphs import read_edges
 from smpc_dp.roster import check_members, entry_of, is_name, split_address
 from smpc_dp.runtime.inputs import read_vector
-from smpc_dp.runtime.log_session import session_of
-from smpc_dp.runtime.session_file import load_session, parse_session, read_member, write_session
+from smpc_dp.runtime.log_session import held_session
+from smpc_dp.runtime.session_file import (
+    check_document,
+    load_session,
+    parse_session,
+    read_member,
+    write_session,
+)
 from tests.fuzz.target import Decoder, Target
 
 _NAMES = ("alice", "bob", "carol", "hub")
@@ -68,7 +74,7 @@ def _session(content: bytes) -> None:
     except UnicodeDecodeError:
         load_session(_file("session.toml", content))
         raise AssertionError("a session file that is not UTF-8 was read") from None
-    again = session_of(session.canonical_json().decode())
+    again = held_session(session.canonical_json().decode())
     assert again.digest == session.digest
 
 
@@ -78,7 +84,9 @@ def _canonical(content: bytes) -> bytes:
         text = content.decode("ascii")
     except UnicodeDecodeError:
         return content
-    session = session_of(text)
+    held = held_session(text)
+    session = check_document(json.loads(text))
+    assert session.digest == held.digest
     return session.canonical_json()
 
 
