@@ -304,11 +304,7 @@ def read_parameters(document: Mapping[str, object], faults: list[Fault]) -> Mapp
 
 
 def plan_parameters(
-    protocol: str,
-    version: int,
-    parameters: Mapping[str, object],
-    names: Sequence[str],
-    faults: list[Fault],
+    protocol: str, version: int, parameters: Mapping[str, object], names: Sequence[str], faults: list[Fault]
 ) -> object:
     """Return what the checker of a protocol makes of the parameters, for parties with these names.
 
