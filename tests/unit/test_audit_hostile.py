@@ -153,7 +153,7 @@ def test_the_plan_of_a_session_that_is_not_the_auditors_takes_bounded_work(
         with pytest.raises(LocalError, match="give the session file"):
             audit_stream(io.BytesIO(line), session=known, threads=1)
     report = audit_stream(io.BytesIO(line), session=digest, threads=1)
-    assert "the log ends where 'commit' is due" in report.conclusion
+    assert "the log ends where 'certify-begin' is due" in report.conclusion
 
 
 class Counted(io.BytesIO):
