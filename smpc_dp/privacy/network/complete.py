@@ -58,7 +58,7 @@ def plan_walk(
         sigma = sgd_sigma(*inner, steps, parties // colluding, sensitivity / 2)
     else:
         of = _curve(parties, steps, *inner, colluding, paths, max_contributions, edge_cap)
-        tolerance = 1e-4 if paths == "known" else 1e-3
+        tolerance = 1e-3 if paths == "neighbours" else 1e-4
         sigma = least_sufficient(lambda s: of(sensitivity / s) <= inner[1], local, tolerance=tolerance)
         sigma = min(sigma, local)
     return NetworkPlan(

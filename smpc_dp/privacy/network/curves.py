@@ -24,6 +24,8 @@ Curve = Callable[[Floats], Floats]
 _EVEN, _GROWTH = 1_000, 1.005
 # Even steps of the first curve of a composition, of its epsilon, and of any curve at most.
 _POINTS, _OF_EPSILON, _MOST_POINTS = 2_000, 6_000, 4_000_000
+# So many terms do with these; more take finer steps, up to so many times.
+_COARSE_TERMS, _FINEST = 500, 16.0
 # Groups of counts in a binomial mean; each counts as its largest.
 _GROUPS = 32
 # What a curve may still have where it is cut off; it becomes probability of an infinite loss.
@@ -87,9 +89,9 @@ def _end(curve: Curve) -> float:
 
 def _interval(epsilon: float, parts: list[tuple[Curve, int]]) -> float:
     ends = [_end(curve) for curve, _ in parts]
-    # What rounding adds to the spread of the sum grows with the square root of the number of terms.
-    finer = max(1.0, math.sqrt(parts[0][1] / 1e5))
-    return max(ends[0] / _POINTS, epsilon / (_OF_EPSILON * finer), max(ends) / _MOST_POINTS)
+    # What rounding adds to the variance of the sum grows with the number of terms and the step squared.
+    finer = min(_FINEST, max(1.0, math.sqrt(parts[0][1] / _COARSE_TERMS)))
+    return max(ends[0] / (_POINTS * finer), epsilon / (_OF_EPSILON * finer), max(ends) / _MOST_POINTS)
 
 
 def loss_distribution(curve: Curve, interval: float) -> Any:
