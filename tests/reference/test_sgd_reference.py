@@ -42,7 +42,7 @@ def both_ways(sigma: float) -> Callable[[Floats], Floats]:
         under_q = norm.cdf(-mu / 2 - other / mu)
         delta = RATE * (norm.cdf(mu / 2 - other / mu) - np.exp(other) * under_q)
         # P(L < -e) = Q(L > e).
-        return np.where(loss >= 0, delta + np.exp(e) * under_q, 1 - under_q)
+        return np.asarray(np.where(loss >= 0, delta + np.exp(e) * under_q, 1 - under_q))
 
     return tail
 
