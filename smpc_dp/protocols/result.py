@@ -63,6 +63,12 @@ class Privacy:
         }
 
 
+WHOLE_PARTY = (
+    "substitution of the whole vector: the whole party is protected as one, and not each record or person "
+    "that its data are about"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Noise:
     """The noise in a sum, as standard deviations of each coordinate in the caller's unit.

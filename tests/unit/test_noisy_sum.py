@@ -11,8 +11,10 @@ import pytest
 
 from smpc_dp import simulate
 from smpc_dp.errors import ConfigError
+from smpc_dp.learn.methods import AveragerTable
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.protocols.secagg.noisy import NoisySumParameters, mechanism_of
+from smpc_dp.protocols.secagg.params import SumParameters
 
 GIVEN = {"length": 2, "lower": 0.0, "upper": 1.0, "precision": 2.0**-16, "epsilon": 1.0, "delta": 1e-6}
 
@@ -94,3 +96,26 @@ def test_the_default_precision_is_a_fine_part_of_the_range() -> None:
 def test_weights_are_refused() -> None:
     with pytest.raises(ConfigError, match="weights"):
         simulate.average(np.zeros((5, 1)), lower=0, upper=1, epsilon=1, delta=1e-6, weights=[1] * 5)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "more"),
+    [
+        ("secagg", {}),
+        ("gopa", {}),
+        ("gopa", {"topology": "direct"}),
+        ("gopa", {"verifiable": True, "precision": 0.25}),
+    ],
+)
+def test_results_say_that_the_whole_party_is_protected(protocol: str, more: dict[str, object]) -> None:
+    parameters, faults = PARAMETER_CHECKERS[protocol, 1](GIVEN | {"dropout": 0.0} | more, 5)
+    assert isinstance(parameters, SumParameters), faults
+    claim = parameters.privacy(5).claim
+    assert claim.count("the whole party is protected as one, and not each record or person") == 1
+
+
+@pytest.mark.parametrize("method", ["local", "mpyc"])
+def test_averages_of_learners_say_it_too(method: str) -> None:
+    parameters = AveragerTable(method=method).plan(5, 2, 1.0, 1.0, 1e-6)  # type: ignore[arg-type]
+    privacy = parameters.privacy(5) if isinstance(parameters, SumParameters) else parameters.privacy()
+    assert "the whole party is protected as one, and not each record or person" in privacy.claim

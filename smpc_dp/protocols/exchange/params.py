@@ -18,7 +18,7 @@ from smpc_dp.errors import ConfigError, Fault, LocalError, VerificationError
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols.exchange.messages import PARTY_STEPS
-from smpc_dp.protocols.result import Noise, Privacy
+from smpc_dp.protocols.result import WHOLE_PARTY, Noise, Privacy
 from smpc_dp.protocols.secagg.noisy import check_room, decode_noisy, sensitivity_of
 from smpc_dp.protocols.secagg.params import SumParameters
 
@@ -181,9 +181,7 @@ class ExchangeParameters(SumParameters, frozen=True):
             guarantee,
             claim=(
                 f"each user's vector is ({self.epsilon:g}, {self.delta:g})-differentially private "
-                f"(substitution of the whole vector) "
-                + ("against everybody" if self.honest == 1 else _OUTSIDERS)
-                + f"; {seen}"
+                f"({WHOLE_PARTY}) " + ("against everybody" if self.honest == 1 else _OUTSIDERS) + f"; {seen}"
             ),
             assumptions=("computational: X25519, HKDF-SHA256, XChaCha20-Poly1305, Ed25519",),
             not_protected=(

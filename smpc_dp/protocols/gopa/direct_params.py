@@ -13,7 +13,7 @@ from smpc_dp.errors import Fault
 from smpc_dp.protocols.gopa.direct_messages import USER_STEPS
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.gopa.params import check_parameters as check_relay
-from smpc_dp.protocols.result import Privacy
+from smpc_dp.protocols.result import WHOLE_PARTY, Privacy
 
 Topology = Literal["relay", "direct"]
 # Everyone has a channel to everyone, checks a signature of everyone in each step, and keeps what everyone
@@ -38,7 +38,7 @@ class DirectParameters(GopaParameters, frozen=True):
             relayed,
             claim=(
                 f"each honest user's vector is ({session.epsilon:g}, {session.delta:g})-differentially "
-                f"private (substitution of the whole vector) in all that up to {plan.max_corrupt} colluding "
+                f"private ({WHOLE_PARTY}) in all that up to {plan.max_corrupt} colluding "
                 "users, the coordinator among them or not, or any single curious user see: every x_hat and "
                 "the average; noise shared with users who were lost after the certificate stays in it"
             ),

@@ -17,7 +17,7 @@ from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS
 from smpc_dp.protocols.gopa.plan import SessionNoise, plan_session
-from smpc_dp.protocols.result import Noise, Privacy
+from smpc_dp.protocols.result import WHOLE_PARTY, Noise, Privacy
 from smpc_dp.protocols.secagg.noisy import check_room, decode_noisy, privacy_faults, with_precision
 from smpc_dp.protocols.secagg.params import MAX_PARTIES, SAME, SumParameters, check_sum
 
@@ -154,7 +154,7 @@ class GopaParameters(SumParameters, frozen=True):
             ),
             claim=(
                 f"each honest user's vector is ({session.epsilon:g}, {session.delta:g})-differentially "
-                f"private (substitution of the whole vector) in all that the relay, up to "
+                f"private ({WHOLE_PARTY}) in all that the relay, up to "
                 f"{plan.max_corrupt} colluding users, or any single curious user see; {lost}"
             ),
             assumptions=("computational: X25519, HKDF-SHA256, AES-256-CTR, Ed25519, TupleHash256",),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.protocols.pairwise.statistic_result import StatisticEvidence
-from smpc_dp.protocols.result import Certificate, Privacy
+from smpc_dp.protocols.result import WHOLE_PARTY, Certificate, Privacy
 
 NOT_PROTECTED = (
     "against a server that deviates: openings are not checked, so it can change what is computed and so "
@@ -35,7 +35,7 @@ def vector_privacy(guarantee: PrivacyGuarantee | None) -> Privacy:
         return with_servers(Privacy(None, None, claim, (HONEST_SERVERS, *assumptions), (exact,)))
     claim += (
         f"; each user's vector is ({guarantee.epsilon:g}, {guarantee.delta:g})-differentially private in it "
-        "(substitution of the whole vector), whatever the other users do"
+        f"({WHOLE_PARTY}), whatever the other users do"
     )
     any_vector = "a user may give any vector whose coordinates are in bounds"
     return with_servers(

@@ -15,7 +15,7 @@ from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes, shown
 from smpc_dp.errors import ConfigError, Fault, LocalError, PrivacyError, VerificationError
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian, skellam
-from smpc_dp.protocols.result import Noise, Privacy
+from smpc_dp.protocols.result import WHOLE_PARTY, Noise, Privacy
 from smpc_dp.protocols.secagg.claim import privacy_of
 from smpc_dp.protocols.secagg.params import OF_GOPA, PRIVACY_KEYS, SAME, SumParameters, check_sum
 
@@ -102,7 +102,7 @@ class NoisySumParameters(SumParameters, frozen=True):
             guarantee,
             claim=(
                 f"each honest party's vector is ({self.epsilon:g}, {self.delta:g})-differentially private "
-                f"(substitution of the whole vector) in what is released, given {known}: "
+                f"({WHOLE_PARTY}) in what is released, given {known}: "
                 f"{exact.claim.replace('an exact', 'a noisy', 1)}"
             ),
             assumptions=exact.assumptions,
