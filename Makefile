@@ -28,6 +28,13 @@ fuzz: $(READY)
 	  cargo test --locked --release --package smpc-dp-core fuzz:: -- --test-threads=1
 	$(BIN)/python -m tests.fuzz --state .fuzz --inputs $(PYTHON_INPUTS)
 
+# Whether the time of the core's kernels depends on secrets: memcheck with secrets undefined, then Welch's t.
+timing:
+	CARGO_PROFILE_RELEASE_DEBUG=1 cargo build --locked --release --package smpc-dp-timing
+	@if command -v valgrind >/dev/null; then valgrind -q --suppressions=timing/valgrind.supp target/release/smpc-dp-timing; \
+	  else echo "missing: valgrind (Debian: apt install valgrind). Branches and addresses are not checked"; fi
+	target/release/smpc-dp-timing
+
 # Applies each mutation of tests/mutants/mutants.toml to a copy, and fails unless tests of the concerned part catch it.
 mutants: $(READY)
 	$(BIN)/python -m tests.mutants

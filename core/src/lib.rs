@@ -17,6 +17,8 @@ mod tuple_hash;
 
 #[cfg(test)]
 mod fuzz;
+#[cfg(feature = "timing")]
+pub mod timing;
 
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};

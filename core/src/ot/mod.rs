@@ -26,6 +26,8 @@ mod fuzz;
 mod rates;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "timing")]
+pub mod timing;
 
 pub use python::register;
 pub use receiver::ExtensionReceiver;

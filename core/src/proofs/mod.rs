@@ -28,6 +28,8 @@ mod transcript;
 mod fuzz;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "timing")]
+pub mod timing;
 
 pub use python::register;
 

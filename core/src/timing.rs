@@ -1,0 +1,151 @@
+//! The kernels that touch secrets, each as a function of a secret alone, for the package `timing`.
+//!
+//! Left out: sampling of noise, whose time depends on the noise by design (`docs/sampling.md`), verification and
+//! evaluation of public values, and inversions of public field elements.
+
+use crate::garble::timing as garble;
+use crate::gf128::Multiplier;
+use crate::keystream::{Mask, add_keystreams};
+use crate::ot::timing as ot;
+use crate::proofs::timing as proofs;
+use crate::shamir;
+use crate::tuple_hash::TupleHash256;
+
+/// Tells that bytes that follow from the secret are public: a message, a challenge.
+pub type Publish<'a> = &'a dyn Fn(&[u8]);
+
+pub struct Kernel {
+    pub name: &'static str,
+    /// Bytes of the secret; any bytes are one.
+    pub secret: usize,
+    /// Whether all that is public in between is published: challenges of proofs are not, and memcheck cannot
+    /// tell them from secrets.
+    pub memcheck: bool,
+    pub run: fn(&[u8], Publish<'_>) -> Vec<u8>,
+}
+
+pub const KERNELS: [Kernel; 13] = [
+    Kernel {
+        name: "masks",
+        secret: 32,
+        memcheck: true,
+        run: masks,
+    },
+    Kernel {
+        name: "shamir_split",
+        secret: 96,
+        memcheck: true,
+        run: shamir_split,
+    },
+    Kernel {
+        name: "shamir_combine",
+        secret: 96,
+        memcheck: true,
+        run: shamir_combine,
+    },
+    Kernel {
+        name: "gf128_product",
+        secret: 32,
+        memcheck: true,
+        run: product,
+    },
+    Kernel {
+        name: "tuple_hash",
+        secret: 64,
+        memcheck: true,
+        run: tuple_hash,
+    },
+    Kernel {
+        name: "garble_single",
+        secret: 32,
+        memcheck: true,
+        run: |secret, _| garble::tables(secret, 1),
+    },
+    Kernel {
+        name: "garble_tiles",
+        secret: 32,
+        memcheck: true,
+        run: |secret, _| garble::tables(secret, 4),
+    },
+    Kernel {
+        name: "garbler_inputs",
+        secret: 32,
+        memcheck: true,
+        run: |secret, _| garble::inputs(secret),
+    },
+    Kernel {
+        name: "ot_sender",
+        secret: 32,
+        memcheck: true,
+        run: ot::sender,
+    },
+    Kernel {
+        name: "ot_receiver",
+        secret: 32,
+        memcheck: true,
+        run: ot::receiver,
+    },
+    Kernel {
+        name: "commitment",
+        secret: 96,
+        memcheck: true,
+        run: |secret, _| proofs::commitment(secret),
+    },
+    Kernel {
+        name: "range_proof",
+        secret: 104,
+        memcheck: false,
+        run: |secret, _| proofs::range(secret),
+    },
+    Kernel {
+        name: "noise_proof",
+        secret: 104,
+        memcheck: false,
+        run: |secret, _| proofs::noise(secret),
+    },
+];
+
+fn masks(secret: &[u8], _: Publish<'_>) -> Vec<u8> {
+    let key = secret.try_into().expect("32 bytes");
+    let mut lanes = [0u64; 300];
+    add_keystreams(
+        &mut lanes,
+        &[Mask {
+            key,
+            subtract: false,
+        }],
+        0,
+        1,
+    );
+    lanes.iter().flat_map(|lane| lane.to_le_bytes()).collect()
+}
+
+fn shamir_split(secret: &[u8], _: Publish<'_>) -> Vec<u8> {
+    let (value, coefficients) = secret.split_at(32);
+    let shares = shamir::split(value, 3, &[1, 2, 700, 4], coefficients).expect("a sharing");
+    shares.iter().flat_map(|share| share.to_vec()).collect()
+}
+
+fn shamir_combine(secret: &[u8], _: Publish<'_>) -> Vec<u8> {
+    let shares: Vec<&[u8]> = secret.chunks(32).collect();
+    shamir::combine(&[1, 2, 700], &shares)
+        .expect("three shares")
+        .to_vec()
+}
+
+fn product(secret: &[u8], _: Publish<'_>) -> Vec<u8> {
+    let half = |bytes: &[u8]| u128::from_be_bytes(bytes.try_into().expect("16 bytes"));
+    let (factor, element) = secret.split_at(16);
+    Multiplier::new(half(factor))
+        .times(half(element))
+        .to_be_bytes()
+        .to_vec()
+}
+
+fn tuple_hash(secret: &[u8], _: Publish<'_>) -> Vec<u8> {
+    let mut hasher = TupleHash256::new(b"timing");
+    hasher.absorb(secret);
+    let mut output = vec![0; 32];
+    hasher.finish(&mut output);
+    output
+}

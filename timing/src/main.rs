@@ -1,0 +1,81 @@
+//! Whether the time of the core's kernels depends on secrets: `make timing`.
+//!
+//! Plain, it times each kernel with a fixed and with random secrets, and prints Welch's t (dudect [Reparaz,
+//! Balasch, Verbauwhede 2017]). Under valgrind it tells memcheck that secrets are undefined: every branch and
+//! every address that depends on one is then an error (as ctgrind [Langley 2010]).
+
+mod memcheck;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use _core::timing::{KERNELS, Kernel};
+use dudect_bencher::ctbench::{BenchMetadata, BenchName, BenchOpts, run_benches_console};
+use dudect_bencher::rand::Rng;
+use dudect_bencher::{BenchRng, Class, CtRunner};
+
+/// Seconds of measurement of each kernel, and how many samples that may be.
+const SECONDS: f64 = 3.0;
+const SAMPLES: std::ops::RangeInclusive<usize> = 200..=50_000;
+
+fn measure(kernel: &Kernel, runner: &mut CtRunner, random: &mut BenchRng) {
+    let publish = |_: &[u8]| {};
+    let fixed = vec![0x5a; kernel.secret];
+    let start = Instant::now();
+    (kernel.run)(&fixed, &publish);
+    let samples = (SECONDS / start.elapsed().as_secs_f64()) as usize;
+    for _ in 0..samples.clamp(*SAMPLES.start(), *SAMPLES.end()) {
+        let mut secret = vec![0; kernel.secret];
+        random.fill_bytes(&mut secret);
+        let class = if random.next_u32() & 1 == 0 {
+            Class::Left
+        } else {
+            Class::Right
+        };
+        if let Class::Left = class {
+            secret.copy_from_slice(&fixed);
+        }
+        runner.run_one(class, || (kernel.run)(&secret, &publish));
+    }
+}
+
+fn bench<const N: usize>(runner: &mut CtRunner, random: &mut BenchRng) {
+    measure(&KERNELS[N], runner, random);
+}
+
+fn under_valgrind() -> ExitCode {
+    let mut failed = false;
+    for kernel in KERNELS.iter().filter(|kernel| kernel.memcheck) {
+        let secret = vec![0x5a; kernel.secret];
+        memcheck::undefined(&secret);
+        let before = memcheck::errors();
+        let output = (kernel.run)(&secret, &memcheck::defined);
+        memcheck::defined(&output);
+        let found = memcheck::errors() - before;
+        println!(
+            "{}: {found} branches or addresses depend on the secret",
+            kernel.name
+        );
+        failed |= found > 0;
+    }
+    if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+fn main() -> ExitCode {
+    if memcheck::running() {
+        return under_valgrind();
+    }
+    macro_rules! benches {
+        ($($number:literal)*) => {
+            vec![$(BenchMetadata { name: BenchName(KERNELS[$number].name), seed: Some($number), benchfn: bench::<$number> }),*]
+        };
+    }
+    let benches = benches!(0 1 2 3 4 5 6 7 8 9 10 11 12);
+    assert_eq!(benches.len(), KERNELS.len());
+    run_benches_console(BenchOpts::default(), benches).expect("standard output");
+    ExitCode::SUCCESS
+}
