@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from smpc_dp.privacy.guarantee import delta_warnings
+
 Floats = NDArray[np.float64]
 
 STANDARD_ERRORS = 5.0
@@ -327,3 +329,11 @@ def test_network_disagreement_has_a_variance_for_each_coordinate() -> None:
     away = models - models.mean(axis=0)
     # 24,000 squares: 5 standard errors are 8 %
     assert float((away**2).sum()) / (agents * 40) == pytest.approx(exact, rel=0.08)
+
+
+def test_delta_of_the_personalised_experiments_is_above_one_over_n() -> None:
+    """Publishing one of n users' data at random is (0, 1/n)-DP; the library warns of such a delta."""
+    delta = math.exp(-5)
+    assert 1 / 149 < delta < 1 / 148
+    assert delta_warnings(delta, 148) == ()
+    assert "above 1/n" in delta_warnings(delta, 149)[0]
