@@ -1,0 +1,181 @@
+"""The schedules of `test_fault_schedules` for a pairwise statistic, whose pairs are garbled and evaluated."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smpc_dp.crypto.randomness import SystemRandomness
+from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
+from smpc_dp.protocols.pairwise.participant import Participant
+from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
+from smpc_dp.protocols.pairwise.turns import Send
+from smpc_dp.runtime.aggregator import Server, open_logs
+from smpc_dp.runtime.deadline import hub_run_seconds
+from smpc_dp.runtime.events import ignore
+from smpc_dp.runtime.line import HubLine
+from smpc_dp.runtime.links import Links
+from smpc_dp.runtime.local import AGGREGATOR, create_local_session
+from smpc_dp.runtime.member import Membership
+from smpc_dp.runtime.relay import Tunnel
+from smpc_dp.runtime.seen import KeptRun, SeenRuns
+from smpc_dp.runtime.statistic import Asked, PairRounds, SessionWire
+from smpc_dp.statistics.kernels import Field, kendall_tau
+from tests.faults.crooks import CrookedPipe
+from tests.faults.test_fault_schedules import SESSIONS, TIMEOUTS, draw_crooks
+from tests.faults.virtual import WORK, Pipe, Stream, connect, run_virtually
+
+KERNEL = kendall_tau(Field(0, 3), Field(0, 3))
+NAMES = tuple(f"p{number}" for number in range(1, 6))
+DATA = {name: (place % 4, (3 * place) % 4) for place, name in enumerate(NAMES)}
+
+
+class Evaluations:
+    """Channels between partners in memory: what `runtime.evaluation` does in threads."""
+
+    def __init__(self, mail: dict[tuple[str, str, str], list[bytes]], own: str) -> None:
+        self._mail, self._own = mail, own
+
+    def is_reachable(self, _peer: str) -> bool:
+        return True
+
+    async def drive(
+        self, role: Participant, _plan: object, peer: str, label: str, others: Mapping[str, Tunnel]
+    ) -> None:
+        turns, answer = role.run(), None
+        until = asyncio.get_running_loop().time() + TIMEOUTS.gather + TIMEOUTS.step
+        try:
+            while True:
+                turn = next(turns) if answer is None else turns.send(answer)
+                answer = None
+                if isinstance(turn, Send):
+                    content = b"".join(turn.parts)
+                    if turn.to == peer:
+                        self._mail[label, self._own, peer].append(content)
+                    else:
+                        await others[turn.to]._send(content)
+                    continue
+                while answer is None:
+                    if asyncio.get_running_loop().time() > until:
+                        raise TimeoutFault({turn.sender}, "pair", "nothing came")
+                    if turn.sender == peer:
+                        waiting = self._mail[label, peer, self._own]
+                        answer = waiting.pop(0) if waiting else None
+                    elif not others[turn.sender]._inbox.empty():
+                        answer = others[turn.sender]._inbox.get_nowait()
+                        if answer is None:
+                            raise TimeoutFault({turn.sender}, "pair", "the connection is lost")
+                    if answer is None:
+                        await asyncio.sleep(0.02)
+        except StopIteration:
+            return
+        except SmpcError:
+            turns.close()
+            raise
+
+
+async def play(members: dict[str, Membership], folder: Path, seed: int, told: dict[str, Any]) -> None:
+    chooser, loop = random.Random(seed), asyncio.get_running_loop()
+    crooks = told["crooks"] = draw_crooks(chooser, NAMES, 12)
+    hub, mail = members[AGGREGATOR], defaultdict[tuple[str, str, str], list[bytes]](list)
+    links = Links(hub, ignore)
+    server = Server(
+        hub, links, ignore, None, (), open_logs(hub, folder / "session.toml", folder / f"board {seed}")
+    )
+    tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def take_part(name: str, pipe: Pipe) -> None:
+        member, line = members[name], HubLine(members[name], pipe, ignore)  # type: ignore[arg-type]
+        asked = Asked.check(
+            KERNEL,
+            DATA[name],
+            parties=5,
+            epsilon=1.0,
+            delta=0.0,
+            partners=1,
+            noise="laplace",
+            zetas=None,
+            mark=None,
+        )
+        kept = KeptRun(SeenRuns(folder / f"seen {seed} {name}"), member.context(1).scope)
+        machine = asked.machine(member.context(1), member.identity, 0, kept.seen)
+
+        async def charge(_run_id: bytes, _event: object) -> None:
+            return None
+
+        wire = SessionWire(line, 1, lambda *_: None, charge)
+        rounds = PairRounds(machine, member.identity, asked, Evaluations(mail, name), wire, TIMEOUTS, kept)  # type: ignore[arg-type]
+        try:
+            await rounds.drive()
+            told[name] = machine.result
+        except SmpcError as error:
+            await line.say_farewell(1, machine, error)
+            told[name] = error
+
+    def enter(name: str, kind: type[Pipe]) -> None:
+        near, far = connect(name, hub.name, chooser.uniform(0.001, 0.02), kind)
+        if isinstance(near, CrookedPipe):
+            near.act, near.place = crooks[name]
+            near.chooser, near.context = random.Random(f"{seed} {name}"), members[name].context(1)
+            near.signer, near.reconnect = members[name].identity, lambda: enter(name, Pipe)
+        links.welcome(far)
+        if (before := tasks.get(name)) is not None:
+            before.cancel()
+        tasks[name] = loop.create_task(take_part(name, near))
+
+    for name in NAMES:
+        enter(name, CrookedPipe if name in crooks else Pipe)
+    told["hub"] = await server.request(1)
+    machine = server._machine
+    stated = hub_run_seconds(machine.most_steps, 1, TIMEOUTS, first=True)
+    # What the hub computes: a message of each link after a deadline, and the end of each step.
+    assert loop.time() <= stated + (machine.most_steps + 1) * 14 * WORK + 0.1, (loop.time(), stated)
+    if honest := [tasks[name] for name in NAMES if name not in crooks]:
+        await asyncio.wait(honest)
+    told["excluded"] = {members[AGGREGATOR].names[party - 1]: e for party, e in machine._excluded.items()}
+    links.abort()
+
+
+def test_every_schedule_of_a_pairwise_statistic(
+    schedules: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind, parameters = SESSIONS["secagg"]
+    path = create_local_session(tmp_path, NAMES, parameters, protocol=kind, timeouts=TIMEOUTS)
+    members = {name: Membership.load(path, name) for name in NAMES}
+    members[AGGREGATOR] = Membership.load(path, AGGREGATOR, role="aggregator")
+    ends: Counter[str] = Counter()
+    # Garbling takes ten times as long as all else.
+    schedules = schedules[: 1 + len(schedules) // 6] if len(schedules) < 1000 else schedules
+    for seed in schedules:
+        monkeypatch.setattr(SystemRandomness, "bytes", partial(Stream.bytes, Stream(seed)))
+        told: dict[str, Any] = {}
+        try:
+            run_virtually(partial(play, members, tmp_path, seed, told))
+            crooks, ended = told["crooks"], told["hub"]
+            for name in [*(name for name in NAMES if name not in crooks), "hub"]:
+                error = told[name]
+                if isinstance(error, PeerFault):
+                    assert error.culprit in crooks, (name, error)
+                if isinstance(error, TimeoutFault):
+                    assert error.missing & crooks.keys(), (name, error)
+            assert told["excluded"].keys() <= crooks.keys()
+            if isinstance(ended, StatisticResult):
+                honest = [told[name] for name in NAMES if name not in crooks]
+                assert {result.value for result in honest} <= {ended.value}
+                assert set(ended.absent) <= crooks.keys()
+                ends["estimated"] += 1
+            else:
+                assert isinstance(ended, SmpcError)
+                ends["stopped"] += 1
+        except BaseException as error:
+            error.add_note(f"pairs, schedule {seed}: {told}"[:1500])
+            raise
+    print(f"pairs: {len(schedules)} schedules, {dict(ends)}")
+    assert len(schedules) // 10 < ends["estimated"] <= len(schedules)
