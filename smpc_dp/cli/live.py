@@ -17,6 +17,7 @@ from smpc_dp.protocols.mpyc.messages import SERVER_STEPS, USER_STEPS
 from smpc_dp.protocols.secagg.messages import AGGREGATOR_STEPS, PARTY_STEPS
 from smpc_dp.runtime.events import Event
 
+_WAITS = "waits for "
 _STYLES = {"done": "green", "failed": "red", "ended": "red", "lost": "yellow", "refused": "red"}
 
 
@@ -55,10 +56,12 @@ class LiveBoard:
 
     def show(self, event: Event) -> None:
         """Take one event."""
-        if event.kind in ("refused", "lost"):
-            self._notes[event.party] = f"{event.kind} {event.detail}"
+        if event.kind in ("refused", "lost", "warned", "waiting"):
+            self._notes[event.party] = _news(event)
         else:
             self._last[event.party] = event
+            if self._notes.get(event.party, "").startswith(_WAITS):
+                del self._notes[event.party]
         if self._live is None and not self._quiet:
             self._print(event)
 
@@ -79,9 +82,9 @@ class LiveBoard:
 
     def _print(self, event: Event) -> None:
         """Print what changed; a step is printed once, not for each message that it waits for."""
-        if event.party != self._names[0] and event.kind in ("step", "connected"):
+        if event.party != self._names[0] and event.kind in ("step", "connected", "waiting"):
             return
-        text = f"{event.kind}{':' if event.kind in ('failed', 'ended') else ''} {event.detail}".strip()
+        text = _news(event)
         if event.kind == "step":
             # "done" follows as an event of its own.
             if event.step == "done" or (event.request, event.step) in self._steps:
@@ -148,6 +151,15 @@ class Bar:
             self._lines.print(what)
         self._said = what
         self._progress.update(self._task, description=what, completed=done, total=of)
+
+
+def _news(event: Event) -> str:
+    """Return what an event that is no step says."""
+    if event.kind == "warned":
+        return event.detail
+    if event.kind == "waiting":
+        return _WAITS + event.detail
+    return f"{event.kind}{':' if event.kind in ('failed', 'ended') else ''} {event.detail}".strip()
 
 
 def _place(event: Event) -> int:

@@ -270,6 +270,8 @@ def _show(first: list[str], event: Event) -> None:
     what = {
         "connected": f"connected to {event.detail}",
         "refused": f"refused {event.detail}",
+        "waiting": f"waits for {event.detail}",
+        "warned": event.detail,
         "step": f"{event.step}: waits for {event.waiting}" if event.waiting else event.step,
         "lost": f"lost {event.detail}",
         "done": "done",

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
 from smpc_dp.protocols.secagg.survivors import FixedSurvivors
 from smpc_dp.roster import split_address
 from smpc_dp.runtime.asking import HELLOS, Asking, is_hello, quits
+from smpc_dp.runtime.awaited import Awaited
 from smpc_dp.runtime.board import BoardFolder
 from smpc_dp.runtime.deadline import Deadline, hub_step_seconds, now
 from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
@@ -70,6 +70,7 @@ class Server:
         self._asked: dict[int, Membership] = {}
         self._culprits: dict[str, SmpcError] = {}
         self._fixed = FixedSurvivors()
+        self._awaited = Awaited(membership.name, hub.is_live, on_event)
 
     async def gather(self, enough: int | None = None) -> None:
         """Wait until so many parties (None: all) have connected, or `connect` seconds have passed.
@@ -78,6 +79,7 @@ class Server:
         """
         names = {member.name for member in self._membership.session.roster.parties}
         until = now() + self._membership.session.timeouts.connect
+        self._awaited.begin(0, "", lambda: {name for name in names if not self._hub.is_live(name)})
         while sum(map(self._hub.is_live, names)) < (len(names) if enough is None else enough):
             # A connection is no news by itself.
             news = await self._next(min(until, now() + CONNECT_PAUSE))
@@ -172,6 +174,7 @@ class Server:
         while not machine.finished:
             if machine.step != step:
                 step, waiting, drained = machine.step, -1, False
+                self._awaited.begin(number, step, lambda: machine.waiting_for)
                 if step not in HELLOS:
                     deadline.step(hub_step_seconds(machine.matchings, timeouts))
             if waiting != (waiting := len(machine.waiting_for)):
@@ -208,6 +211,12 @@ class Server:
         asked = self._asked[number]
         names = asked.names
         asking = Asking(len(names), self._culprits)
+
+        def missing() -> Collection[str]:
+            # An idle aggregator waits for nobody.
+            return set(names) - asking.heard if asking.began or deadline.connecting else ()
+
+        self._awaited.begin(number, self._machine.step, missing)
         early = self._take_early(number)
         self._tell("step", number, self._machine)
         while not asking.began or deadline.at > now():
@@ -226,6 +235,9 @@ class Server:
                     deadline.begin()
                 asking.hold(news)
             elif news is not None and news.envelope is None:
+                if self._hub.is_live(news.peer) and news.peer not in asking.heard:
+                    # It has called again, and may ask.
+                    continue
                 if asking.began:
                     asking.hold(news)
                 else:
@@ -261,12 +273,8 @@ class Server:
                 await self._show(news)
 
     async def _next(self, until: float) -> News | None:
-        """Return the next news, or None when the time comes first."""
-        try:
-            async with asyncio.timeout_at(None if until == math.inf else until):
-                return await self._hub.news.get()
-        except TimeoutError:
-            return None
+        """Return the next news, or None when the time comes first; tell for whom we wait meanwhile."""
+        return await self._awaited.next(self._hub.news.get, until)
 
     def _declare_absent(self, number: int, machine: Machine) -> None:
         """Wait no more for who has no connection."""
@@ -275,6 +283,9 @@ class Server:
 
     async def _apply(self, number: int, machine: Machine, news: News) -> Sequence[Envelope]:
         if news.envelope is None:
+            asks = machine.step in HELLOS and news.peer in machine.waiting_for
+            if asks and self._hub.is_live(news.peer):
+                return ()
             self._tell_lost(number, machine, news.peer)
             return await asyncio.to_thread(machine.lost, news.peer)
         if left := quits(news, self._membership):

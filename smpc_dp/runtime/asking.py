@@ -63,6 +63,11 @@ class Asking:
         """True when somebody has asked that may take part."""
         return any(news.peer not in self._ignored for news in self._held)
 
+    @property
+    def heard(self) -> frozenset[str]:
+        """Who has asked, or is lost."""
+        return frozenset(news.peer for news in self._held)
+
     def hold(self, news: News) -> None:
         """Keep a hello, or the loss of a party, until it is settled; of each party a few at most."""
         if sum(each.peer == news.peer for each in self._held) >= KEPT:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-Kind = Literal["connected", "refused", "step", "lost", "done", "failed", "ended"]
+Kind = Literal["connected", "refused", "waiting", "warned", "step", "lost", "done", "failed", "ended"]
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -29,6 +29,12 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 OnEvent = Callable[[Event], None]
+
+
+def warning(party: str, peer: str) -> Event:
+    """Return the event of a peer that says that somebody else has called it with our key."""
+    what = f"{peer} says that our key is used twice: another process has tried to connect in our name"
+    return Event(party, "warned", detail=what)
 
 
 def ignore(_event: Event) -> None:

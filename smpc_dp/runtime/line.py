@@ -25,7 +25,7 @@ from smpc_dp.protocols.secagg.messages import START
 from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.protocols.secagg.survivors import FixedSurvivors
 from smpc_dp.runtime.deadline import PATIENCE, now
-from smpc_dp.runtime.events import Event, Kind, OnEvent
+from smpc_dp.runtime.events import Event, Kind, OnEvent, warning
 from smpc_dp.runtime.member import Membership, from_wire, to_wire
 from smpc_dp.runtime.seen import KeptRun
 from smpc_dp.transport.channel import Channel, ChannelClosed
@@ -90,6 +90,7 @@ class HubLine:
     async def open(cls, membership: Membership, endpoint: Endpoint, on_event: OnEvent) -> HubLine:
         """Connect to the aggregator; raises what `dial` raises."""
         channel = await dial(endpoint, membership.aggregator)
+        channel.on_twice = lambda: on_event(warning(membership.name, membership.aggregator))
         on_event(Event(membership.name, "connected", detail=membership.aggregator))
         return cls(membership, channel, on_event)
 

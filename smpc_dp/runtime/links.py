@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.abort import ABORT
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.runtime.events import Event, OnEvent
+from smpc_dp.runtime.events import Event, OnEvent, warning
 from smpc_dp.runtime.member import Linked, from_wire, to_wire
 from smpc_dp.transport.channel import Channel, ChannelClosed
 
@@ -115,12 +115,14 @@ class Links:
         """Take a channel in; the last one of a party counts."""
         link = Link(channel, asyncio.Queue(self._outbox))
         channel.max_received = self._heard
+        channel.on_twice = lambda: self._on_event(warning(self._membership.name, channel.peer))
+        before = None
         if channel.peer in self.links:
-            _, writer = self.links[channel.peer].tasks
+            before, writer = self.links[channel.peer].tasks
             writer.cancel()
         self.links[channel.peer] = link
         link.tasks += [
-            self._loop.create_task(self._read(channel)),
+            self._loop.create_task(self._read(channel, before)),
             self._loop.create_task(self._write(link)),
         ]
         self._on_event(Event(self._membership.name, "connected", detail=channel.peer))
@@ -130,7 +132,10 @@ class Links:
         """Tell of a connection that did not become a channel."""
         self._on_event(Event(self._membership.name, "refused", detail=f"{who}: {error}"))
 
-    async def _read(self, channel: Channel) -> None:
+    async def _read(self, channel: Channel, before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            # The loss of a party's last channel is told before anything of this one.
+            await asyncio.wait([before])
         # However a link ends, cleanly, cut or by a fault in its framing, its party is lost for this run.
         with contextlib.suppress(SmpcError):
             while True:

@@ -22,6 +22,8 @@ from smpc_dp.runtime.member import default_key
 from smpc_dp.runtime.session_file import Timeouts, version_of, write_session
 
 AGGREGATOR = "aggregator"
+# Where all processes start together nobody has to wait for minutes for one that has failed.
+ON_ONE_MACHINE = Timeouts(connect=30.0)
 _FIRST_PORT, _LAST_PORT = 16_384, 32_768
 
 
@@ -50,6 +52,7 @@ def create_local_session(
             "mpyc", or where a learner's averages are by that method, there are in its place server1, ...
         addresses: give every party one too, for evaluations between two of them; in the direct topology all
             have one.
+        timeouts: by default those of a session file, but with 30 seconds to connect.
         servers: how many, where there are any.
 
     Raises:
@@ -72,8 +75,8 @@ def create_local_session(
         role = roles.get(name, "party")
         address = f"127.0.0.1:{free_port()}" if role != "party" or addresses or direct else None
         members.append((identity, identity.entry(role, address)))
-    version = version_of(protocol, parameters)
-    write_session(path, protocol, version, parameters, [entry for _, entry in members], timeouts)
+    version, entries = version_of(protocol, parameters), [entry for _, entry in members]
+    write_session(path, protocol, version, parameters, entries, timeouts or ON_ONE_MACHINE)
     for identity, _ in members:
         identity.save(default_key(path, identity.name))
     return path

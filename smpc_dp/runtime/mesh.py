@@ -24,7 +24,8 @@ from smpc_dp.protocols.registry import direct_machine
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.messages import HELLO, START
 from smpc_dp.roster import split_address
-from smpc_dp.runtime.deadline import PATIENCE, Deadline
+from smpc_dp.runtime.awaited import Awaited
+from smpc_dp.runtime.deadline import PATIENCE, Deadline, now
 from smpc_dp.runtime.events import Event, OnEvent
 from smpc_dp.runtime.line import Charge, tell
 from smpc_dp.runtime.links import OUTBOX_LIMIT, SMALL_MESSAGE, Links, News
@@ -126,14 +127,10 @@ class Mesh:
 
     async def _gather(self) -> None:
         """Wait until everyone is connected or has another session."""
-        timeout = self._membership.session.timeouts.connect
-        try:
-            async with asyncio.timeout(timeout):
-                while any(name not in self._settled for name in self._others()):
-                    self._news.clear()
-                    await self._news.wait()
-        except TimeoutError:
-            pass
+        awaited = Awaited(self._membership.name, self._links.is_live, self._on_event)
+        awaited.begin(0, "", lambda: [name for name in self._others() if name not in self._settled])
+        until = now() + self._membership.session.timeouts.connect
+        await awaited.gather(self._news, until, lambda: self._settled.keys() >= set(self._others()))
         missing = [name for name in self._others() if not self._links.is_live(name)]
         if len(self._names) - len(missing) >= self._parameters.plan.min_survivors:
             return

@@ -24,7 +24,7 @@ from smpc_dp.protocols.pairwise.plan import Plan, Rows
 from smpc_dp.protocols.pairwise.transfers import Transfers
 from smpc_dp.protocols.pairwise.turns import Buffer, Send
 from smpc_dp.roster import Member
-from smpc_dp.runtime.local import free_port
+from smpc_dp.runtime.local import ON_ONE_MACHINE, free_port
 from smpc_dp.runtime.member import default_key
 from smpc_dp.runtime.session_file import SessionFile, Timeouts, load_session, write_session
 from smpc_dp.transport.blocking import BlockingChannel
@@ -279,7 +279,7 @@ def create_pairwise_session(
         identities.append(identity)
         entries.append(identity.entry("aggregator" if name == AGGREGATOR else "party", address))
     table = {**parameters, "garbler": garbler, "evaluator": evaluator}
-    write_session(path, PROTOCOL, VERSION, table, entries, timeouts)
+    write_session(path, PROTOCOL, VERSION, table, entries, timeouts or ON_ONE_MACHINE)
     for identity in identities:
         identity.save(default_key(path, identity.name))
     return path

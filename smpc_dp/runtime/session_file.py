@@ -69,11 +69,12 @@ _SYNTAX = re.compile(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", 
 class Timeouts:
     """Seconds, above 0 and at most a day.
 
-    connect: until all are connected. step: that a party has for one step, and the others wait for it.
+    connect: that a party tries to connect, and the others wait until all have. step: that a party has for one
+    step, and the others wait for it.
     gather: that a request, once somebody has asked for it, waits for enough others to ask for it too.
     """
 
-    connect: float = 30.0
+    connect: float = 300.0
     step: float = 30.0
     gather: float = 300.0
 

@@ -15,15 +15,14 @@ from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, TimeoutFau
 from smpc_dp.roster import Member, split_address
 from smpc_dp.transport import handshake, tls
 from smpc_dp.transport.blocking import BlockingChannel, Halt, Link, Tls
-from smpc_dp.transport.endpoint import FIRST_PAUSE, LONGEST_PAUSE, Endpoint
+from smpc_dp.transport.endpoint import ATTEMPT_SECONDS, Endpoint
+from smpc_dp.transport.sockets import pauses, tune
+from smpc_dp.transport.strangers import HANDSHAKE_SECONDS, STRANGERS, Strangers, source_of
 
 SOCKET_BYTES = 1 << 21
-# How long somebody who connects may take to show who it is.
-HANDSHAKE_SECONDS = 2.0
-# So many may be at it at once; whoever comes then waits until one of them is through or is dropped.
-STRANGERS = 64
 # Bytes of a handshake that are read at once.
 SHAKE_BYTES = 1 << 14
+BACKLOG = 2 * STRANGERS
 
 
 def dial_blocking(
@@ -38,26 +37,25 @@ def dial_blocking(
         raise ConfigError([Fault("roster", f"'{peer}' has no address to be reached at")])
     host, port = split_address(target)
     deadline = time.monotonic() + endpoint.connect_timeout
-    pause, last = FIRST_PAUSE, "no answer"
+    pause, last = pauses(), "no answer"
     while (left := deadline - time.monotonic()) > 0 and not (halt is not None and halt.halted):
         try:
-            raw = socket.create_connection((host, port), timeout=left)
+            link, found = _call(endpoint, (host, port), peer, min(left, ATTEMPT_SECONDS))
+            if found.name != peer:
+                link.close()
+                raise PeerFault(found.name, f"answers at {target} in the place of '{peer}'")
+            if halt is not None:
+                halt.watch(link)
+            link.wait(endpoint.frame_timeout if patience is None else patience)
+            own = endpoint.identity.name
+            channel = greeted(link, handshake.greet(link, own, endpoint.session_digest, endpoint.session))
+            link.wait(endpoint.frame_timeout)
+            return channel
+        except handshake.Busy as error:
+            last = str(error)
         except OSError as error:
-            last = error.strerror or str(error)
-            time.sleep(min(pause, left))
-            pause = min(2 * pause, LONGEST_PAUSE)
-            continue
-        link, found = _call(endpoint, raw, peer)
-        if found.name != peer:
-            link.close()
-            raise PeerFault(found.name, f"answers at {target} in the place of '{peer}'")
-        if halt is not None:
-            halt.watch(link)
-        link.wait(endpoint.frame_timeout if patience is None else patience)
-        greeting = handshake.greet(link, endpoint.identity.name, endpoint.session_digest, endpoint.session)
-        channel = greeted(link, greeting)
-        link.wait(endpoint.frame_timeout)
-        return channel
+            last = error.strerror or str(error) or "no answer"
+        time.sleep(min(next(pause), left))
     detail = f"{target} not reached in {endpoint.connect_timeout} s: {last}"
     raise TimeoutFault({peer}, "connect", detail)
 
@@ -80,9 +78,10 @@ class Door:
         self._server = server
         self._selector = selectors.DefaultSelector()
         self._callers: dict[int, _Caller] = {}
-        self._listening = False
+        self._strangers: Strangers[int] = Strangers(STRANGERS, STRANGERS // 2)
         self.dropped = ""
         server.setblocking(False)
+        self._selector.register(server, selectors.EVENT_READ)
 
     def __enter__(self) -> Door:
         return self
@@ -98,27 +97,28 @@ class Door:
             for number, caller in list(self._callers.items()):
                 if caller.deadline <= now:
                     self._drop(number, f"{caller.address}: no TLS handshake in {HANDSHAKE_SECONDS} s")
-            self._listen(len(self._callers) < STRANGERS)
             until = min([deadline, *(caller.deadline for caller in self._callers.values())])
             for key, _ in self._selector.select(max(0.0, until - now)):
                 if key.fileobj is self._server:
                     self._admit()
+                elif key.fd not in self._callers:
+                    # It was dropped for one that has come in this turn.
+                    continue
                 elif (found := self._shake(key.fd)) is not None:
                     return found
         return None
-
-    def _listen(self, wanted: bool) -> None:
-        if wanted and not self._listening:
-            self._selector.register(self._server, selectors.EVENT_READ)
-        elif self._listening and not wanted:
-            self._selector.unregister(self._server)
-        self._listening = wanted
 
     def _admit(self) -> None:
         try:
             raw, address = self._server.accept()
         except OSError:
             return
+        dropped = self._strangers.admit(raw.fileno(), source_of(address[0]), time.monotonic())
+        if dropped == raw.fileno():
+            raw.close()
+            return
+        if dropped is not None:
+            self._drop(dropped, f"{self._callers[dropped].address}: too many at once")
         with contextlib.suppress(OSError):
             _set_options(raw)
         raw.setblocking(False)
@@ -136,16 +136,21 @@ class Door:
             found = tls.authenticated(caller.secured.object, self._endpoint.roster, caller.address)
         except BlockingIOError:
             return None
-        except (PeerFault, OSError) as error:
+        except PeerFault as error:
             self._drop(number, str(error))
             return None
+        except OSError as error:
+            self._drop(number, f"{caller.address}: {_broken(error)}")
+            return None
         self._selector.unregister(caller.socket)
+        self._strangers.remove(number)
         del self._callers[number]
         link = Link(found.name, caller.socket, caller.secured, self._endpoint.frame_timeout)
         return link, found
 
     def _drop(self, number: int, why: str) -> None:
         caller = self._callers.pop(number)
+        self._strangers.remove(number)
         self._selector.unregister(caller.socket)
         caller.socket.close()
         self.dropped = f"; dropped {why}"
@@ -154,9 +159,8 @@ class Door:
 def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, BlockingChannel]:
     """Listen at our address of the roster until each of `peers` has connected, and return the channels.
 
-    Whoever does not show in HANDSHAKE_SECONDS that it is a member is dropped, and nothing else comes of it.
-    Nobody waits for it unless STRANGERS of them are there at once: who comes then waits HANDSHAKE_SECONDS at
-    most for each STRANGERS that came before.
+    A connection that does not show in HANDSHAKE_SECONDS that it is a member's is dropped, and nothing else
+    comes of it. Of more than STRANGERS at once some are dropped before.
 
     Raises:
         LocalError: the address cannot be had.
@@ -169,7 +173,7 @@ def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, Block
     channels: dict[str, BlockingChannel] = {}
     deadline = time.monotonic() + endpoint.connect_timeout
     try:
-        server = socket.create_server(split_address(own.address), backlog=2 * STRANGERS)
+        server = socket.create_server(split_address(own.address), backlog=BACKLOG)
     except OSError as error:
         raise LocalError(f"cannot listen on {own.address}: {error.strerror}") from None
     try:
@@ -192,18 +196,23 @@ def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, Block
 
 async def answer(endpoint: Endpoint, link: Link, own: Member) -> None:
     """Be the server of the hello on a link, for `greeted`; errors as for `handshake.answer_greeting`."""
-    error = await handshake.answer_greeting(
-        link, own, lambda: False, endpoint.session_digest, endpoint.session
-    )
+    error = await handshake.answer_greeting(link, own, _no_rival, endpoint.session_digest, endpoint.session)
     if error is not None:
         raise error
     await handshake.welcome(link, own, endpoint.session_digest)
 
 
-def _call(endpoint: Endpoint, raw: socket.socket, peer: str) -> tuple[Link, Member]:
-    """Return the link to the member that the other end shows to be; raise PeerFault if it does not."""
+async def _no_rival() -> None:
+    """Say that the client has no other connection: whoever calls `answer` has seen to it."""
+
+
+def _call(endpoint: Endpoint, address: tuple[str, int], peer: str, seconds: float) -> tuple[Link, Member]:
+    """Return the link to the member that the other end shows to be.
+
+    Raises PeerFault if it shows none, OSError when the connection breaks or takes longer.
+    """
+    raw = socket.create_connection(address, timeout=seconds)
     try:
-        raw.settimeout(endpoint.connect_timeout)
         _set_options(raw)
         secured = Tls(endpoint.contexts.client, server=False)
         hello, _ = secured.shake(b"")
@@ -213,18 +222,21 @@ def _call(endpoint: Endpoint, raw: socket.socket, peer: str) -> tuple[Link, Memb
         found = tls.authenticated(secured.object, endpoint.roster, peer)
     except OSError as error:
         raw.close()
-        what = f"the connection broke during the TLS handshake ({error.strerror or error})"
-        raise PeerFault(peer, what) from None
+        raise ConnectionError(_broken(error)) from None
     except PeerFault:
         raw.close()
         raise
     return Link(found.name, raw, secured, endpoint.frame_timeout), found
 
 
+def _broken(error: OSError) -> str:
+    return f"the connection broke during the TLS handshake ({error.strerror or error})"
+
+
 def _step(sock: socket.socket, secured: Tls, address: str, received: bytes) -> bool:
     """Go on with a handshake by what came, and send what is due; return whether it is done."""
     if not received:
-        raise PeerFault(address, "the connection broke during the TLS handshake (end of file)")
+        raise ConnectionError("end of file")
     try:
         answer, done = secured.shake(received)
     except ssl.SSLError as error:
@@ -237,7 +249,7 @@ def _step(sock: socket.socket, secured: Tls, address: str, received: bytes) -> b
 
 
 def _set_options(raw: socket.socket) -> None:
-    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    tune(raw)
     for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
         raw.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
 

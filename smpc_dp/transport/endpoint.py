@@ -15,19 +15,30 @@ from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, SmpcError,
 from smpc_dp.identity import Identity
 from smpc_dp.roster import Roster, split_address
 from smpc_dp.transport import framing, handshake, tls
-from smpc_dp.transport.channel import CLOSE_SECONDS, Channel, ChannelClosed, Link
+from smpc_dp.transport.channel import CLOSE_SECONDS, Channel, ChannelClosed, Link, now
+from smpc_dp.transport.inbox import Budgets
+from smpc_dp.transport.sockets import pauses, tune
+from smpc_dp.transport.strangers import HANDSHAKE_SECONDS, STRANGERS, Strangers, source_of
 
 OnChannel = Callable[[Channel], object]
 OnRefused = Callable[[str, SmpcError], None]
 
 BACKLOG = 1024
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 # How often a peer may hang up on us after TLS and before its answer until it counts as its fault.
 MAX_HANGUPS = 3
-# A connection that has not said who it is may be dropped for a newer one after so many seconds.
-GRACE = 1.0
-# asyncio has its own limit on the TLS handshake; ours, on the whole hello, comes first.
+# How long a member may take from its certificate to our welcome; how many of its connections may be at it.
+HELLO_SECONDS = 30.0
+HELLOS = 4
+# Seconds for one attempt up to the peer's certificate.
+ATTEMPT_SECONDS = 15.0
+# Seconds between two pings to one member.
+PING_PAUSE = 10.0
+# After a failed accept.
+ACCEPT_PAUSE = 1.0
+# asyncio has its own limit on the TLS handshake; ours comes first.
 BACKUP = 1.0
+# Bytes of messages of at most one frame that all channels of an endpoint hold.
+SMALL_BUDGET = 64 << 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +48,8 @@ class Endpoint:
     `session` is the canonical session (JSON types) whose 32-byte digest is `session_digest`; peers compare
     digests, and show each other their sessions when these differ. Sizes are in bytes, times in seconds.
     `connect_timeout` covers everything from the first attempt to the welcome; `frame_timeout` one frame of at
-    most 1 MiB, `message_timeout` a message above 1 MiB, from when the budget admits it. `prepared`: contexts
+    most 1 MiB, `message_timeout` a message, from when its budget admits it: `budget` if it is above 1 MiB,
+    else `small_budget`. `max_pending`: connections that have not shown a certificate. `prepared`: contexts
     made before, for `identity` and this roster or a larger one; peers are held to this one.
 
     Raises ConfigError when the roster does not hold the identity.
@@ -51,8 +63,9 @@ class Endpoint:
     frame_timeout: float = 30.0
     message_timeout: float = math.inf
     max_message: int = 64 << 20
-    max_pending: int = 256
+    max_pending: int = STRANGERS
     budget: framing.InflightBudget = field(default_factory=lambda: framing.InflightBudget(256 << 20))
+    small_budget: framing.InflightBudget = field(default_factory=lambda: framing.InflightBudget(SMALL_BUDGET))
     prepared: InitVar[tls.Contexts | None] = None
     contexts: tls.Contexts = field(init=False, repr=False)
 
@@ -71,7 +84,7 @@ class Endpoint:
             max_message=self.max_message,
             frame_timeout=self.frame_timeout,
             message_timeout=self.message_timeout,
-            budget=self.budget,
+            budgets=Budgets(self.budget, self.small_budget),
         )
 
 
@@ -88,13 +101,16 @@ class Listener:
         self._on_refused = on_refused
         self._own = endpoint.roster.member(endpoint.identity.name)
         self._live: dict[str, Channel] = {}
-        # In the order of arrival: the first is the oldest.
-        self._pending: dict[asyncio.Task[None], None] = {}
+        self._pinged: dict[str, float] = {}
+        half = max(1, endpoint.max_pending // 2)
+        self._strangers: Strangers[socket.socket] = Strangers(endpoint.max_pending, half)
+        self._greeting: Strangers[socket.socket] = Strangers(math.inf, HELLOS)
+        self._pending: dict[socket.socket, asyncio.Task[None]] = {}
         self._accepting = asyncio.get_running_loop().create_task(self._accept())
 
     async def close(self) -> None:
         """Stop accepting and drop connections that are not yet channels; channels stay open."""
-        tasks = [self._accepting, *self._pending]
+        tasks = [self._accepting, *self._pending.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -107,41 +123,51 @@ class Listener:
                 connection, address = await loop.sock_accept(self._socket)
             except OSError as error:
                 self._on_refused("unknown", LocalError(f"cannot accept a connection: {error.strerror}"))
-                await asyncio.sleep(LONGEST_PAUSE)
+                await asyncio.sleep(ACCEPT_PAUSE)
                 continue
-            task = loop.create_task(self._admit(connection, _printable(address)))
-            self._pending[task] = None
-            task.add_done_callback(self._pending.pop)
-            while len(self._pending) >= self._endpoint.max_pending:
-                await asyncio.wait(self._pending, timeout=GRACE, return_when=asyncio.FIRST_COMPLETED)
-                if len(self._pending) >= self._endpoint.max_pending:
-                    next(iter(self._pending)).cancel("dropped for a newer connection")
-                    await asyncio.sleep(0)
+            dropped = self._strangers.admit(connection, source_of(address[0]), now())
+            if dropped is connection:
+                connection.close()
+            else:
+                self._pending[connection] = loop.create_task(self._admit(connection, _printable(address)))
+                if dropped is not None:
+                    self._pending[dropped].cancel("dropped for a newer connection")
+            # The listening socket may always be ready: others must have their turn, and this task its start.
+            await asyncio.sleep(0)
 
     async def _admit(self, connection: socket.socket, address: str) -> None:
         who = address
-        timeout = self._endpoint.connect_timeout
         try:
-            async with asyncio.timeout(timeout), self._tls(connection, address) as channel:
+            async with self._tls(connection, address) as channel:
                 who = channel.peer
-                await self._hello(channel)
+                self._strangers.remove(connection)
+                if (dropped := self._greeting.admit(connection, who, now())) is not None:
+                    self._pending[dropped].cancel("dropped for a newer connection")
+                async with asyncio.timeout(min(HELLO_SECONDS, self._endpoint.connect_timeout)):
+                    await self._hello(channel)
         except TimeoutError:
-            self._on_refused(who, TimeoutFault({who}, "connect", f"no hello within {timeout} s"))
+            self._on_refused(who, TimeoutFault({who}, "connect", "no hello in time"))
         except (SmpcError, OSError) as error:
             self._on_refused(who, _as_fault(error, who))
+        finally:
+            self._strangers.remove(connection)
+            self._greeting.remove(connection)
+            del self._pending[connection]
 
     @contextlib.asynccontextmanager
     async def _tls(self, connection: socket.socket, address: str) -> AsyncIterator[Channel]:
+        """Lend a channel to the member that shows its certificate in time; cut it if that fails."""
         endpoint = self._endpoint
-        # asyncio does this itself only for sockets whose protocol number is set: not for accepted ones.
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        transport, link = await asyncio.get_running_loop().connect_accepted_socket(
-            Link,
-            connection,
-            ssl=endpoint.contexts.server,
-            ssl_handshake_timeout=endpoint.connect_timeout + BACKUP,
-            ssl_shutdown_timeout=CLOSE_SECONDS,
-        )
+        tune(connection)
+        limit = min(HANDSHAKE_SECONDS, endpoint.connect_timeout)
+        async with asyncio.timeout(limit):
+            transport, link = await asyncio.get_running_loop().connect_accepted_socket(
+                Link,
+                connection,
+                ssl=endpoint.contexts.server,
+                ssl_handshake_timeout=limit + BACKUP,
+                ssl_shutdown_timeout=CLOSE_SECONDS,
+            )
         try:
             peer = tls.authenticated(transport.get_extra_info("ssl_object"), endpoint.roster, address)
             yield endpoint.channel(peer.name, link, transport)
@@ -151,22 +177,39 @@ class Listener:
 
     async def _hello(self, channel: Channel) -> None:
         endpoint, peer = self._endpoint, channel.peer
-
-        def busy() -> bool:
-            return peer in self._live and self._live[peer].live
-
         error = await handshake.answer_greeting(
-            channel, self._own, busy, endpoint.session_digest, endpoint.session
+            channel, self._own, lambda: self._rival(peer), endpoint.session_digest, endpoint.session
         )
         if error is not None:
             self._on_refused(peer, error)
             await channel.close()
             return
-        # Nothing was awaited since `busy` was asked: two connections in one name cannot both come this far.
+        # Nothing was awaited since the rival's end: two connections in one name cannot both come this far.
         self._live[peer] = channel
         await handshake.welcome(channel, self._own, endpoint.session_digest)
         channel.begin(endpoint.max_message)
         self._on_channel(channel)
+
+    async def _rival(self, peer: str) -> handshake.Reason | None:
+        """Return why a new connection in the peer's name is refused; None once there is no other one.
+
+        The other one is pinged, and cut if it does not answer; if it does, the peer is told there that its
+        key is used twice.
+        """
+        old = self._live.get(peer)
+        if old is None or not old.live:
+            return None
+        if now() < self._pinged.get(peer, -math.inf) + PING_PAUSE:
+            return "busy"
+        self._pinged[peer] = now()
+        answered = await old.answers()
+        if answered is None:
+            return "busy"
+        if answered:
+            old.warn()
+            return "twice"
+        old.abort()
+        return None
 
 
 async def listen(
@@ -194,7 +237,8 @@ async def listen(
 async def dial(endpoint: Endpoint, peer: str, address: str | None = None) -> Channel:
     """Return a channel to the member `peer`, at `address` or else at the roster's `host:port`.
 
-    Tries until `connect_timeout`, since processes start in any order. Raises TimeoutFault that names `peer`
+    Tries until `connect_timeout`, since processes start in any order: what may pass is tried again, such as a
+    refused connection; a wrong certificate does not. Raises TimeoutFault that names `peer`
     when it is not reached in time, PeerFault when another answers in its place, it refuses us or breaks the
     hello, and ConfigError when it has no address or its session differs from ours (`faults` says in what).
     """
@@ -205,13 +249,14 @@ async def dial(endpoint: Endpoint, peer: str, address: str | None = None) -> Cha
         host, port = split_address(target)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    last = "no answer"
-    pause, hangups = FIRST_PAUSE, 0
+    last, hangups, pause = "no answer", 0, pauses()
     try:
         async with asyncio.timeout(endpoint.connect_timeout):
             while True:
                 try:
                     return await _attempt(endpoint, peer, host, port)
+                except ssl.SSLEOFError:
+                    last = "hangs up during the TLS handshake"
                 except ssl.SSLError as error:
                     raise PeerFault(peer, tls.describe(error)) from None
                 except ChannelClosed:
@@ -220,25 +265,28 @@ async def dial(endpoint: Endpoint, peer: str, address: str | None = None) -> Cha
                     last = "hangs up before the hello: does its roster hold our certificate?"
                     if hangups == MAX_HANGUPS:
                         raise PeerFault(peer, last) from None
+                except handshake.Busy as error:
+                    last = str(error)
                 except OSError as error:
-                    last = error.strerror or str(error)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
+                    last = error.strerror or str(error) or "no answer"
+                await asyncio.sleep(next(pause))
     except TimeoutError:
         detail = f"{target} not reached in {endpoint.connect_timeout} s: {last}"
         raise TimeoutFault({peer}, "connect", detail) from None
 
 
 async def _attempt(endpoint: Endpoint, peer: str, host: str, port: int) -> Channel:
-    transport, link = await asyncio.get_running_loop().create_connection(
-        Link,
-        host,
-        port,
-        ssl=endpoint.contexts.client,
-        ssl_handshake_timeout=endpoint.connect_timeout + BACKUP,
-        ssl_shutdown_timeout=CLOSE_SECONDS,
-    )
+    async with asyncio.timeout(ATTEMPT_SECONDS):
+        transport, link = await asyncio.get_running_loop().create_connection(
+            Link,
+            host,
+            port,
+            ssl=endpoint.contexts.client,
+            ssl_handshake_timeout=ATTEMPT_SECONDS + BACKUP,
+            ssl_shutdown_timeout=CLOSE_SECONDS,
+        )
     try:
+        tune(transport.get_extra_info("socket"))
         found = tls.authenticated(transport.get_extra_info("ssl_object"), endpoint.roster, peer)
         if found.name != peer:
             raise PeerFault(found.name, f"answers at {host}:{port} in the place of '{peer}'")

@@ -4,7 +4,7 @@ A frame is a 5-byte header and a payload. The header is a 4-byte big-endian leng
 the length counts the bytes of the message that are still to come, this frame's included; its payload is that
 many bytes, at most `MAX_FRAME`. So a message has exactly one form, its size is known from its first header,
 and no frame is larger than `MAX_FRAME`. A BYE frame has length 0 and is the last: what ends without it was
-cut.
+cut. The control frames PING, PONG and TWICE have length 0 and may come between any two frames.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from smpc_dp.errors import PeerFault
 MAX_FRAME = 1 << 20
 MAX_MESSAGE = (1 << 32) - 1
 HEADER = struct.Struct(">IB")
-DATA, BYE = 1, 2
+DATA, BYE, PING, PONG, TWICE = 1, 2, 3, 4, 5
+CONTROL = (PING, PONG, TWICE)
 
 # What is handed to TLS between two looks at the backpressure.
 _WRITE_BYTES = 1 << 17
 
 
 class InflightBudget:
-    """A bound on the bytes of large messages that all channels together hold and nobody has used yet.
+    """A bound on the bytes of messages that all channels together hold and nobody has used yet.
 
-    A message above `MAX_FRAME` takes its full size before its second frame is read, and waits for it, first
-    come first served; meanwhile its sender feels the backpressure. The channel gives it back when it is asked
-    for its next message, or ends.
+    A message takes its full size before its first payload is read, and waits for it, first come first
+    served; meanwhile its sender feels the backpressure. The channel gives it back when it is asked for its
+    next message, or ends.
     """
 
     def __init__(self, size: int) -> None:
@@ -78,16 +79,31 @@ class InflightBudget:
             turn.set_result(None)
 
 
-def encode(buffers: Sequence[bytes | memoryview], total: int) -> Iterator[bytes | memoryview]:
-    """Yield the frames of the message that `buffers` make up, `total` bytes, without copying them."""
+def nothing() -> bytes:
+    """Return no control frames."""
+    return b""
+
+
+def control_frame(kind: int) -> bytes:
+    """Return a frame without payload: a goodbye or one of CONTROL."""
+    return HEADER.pack(0, kind)
+
+
+def encode(
+    buffers: Sequence[bytes | memoryview], total: int, control: Callable[[], bytes] = nothing
+) -> Iterator[bytes | memoryview]:
+    """Yield the frames of the message that `buffers` make up, `total` bytes, without copying them.
+
+    `control` returns the control frames that are to go before each frame.
+    """
     if not total:
-        yield HEADER.pack(0, DATA)
+        yield control() + HEADER.pack(0, DATA)
     remaining, room = total, 0
     for buffer in buffers:
         view = memoryview(buffer).cast("B")
         while len(view):
             if not room:
-                yield HEADER.pack(remaining, DATA)
+                yield control() + HEADER.pack(remaining, DATA)
                 room = min(remaining, MAX_FRAME)
             piece = view[: min(room, _WRITE_BYTES)]
             yield piece
@@ -104,35 +120,43 @@ async def read_message(
     frame_timeout: float,
     message_timeout: float,
     reserve: Callable[[int], Awaitable[None]],
-) -> bytes | None:
-    """Return the message of `peer` that starts with the byte `first`, or None for a goodbye.
+    on_control: Callable[[int], None],
+) -> bytes | int:
+    """Return the message of `peer` that starts with the byte `first`, or the kind of a frame that is none.
 
-    `reserve` is awaited with the size of a message above `MAX_FRAME` before its second frame is read.
+    `reserve` is awaited with the size of a message before its payload is read; `on_control` is told the kind
+    of each control frame between the frames of a message.
 
     Memory grows with the bytes that have come, not with the announced length. Each frame has `frame_timeout`
-    seconds, and a message above `MAX_FRAME` `message_timeout` from when it is admitted.
+    seconds, and a message `message_timeout` from when it is admitted.
 
     Raises PeerFault when the length is above `max_message`, the header is wrong or the stream ends in a
     frame, TimeoutError when a frame is late, OSError when the link fails.
     """
     async with asyncio.timeout(frame_timeout):
         total, kind = HEADER.unpack(first + await _exactly(reader, HEADER.size - 1, peer))
-        if kind == BYE and total == 0:
-            return None
-        if kind != DATA:
-            raise PeerFault(peer, f"sent a frame header that means nothing (kind {kind}, length {total})")
-        if total > max_message:
-            raise PeerFault(peer, f"announced a message of {total} bytes, the limit is {max_message}")
-        frame = await _exactly(reader, min(total, MAX_FRAME), peer)
-    if total <= MAX_FRAME:
-        return frame
+    if kind != DATA:
+        if total == 0 and (kind == BYE or kind in CONTROL):
+            return int(kind)
+        raise PeerFault(peer, f"sent a frame header that means nothing (kind {kind}, length {total})")
+    if total > max_message:
+        raise PeerFault(peer, f"announced a message of {total} bytes, the limit is {max_message}")
     await reserve(total)
     async with asyncio.timeout(None if message_timeout == math.inf else message_timeout):
-        return await _read_rest(reader, peer, frame, total, frame_timeout)
+        async with asyncio.timeout(frame_timeout):
+            frame = await _exactly(reader, min(total, MAX_FRAME), peer)
+        if total <= MAX_FRAME:
+            return frame
+        return await _read_rest(reader, peer, frame, total, frame_timeout, on_control)
 
 
 async def _read_rest(
-    reader: asyncio.StreamReader, peer: str, frame: bytes, total: int, frame_timeout: float
+    reader: asyncio.StreamReader,
+    peer: str,
+    frame: bytes,
+    total: int,
+    frame_timeout: float,
+    on_control: Callable[[int], None],
 ) -> bytes:
     # BytesIO gives its buffer away in getvalue(): a large message is not copied a second time.
     message = io.BytesIO()
@@ -141,6 +165,9 @@ async def _read_rest(
     while remaining:
         async with asyncio.timeout(frame_timeout):
             header = HEADER.unpack(await _exactly(reader, HEADER.size, peer))
+            while header[0] == 0 and header[1] in CONTROL:
+                on_control(header[1])
+                header = HEADER.unpack(await _exactly(reader, HEADER.size, peer))
             if header != (remaining, DATA):
                 raise PeerFault(
                     peer, f"sent the frame header {header} where {remaining} bytes of a message were to come"

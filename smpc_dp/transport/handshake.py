@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, Protocol, TypeVar
 
 import msgspec
@@ -19,23 +19,34 @@ from smpc_dp.roster import Member
 from smpc_dp.transport.difference import difference
 
 PROTOCOL = "smpc-dp"
-VERSION = 1
+VERSION = 2
 MAX_GREETING = 4096
 # A session of 10,000 members has about 6 MB.
 MAX_SESSION = 16 << 20
 MAX_LINES = 20
 
-Reason = Literal["protocol", "name", "addressee", "session", "busy"]
+Reason = Literal["protocol", "name", "addressee", "session", "busy", "twice"]
 
 _WORDS: dict[Reason, str] = {
     "protocol": "it speaks another protocol or version",
     "name": "our certificate is another member's",
     "addressee": "it is not the one whom we want to reach",
     "session": "its session file differs from ours",
-    "busy": "it has a live connection in our name already",
+    "busy": "it has another connection in our name, and looks after it",
+    "twice": "this key is used twice: another process has a live connection in our name",
+}
+
+# The same, as the listener tells its own side.
+_RIVALS: dict[Reason, str] = {
+    "busy": "opened a second connection while the first one is looked after",
+    "twice": "this key is used twice: it opened a second connection while the first one is live",
 }
 
 T = TypeVar("T")
+
+
+class Busy(SmpcError):
+    """The peer cannot take us now, and may in a while."""
 
 
 class Line(Protocol):
@@ -89,14 +100,16 @@ _OWN_SESSION = msgspec.msgpack.Decoder(OwnSession)
 async def greet(channel: Line, name: str, session_digest: bytes, session: Mapping[str, object]) -> None:
     """Be the client of the hello on a channel to a member whose certificate has been checked.
 
-    Raises ConfigError that says what differs when the sessions do, PeerFault when the peer refuses us
-    otherwise or breaks the hello, and what `Channel.send` and `Channel.receive` raise.
+    Raises ConfigError that says what differs when the sessions do, Busy when we may try again, PeerFault when
+    the peer refuses us otherwise or breaks the hello, and what `Channel.send` and `Channel.receive` raise.
     """
     peer = channel.peer
     channel.max_message = MAX_SESSION + MAX_GREETING
     await _send(channel, Greeting(PROTOCOL, VERSION, name, peer, session_digest))
     answer = _decode(await channel.receive(), _ANSWER, peer)
     if isinstance(answer, Refusal):
+        if answer.reason == "busy":
+            raise Busy(f"{peer}: {_WORDS['busy']}")
         if answer.reason != "session":
             raise PeerFault(peer, f"refuses us ({name}): {_WORDS[answer.reason]}")
         await _send(channel, OwnSession(canonical_json(session)))
@@ -108,29 +121,31 @@ async def greet(channel: Line, name: str, session_digest: bytes, session: Mappin
 async def answer_greeting(
     channel: Line,
     own: Member,
-    busy: Callable[[], bool],
+    rival: Callable[[], Awaitable[Reason | None]],
     session_digest: bytes,
     session: Mapping[str, object],
 ) -> SmpcError | None:
     """Be the server of the hello, up to the verdict: None when the client is to be welcomed.
 
-    `channel.peer` is the member whose certificate the client has shown; `busy` tells whether it has a live
-    channel. Returns the error when the client has been refused, and raises what `Channel.send` and `receive`
-    raise.
+    `channel.peer` is the member whose certificate the client has shown; `rival` is asked last, why the client
+    must not have a channel beside another one in its name. Returns the error when the client has been
+    refused, and raises what `Channel.send` and `receive` raise.
     """
     peer = channel.peer
     channel.max_message = MAX_GREETING
     greeting = _decode(await channel.receive(), _GREETING, peer)
     channel.max_message = MAX_SESSION + MAX_GREETING
-    reason, what = _verdict(greeting, own, peer, busy())
+    reason, what = _verdict(greeting, own, peer)
+    if reason is None and not hmac.compare_digest(greeting.session_digest, session_digest):
+        await _send(channel, Refusal("session", canonical_json(session)))
+        theirs = _decode(await channel.receive(), _OWN_SESSION, peer)
+        return _differing(peer, session, theirs.session)
+    if reason is None and (reason := await rival()) is not None:
+        what = _RIVALS[reason]
     if reason is not None:
         await _send(channel, Refusal(reason, b""))
         return PeerFault(peer, what)
-    if hmac.compare_digest(greeting.session_digest, session_digest):
-        return None
-    await _send(channel, Refusal("session", canonical_json(session)))
-    theirs = _decode(await channel.receive(), _OWN_SESSION, peer)
-    return _differing(peer, session, theirs.session)
+    return None
 
 
 async def welcome(channel: Line, own: Member, session_digest: bytes) -> None:
@@ -144,7 +159,7 @@ def canonical_json(session: Mapping[str, object]) -> bytes:
     return text if len(text) <= MAX_SESSION else b""
 
 
-def _verdict(greeting: Greeting, own: Member, peer: str, busy: bool) -> tuple[Reason | None, str]:
+def _verdict(greeting: Greeting, own: Member, peer: str) -> tuple[Reason | None, str]:
     if (greeting.protocol, greeting.version) != (PROTOCOL, VERSION):
         spoken = f"{greeting.protocol[:40]!r} version {greeting.version}"
         return "protocol", f"speaks {spoken}, not {PROTOCOL} version {VERSION}"
@@ -157,8 +172,6 @@ def _verdict(greeting: Greeting, own: Member, peer: str, busy: bool) -> tuple[Re
         )
     if greeting.to != own.name:
         return "addressee", f"wants to reach {greeting.to[:63]!r}, we are '{own.name}'"
-    if busy:
-        return "busy", "opened a second connection while the first one is live"
     return None, ""
 
 

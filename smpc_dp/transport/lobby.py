@@ -11,7 +11,7 @@ from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, SmpcError,
 from smpc_dp.roster import split_address
 from smpc_dp.transport.blocking import BlockingChannel, Halt, Link
 from smpc_dp.transport.channel import ChannelClosed
-from smpc_dp.transport.connect import STRANGERS, Door, answer, dial_blocking, greeted
+from smpc_dp.transport.connect import BACKLOG, Door, answer, dial_blocking, greeted
 from smpc_dp.transport.endpoint import Endpoint
 
 # Who waits longest goes when more than this are there.
@@ -45,7 +45,7 @@ class Lobby:
         if self._own.address is None:
             raise ConfigError([Fault("roster", f"'{self._own.name}' has no address to be reached at")])
         try:
-            self._server = socket.create_server(split_address(self._own.address), backlog=2 * STRANGERS)
+            self._server = socket.create_server(split_address(self._own.address), backlog=BACKLOG)
         except OSError as error:
             raise LocalError(f"cannot listen on {self._own.address}: {error.strerror}") from None
         self._waiting: dict[str, Link] = {}

@@ -24,6 +24,7 @@ from smpc_dp.transport.blocking import DEPTH, BlockingChannel
 from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.endpoint import Endpoint
 from smpc_dp.transport.framing import MAX_FRAME
+from smpc_dp.transport.strangers import STRANGERS
 
 TIMEOUTS = Timeouts(connect=3.0, step=1.0)
 
@@ -224,7 +225,7 @@ def test_silent_strangers_side_by_side_do_not_delay_the_peer(
     garbler, evaluator = (PairwiseMember.load(path, name) for name in ("garbler", "evaluator"))
     with ThreadPoolExecutor(2) as pool, contextlib.ExitStack() as strangers:
         waiting = pool.submit(garbler.connect)
-        for number in range(connecting.STRANGERS - 1):
+        for number in range(STRANGERS - 1):
             stranger = strangers.enter_context(reach(garbler))
             # The beginning of a TLS record, for every other one.
             stranger.sendall(b"\x16\x03\x01"[: 3 * (number % 2)])
@@ -299,3 +300,16 @@ def test_both_ends_may_send_at_the_same_time_more_than_the_sockets_hold(
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(talk, pair))
+
+
+def test_a_break_during_the_handshake_is_tried_again(tmp_path: Path) -> None:
+    path = session(tmp_path)
+    garbler, evaluator = (PairwiseMember.load(path, name) for name in ("garbler", "evaluator"))
+    address = split_address(str(garbler.session.roster.member("garbler").address))
+    with ThreadPoolExecutor(2) as pool:
+        with socket.create_server(address) as server:
+            dialling = pool.submit(evaluator.connect)
+            server.accept()[0].close()
+        ends = [*garbler.connect().values(), *dialling.result().values()]
+        assert [end.peer for end in ends] == ["evaluator", "garbler"]
+        list(pool.map(BlockingChannel.close, ends))

@@ -236,7 +236,7 @@ async def test_cancelled_receive_between_messages_loses_nothing(net: Net) -> Non
     assert await theirs.receive() == b"whole"
 
 
-async def test_cancelled_receive_inside_a_message_cuts(net: Net) -> None:
+async def test_cancelled_receive_inside_a_message_loses_nothing(net: Net) -> None:
     server = await net.listen()
     raw, channel = await net.welcomed(server)
     await raw.write(framing.HEADER.pack(10, framing.DATA) + b"12345")
@@ -244,8 +244,8 @@ async def test_cancelled_receive_inside_a_message_cuts(net: Net) -> None:
     await asyncio.sleep(0.1)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    with pytest.raises(ChannelClosed):
-        await channel.receive()
+    await raw.write(b"67890")
+    assert await channel.receive() == b"1234567890"
 
 
 @asynccontextmanager
@@ -380,3 +380,77 @@ async def test_a_message_is_held_until_the_next_is_asked_for(net: Net) -> None:
     assert await asyncio.wait_for(second, 3) == bytes(2 * MIB)
     await asyncio.gather(*sending)
     third.cancel()
+
+
+async def test_small_messages_of_all_channels_share_a_budget(net: Net) -> None:
+    endpoint = net.endpoint("agg")
+    object.__setattr__(endpoint, "small_budget", framing.InflightBudget(MIB + MIB // 2))
+    server = await net.listen(endpoint)
+    channels = {}
+    for name in ("alice", "bob"):
+        mine = await net.dial(name, server.address)
+        channels[name] = await server.channel()
+        await mine.send(bytes(MIB))
+        await asyncio.sleep(0.1)
+    assert await channels["alice"].receive() == bytes(MIB)
+    second = asyncio.create_task(channels["bob"].receive())
+    await asyncio.sleep(0.3)
+    assert not second.done()
+    third = asyncio.create_task(channels["alice"].receive())
+    assert await asyncio.wait_for(second, 3) == bytes(MIB)
+    third.cancel()
+
+
+async def test_the_first_frame_of_a_large_message_waits_for_its_budget(net: Net) -> None:
+    """Members that announce large messages and send one frame of each hold nothing beside the budget."""
+    endpoint = net.endpoint("agg")
+    object.__setattr__(endpoint, "budget", framing.InflightBudget(2 * MIB))
+    server = await net.listen(endpoint)
+    raws = [await net.welcomed(server, name) for name in ("alice", "bob", "carol")]
+    tracemalloc.start()
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    try:
+        writing = [
+            asyncio.create_task(raw.write(framing.HEADER.pack(2 * MIB, framing.DATA) + bytes(MIB)))
+            for raw, _ in raws
+        ]
+        await asyncio.sleep(0.5)
+        for task in writing:
+            task.cancel()
+        peak = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+    # One frame that was admitted, what two writers hold back, and the undecoded input of all.
+    assert peak < 5 * MIB
+    assert [channel._inbox.has_room for _, channel in raws] == [True] * 3
+
+
+async def test_a_flood_of_small_messages_is_held_back(net: Net) -> None:
+    mine, theirs = await net.pair()
+    sent = 0
+
+    async def flood() -> None:
+        nonlocal sent
+        while True:
+            await mine.send(bytes(10_000))
+            sent += 1
+
+    tracemalloc.start()
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    flooding = asyncio.create_task(flood())
+    try:
+        last = -1
+        while last != sent:
+            last = sent
+            await asyncio.sleep(0.3)
+        peak = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        flooding.cancel()
+        await asyncio.gather(flooding, return_exceptions=True)
+        tracemalloc.stop()
+    # What the operating system holds is not counted.
+    assert peak < 2 * MIB
+    assert not theirs._inbox.has_room
+    assert await theirs.receive() == bytes(10_000)

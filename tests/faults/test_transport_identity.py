@@ -176,7 +176,7 @@ async def test_sessions_are_not_resumed(net: Net) -> None:
     def connect(earlier: ssl.SSLSession | None) -> tuple[ssl.SSLSession | None, bool]:
         plain = socket.create_connection(("127.0.0.1", server.listener.port), 5)
         with plain, context.wrap_socket(plain, session=earlier) as secure:
-            greeting = handshake.Greeting("smpc-dp", 1, "alice", "agg", net.endpoint("alice").session_digest)
+            greeting = handshake.Greeting("smpc-dp", 2, "alice", "agg", net.endpoint("alice").session_digest)
             content = msgspec.msgpack.encode(greeting)
             secure.sendall(len(content).to_bytes(4, "big") + b"\x01" + content)
             assert secure.recv(1)
@@ -260,9 +260,9 @@ async def test_hello_is_decoded_strictly(net: Net, content: bytes, reason: str) 
 async def test_other_version_of_the_hello(net: Net) -> None:
     server = await net.listen()
     raw = await net.raw(server.address, net.client_context("alice"))
-    await raw.greet("alice", version=2)
+    await raw.greet("alice", version=1)
     assert msgspec.msgpack.decode(await raw.read_message(), type=handshake.Refusal).reason == "protocol"
-    assert "version 2, not smpc-dp version 1" in str((await server.refused())[1])
+    assert "version 1, not smpc-dp version 2" in str((await server.refused())[1])
 
 
 async def test_differing_sessions_are_told_on_both_sides(net: Net) -> None:

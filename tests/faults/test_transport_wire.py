@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import pytest
 from smpc_dp.errors import LocalError, PeerFault, TimeoutFault
 from smpc_dp.transport import framing
 from smpc_dp.transport.channel import ChannelClosed
+from smpc_dp.transport.strangers import Strangers, source_of
 
 if TYPE_CHECKING:
     from tests.faults.conftest import Ending, Net
@@ -33,14 +35,140 @@ async def test_second_connection_while_the_first_is_live(net: Net) -> None:
     server = await net.listen()
     first = await net.dial("alice", server.address)
     channel = await server.channel()
-    with pytest.raises(PeerFault, match="a live connection in our name") as caught:
+    told = asyncio.Event()
+    first.on_twice = told.set
+    with pytest.raises(PeerFault, match=r"this key is used twice.* a live connection in our name") as caught:
         await net.dial("alice", server.address)
     assert caught.value.culprit == "agg"
     who, error = await server.refused()
     assert isinstance(error, PeerFault)
     assert (who, error.culprit) == ("alice", "alice")
+    assert "this key is used twice" in str(error)
+    await asyncio.wait_for(told.wait(), 3)
     await first.send(b"still here")
     assert await channel.receive() == b"still here"
+
+
+async def test_a_connection_that_is_not_read_from_is_alive(net: Net) -> None:
+    """Nobody asks for a message at either end, and messages wait: a stolen key evicts nobody."""
+    server = await net.listen()
+    first = await net.dial("alice", server.address)
+    channel = await server.channel()
+    for number in range(3):
+        await channel.send(bytes([number]) * 1000)
+        await first.send(bytes([number]) * 1000)
+    with pytest.raises(PeerFault, match="this key is used twice"):
+        await net.dial("alice", server.address)
+    for number in range(3):
+        assert await first.receive() == bytes([number]) * 1000
+        assert await channel.receive() == bytes([number]) * 1000
+
+
+async def test_pings_to_one_member_are_limited_in_rate(net: Net) -> None:
+    server = await net.listen()
+    await net.dial("alice", server.address)
+    with pytest.raises(PeerFault, match="twice"):
+        await net.dial("alice", server.address)
+    with pytest.raises(TimeoutFault, match="looks after it") as caught:
+        await net.dial(net.endpoint("alice", connect_timeout=0.4), server.address)
+    assert caught.value.missing == {"agg"}
+
+
+async def test_a_half_open_connection_is_superseded(
+    net: Net, ending: Ending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old end reads nothing and says nothing, its socket is open."""
+    monkeypatch.setattr("smpc_dp.transport.channel.PING_SECONDS", 0.3)
+    server = await net.listen()
+    raw, old = await net.welcomed(server)
+    raw.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    new = await net.dial("alice", server.address)
+    channel = await server.channel()
+    assert isinstance(await ending(old), ChannelClosed)
+    await new.send(b"back again")
+    assert await channel.receive() == b"back again"
+
+
+async def test_a_half_open_connection_that_is_sent_to_is_superseded(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message to it is stuck, and its socket is full."""
+    monkeypatch.setattr("smpc_dp.transport.channel.PING_SECONDS", 0.3)
+    server = await net.listen(net.endpoint("agg", frame_timeout=60))
+    raw, old = await net.welcomed(server)
+    raw.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    sending = asyncio.create_task(old.send(bytes(32 << 20)))
+    await asyncio.sleep(0.2)
+    new = await net.dial("alice", server.address)
+    channel = await server.channel()
+    await channel.send(b"welcome back")
+    assert await new.receive() == b"welcome back"
+    with pytest.raises(ChannelClosed):
+        await sending
+
+
+async def test_a_slow_connection_is_not_superseded_while_a_message_is_under_way(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pong has to wait for the end of a frame, but bytes come."""
+    monkeypatch.setattr("smpc_dp.transport.channel.PING_SECONDS", 0.4)
+    server = await net.listen()
+    raw, old = await net.welcomed(server)
+    size = 30
+
+    async def drip() -> None:
+        await raw.write(framing.HEADER.pack(size, framing.DATA))
+        for _ in range(size):
+            await raw.write(b"x")
+            await asyncio.sleep(0.05)
+        await raw.write(framing.control_frame(framing.PONG))
+
+    dripping = asyncio.create_task(drip())
+    with pytest.raises(PeerFault, match="twice"):
+        await net.dial("alice", server.address)
+    await dripping
+    assert await old.receive() == b"x" * size
+
+
+async def test_control_frames_come_between_the_frames_of_a_message(net: Net) -> None:
+    server = await net.listen()
+    raw, channel = await net.welcomed(server)
+    half = framing.MAX_FRAME
+    await raw.write(framing.HEADER.pack(2 * half, framing.DATA) + bytes(half))
+    await raw.write(framing.control_frame(framing.PING))
+    await raw.write(framing.HEADER.pack(half, framing.DATA) + bytes(half))
+    assert await channel.receive() == bytes(2 * half)
+    assert await raw.reader.readexactly(framing.HEADER.size) == framing.control_frame(framing.PONG)
+
+
+@pytest.mark.parametrize(
+    ("frames", "reason"),
+    [
+        (framing.control_frame(framing.PONG), "answers a ping that was not sent"),
+        (200 * framing.control_frame(framing.PING), "sends control frames"),
+        (200 * framing.control_frame(framing.TWICE), "sends control frames"),
+        (framing.HEADER.pack(1, framing.PING), "kind 3, length 1"),
+    ],
+    ids=["pong without a ping", "flood of pings", "flood of warnings", "ping with a length"],
+)
+async def test_bad_control_frames(net: Net, ending: Ending, frames: bytes, reason: str) -> None:
+    server = await net.listen()
+    raw, channel = await net.welcomed(server)
+    await raw.write(frames)
+    error = await ending(channel)
+    assert isinstance(error, PeerFault)
+    assert error.culprit == "alice"
+    assert reason in str(error)
+
+
+async def test_a_control_frame_in_the_hello_is_refused(net: Net) -> None:
+    server = await net.listen()
+    raw = await net.raw(server.address, net.client_context("alice"))
+    await raw.write(framing.control_frame(framing.PING))
+    who, error = await server.refused()
+    assert who == "alice"
+    assert isinstance(error, PeerFault)
+    assert "sends control frames" in str(error)
 
 
 async def test_two_connections_in_one_name_at_the_same_time(net: Net) -> None:
@@ -105,13 +233,62 @@ async def test_dripping_frame(net: Net, ending: Ending) -> None:
 
 
 async def test_silent_strangers_do_not_keep_members_out(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smpc_dp.transport.endpoint.GRACE", 0.1)
+    monkeypatch.setattr("smpc_dp.transport.strangers.GRACE", 0.1)
     server = await net.listen(net.endpoint("agg", connect_timeout=30, max_pending=4))
     strangers = [await net.raw(server.address) for _ in range(12)]
     async with asyncio.timeout(3):
         await net.dial("alice", server.address)
         dropped = await strangers[0].reader.read()
     assert dropped == b""
+
+
+async def test_500_idle_connections_do_not_keep_members_out(net: Net) -> None:
+    """Members that come after them are let in before the strangers' time is over."""
+    server = await net.listen(net.endpoint("agg", connect_timeout=300, max_pending=256))
+    with contextlib.ExitStack() as stack:
+        for _ in range(500):
+            stranger = stack.enter_context(socket.socket())
+            stranger.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(stranger, ("127.0.0.1", server.listener.port))
+        await asyncio.gather(
+            *(
+                net.dial(net.endpoint(name, connect_timeout=10), server.address)
+                for name in ("alice", "bob", "carol")
+            )
+        )
+        assert {(await server.channel()).peer for _ in range(3)} == {"alice", "bob", "carol"}
+
+
+async def test_members_that_do_not_greet_keep_neither_themselves_nor_others_out(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever holds bob's key shows his certificate, again and again, and says nothing."""
+    monkeypatch.setattr("smpc_dp.transport.strangers.GRACE", 0.1)
+    server = await net.listen(net.endpoint("agg", connect_timeout=300, max_pending=8))
+    for _ in range(20):
+        await net.raw(server.address, net.client_context("bob"))
+    async with asyncio.timeout(5):
+        await net.dial("alice", server.address)
+        await net.dial("bob", server.address)
+
+
+async def test_a_connection_of_another_source_makes_the_most_crowded_one_give_way() -> None:
+    strangers: Strangers[int] = Strangers(8, 4)
+    dropped = [strangers.admit(number, "10.0.0.1", 0.0) for number in range(6)]
+    # The first four are young and have their time; those after them call again.
+    assert dropped == [None] * 4 + [4, 5]
+    assert [strangers.admit(number, "10.0.0.2", 0.0) for number in range(10, 14)] == [None] * 4
+    # All places are taken; a source with none goes before one with four.
+    assert strangers.admit(20, "10.0.0.3", 0.1) == 0
+    assert strangers.admit(21, "10.0.0.2", 0.5) == 21
+    assert strangers.admit(22, "10.0.0.2", 2.0) == 10
+
+
+def test_sources_of_connections() -> None:
+    assert source_of("192.0.2.7") == "192.0.2.7"
+    assert source_of("::ffff:192.0.2.7") == "192.0.2.7"
+    assert source_of("2001:db8:1:2:3::9") == source_of("2001:db8:1:2:ffff::1") == "2001:db8:1:2::/64"
+    assert source_of("fe80::1%eth0") == "fe80::/64"
 
 
 def flip_last_bit(content: bytes) -> bytes:

@@ -102,11 +102,14 @@ def _frames(content: bytes) -> None:
         reader = asyncio.StreamReader()
         reader.feed_data(content)
         reader.feed_eof()
+        controls: list[int] = []
         while first := await reader.read(1):
-            message = await framing.read_message(reader, first, "alice", 5000, math.inf, math.inf, none)
-            if message is None:
+            message = await framing.read_message(
+                reader, first, "alice", 5000, math.inf, math.inf, none, controls.append
+            )
+            if message == framing.BYE:
                 return
-            assert len(message) <= 5000
+            assert message in framing.CONTROL if isinstance(message, int) else len(message) <= 5000
 
     _loop().run_until_complete(read())
 
@@ -214,11 +217,12 @@ def targets() -> list[Target]:
     everyone = pack_set(range(1, PARTIES + 1), PARTIES)
     sets = (everyone, pack_set([1, 5, 19], PARTIES), pack_set([], PARTIES), pack_set(range(2, 20), PARTIES))
     hello = bytes(32)
-    greeting = handshake.Greeting("smpc-dp", 1, "alice", "bob", hello)
+    greeting = handshake.Greeting("smpc-dp", 2, "alice", "bob", hello)
     answers = (
         handshake.Welcome("bob", hello),
         handshake.Refusal("session", b"{}"),
         handshake.Refusal("busy", b""),
+        handshake.Refusal("twice", b""),
     )
     pack = msgspec.msgpack.encode
     session = handshake.canonical_json(_OWN_SESSION)

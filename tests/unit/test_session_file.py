@@ -77,7 +77,7 @@ def test_round_trip(tmp_path: Path) -> None:
 
 
 def test_defaults(text: str) -> None:
-    assert parse_session(text).timeouts == Timeouts(30.0, 30.0)
+    assert parse_session(text).timeouts == Timeouts(300.0, 30.0)
 
 
 def test_real_protocol_is_checked_by_its_own_checker(tmp_path: Path) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.abort import ABORT, Abort
@@ -17,6 +16,7 @@ from smpc_dp.protocols.mpyc.messages import COMPUTE, HELLO, MAX_QUESTION, OUTPUT
 from smpc_dp.protocols.mpyc.params import threshold_of
 from smpc_dp.protocols.mpyc.server import Job, ServerMachine
 from smpc_dp.roster import split_address
+from smpc_dp.runtime.awaited import Awaited
 from smpc_dp.runtime.deadline import PATIENCE, Deadline, now
 from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
 from smpc_dp.runtime.links import SMALL_MESSAGE, Links, News
@@ -49,6 +49,7 @@ class ServerHub:
         self._on_event = on_event
         users = len(membership.session.roster.parties)
         self._links = Links(membership, on_event, outbox=64 + 4 * users, hub=False, divert=self._divert)
+        self._awaited = Awaited(membership.name, self._links.is_live, on_event)
         self._listener: Listener | None = None
         self._others = [name for name in membership.servers if name != membership.name]
         self._earlier = set(membership.servers[: membership.servers.index(membership.name)])
@@ -95,26 +96,25 @@ class ServerHub:
         return hub
 
     async def _gather(self) -> None:
-        try:
-            async with asyncio.timeout(self._membership.session.timeouts.connect):
-                while self._missing():
-                    self._arrived.clear()
-                    await self._arrived.wait()
-        except TimeoutError:
+        until = now() + self._membership.session.timeouts.connect
+        self._awaited.begin(0, "", self._missing)
+        if not await self._awaited.gather(self._arrived, until, lambda: not self._missing()):
             missing = self._missing()
             # Who has been there may have given up for the sake of those who have not.
             never = [name for name in missing if name not in self._links.links] or missing
             why = [self._refusals[name] for name in never if name in self._refusals]
-            raise TimeoutFault(never, "connect", "; ".join([*why, NO_SURVIVAL])) from None
+            raise TimeoutFault(never, "connect", "; ".join([*why, NO_SURVIVAL]))
 
     async def gather(self, enough: int | None = None) -> None:
         """Wait until so many users (None: all) have connected, or `connect` seconds have passed."""
         users = self._users()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._membership.session.timeouts.connect):
-                while sum(map(self._links.is_live, users)) < (len(users) if enough is None else enough):
-                    self._arrived.clear()
-                    await self._arrived.wait()
+        until, most = now() + self._membership.session.timeouts.connect, len(users)
+        self._awaited.begin(0, "", lambda: [name for name in users if not self._links.is_live(name)])
+        await self._awaited.gather(
+            self._arrived,
+            until,
+            lambda: sum(map(self._links.is_live, users)) >= (most if enough is None else enough),
+        )
 
     def _missing(self) -> list[str]:
         return [name for name in self._others if not self._links.is_live(name)]
@@ -222,12 +222,18 @@ class ServerHub:
         begun = declared = drained = False
         step, waiting = "", -1
         computing: asyncio.Task[Answer] | None = None
+
+        def waited() -> Collection[str]:
+            # An idle server waits for nobody.
+            return machine.waiting_for if deadline.connecting or machine.step != HELLO else ()
+
         if missing := self._missing():
             raise TimeoutFault(missing, machine.step, f"connection lost; {NO_SURVIVAL}")
         try:
             while not machine.finished:
                 if machine.step != step:
                     step, waiting, drained = machine.step, -1, False
+                    self._awaited.begin(number, step, waited)
                     if step == COMPUTE:
                         if machine.job is not None and self._engine is not None:
                             computing = asyncio.create_task(self._engine_run(self._engine, machine.job))
@@ -308,22 +314,25 @@ class ServerHub:
         return more.get(step, 0.0) + PATIENCE * timeouts.step
 
     async def _next(self, deadline: Deadline, computing: asyncio.Task[Answer] | None) -> News | None:
-        """Return the next news, or None when the time comes, or the computation's end."""
+        """Return the next news, or None when the time or the computation's end comes; tell whom we lack."""
         getting = asyncio.create_task(self._links.news.get())
         waits: list[asyncio.Task[Answer] | asyncio.Task[News]] = [getting]
         if computing is not None:
             waits.append(computing)
         until = math.inf if computing is not None else deadline.pause()
-        timeout = None if until == math.inf else max(0.0, until - now())
         try:
-            await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-            if getting.done():
-                return getting.result()
+            while True:
+                timeout = max(0.0, min(until, self._awaited.due) - now())
+                done, _ = await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+                if getting.done():
+                    return getting.result()
+                if done or now() >= until:
+                    return None
+                self._awaited.tell()
         finally:
             if not getting.done():
                 getting.cancel()
                 await asyncio.gather(getting, return_exceptions=True)
-        return None
 
     def _users(self) -> Sequence[str]:
         return [member.name for member in self._membership.session.roster.parties]

@@ -1,0 +1,65 @@
+"""Connections that have not yet shown a certificate: how many there may be, for how long, which goes."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from typing import Generic, TypeVar
+
+# How long a connection may take to show its certificate.
+HANDSHAKE_SECONDS = 5.0
+# So many may be at it at once; from one source half of that.
+STRANGERS = 256
+# Among connections of equal standing one gets so many seconds before a newer one may take its place: time
+# enough for an honest handshake.
+GRACE = 1.0
+
+K = TypeVar("K")
+
+
+class Strangers(Generic[K]):
+    """The connections at one address that have not come to their next stage, oldest first."""
+
+    def __init__(self, most: float = STRANGERS, each: int = STRANGERS // 2) -> None:
+        """`most`: connections in all; `each`: from one source."""
+        self._most = most
+        self._each = each
+        self._arrivals: dict[K, tuple[str, float]] = {}
+
+    def admit(self, key: K, source: str, now: float) -> K | None:
+        """Add a connection and return the one to drop, which may be the new one; None: none.
+
+        Where there are too many, the oldest one of the source with the most is dropped. If it is younger
+        than GRACE and the new connection's source has as many, the new one is dropped: it can call again.
+        What is to be dropped is forgotten.
+        """
+        self._arrivals[key] = (source, now)
+        counts = Counter(each for each, _ in self._arrivals.values())
+        if counts[source] > self._each:
+            crowd = source
+        elif len(self._arrivals) > self._most:
+            crowd = counts.most_common(1)[0][0]
+        else:
+            return None
+        oldest, since = next((k, at) for k, (each, at) in self._arrivals.items() if each == crowd)
+        spared = now - since < GRACE and counts[crowd] <= counts[source] + 1
+        dropped = key if spared else oldest
+        self.remove(dropped)
+        return dropped
+
+    def remove(self, key: K) -> None:
+        """Forget a connection that has shown who it is, or is gone."""
+        self._arrivals.pop(key, None)
+
+
+def source_of(host: str) -> str:
+    """Return whose an address is taken to be: an IPv4 address itself, of an IPv6 address its /64."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((address, 64), strict=False))
