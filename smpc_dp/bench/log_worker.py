@@ -58,7 +58,7 @@ def _making(path: str, users: str, steps: str, epsilon: str, delta: str, corrupt
 def _auditing(path: str, threads: str) -> Callable[[], bool]:
     from smpc_dp.runtime.audit import audit
 
-    return lambda: audit(path, threads=int(threads)).ok
+    return lambda: not audit(path, threads=int(threads)).faults
 
 
 def main(task: str, *arguments: str) -> None:

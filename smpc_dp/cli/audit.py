@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -23,9 +24,16 @@ def audit(
     board: Annotated[
         str, typer.Argument(help="The log: a file of JSON lines, an http(s) URL of one, or '-'.")
     ],
-    roster: Annotated[
-        str | None,
-        typer.Option(help="The roster's digest, or a session file with it: who the users should be."),
+    session: Annotated[
+        str | None, typer.Option(help="The session file, or its digest: what the users agreed on.")
+    ] = None,
+    session_log: Annotated[
+        Path | None, typer.Option(help="The relay's session log: how many runs there were.")
+    ] = None,
+    request: Annotated[int | None, typer.Option(min=1, help="Which request the log should be of.")] = None,
+    run: Annotated[str | None, typer.Option(help="Its run id, from a party's result.")] = None,
+    head: Annotated[
+        str | None, typer.Option(help="A head from a party's result, of the log or the session log.")
     ] = None,
     threads: Annotated[
         int | None, typer.Option(min=1, max=256, help="Threads; by default one for each processor.")
@@ -38,8 +46,10 @@ def audit(
     """Check the log of a verifiable run, or of a pairwise statistic.
 
     Signatures, order, heads, proofs, exclusions and the average; or signatures, order, coins, matchings and
-    which pairs failed. It needs no key. Exit code 0 only if everything holds. Without --roster it cannot
-    tell a run from one that strangers made up, and says so.
+    which pairs failed. It needs no key. Exit code 0: everything holds for the session and the run that were
+    given. 1: it does not hold. 3: no session was given, the log is self-consistent, and may be made up.
+    4: a session was given, and nothing that says which of its runs this is: --run or --head does, from a
+    party's result, since a relay that starts again can make many and show the one that it likes.
     """
     from smpc_dp.runtime import audit as runtime
 
@@ -56,13 +66,23 @@ def audit(
         def show(line: int, read: int, size: int | None) -> None:
             bar.update(task, description=f"line {line}", completed=read, total=size)
 
-        report = runtime.audit(board, roster=roster, threads=threads, timeout=timeout, progress=show)
+        report = runtime.audit(
+            board,
+            session=session,
+            session_log=session_log,
+            request=request,
+            run=run,
+            head=head,
+            threads=threads,
+            timeout=timeout,
+            progress=show,
+        )
     if as_json:
         print_json(msgspec.to_builtins(report))
     else:
         _print(report)
-    if not report.ok:
-        raise typer.Exit(1)
+    if report.code:
+        raise typer.Exit(report.code)
 
 
 def _print(report: object) -> None:
@@ -109,7 +129,12 @@ def _print(report: object) -> None:
             for matching, one, other in pairs:
                 out.print(f"{what}: {one} with {other}, matching {matching + 1}")
         out.print(f"the aggregator's estimate: {found.value:.6g}; nobody else can check it")
-        out.print(f'head: {report.head}; who was given a result has the same, as "log" in its evidence')
     for fault in report.faults:
         report_line(fault)
+    if report.head is not None:
+        out.print(f"head: {report.head}; session head: {report.session_head}, of run {report.number}")
+    if report.tries is not None:
+        out.print(f"try {report.place} of {report.tries} of request {report.request} in the session log")
     out.print(report.conclusion)
+    if report.limits:
+        out.print(report.limits)

@@ -144,12 +144,13 @@ async def _run(folder: Path, cheat: str, on_event: OnEvent) -> VerifiableRun:
     told = [json.loads(results[name].read_text("utf-8")) for name in LENDERS if name != culprit]
     [log] = sorted((folder / "board").glob("request-*.jsonl"))
     shutil.copyfile(log, folder / LOG)
-    report = audit(folder / LOG, roster=session)
+    head = told[0]["evidence"]["log"]["head"]
+    report = audit(folder / LOG, session=session, head=head)
     if not report.ok or [item.party for item in report.excluded] != [culprit] or report.verdict is None:
         raise VerificationError(f"{culprit} was to be excluded: {report.conclusion}")
     if any(tuple(other["value"]) != report.verdict.average for other in told):
         raise VerificationError("the lenders do not have the average that the log shows")
-    byte, changed = _change(folder, session)
+    byte, changed = _change(folder, session, head)
     if changed.ok:
         raise VerificationError("a log with a changed byte was taken for a right one")
     scale = np.array([MOST_LOANS, HIGHEST_RATE])
@@ -175,14 +176,14 @@ def _pair(values: Any) -> tuple[float, float]:
     return first, second
 
 
-def _change(folder: Path, session: Path) -> tuple[int, Report]:
+def _change(folder: Path, session: Path, head: str) -> tuple[int, Report]:
     """Audit the log with one bit of its middle byte changed."""
     log = bytearray((folder / LOG).read_bytes())
     byte = len(log) // 2
     log[byte] ^= 1
     place = folder / "changed.jsonl"
     place.write_bytes(log)
-    return byte, audit(place, roster=session)
+    return byte, audit(place, session=session, head=head)
 
 
 def report_verifiable(console: Console, runs: list[VerifiableRun]) -> None:
@@ -196,7 +197,7 @@ def report_verifiable(console: Console, runs: list[VerifiableRun]) -> None:
                 f"  average {what} over the other {counted}: {run.value[place]:.1f}{unit}, standard error "
                 f"{run.error[place]:.1f}; without noise, which nobody sees, {run.truth[place]:.1f}{unit}"
             )
-        console.print(f"  smpc-dp audit {run.log} --roster {run.session}")
+        console.print(f"  smpc-dp audit {run.log} --session {run.session} --head {run.audit.head}")
         console.print(f"    {run.audit.conclusion}")
         console.print(f"  the same with one bit of byte {run.byte} changed:")
         console.print(f"    {run.changed.conclusion}")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import smpc_dp
+from smpc_dp.board.runs import NOTHING_SEEN, Seen
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.demo.lenders import read_loans
 from smpc_dp.demo.verifiable import CHEATS, lender_values
@@ -41,8 +42,10 @@ def cheat(kind: str) -> None:
         identity: Signer,
         lanes: Lanes,
         randomness: Randomness | None = None,
+        fixed: object = None,  # noqa: ARG001 - of other protocols
+        seen: Seen = NOTHING_SEEN,
     ) -> Cheater:
-        made = Cheater(context, parameters, identity, lanes, randomness)
+        made = Cheater(context, parameters, identity, lanes, randomness, seen)
         made.tamper = _tamper(kind, lanes, parameters)
         return made
 

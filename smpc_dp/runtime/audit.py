@@ -9,7 +9,6 @@ import collections
 import concurrent.futures
 import functools
 import os
-import re
 import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -30,15 +29,23 @@ from smpc_dp.protocols.gopa.verifiable.verdict import Excluded, Verdict
 from smpc_dp.protocols.pairwise.statistic_audit import StatisticAuditor, StatisticVerdict
 from smpc_dp.protocols.pairwise.statistic_log import QUESTION
 from smpc_dp.protocols.secagg.params import SumParameters
+from smpc_dp.runtime.audit_selection import (
+    FAILS,
+    HOLDS,
+    NO_SESSION,
+    SOME_RUN,
+    Selected,
+    Wanted,
+    conclusion,
+    select,
+)
 from smpc_dp.runtime.log_groups import group_of
 from smpc_dp.runtime.log_http import HTTP_SECONDS
 from smpc_dp.runtime.log_session import LogSession, held_session, long_session
 from smpc_dp.runtime.log_source import Reopen, open_log, twice
-from smpc_dp.runtime.session_file import load_session
 
 # Batches of checks that wait or are under way, at most, for each thread.
 AHEAD = 2
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 T = TypeVar("T")
 Progress = Callable[[int, int, int | None], None]
@@ -48,10 +55,16 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The report of an audit, and the documented shape of `smpc-dp audit --json`.
 
     Attributes:
-        ok: everything holds. conclusion: in one sentence.
-        roster: its digest in hex; roster_checked: whether it is the one that was asked for.
-        parameters: of the session, as written: bounds, epsilon, part of corrupt users. All signatures cover
-            them; whether they are those that an auditor expects is the auditor's to say.
+        ok: everything holds for the session, request and run that were given; `code` is 0.
+        code: the exit code: 0; 1: it does not hold; 3: no session was given, the log is self-consistent, and
+            nothing says that it is not made up; 4: it holds for the session, and nothing that was given says
+            which of its runs it is.
+        conclusion: in one sentence. limits: what it does not say, in further ones.
+        session: its digest in hex; session_checked: whether it is the one that was asked for.
+        request: its number; place, tries: which of how many runs of this request it is, where a session log
+            was given. number: of its line in the session log; session_head: after that line, in hex.
+        roster: its digest in hex.
+        parameters: of the session, as written: bounds, epsilon, part of corrupt users.
         head: of the log, in hex; that of a pairwise statistic is `log` in the evidence of its result.
         line, byte: of the first line that is no part of a right log (from 1, from 0), else None.
         verdict: of a verifiable run, statistic: of a pairwise statistic; None where the log could not be read
@@ -60,9 +73,17 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     ok: bool
+    code: int
     conclusion: str
+    limits: str
+    session: str | None
+    session_checked: bool
+    request: int | None = None
+    number: int | None = None
+    session_head: str | None = None
+    place: int | None = None
+    tries: int | None = None
     roster: str | None
-    roster_checked: bool
     parameters: dict[str, Any] | None
     run_id: str | None
     head: str | None = None
@@ -80,7 +101,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 def audit(
     source: str | os.PathLike[str],
     *,
-    roster: str | os.PathLike[str] | None = None,
+    session: str | os.PathLike[str] | None = None,
+    session_log: str | os.PathLike[str] | None = None,
+    request: int | None = None,
+    run: str | None = None,
+    head: str | None = None,
     threads: int | None = None,
     timeout: float = HTTP_SECONDS,
     progress: Progress | None = None,
@@ -89,40 +114,29 @@ def audit(
 
     Args:
         source: path of a log as JSON lines, or an http(s) URL of one, or "-": standard input.
-        roster: the roster's digest in hex, or a session file with the roster; without it identities are not
-            checked.
+        session: the session digest in hex, or the session file; without it only that the log is
+            self-consistent can be found.
+        session_log: path of the relay's session log: how many runs of the request there were.
+        request: its number. run: the run id. head: from a party's result, of the run's log or of the session
+            log, in hex. `run`, such a head, or a head of the session log after the run with `request` and
+            `session_log` say which run it is; a relay that starts again can make many with one number.
         threads: that verify proofs; by default one for each processor.
         timeout: seconds from the first connection to the last byte of a URL, the audit included.
         progress: called with the line, the bytes read and the bytes there are (None: unknown).
 
     Raises:
-        LocalError: the source cannot be read. ConfigError: `roster` is neither, or `threads` below 1.
+        LocalError: a source cannot be read. ConfigError: an argument is wrong.
     """
-    wanted, session = (None, None) if roster is None else expected(roster)
+    wanted = Wanted.of(session, session_log, request, run, head)
     with open_log(source, timeout) as (stream, size):
-        return audit_stream(
-            stream, size=size, roster=wanted, session=session, threads=threads, progress=progress
-        )
-
-
-def expected(text: str | os.PathLike[str]) -> tuple[str, bytes | None]:
-    """Return the roster's digest, in hex, that is given or of a session file, and of that its own digest."""
-    given = os.fspath(text)
-    if _DIGEST.fullmatch(given):
-        return given, None
-    # Not Path.exists: that raises for a name that no file can have.
-    if not os.path.exists(given):
-        raise ConfigError([Fault("roster", f"{given!r} is neither 64 lower-case hex digits nor a file")])
-    session = load_session(given)
-    return session.roster.digest.hex(), session.digest
+        return audit_stream(stream, size=size, wanted=wanted, threads=threads, progress=progress)
 
 
 def audit_stream(
     stream: BinaryIO,
     *,
     size: int | None = None,
-    roster: str | None = None,
-    session: bytes | None = None,
+    wanted: Wanted = Wanted(),  # noqa: B008 - it is frozen
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Report:
@@ -138,31 +152,45 @@ def audit_stream(
     if threads is not None and threads < 1:
         raise ConfigError([Fault("threads", f"must be 1 or more, is {threads}")])
     begun = time.perf_counter()
-    known: dict[str, Any] = dict.fromkeys(("roster", "parameters", "run_id", "head", "verdict", "statistic"))
+    asked = ["roster", "parameters", "run_id", "head", "verdict", "statistic", "session", "header"]
+    known: dict[str, Any] = dict.fromkeys([*asked, "selected"])
     known |= {"entries": 0, "bytes": 0, "noted": ()}
     bad: BadLog | None = None
     try:
         readable, again = twice(stream)
         with LogReader(readable) as reader, _Pool(threads or os.cpu_count() or 1) as pool:
-            known["run_id"] = reader.header.run_id
-            _read(reader, functools.partial(_entries, again), pool, roster, session, known, size, progress)
+            known["run_id"], known["header"] = reader.header.run_id, reader.header
+            _read(reader, functools.partial(_entries, again), pool, wanted, known, size, progress)
     except BadLog as error:
         bad = error
     verdict: Verdict | None = known["verdict"]
     statistic: StatisticVerdict | None = known["statistic"]
-    checked = roster is not None and roster == known["roster"]
+    selected: Selected | None = known["selected"]
     faults = (str(bad), *known["noted"]) if bad is not None else () if verdict is None else verdict.faults
     # Parts of them come from the log: nothing that a terminal would obey.
     faults = tuple(map(printable, faults))
-    ok = not faults and (verdict is not None or statistic is not None)
+    code = FAILS
+    if not faults and selected is not None:
+        code = SOME_RUN if not selected.certain else HOLDS
+        code = NO_SESSION if wanted.session is None else code
     found = None if verdict is None else _average_found(verdict)
     if statistic is not None:
         found = _draw_found(statistic)
     return Report(
-        ok=ok,
-        conclusion=_conclusion(faults, found, known["roster"], checked),
+        ok=code == HOLDS,
+        code=code,
+        conclusion=conclusion(
+            faults, found, known["session"], known["header"], code, "" if selected is None else selected.why
+        ),
+        limits="" if selected is None else _limits(verdict, statistic, known["corrupt"]),
+        session=known["session"],
+        session_checked=wanted.session is not None and wanted.session == known["session"],
+        request=None if known["header"] is None else known["header"].request,
+        number=None if known["header"] is None else known["header"].number,
+        session_head=None if selected is None else selected.session_head.hex(),
+        place=None if selected is None else selected.place,
+        tries=None if selected is None else selected.tries,
         roster=known["roster"],
-        roster_checked=checked,
         parameters=known["parameters"],
         run_id=known["run_id"],
         head=known["head"],
@@ -182,8 +210,7 @@ def _read(
     reader: LogReader,
     again: Again,
     pool: _Pool,
-    roster: str | None,
-    known_session: bytes | None,
+    wanted: Wanted,
     known: dict[str, Any],
     size: int | None,
     progress: Progress | None,
@@ -192,15 +219,17 @@ def _read(
     try:
         session = _session(reader)
         known["roster"], known["parameters"] = session.roster_digest.hex(), dict(session.parameters)
-        if roster is not None and known["roster"] != roster:
-            raise VerificationError(f"the roster is {known['roster']}, not {roster}")
-        auditor = _auditor(reader, session, known_session, again, pool)
+        known["session"] = session.digest.hex()
+        if wanted.session is not None and known["session"] != wanted.session:
+            raise VerificationError(f"the session is {known['session']}, not {wanted.session}")
+        wanted.check_header(reader.header)
+        auditor = _auditor(reader, session, None if wanted.session is None else session.digest, again, pool)
     except LocalError:
         raise
     except SmpcError as error:
         raise reader.fault(error) from None
     try:
-        _take_all(reader, auditor, known, size, progress)
+        _take_all(reader, auditor, wanted, known, size, progress)
     except BadLog:
         # What is checked on other threads may have found an earlier line wrong.
         _settle(auditor)
@@ -221,6 +250,7 @@ def _settle(auditor: Auditor | StatisticAuditor) -> None:
 def _take_all(
     reader: LogReader,
     auditor: Auditor | StatisticAuditor,
+    wanted: Wanted,
     known: dict[str, Any],
     size: int | None,
     progress: Progress | None,
@@ -252,8 +282,10 @@ def _take_all(
     try:
         if isinstance(auditor, StatisticAuditor):
             known["statistic"] = auditor.verdict()
-        else:
-            known["verdict"] = auditor.verdict()
+        found = select(wanted, reader.header, head, auditor.context, auditor.quorum)
+        if isinstance(auditor, Auditor):
+            known["verdict"] = auditor.verdict(found.tries)
+        known["selected"], known["corrupt"] = found, auditor.corrupt
     except SmpcError as error:
         raise reader.fault(error) from None
     known["head"] = head.hex()
@@ -335,13 +367,15 @@ class _Pool:
         return future.result
 
 
-def _conclusion(faults: Sequence[str], found: str | None, roster: str | None, checked: bool) -> str:
-    if faults or found is None:
-        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        return f"This log does not hold: {faults[0] if faults else 'it has no end'}{more}."
-    if checked:
-        return f"Everything holds for roster {roster}: {found}."
-    return f"Self-consistent for roster {roster}; identities not checked: {found}."
+def _limits(verdict: Verdict | None, statistic: StatisticVerdict | None, corrupt: int) -> str:
+    """Return what a verdict does not say."""
+    assumed = f"All this holds only if at most c = {corrupt} of the parties are corrupt."
+    if statistic is not None:
+        return f"Not detected: false records, and a false estimate. {assumed}"
+    tries = "" if verdict is None else f" The bound on the bias is for {verdict.tries} tries"
+    if verdict is not None:
+        tries += ", those in the session log." if verdict.tries_listed else ", which is an assumption."
+    return f"Not detected: false inputs within the bounds. {assumed}{tries}"
 
 
 def _average_found(verdict: Verdict) -> str:

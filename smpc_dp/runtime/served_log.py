@@ -16,6 +16,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.runtime.audit import Report, audit_stream
+from smpc_dp.runtime.audit_selection import Wanted
 from smpc_dp.runtime.board import BoardFolder
 from smpc_dp.runtime.line import HubLine
 from smpc_dp.runtime.links import News
@@ -79,12 +80,12 @@ class ServedLog:
         return found[: last - first + 1]
 
     async def audit(self, keep: str | os.PathLike[str] | None = None) -> Report:
-        """Fetch the whole log, audit it against the session's roster, and keep it at `keep` if given.
+        """Fetch the whole log, audit it for this session and this run, and keep it at `keep` if given.
 
         See `smpc_dp.audit`; raises what `lines` does, and LocalError if the log cannot be written.
         """
-        session = self._membership.session
-        roster, digest = session.roster.digest.hex(), session.digest
+        session, head = self._membership.session.digest.hex(), self._followed.head.hex()
+        wanted = Wanted(session=session, request=self._request, head=head)
         # In memory or in a file without a name; a thread reads it when it is there.
         with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spool:
             number = 0
@@ -96,7 +97,7 @@ class ServedLog:
             if keep is not None:
                 await asyncio.to_thread(_keep, read, keep)
             read.seek(0)
-            return await asyncio.to_thread(lambda: audit_stream(read, roster=roster, session=digest))
+            return await asyncio.to_thread(lambda: audit_stream(read, wanted=wanted))
 
     async def _some(self, first: int) -> list[bytes]:
         membership, relay = self._membership, self._membership.aggregator

@@ -41,12 +41,14 @@ from smpc_dp.simulate.vectors.verifiable_runs import (
     play,
 )
 from smpc_dp.simulate.vectors.verifiable_users import CHEAT, off_by_one, with_noise
+from tests.audits import of_itself
 
 VICTIM = "ann"
 
 
 def audited(played: Played) -> Any:
-    return audit_stream(io.BytesIO(b"".join(line + b"\n" for line in played.lines)), threads=1)
+    log = b"".join(line + b"\n" for line in played.lines)
+    return audit_stream(io.BytesIO(log), wanted=of_itself(log), threads=1)
 
 
 def test_everybody_gets_the_audited_average() -> None:

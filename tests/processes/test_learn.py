@@ -404,9 +404,10 @@ def test_logs_of_verifiable_groups_are_audited(tmp_path: Path) -> None:
     logs = sorted((tmp_path / "board").glob("request-*.jsonl"))
     assert [log.name.split("-")[1] for log in logs] == ["2", "4"]
     for log, group in zip(logs, GroupDraws(4, 3, 2).draw(2), strict=True):
-        report = audit(log, roster=path)
+        run = json.loads(log.read_bytes().partition(b"\n")[0])["run_id"]
+        report = audit(log, session=path, run=run)
         assert report.ok
-        assert report.roster_checked
+        assert report.session_checked
         assert report.verdict is not None
         assert report.verdict.counted == tuple(names[user] for user in group)
     for change, fault in (

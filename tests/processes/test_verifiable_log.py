@@ -70,7 +70,7 @@ def test_a_user_audits_over_its_session(tmp_path: Path, bounds: dict[str, Any]) 
         log = sessions[1].log()
         report = await log.audit()
         assert report.ok, report.conclusion
-        assert report.roster_checked
+        assert report.session_checked
         lines = await log.lines()
         [path] = (tmp_path / "board").glob("request-*.jsonl")
         assert path.read_bytes() == b"".join(line + b"\n" for line in lines)
@@ -130,7 +130,7 @@ def test_a_party_audits_from_the_command_line(tmp_path: Path) -> None:
     said = {name: process.communicate(timeout=60) for name, process in parties.items()}
     assert relay.wait(60) == 0
     assert all(process.returncode == 0 for process in parties.values()), said
-    assert "Everything holds for roster" in said["ben"][1].replace("\n", " ")
+    assert "Everything holds for session" in said["ben"][1].replace("\n", " ")
     assert json.loads(said["ben"][0])["bias"] > 0
     [log] = (tmp_path / "board").glob("request-*.jsonl")
     assert (tmp_path / "kept.jsonl").read_bytes() == log.read_bytes()

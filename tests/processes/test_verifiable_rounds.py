@@ -74,7 +74,7 @@ def off_by_one(message: Any) -> Any:
 
 def test_who_publishes_too_much_is_excluded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     got, report = results(tmp_path, monkeypatch, {("dave", v.PUBLISH): longer(10_000)})
-    assert report.ok, report.conclusion
+    assert report.code == 3, report.conclusion
     assert [(item.party, item.reason) for item in report.excluded] == [("dave", FALSE[MALFORMED])]
     assert report.verdict is not None
     for name in NAMES:
@@ -89,7 +89,7 @@ def test_who_publishes_too_much_is_excluded(tmp_path: Path, monkeypatch: pytest.
 def test_what_no_channel_takes_was_not_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three times what the relay hears: the link is cut before it is read, and the user is silent."""
     got, report = results(tmp_path, monkeypatch, {("dave", v.PUBLISH): longer(50_000)})
-    assert not report.ok
+    assert report.code == 1
     assert not report.excluded
     assert report.verdict is not None
     assert report.verdict.silent == ("dave",)
@@ -102,7 +102,7 @@ def test_who_opens_something_false_is_excluded_too(tmp_path: Path, monkeypatch: 
         ("bob", v.OPEN): lambda _message: v.Open(b"", b"", b""),
     }
     got, report = results(tmp_path, monkeypatch, lies)
-    assert report.ok, report.conclusion
+    assert report.code == 3, report.conclusion
     assert {item.party: item.reason for item in report.excluded}["bob"] == FALSE[OPENING_OTHER]
     assert report.verdict is not None
     assert report.verdict.counted == ("alice", "carol", "erin")

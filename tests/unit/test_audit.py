@@ -58,7 +58,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     result = write_log(path, np.array([[0.0], [1.0], [0.5]]), 3)
     log = path.read_bytes()
     report = audit(path)
-    assert report.ok
+    assert report.code == 3
     assert report.verdict is not None
     assert report.verdict.average == tuple(result.value)
     assert report.verdict.standard_error == pytest.approx(result.standard_error)
@@ -114,7 +114,7 @@ def test_no_byte_can_be_changed(small: bytes, monkeypatch: pytest.MonkeyPatch) -
         # Another bit at each byte.
         changed = bytes([small[place] ^ (1 << place % 8)])
         report = audit_stream(io.BytesIO(small[:place] + changed + small[place + 1 :]), threads=1)
-        assert not report.ok, place
+        assert report.code == 1, place
         # The line is named, or the next one, which does not follow any more.
         line = 1 + sum(end < place for end in ends)
         assert report.line in (line, line + 1), (place, report.conclusion)
@@ -122,16 +122,16 @@ def test_no_byte_can_be_changed(small: bytes, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_log_cut_at_any_byte_does_not_hold(small: bytes) -> None:
     for cut in range(0, len(small), 23):
-        assert not audit_stream(io.BytesIO(small[:cut]), threads=1).ok, cut
+        assert audit_stream(io.BytesIO(small[:cut]), threads=1).code == 1, cut
     for more in (b"\n", b" ", b"{}\n", small[:100], b"\x00" * 100):
-        assert not audit_stream(io.BytesIO(small + more), threads=1).ok, more
+        assert audit_stream(io.BytesIO(small + more), threads=1).code == 1, more
 
 
 def test_threads_find_the_same() -> None:
     log = b"".join(line + b"\n" for line in play({CHEAT: off_by_one}).lines)
     one, four = (audit_stream(io.BytesIO(log), threads=threads) for threads in (1, 4))
     assert one.verdict == four.verdict
-    assert one.ok
+    assert one.code == 3
     assert [item.party for item in one.excluded] == [CHEAT]
 
 
@@ -181,7 +181,7 @@ def test_a_log_does_not_speak_to_the_terminal() -> None:
 
 def test_the_session_must_be_verifiable() -> None:
     played = honest()
-    session = played.header.session.replace(',"verifiable":true', "")
+    session = played.header.session.replace(',"verifiable":true', "").replace('"version":2', '"version":1')
     lines = played.log(played.entries, replace(played.header, session=session))
     report = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in lines)), threads=1)
     assert "not verifiable" in report.conclusion
@@ -204,20 +204,36 @@ def invoke(*arguments: str) -> tuple[int, Any]:
 
 def test_the_command_and_its_json(log: Path) -> None:
     code, told = invoke(str(log))
-    assert code == 0
-    assert told["ok"]
-    assert not told["roster_checked"]
-    assert "identities not checked" in told["conclusion"]
+    assert code == told["code"] == 3
+    assert not told["ok"]
+    assert not told["session_checked"]
+    assert "no session was given" in told["conclusion"]
     assert (told["parameters"]["upper"], told["parameters"]["corrupt"]) == (1, 0.0)
     assert told["verdict"]["counted"] == ["party-00001", "party-00002", "party-00003"]
-    code, told = invoke(str(log), "--roster", told["roster"])
-    assert code == 0
-    assert told["roster_checked"]
-    assert told["conclusion"].startswith("Everything holds for roster")
-    code, told = invoke(str(log), "--roster", "ab" * 32)
+    session, run = told["session"], told["run_id"]
+    code, told = invoke(str(log), "--session", session)
+    assert code == told["code"] == 4
+    assert (told["ok"], told["session_checked"]) == (False, True)
+    assert told["conclusion"].startswith("This is a run of request 1")
+    for selected in (("--run", run), ("--head", told["head"]), ("--head", told["session_head"])):
+        code, told = invoke(str(log), "--session", session, *selected)
+        assert code == told["code"] == 0
+        assert told["ok"]
+        assert told["conclusion"].startswith(f"Everything holds for session {session}, request 1, run {run}")
+        assert "at most c = 0" in told["limits"]
+        assert "false inputs within the bounds" in told["limits"]
+    code, told = invoke(str(log), "--session", "ab" * 32)
     assert code == 1
     assert not told["ok"]
-    assert told["faults"][0].startswith("line 1, byte 0: the roster is")
+    assert told["faults"][0].startswith("line 1, byte 0: the session is")
+    for given, fault in (
+        (("--request", "2"), "the log is of request 1, not of request 2"),
+        (("--run", "ab" * 32), "the run is"),
+        (("--head", "ab" * 32), "the head that was given is not of this run"),
+    ):
+        code, told = invoke(str(log), "--session", session, *given)
+        assert code == 1
+        assert fault in told["faults"][0]
 
 
 def test_the_command_says_where_it_fails(log: Path, small: bytes) -> None:
@@ -234,7 +250,7 @@ def test_the_command_says_where_it_fails(log: Path, small: bytes) -> None:
 
 def test_bad_arguments(log: Path) -> None:
     with pytest.raises(ConfigError, match="neither 64"):
-        audit(log, roster="nonsense")
+        audit(log, session="nonsense")
     with pytest.raises(LocalError, match="cannot read the log"):
         audit(log.with_name("none"))
     with pytest.raises(LocalError, match="cannot read the log"):
@@ -248,7 +264,7 @@ def test_over_http(log: Path) -> None:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
-            assert audit(server.url).ok
+            assert audit(server.url).code == 3
             with pytest.raises(LocalError, match="Not Found"):
                 audit(server.url + "x")
         finally:

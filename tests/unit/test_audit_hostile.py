@@ -21,6 +21,7 @@ from smpc_dp.files import Spool
 from smpc_dp.protocols.gopa.verifiable import planned
 from smpc_dp.runtime import log_session
 from smpc_dp.runtime.audit import Report, audit, audit_stream
+from smpc_dp.runtime.audit_selection import Wanted
 from smpc_dp.runtime.log_session import held_session
 from smpc_dp.runtime.session_file import MAX_DEPTH
 from smpc_dp.simulate.vectors.verifiable_runs import honest, play
@@ -131,7 +132,7 @@ def test_nothing_is_planned_for_a_header_that_does_not_agree_with_itself(
     session = box_of_many_widths()
     refused(session, "the run id is not that of this session")
     line = with_its_run_id(session)
-    other = audit_stream(io.BytesIO(line), roster="ab" * 32, threads=1)
+    other = audit_stream(io.BytesIO(line), wanted=Wanted(session="ab" * 32), threads=1)
     assert not other.ok
     assert "not abab" in other.conclusion
     assert plans == []
@@ -149,10 +150,9 @@ def test_the_plan_of_a_session_that_is_not_the_auditors_takes_bounded_work(
     monkeypatch.setattr(log_session, "STRANGERS_CELLS", 1000)
     line, digest = with_its_run_id(SESSION), held_session(SESSION).digest
     planned.planned_noise.cache_clear()
-    for known in (None, bytes(32)):
-        with pytest.raises(LocalError, match="give the session file"):
-            audit_stream(io.BytesIO(line), session=known, threads=1)
-    report = audit_stream(io.BytesIO(line), session=digest, threads=1)
+    with pytest.raises(LocalError, match="give the session file"):
+        audit_stream(io.BytesIO(line), threads=1)
+    report = audit_stream(io.BytesIO(line), wanted=Wanted(session=digest.hex()), threads=1)
     assert "the log ends where 'certify-begin' is due" in report.conclusion
 
 
@@ -214,7 +214,7 @@ READ_TWICE = b"".join(line + b"\n" for line in play({CHEAT: off_by_one}).lines)
 
 @pytest.mark.parametrize("change", changes(READ_TWICE))
 def test_a_log_that_changes_while_it_is_read(change: str) -> None:
-    assert audit_stream(Swapped(READ_TWICE, READ_TWICE), threads=1).ok
+    assert audit_stream(Swapped(READ_TWICE, READ_TWICE), threads=1).code == 3
     report = audit_stream(Swapped(READ_TWICE, changes(READ_TWICE)[change]), threads=1)
     assert not report.ok
     assert "it changed meanwhile" in report.conclusion
@@ -224,15 +224,15 @@ def test_a_log_that_changes_while_it_is_read(change: str) -> None:
 def test_a_log_begins_where_its_stream_was() -> None:
     stream = io.BytesIO(b"junk" + READ_TWICE)
     stream.seek(4)
-    assert audit_stream(stream, threads=1).ok
+    assert audit_stream(stream, threads=1).code == 3
 
 
 def test_names_that_no_file_has(tmp_path: Path) -> None:
     log = tmp_path / "board.jsonl"
     log.write_bytes(READ_TWICE)
-    for roster in ("a" * 5000, "a\0b"):
+    for session in ("a" * 5000, "a\0b"):
         with pytest.raises(ConfigError, match="neither 64"):
-            audit(log, roster=roster)
+            audit(log, session=session)
     for source in ("a" * 5000, "a\0b"):
         with pytest.raises(LocalError, match="cannot read the log"):
             audit(source)

@@ -47,7 +47,7 @@ def read_twice() -> bytes:
 
 
 def check(report: Report) -> None:
-    assert report.ok, report.conclusion
+    assert report.code == 3, report.conclusion
     assert [item.party for item in report.excluded] == [CHEAT]
 
 
@@ -67,7 +67,7 @@ def test_what_is_put_aside_is_bounded(read_twice: bytes, monkeypatch: pytest.Mon
     with pytest.raises(LocalError, match=f"read twice.* longer than {first_coin // 2} bytes; give a file"):
         piped(read_twice)
     # A log of which nothing is read twice needs no room.
-    assert piped(b"".join(line + b"\n" for line in honest().lines)).ok
+    assert piped(b"".join(line + b"\n" for line in honest().lines)).code == 3
 
 
 def test_a_full_disk_is_an_error_only_if_it_matters(
@@ -78,7 +78,7 @@ def test_a_full_disk_is_an_error_only_if_it_matters(
 
     # The first line is put aside too: that disk is another.
     monkeypatch.setattr(log_source, "Spool", type("Full", (files.Spool,), {"add": full}))
-    assert piped(b"".join(line + b"\n" for line in honest().lines)).ok
+    assert piped(b"".join(line + b"\n" for line in honest().lines)).code == 3
     with pytest.raises(LocalError, match=r"read twice.*No space left on device"):
         piped(read_twice)
 

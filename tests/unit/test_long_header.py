@@ -42,7 +42,7 @@ def log_with(session: str, played: Played | None = None) -> bytes:
 def outcome(log: bytes) -> tuple[Any, ...]:
     report = audit_stream(io.BytesIO(log), threads=1)
     return (
-        report.ok,
+        report.code == 3,
         report.conclusion,
         report.line,
         report.byte,

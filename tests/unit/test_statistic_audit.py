@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import json
@@ -38,13 +39,14 @@ from smpc_dp.protocols.pairwise.statistic_terms import again_identifier, run_ide
 from smpc_dp.protocols.pairwise.turns import Receive, Send
 from smpc_dp.protocols.secagg.graph import pack_set
 from smpc_dp.protocols.secagg.messages import Attestation
-from smpc_dp.roster import Roster
 from smpc_dp.runtime.audit import Report, audit_stream
+from smpc_dp.runtime.audit_selection import Wanted
 from smpc_dp.runtime.statistic import plan_maker
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.statistics.compiled import plan_statistic, question_of
 from smpc_dp.statistics.kernels import Field, Kernel, kendall_tau
 from smpc_dp.statistics.known import find_kernel
+from tests.audits import of_itself
 
 ROOT = Path(__file__).parents[2]
 HUB = "hub"
@@ -58,7 +60,7 @@ class Played:
     """A log as it was published, and what it takes to forge one."""
 
     log: bytes
-    roster: str
+    session: str
     context: Context
     identities: dict[str, Identity]
     hub: StatisticHub
@@ -159,7 +161,7 @@ def play(
             deliver(hub.expire())
         except SmpcError as error:
             hub.farewell(error)
-            return Played(board.export(), Roster(members).digest.hex(), context, identities, hub)
+            return Played(board.export(), session_digest(session).hex(), context, identities, hub)
     found: dict[str, list[int]] = {name: [] for name in NAMES}
     for name, party in parties.items():
         for matching, garbler, evaluator in party.evaluations or ():
@@ -174,7 +176,7 @@ def play(
         if party.evaluations is not None:
             deliver(party.done(found[name]))
     hub.expire()
-    return Played(board.export(), Roster(members).digest.hex(), context, identities, hub)
+    return Played(board.export(), session_digest(session).hex(), context, identities, hub)
 
 
 def evaluate(
@@ -235,14 +237,17 @@ def second_draw() -> Played:
 
 
 def judge(played: Played, log: bytes | None = None) -> Report:
-    return audit_stream(io.BytesIO(played.log if log is None else log), roster=played.roster, threads=1)
+    judged = played.log if log is None else log
+    wanted = dataclasses.replace(of_itself(judged), session=played.session)
+    return audit_stream(io.BytesIO(judged), wanted=wanted, threads=1)
 
 
 def test_a_stranger_draws_the_matchings_again(honest: Played) -> None:
     report = judge(honest)
     found = report.statistic
     assert report.ok, report.conclusion
-    assert report.conclusion.startswith(f"Everything holds for roster {honest.roster}: 4 pairs were drawn")
+    assert report.conclusion.startswith(f"Everything holds for session {honest.session}, request 3, run")
+    assert "4 pairs were drawn" in report.conclusion
     assert found is not None
     assert (found.present, found.partners, found.terms["kernel"]) == (NAMES, 2, "kendall_tau")
     assert honest.hub._draw is not None
@@ -264,7 +269,11 @@ def test_a_stranger_draws_the_matchings_again(honest: Played) -> None:
 def test_the_command_prints_it(second_draw: Played, tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     log.write_bytes(second_draw.log)
-    done = CliRunner().invoke(app, ["audit", str(log), "--roster", second_draw.roster])
+    evidence = second_draw.hub.result.evidence
+    assert evidence is not None
+    assert evidence.log is not None
+    head = evidence.log.head.hex()
+    done = CliRunner().invoke(app, ["audit", str(log), "--session", second_draw.session, "--head", head])
     assert done.exit_code == 0
     assert "draw 1: 5 present; no coin: cem; a wrong one: nobody" in done.stdout
     assert "draw 2: 4 present; no coin: nobody" in done.stdout
@@ -284,10 +293,10 @@ def test_what_was_opened_of_a_request_that_failed_is_logged() -> None:
     assert "ends before the outcome" in judge(played).conclusion
 
 
-def test_without_a_roster_it_says_so(honest: Played) -> None:
+def test_without_a_session_it_says_so(honest: Played) -> None:
     report = audit_stream(io.BytesIO(honest.log))
-    assert report.ok
-    assert report.conclusion.startswith("Self-consistent for roster")
+    assert (report.ok, report.code, report.faults) == (False, 3, ())
+    assert report.conclusion.startswith("Self-consistent for session")
 
 
 def test_draws_that_were_given_up_are_there_with_their_reason(second_draw: Played) -> None:
@@ -538,10 +547,10 @@ def test_the_head_is_that_of_the_results(honest: Played) -> None:
     assert judge(honest).head == evidence.log.head.hex()
 
 
-def test_a_log_of_strangers_has_another_roster(honest: Played) -> None:
-    report = audit_stream(io.BytesIO(honest.log), roster="ab" * 32)
-    assert not report.ok
-    assert "the roster is" in report.conclusion
+def test_a_log_of_strangers_has_another_session(honest: Played) -> None:
+    report = audit_stream(io.BytesIO(honest.log), wanted=Wanted(session="ab" * 32))
+    assert report.code == 1
+    assert "the session is" in report.conclusion
 
 
 def test_an_evaluated_pair_that_the_aggregator_leaves_out_is_disputed(honest: Played) -> None:

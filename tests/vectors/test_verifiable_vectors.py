@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from smpc_dp.protocols.gopa.verifiable.statements import FALSE
 from smpc_dp.runtime.audit import Report, audit_stream
+from smpc_dp.runtime.audit_selection import Wanted
 from smpc_dp.simulate.vectors import check, verifiable
+from tests.audits import of_itself
 
 FOLDER = Path(__file__).resolve().parents[2] / "protocols" / "gopa" / "vectors"
 BASES = {
@@ -30,10 +33,11 @@ BASE = BASES["verifiable-run-honest.json"]
 NEGATIVE = sorted(FOLDER.glob("verifiable-negative-*.json"))
 
 
-def audited(lines: list[str | int], roster: str | None = None, base: str | None = None) -> Report:
+def audited(lines: list[str | int], session: str | None = None, base: str | None = None) -> Report:
     known = (BASES | ROUNDS)[base or "verifiable-run-honest.json"]["log"]
     log = "".join(f"{known[line] if isinstance(line, int) else line}\n" for line in lines)
-    return audit_stream(io.BytesIO(log.encode()), roster=roster, threads=1)
+    wanted = Wanted() if session is None else replace(of_itself(log.encode()), session=session)
+    return audit_stream(io.BytesIO(log.encode()), wanted=wanted, threads=1)
 
 
 def test_vectors_are_what_the_code_produces() -> None:
@@ -43,9 +47,9 @@ def test_vectors_are_what_the_code_produces() -> None:
 @pytest.mark.parametrize("name", BASES)
 def test_the_honest_run_holds(name: str) -> None:
     base = BASES[name]
-    report = audited(base["log"], base["roster"])
+    report = audited(base["log"], base["session"])
     assert report.ok, report.conclusion
-    assert report.roster_checked
+    assert report.session_checked
     assert report.verdict is not None
     assert report.verdict.counted == ("ann", "ben", "cyd", "dan", "eve")
     assert report.verdict.average == tuple(value / 5 for value in base["total"])
@@ -56,7 +60,7 @@ def test_the_honest_run_holds(name: str) -> None:
 def test_a_run_without_who_opens_something_false_holds(name: str, epsilon: float) -> None:
     """Two excluded users are what the plan counts on as corrupt; for a third epsilon is computed anew."""
     base = ROUNDS[name]
-    report = audited(base["log"], base["roster"], name)
+    report = audited(base["log"], base["session"], name)
     assert report.ok, report.conclusion
     assert report.verdict is not None
     assert {item.party: item.reason for item in report.excluded} == {
@@ -77,7 +81,7 @@ def test_there_are_enough() -> None:
 def test_the_cheat_is_caught(file: Path) -> None:
     vector = json.loads(file.read_text("utf-8"))
     expect, culprits = vector["expect"]["audit"], vector["expect"]["culprits"]
-    report = audited(vector["log"], (BASES | ROUNDS)[vector["base"]]["roster"], vector["base"])
+    report = audited(vector["log"], (BASES | ROUNDS)[vector["base"]]["session"], vector["base"])
     if expect == "excluded":
         assert report.ok, report.conclusion
         assert [item.party for item in report.excluded] == culprits
@@ -94,8 +98,8 @@ def test_the_cheat_is_caught(file: Path) -> None:
         assert not report.ok
         assert report.conclusion.startswith("This log does not hold")
         assert all(culprit in report.conclusion for culprit in culprits), report.conclusion
-    if expect == "roster":
+    if expect == "session":
         alone = audited(vector["log"], base=vector["base"])
-        assert alone.ok
-        assert "identities not checked" in alone.conclusion
-        assert "the roster is" in report.conclusion
+        assert (alone.ok, alone.code, alone.faults) == (False, 3, ())
+        assert "no session was given" in alone.conclusion
+        assert "the session is" in report.conclusion

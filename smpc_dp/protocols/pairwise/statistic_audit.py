@@ -94,7 +94,8 @@ class StatisticAuditor:
 
     def __init__(self, context: Context, header: Header, corrupt: int) -> None:
         self._context = statistic_context(context)
-        self._quorum = quorum(len(context.names), corrupt)
+        self.corrupt = corrupt
+        self.quorum = quorum(len(context.names), corrupt)
         self._session_head = session_head(header, context.scope)
         self._begun = False
         self._hub = context.aggregator
@@ -116,6 +117,11 @@ class StatisticAuditor:
         self._dones: dict[str, frozenset[int]] = {}
         self._outcome: m.Outcome | None = None
         self._last = 0
+
+    @property
+    def context(self) -> Context:
+        """Of the run."""
+        return self._context
 
     def longest(self, kind: str) -> int:
         """Return how many bytes the payload of an entry may have: what is longer need not be read."""
@@ -158,7 +164,7 @@ class StatisticAuditor:
         if entry.kind == v.CERTIFY_BEGIN:
             certified = decode(entry.payload, v.Certified, entry.party)
             present, head = self._present, self._session_head
-            check_begin(self._context, self._quorum, self._run_id, head, present, certified)
+            check_begin(self._context, self.quorum, self._run_id, head, present, certified)
             self._begun = True
         elif entry.kind == m.TERMS:
             self._take_terms(entry)
@@ -337,8 +343,8 @@ class StatisticAuditor:
 
     def _unpack(self, packed: bytes) -> PartySet:
         present = PartySet.unpack(packed, len(self._context.names), self._hub)
-        if len(present) < self._quorum:
-            raise VerificationError(f"{len(present)} parties are present, {self._quorum} are needed")
+        if len(present) < self.quorum:
+            raise VerificationError(f"{len(present)} parties are present, {self.quorum} are needed")
         return present
 
     def _names(self, parties: Iterable[int]) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Mapping
 
 from smpc_dp.protocols.gopa.verifiable.statements import OPENING, OPENING_BOUNDS, SUM
-from smpc_dp.roster import Roster
 from smpc_dp.simulate.vectors import (
     verifiable_boxes,
     verifiable_host,
@@ -17,7 +16,7 @@ from smpc_dp.simulate.vectors import (
 )
 from smpc_dp.simulate.vectors.runs import SCHEMA
 from smpc_dp.simulate.vectors.verifiable_cheat import BALL_BASE, BASE, BOX_BASE, ROUNDS_BASE, Cheat
-from smpc_dp.simulate.vectors.verifiable_runs import BOX, NINE, SETTING, Played, Setting, honest, members
+from smpc_dp.simulate.vectors.verifiable_runs import BOX, Played, honest
 
 
 def all_cheats() -> Iterator[Cheat]:
@@ -28,11 +27,6 @@ def all_cheats() -> Iterator[Cheat]:
     yield from verifiable_host.all_cheats()
     yield from verifiable_relay.all_cheats()
     yield from verifiable_openings.all_cheats()
-
-
-def roster_digest(setting: Setting = SETTING) -> str:
-    """Return the digest of the true roster, in hex."""
-    return Roster(members(setting=setting)).digest.hex()
 
 
 def generate() -> dict[str, bytes]:
@@ -54,10 +48,10 @@ def generate() -> dict[str, bytes]:
     }
     false = {"dan": SUM, "ben": OPENING}
     about = "Nine users, values from 0 to 2: dan publishes a wrong sum, ben opens its edge to dan wrongly."
-    files[ROUNDS_BASE] = _run(ROUNDS_BASE, bases[ROUNDS_BASE], about, false, NINE)
+    files[ROUNDS_BASE] = _run(ROUNDS_BASE, bases[ROUNDS_BASE], about, false)
     twice, played = f"{ROUNDS_BASE}-in-two-rounds", verifiable_openings.in_two_rounds()
     about = f"{about[:-1]}; in the next round eve opens its edge to ben wrongly."
-    files[twice] = _run(twice, played, about, false | {"eve": OPENING_BOUNDS}, NINE)
+    files[twice] = _run(twice, played, about, false | {"eve": OPENING_BOUNDS})
     for cheat in all_cheats():
         files[f"verifiable-negative-{cheat.name}"] = cheat.to_json(bases[cheat.base].lines)
     return {
@@ -67,7 +61,10 @@ def generate() -> dict[str, bytes]:
 
 
 def _run(
-    name: str, played: Played, about: str, false: Mapping[str, str] | None = None, setting: Setting = SETTING
+    name: str,
+    played: Played,
+    about: str,
+    false: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
     """Return a run as a vector; `false` tells of each user that is excluded what shows that."""
     outcome = played.relay.result
@@ -77,7 +74,7 @@ def _run(
         "kind": "verifiable-run",
         "name": name.removeprefix("verifiable-run-"),
         "about": about,
-        "roster": roster_digest(setting),
+        "session": played.context.session_digest.hex(),
         "total": outcome.total.tolist(),
         **shown,
         "log": [line.decode("ascii") for line in played.lines],

@@ -13,8 +13,8 @@ EXCLUDED = "excluded"
 VOID = "void"
 # The audit does not hold; where there are culprits, it names them.
 REFUSED = "refused"
-# The audit holds by itself, and not against the true roster.
-ROSTER = "roster"
+# The log is self-consistent, and not of the true session.
+SESSION = "session"
 
 BASE = "verifiable-run-honest"
 BALL_BASE = "verifiable-run-honest-ball"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from smpc_dp.board.log import Entry, decode_line, encode_line
 from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.simulate.vectors.verifiable_cheat import REFUSED, ROSTER, Cheat
+from smpc_dp.simulate.vectors.verifiable_cheat import REFUSED, SESSION, Cheat
 from smpc_dp.simulate.vectors.verifiable_runs import RELAY, Played, entry_of, honest
 from smpc_dp.simulate.vectors.verifiable_users import CHEAT, OTHER
 
@@ -227,8 +227,8 @@ def _signatures() -> Iterator[Cheat]:
     yield Cheat(
         "log-wholly-re-signed",
         "A whole run among made-up identities with the same names.",
-        "the roster, where it is given",
-        ROSTER,
+        "the session digest, where it is given",
+        SESSION,
         (),
         lambda: honest(keys=1).lines,
     )

@@ -124,6 +124,21 @@ class Auditor:
         self._closed = False
         self._tally: v.Tally | None = None
 
+    @property
+    def context(self) -> Context:
+        """Of the run."""
+        return self._context
+
+    @property
+    def quorum(self) -> int:
+        """Signatures that certify."""
+        return self._parameters.plan.quorum
+
+    @property
+    def corrupt(self) -> int:
+        """c, so many users may be corrupt."""
+        return self._parameters.plan.max_corrupt
+
     def check_signature(self, entry: Entry, place: Place) -> None:
         """See to it that an entry is signed by the party that it names, for this run."""
         self._signatures.add(place, entry)
@@ -364,8 +379,11 @@ class Auditor:
         self._counted = good
         self._tally = tally
 
-    def verdict(self) -> Verdict:
-        """Return what was found, after the last entry; raise VerificationError if it was not the last."""
+    def verdict(self, tries: int | None) -> Verdict:
+        """Return what was found, after the last entry; raise VerificationError if it was not the last.
+
+        `tries`: runs of the request that a session log lists.
+        """
         if not self._closed or self._tally is None:
             due = self._order[min(self._stage, len(self._order) - 1)]
             raise VerificationError(
@@ -385,7 +403,10 @@ class Auditor:
                 f"the board has {self._lacks(silent)}: {self._residual} pairwise terms do not cancel, and "
                 "are in the average"
             )
-        noise = parameters.noise(count, self._residual, len(self._excluded))
+        # Not at the top: few need scipy.
+        from smpc_dp.privacy.gopa.verifiable import TRIES
+
+        noise = parameters.noise(count, self._residual, len(self._excluded), tries or TRIES)
         epsilon = parameters.epsilon_without(len(self._excluded))
         return Verdict(
             counted=tuple(map(self._name, self._counted)),
@@ -397,6 +418,8 @@ class Auditor:
             average=average,
             standard_error=noise.total / count,
             bias=None if noise.bias is None else noise.bias / count,
+            tries=tries or TRIES,
+            tries_listed=tries is not None,
             epsilon=epsilon if math.isfinite(epsilon) else None,
             delta=parameters.session.delta,
             attested=self._attested.hex(),

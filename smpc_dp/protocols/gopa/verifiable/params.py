@@ -207,14 +207,14 @@ class VerifiableParameters(GopaParameters, frozen=True):
             corrupt=self.plan.parties - self.plan.max_dropouts - honest,
         )
 
-    def noise(self, survivors: int, residual_pairs: int, excluded: int = 0) -> Noise:
+    def noise(self, survivors: int, residual_pairs: int, excluded: int = 0, tries: int = 0) -> Noise:
         """Return the noise in the sum, and what corrupt users can move it by: they see theirs first.
 
-        That is of c users, or of those who were excluded if they are more.
+        That is of c users, or of those who were excluded if they are more; `tries` 0: as many as are assumed.
         """
-        from smpc_dp.privacy.gopa.verifiable import greatest_bias
+        from smpc_dp.privacy.gopa.verifiable import TRIES, greatest_bias
 
-        steps = greatest_bias(self.bits, max(self.plan.max_corrupt, excluded, 1))
+        steps = greatest_bias(self.bits, max(self.plan.max_corrupt, excluded, 1), tries or TRIES)
         return dataclasses.replace(super().noise(survivors, residual_pairs), bias=steps * self.encoding.step)
 
     def epsilon_without(self, excluded: int) -> float:

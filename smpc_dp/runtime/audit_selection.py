@@ -1,0 +1,180 @@
+"""Which session, request and run an audit is about, and what its verdict says of them."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, replace
+
+from smpc_dp.board.log import Header
+from smpc_dp.board.runs import SessionLog, read_all
+from smpc_dp.errors import ConfigError, Fault, LocalError, VerificationError
+from smpc_dp.protocols.begin import check_begin, session_head
+from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.pairwise import statistic
+from smpc_dp.protocols.secagg.graph import PartySet
+from smpc_dp.runtime.session_file import load_session
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+# Everything holds for the session, request and run that were given; it does not hold; no session was given;
+# a session was, and nothing says which of its runs.
+HOLDS, FAILS, NO_SESSION, SOME_RUN = 0, 1, 3, 4
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What an auditor asks for; digests in hex. See `smpc_dp.audit`."""
+
+    session: str | None = None
+    request: int | None = None
+    run: str | None = None
+    head: str | None = None
+    log: SessionLog | None = None
+
+    @classmethod
+    def of(
+        cls,
+        session: str | os.PathLike[str] | None = None,
+        session_log: str | os.PathLike[str] | None = None,
+        request: int | None = None,
+        run: str | None = None,
+        head: str | None = None,
+    ) -> Wanted:
+        """Read and check what was given; raise ConfigError, LocalError or VerificationError."""
+        faults = [
+            Fault(name, f"{given!r} is not 64 lower-case hex digits")
+            for name, given in (("run", run), ("head", head))
+            if given is not None and not _DIGEST.fullmatch(given)
+        ]
+        if request is not None and request < 1:
+            faults.append(Fault("request", f"must be 1 or more, is {request}"))
+        if faults:
+            raise ConfigError(faults)
+        digest = None if session is None else session_digest_of(session)
+        log = None if session_log is None else read_session_log(session_log)
+        return cls(digest, request, run, head, log)
+
+    def check_header(self, header: Header) -> None:
+        """Raise VerificationError if the log is of another request or run than was asked for."""
+        if self.request is not None and header.request != self.request:
+            raise VerificationError(f"the log is of request {header.request}, not of request {self.request}")
+        if self.run is not None and header.run_id != self.run:
+            raise VerificationError(f"the run is {header.run_id}, not {self.run}")
+
+
+@dataclass(frozen=True)
+class Selected:
+    """What is known of the run of a log that holds."""
+
+    session_head: bytes
+    # Which try of how many of its request it is, as far as a session log lists them.
+    place: int | None
+    tries: int | None
+    # Whether what was given says that it is this run.
+    certain: bool
+    # Why not.
+    why: str
+
+
+def session_digest_of(text: str | os.PathLike[str]) -> str:
+    """Return the session digest, in hex, that is given or that is of a session file."""
+    given = os.fspath(text)
+    if _DIGEST.fullmatch(given):
+        return given
+    # Not Path.exists: that raises for a name that no file can have.
+    if not os.path.exists(given):
+        raise ConfigError([Fault("session", f"{given!r} is neither 64 lower-case hex digits nor a file")])
+    return load_session(given).digest.hex()
+
+
+def read_session_log(path: str | os.PathLike[str]) -> SessionLog:
+    """Read a session log; raise LocalError if that cannot be done, or it is none."""
+    try:
+        with open(path, "rb") as file:
+            return read_all(line.removesuffix(b"\n") for line in file)
+    except OSError as error:
+        raise LocalError(f"{path}: cannot read the session log ({error.strerror})") from None
+    except VerificationError as error:
+        raise LocalError(f"{path}: not a session log ({error})") from None
+
+
+def select(wanted: Wanted, header: Header, head: bytes, context: Context, quorum: int) -> Selected:
+    """Return what is known of the run of a log that ends with `head`.
+
+    Raises VerificationError or PeerFault if the session log does not list it so, or the head that was given
+    is of neither.
+    """
+    own = session_head(header, context.scope)
+    place = tries = None
+    later: set[str] = set()
+    last = True
+    if (log := wanted.log) is not None:
+        _check_listed(log, header, head, own, context, quorum)
+        same = [line.number for line in log.lines if line.request == header.request]
+        place, tries, last = same.index(header.number) + 1, len(same), header.number == same[-1]
+        later = {log.head(number).hex() for number in range(header.number, len(log.lines) + 1)}
+    exact = wanted.run is not None or wanted.head in (head.hex(), own.hex())
+    if wanted.head is not None and not exact and wanted.head not in later:
+        raise VerificationError("the head that was given is not of this run, nor of a session log after it")
+    certain = exact or (wanted.head in later and wanted.request is not None and last)
+    if certain:
+        why = ""
+    elif tries is None:
+        why = "a restart repeats requests, and no run id or head from a party was given"
+    elif not last:
+        why = f"it is try {place} of {tries} of this request"
+    else:
+        why = "a session log can be cut short, and no run id or head from a party was given"
+    return Selected(own, place, tries, certain, why)
+
+
+def _check_listed(
+    log: SessionLog, header: Header, head: bytes, own: bytes, context: Context, quorum: int
+) -> None:
+    """Raise unless the session log lists the run, as a quorum has signed it, with this end."""
+    first = (context.session_digest.hex(), context.scope.hex())
+    if (log.first.session, log.first.scope) != first:
+        raise VerificationError("the session log is of another session or group")
+    if header.number > len(log.lines) or log.head(header.number) != own:
+        raise VerificationError("the session log does not list this run")
+    if header.number < len(log.lines) and log.lines[header.number].before != head.hex():
+        raise VerificationError("the session log says that this run ended with another log")
+    certified = log.certified
+    if certified is None or certified.certifies < header.number:
+        raise VerificationError("no quorum has signed the session log with this run")
+    known = {(context.protocol, context.version), (statistic.PROTOCOL, statistic.VERSION)}
+    if (certified.protocol, certified.version) not in known:
+        raise VerificationError("the session log has a certificate of another protocol")
+    signed = replace(context, protocol=certified.protocol, version=certified.version)
+    check_begin(
+        signed,
+        quorum,
+        bytes.fromhex(log.lines[certified.certifies - 1].run_id),
+        log.head(certified.certifies),
+        PartySet.unpack(certified.members, len(context.names), context.aggregator),
+        v.Certified(certified.members, certified.signers, certified.signatures),
+    )
+
+
+def conclusion(
+    faults: tuple[str, ...],
+    found: str | None,
+    session: str | None,
+    header: Header | None,
+    code: int,
+    why: str,
+) -> str:
+    """Return the verdict in one sentence, and what it leaves out in the next ones."""
+    if code == FAILS or found is None or header is None:
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        return f"This log does not hold: {faults[0] if faults else 'it has no end'}{more}."
+    run = f"request {header.request}, run {header.run_id}"
+    if code == HOLDS:
+        return f"Everything holds for session {session}, {run}: {found}."
+    if code == SOME_RUN:
+        return f"This is a run of request {header.request} of session {session}, {why}; {run}: {found}."
+    return (
+        f"Self-consistent for session {session}, {run}; no session was given to compare: identities, bounds, "
+        f"epsilon and c are what its writer chose: {found}."
+    )

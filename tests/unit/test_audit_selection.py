@@ -1,0 +1,167 @@
+"""A verdict is about one session, request and run: what a relay could show instead is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from typing import Any
+
+import msgspec
+import pytest
+
+from smpc_dp.board.log import Chain, Entry, Header, decode_line, encode_line
+from smpc_dp.board.runs import NO_HEAD, CertifiedLine, MemorySessionLog, SessionLog
+from smpc_dp.board.session import canonical_session, session_json
+from smpc_dp.protocols.envelope import decode
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.runtime.audit import Report, audit_stream
+from smpc_dp.runtime.audit_selection import Wanted
+from smpc_dp.simulate.vectors.verifiable_runs import Played, honest, members
+
+
+def lines_of(played: Played) -> bytes:
+    return b"".join(line + b"\n" for line in played.lines)
+
+
+def session_of(played: Played) -> str:
+    return played.context.session_digest.hex()
+
+
+def judge(content: bytes, /, **asked: Any) -> Report:
+    return audit_stream(io.BytesIO(content), wanted=Wanted(**asked), threads=1)
+
+
+def ends(played: Played) -> bytes:
+    """Return the last head of a log."""
+    chain = Chain(decode_line(played.lines[0], Header))
+    for line in played.lines[1:]:
+        chain.follow(decode_line(line, Entry))
+    return chain.head
+
+
+def listed(played: Played, *later: bytes, certified: bool = True, before: bytes = b"") -> SessionLog:
+    """Return a session log of a run, and of later ones of the same request."""
+    context, header = played.context, played.header
+    log = MemorySessionLog(context.session_digest, context.session_digest)
+    log.begin(header.request, bytes.fromhex(header.run_id), NO_HEAD)
+    made = decode(played.entries[0].payload, v.Certified, "")
+    if certified:
+        log.certify(CertifiedLine(1, "gopa", 2, made.members, made.signers, made.signatures))
+    for run_id in later:
+        log.begin(header.request, run_id, before or ends(played))
+    return log
+
+
+def test_a_session_of_the_same_people_with_other_bounds_is_another() -> None:
+    other = honest(ball=True)
+    report = judge(lines_of(other), session=session_of(honest()))
+    assert (report.code, report.line) == (1, 1)
+    assert "the session is" in report.conclusion
+    assert judge(lines_of(other), session=session_of(other), head=ends(other).hex()).ok
+
+
+def test_a_made_up_learner_of_three_colluders_is_another_session() -> None:
+    """With no colluders, wide bounds and a seed that draws the three, it passed against the real users."""
+    parameters = {
+        "learner": "block-gossip",
+        "group": 3,
+        "clip": 1000.0,
+        "averager": {"method": "gopa", "verifiable": True, "colluders": 0},
+    }
+    session = session_json(canonical_session("learn", 2, parameters, members()))
+    header = msgspec.structs.replace(honest().header, session=session.decode("ascii"))
+    log = encode_line(header) + b"\n"
+    for asked in ({"session": session_of(honest())}, {}):
+        report = judge(log, **asked)
+        assert (report.ok, report.code) == (False, 1)
+    assert "the session is" in judge(log, session=session_of(honest())).conclusion
+
+
+def test_without_a_session_nothing_holds() -> None:
+    report = judge(lines_of(honest()), head=ends(honest()).hex())
+    assert (report.ok, report.code) == (False, 3)
+
+
+def test_a_number_of_a_request_selects_no_run() -> None:
+    played = honest()
+    report = judge(lines_of(played), session=session_of(played), request=played.header.request)
+    assert (report.ok, report.code, report.tries) == (False, 4, None)
+    assert "a restart repeats requests" in report.conclusion
+
+
+def test_an_earlier_try_of_a_request_is_named_as_such() -> None:
+    played = honest()
+    asked: dict[str, Any] = {"session": session_of(played), "request": played.header.request}
+    log = listed(played, b"2" * 32)
+    report = judge(lines_of(played), **asked, log=log)
+    assert (report.code, report.place, report.tries) == (4, 1, 2)
+    assert "try 1 of 2" in report.conclusion
+    # A head of the session log after both says nothing else.
+    assert judge(lines_of(played), **asked, log=log, head=log.head().hex()).code == 4
+
+
+def test_a_session_log_that_was_cut_selects_no_run() -> None:
+    """Without a head from a party the relay could show the list as it was after the try that it likes."""
+    played = honest()
+    asked: dict[str, Any] = {
+        "session": session_of(played),
+        "request": played.header.request,
+        "log": listed(played),
+    }
+    assert judge(lines_of(played), **asked).code == 4
+    assert judge(lines_of(played), **asked, head=listed(played).head().hex()).code == 0
+
+
+def test_the_bias_is_for_the_tries_that_there_were() -> None:
+    played = honest()
+    asked: dict[str, Any] = {"session": session_of(played), "head": ends(played).hex()}
+    alone, twice = (judge(lines_of(played), **asked, log=log) for log in (None, listed(played, b"2" * 32)))
+    assert alone.ok
+    assert twice.ok
+    assert alone.verdict is not None
+    assert twice.verdict is not None
+    assert (alone.verdict.tries, alone.verdict.tries_listed) == (1000, False)
+    assert (twice.verdict.tries, twice.verdict.tries_listed) == (2, True)
+    assert alone.verdict.bias is not None
+    assert twice.verdict.bias is not None
+    assert twice.verdict.bias < alone.verdict.bias
+    assert "1000 tries, which is an assumption" in alone.limits
+    assert "2 tries, those in the session log" in twice.limits
+
+
+@pytest.mark.parametrize("what", ["omitted", "another-end", "without-a-quorum", "of-another-session"])
+def test_a_session_log_that_does_not_list_the_run_is_refused(what: str) -> None:
+    played = honest()
+    if what == "omitted":
+        log: SessionLog = listed(honest(run=2))
+        fault = "does not list this run"
+    elif what == "another-end":
+        log, fault = listed(played, b"2" * 32, before=b"x" * 32), "ended with another log"
+    elif what == "without-a-quorum":
+        log, fault = listed(played, certified=False), "no quorum has signed"
+    else:
+        log, fault = listed(honest(ball=True)), "of another session"
+    asked: dict[str, Any] = {"session": session_of(played), "head": ends(played).hex()}
+    report = judge(lines_of(played), **asked, log=log)
+    assert report.code == 1
+    assert fault in report.conclusion
+
+
+def test_a_forged_certificate_of_the_session_log_is_refused() -> None:
+    played = honest()
+    log = listed(played)
+    assert log.certified is not None
+    signatures = log.certified.signatures[:-1] + bytes([log.certified.signatures[-1] ^ 1])
+    log.certified = msgspec.structs.replace(log.certified, signatures=signatures)
+    report = judge(lines_of(played), session=session_of(played), head=ends(played).hex(), log=log)
+    assert report.code == 1
+    assert "attest-begin" in report.conclusion
+
+
+def test_every_user_has_the_heads_that_select_its_run() -> None:
+    played = honest()
+    logged = {dataclasses.astuple(user.result.evidence.log) for user in played.users.values()}  # type: ignore[arg-type]
+    assert len(logged) == 1
+    [(number, session_head, head)] = logged
+    report = judge(lines_of(played), session=session_of(played), head=session_head.hex())
+    assert (report.ok, report.number, report.head) == (True, number, head.hex())
