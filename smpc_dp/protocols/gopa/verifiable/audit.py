@@ -41,18 +41,6 @@ BATCH, BATCH_BYTES = 512, 1 << 22
 # A published value of 8 bytes and the scalar that it becomes, to the value.
 _OPENED = 5
 
-# The kinds of entries, in the order in which they stand on a board; rounds of openings are before the tally.
-ORDER = (
-    v.CERTIFY_BEGIN,
-    v.COMMIT,
-    v.CERTIFY_COMMITMENTS,
-    v.COIN,
-    v.CERTIFY_COINS,
-    v.PUBLISH,
-    v.TALLY,
-    v.CERTIFY_TALLY,
-)
-
 
 def check_run_id(context: Context, header: Header) -> None:
     """Raise VerificationError unless a header's run id is that of its session, users and nonces.
@@ -89,7 +77,8 @@ class Auditor:
         workers: Workers = at_once,
     ) -> None:
         self._run_id = run_id = bytes.fromhex(header.run_id)
-        self._context, self._parameters = context, parameters
+        self._context, self._parameters, self.context = context, parameters, context
+        self.quorum, self.corrupt = parameters.plan.quorum, parameters.plan.max_corrupt
         self._session_head = session_head(header, context.scope)
         self._relay, self._parties = context.aggregator, len(context.names)
         self._present = PartySet.unpack(header.present, self._parties, self._relay)
@@ -116,28 +105,13 @@ class Auditor:
         self._published = array.array("H")
         lanes = parameters.encoding.lanes
         self._openings = OpeningAudit(self._rules, self._edges, self._parties, lanes)
-        self._order = list(ORDER)
+        self._order = list(v.ORDER)
         # Excluded users of whom everybody knows: a round of openings is about the others.
         self._known_false: set[int] = set()
         self._total = np.zeros(lanes, dtype=np.uint64)
         self._x_hat = KeptBytes(self._parties, self._total.nbytes)
         self._closed = False
         self._tally: v.Tally | None = None
-
-    @property
-    def context(self) -> Context:
-        """Of the run."""
-        return self._context
-
-    @property
-    def quorum(self) -> int:
-        """Signatures that certify."""
-        return self._parameters.plan.quorum
-
-    @property
-    def corrupt(self) -> int:
-        """c, so many users may be corrupt."""
-        return self._parameters.plan.max_corrupt
 
     def check_signature(self, entry: Entry, place: Place) -> None:
         """See to it that an entry is signed by the party that it names, for this run."""

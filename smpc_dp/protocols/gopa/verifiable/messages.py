@@ -47,6 +47,18 @@ CERTIFY_EXCLUSIONS = "certify-exclusions"
 TALLY = "tally"
 CERTIFY_TALLY = "certify-tally"
 
+# The kinds of entries, in the order in which they stand on a board; rounds of openings are before the tally.
+ORDER = (
+    CERTIFY_BEGIN,
+    COMMIT,
+    CERTIFY_COMMITMENTS,
+    COIN,
+    CERTIFY_COINS,
+    PUBLISH,
+    TALLY,
+    CERTIFY_TALLY,
+)
+
 # Beside a run: a party asks for lines of a log, and the relay answers.
 FETCH = "fetch"
 LINES = "lines"
