@@ -151,7 +151,9 @@ class Evidence:
 
     `participating` are the parties of the certified set of participants, in roster order; `roll` is the
     digest of the roll of commitments, which the participants' digest binds beside that set. `survivors` is
-    None where nothing secret depends on who survived, `log` where no log is kept.
+    None where nothing secret depends on who survived, `log` where no log is kept. `checked`: whether this
+    member has added up the total itself from what was published under the certified head; None where nobody
+    can.
     """
 
     protocol: str
@@ -163,6 +165,7 @@ class Evidence:
     participants: Certificate
     survivors: Certificate | None
     log: LoggedRun | None = None
+    checked: bool | None = None
 
     def to_json(self) -> dict[str, object]:
         """Return plain JSON data, bytes as hex."""
@@ -176,6 +179,7 @@ class Evidence:
             "participants": self.participants.to_json(),
             "survivors": None if self.survivors is None else self.survivors.to_json(),
             "log": None if self.log is None else self.log.to_json(),
+            "checked": self.checked,
         }
 
 

@@ -78,6 +78,8 @@ class HubLine:
         # Threads of evaluations send beside the session's own task.
         self._sending = asyncio.Lock()
         self._fixed = FixedSurvivors()
+        # Whether the next request's total is added up here as well, of a verifiable one.
+        self.check_total = True
         # The log of the last request, if it was a verifiable one that has ended well.
         self.followed: Followed | None = None
 
@@ -201,7 +203,10 @@ class HubLine:
     ) -> AnyParty:
         context = membership.context(request, question)
         parameters, identity = membership.parameters, membership.identity
-        return group_machine(context, parameters, identity, lanes, fixed=self._fixed, seen=seen)
+        machine = group_machine(context, parameters, identity, lanes, fixed=self._fixed, seen=seen)
+        if isinstance(machine, VerifiablePartyMachine):
+            machine.check_total, self.check_total = self.check_total, True
+        return machine
 
     async def _drive(
         self, request: int, machine: AnyParty, charge: Charge, before: int, kept: KeptRun

@@ -125,11 +125,13 @@ class Session:
         delta: float | None = None,
         l2_bound: float | None = None,
         verifiable: bool | None = None,
+        check_total: bool = True,
     ) -> Result:
         """Return the (weighted) average of the survivors' vectors; arguments and errors as in `sum`.
 
         `method`, `epsilon`, `delta`, `l2_bound` and `verifiable` are the session file's; where given, they
-        must be the same.
+        must be the same. In a verifiable session this party adds up the total itself before it attests it;
+        without `check_total` it does neither, and `evidence.checked` of the result is False.
         """
         session = self._membership.session
         given = {"method": method, "epsilon": epsilon, "delta": delta, "l2_bound": l2_bound}
@@ -145,6 +147,8 @@ class Session:
         ]
         if differing:
             raise ConfigError(differing)
+        if isinstance(self._line, HubLine):
+            self._line.check_total = check_total
         return await self._run("average", vector, weight, clip, label)
 
     def log(self) -> ServedLog:

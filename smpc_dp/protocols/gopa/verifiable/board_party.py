@@ -17,6 +17,7 @@ from smpc_dp.protocols.gopa.party import GopaPartyMachine
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.follow import Follower
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.gopa.verifiable.recount import Batch
 from smpc_dp.protocols.gopa.verifiable.statements import Rules
 from smpc_dp.protocols.result import Certificate
 from smpc_dp.protocols.secagg import messages as m
@@ -45,6 +46,8 @@ class BoardPartyMachine(GopaPartyMachine):
         # The board as far as this party has followed it, and its own entries by kind.
         self.followed: Followed | None = None
         self._entered: dict[str, tuple[bytes, bytes]] = {}
+        # What the total is made of: the publications, and each round of openings.
+        self._batches: list[Batch] = []
 
     @property
     def seen(self) -> Seen:
@@ -96,6 +99,8 @@ class BoardPartyMachine(GopaPartyMachine):
 
     def _follow(self, authors: Sequence[int], kind: str, digests: bytes) -> None:
         """Go on to the head after these authors' entries; this party's own must be among them."""
+        if kind not in (v.COMMIT, v.COIN):
+            self._batches.append(Batch(kind, len(self._board) + 1, authors))
         if not self._board.follow(authors, digests):
             raise self._refuse("does not have one digest for each entry")
         if kind in self._entered:
@@ -114,8 +119,12 @@ class BoardPartyMachine(GopaPartyMachine):
 
     def _attest(self, step: str, members: PartySet, *false: bytes) -> Sequence[Envelope]:
         """Sign the head, and who is to go on from it; before a round of openings, who was shown false."""
-        self._attested = self._rules.attestation(step, self._board.head, members.packed, *false)
+        self._attested = self._head_of(step, members, *false)
         return self._emit(step, m.Attestation(self._attested))
+
+    def _head_of(self, step: str, members: PartySet, *false: bytes) -> bytes:
+        """Return what is signed of the head as it is now."""
+        return self._rules.attestation(step, self._board.head, members.packed, *false)
 
     def _certified(self, step: str, kind: str, body: bytes, members: PartySet) -> Certificate:
         """Check a quorum's certificate of the head that this party has attested, and follow its entry."""

@@ -213,11 +213,29 @@ class Tally(_Body, frozen=True):
     residual_pairs: int
 
 
+class Said(_Body, frozen=True):
+    """What those who are counted said in one step, ascending: payloads, and 64 bytes of signature for each.
+
+    Of a publication's x_hat each coordinate has only the bytes that its bound needs, two's complement.
+    """
+
+    bodies: list[bytes]
+    signatures: bytes
+
+
 class Tallied(_Body, frozen=True):
-    """Relay: its tally and its signature under the entry."""
+    """Relay: its tally, its signature under the entry, and what the total is made of.
+
+    `said` is of the publications, and then of each round of openings.
+    """
 
     tally: bytes
     signature: Annotated[bytes, Meta(min_length=m.SIGNATURE_BYTES, max_length=m.SIGNATURE_BYTES)]
+    said: list[Said]
+
+
+class NotChecked(_Body, frozen=True):
+    """Party, in the place of its attestation of the tally: it has not added up the total, as it was told."""
 
 
 class Fetch(_Body, frozen=True):

@@ -94,6 +94,11 @@ class VerifiableParameters(GopaParameters, frozen=True):
         pairs = self.encoding.parties * self.session.pair_variance
         return self.highest + self.bits + TAIL * (1 + math.isqrt(pairs))
 
+    @property
+    def published_bytes(self) -> int:
+        """Bytes of one coordinate of x_hat that is within its bound, in two's complement."""
+        return (self.greatest_published.bit_length() + 8) // 8
+
     def check_total(self, total: Sequence[int], contributors: int, residual_pairs: int) -> None:
         """Raise VerificationError if no values within the bounds and their noise have this total."""
         if residual_pairs:
@@ -159,8 +164,11 @@ class VerifiableParameters(GopaParameters, frozen=True):
         """Of the relay's messages: hashes of all entries, all coins, all that is false, commitments."""
         length, neighbours = self.encoding.length, self.most_neighbours
         proven = self.value_proof_bytes + proofs.noise_proof_bytes(length, self.bits)
-        most = self.plan.parties * (512 + proven + 8 * length + 34 * neighbours)
-        return most + self.most_false * (128 + self.most_heard_bytes)
+        said = self.plan.parties * (512 + proven + 8 * length)
+        # With publications come commitments, with the tally openings: of each false user all its edges.
+        commits = 34 * neighbours * self.plan.parties
+        opened = self.most_false * neighbours * (256 + 8 * length)
+        return said + max(commits, opened) + self.most_false * (128 + self.most_heard_bytes)
 
     def check_edges(self, party: str, own: int) -> None:
         """Raise PrivacyError unless so many of the users that it drew share an edge with a user that counts.
@@ -273,7 +281,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
             ),
             not_protected=(
                 "a corrupt user may give any value within the bounds, and leave after it has seen its noise",
-                "the relay may report another total: who audits the log sees it",
+                "beyond c corrupt users the relay may report another total: an audit of the log shows it",
                 *plain.not_protected[2:],
             ),
         )

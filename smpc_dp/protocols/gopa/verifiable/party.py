@@ -24,6 +24,7 @@ from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.board_party import BoardPartyMachine
 from smpc_dp.protocols.gopa.verifiable.follow import Follower
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.gopa.verifiable.recount import Recount
 from smpc_dp.protocols.gopa.verifiable.statements import Rules, agreements, cancel, failures, signed
 from smpc_dp.protocols.secagg import endings
 from smpc_dp.protocols.secagg import messages as m
@@ -51,6 +52,8 @@ class VerifiablePartyMachine(BoardPartyMachine):
         seen: Seen = NOTHING_SEEN,
     ) -> None:
         super().__init__(context, parameters, identity, lanes, randomness, seen)
+        # Whether to add up what was published before the total is attested.
+        self.check_total = True
         self._last_step = v.ATTEST_TALLY
         # Users who were shown to have signed something false, and rounds of openings, so far.
         self._false = self._round = 0
@@ -351,7 +354,7 @@ class VerifiablePartyMachine(BoardPartyMachine):
 
     def _on_tallied(self, body: bytes) -> Sequence[Envelope]:
         relay = self._context.aggregator
-        message = decode(body, v.Tallied, relay)
+        message = self._context.remember(("tallied", body), lambda: decode(body, v.Tallied, relay))
         # Nothing is opened any more.
         self._deltas.clear()
         tally = decode(message.tally, v.Tally, relay)
@@ -364,8 +367,27 @@ class VerifiablePartyMachine(BoardPartyMachine):
         self._total = self._rules.lanes(tally.total, relay)
         self._residual = tally.residual_pairs
         self._verifiable.check_total(signed(self._total), len(self._counted), self._residual)
+        # Edges to users that are silent; what others have left is not known here.
+        if self._residual < len([peer for peer in self._agreed if peer not in self._counted]):
+            raise self._refuse("counts fewer residual pairs than this party has itself")
+        if self.check_total:
+            self._recount(body, message.said)
         self._follow_relay(v.TALLY, message.tally, message.signature)
-        return self._attest(v.ATTEST_TALLY, self._participants)
+        if self.check_total:
+            return self._attest(v.ATTEST_TALLY, self._participants)
+        self._attested = self._head_of(v.ATTEST_TALLY, self._participants)
+        return self._emit(v.ATTEST_TALLY, v.NotChecked())
+
+    def _recount(self, body: bytes, said: Sequence[v.Said]) -> None:
+        """Refuse a total that is not the sum of what those who are counted published."""
+        recount = Recount(
+            self._context, self._verifiable, self._rules, self._run_id, self._board, self._batches
+        )
+        # Under one head all who follow the board add up the same.
+        question = ("recount", self._run_id, self._board.head, self._counted.packed, body)
+        total = self._context.remember(question, lambda: recount.total(self._counted, said))
+        if not np.array_equal(total, self._total):
+            raise self._refuse("the total is not the sum of what was published")
 
     def _on_closed(self, body: bytes) -> Sequence[Envelope]:
         certificate = self._certified(v.ATTEST_TALLY, v.CERTIFY_TALLY, body, self._participants)
@@ -384,7 +406,7 @@ class VerifiablePartyMachine(BoardPartyMachine):
         privacy = self._verifiable.privacy(len(self._counted), self._false)
         noise = self._verifiable.noise(len(self._counted), self._residual, self._false)
         self._begin.close(self._board.head)
-        evidence = replace(outcome.evidence, log=logged_run(self.seen))
+        evidence = replace(outcome.evidence, log=logged_run(self.seen), checked=self.check_total)
         self._outcome = replace(outcome, privacy=privacy, noise=noise, evidence=evidence)
         self._end()
         return ()

@@ -17,10 +17,11 @@ from smpc_dp.encoding import Lanes
 from smpc_dp.errors import PeerFault, TimeoutFault
 from smpc_dp.protocols.begin import HubBegin
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import Context, Signer, decode
+from smpc_dp.protocols.envelope import Context, Signer, decode, encode
 from smpc_dp.protocols.gopa.relay import GopaRelayMachine
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.gopa.verifiable.recount import narrowed
 from smpc_dp.protocols.gopa.verifiable.statements import FALSE, Rules, agreements, failures
 from smpc_dp.protocols.result import Certificate, LoggedRun
 from smpc_dp.protocols.secagg import endings
@@ -59,6 +60,9 @@ class VerifiableRelayMachine(GopaRelayMachine):
         # Rounds of openings so far, what was said in the last one, and Delta by its two users.
         self._round = 0
         self._openings: dict[int, Envelope] = {}
+        # What the total is made of: publications and rounds of openings; and who has not added it up.
+        self._said: list[dict[int, Envelope]] = []
+        self._unchecked: set[int] = set()
         self._opened: dict[int, dict[int, Lanes]] = {}
         self._steps = {
             m.HELLO: (self._accept_hello, self._finish_hello),
@@ -70,7 +74,7 @@ class VerifiableRelayMachine(GopaRelayMachine):
             v.COIN: (self._accept_coin, self._finish_coin),
             v.ATTEST_COINS: (self._accept_attestation, self._finish_attest_coins),
             v.PUBLISH: (self._accept_publish, self._finish_publish),
-            v.ATTEST_TALLY: (self._accept_attestation, self._finish_attest_tally),
+            v.ATTEST_TALLY: (self._accept_attest_tally, self._finish_attest_tally),
         }
 
     @property
@@ -204,8 +208,16 @@ class VerifiableRelayMachine(GopaRelayMachine):
 
     def _certify(self, step: str, kind: str, answer: str) -> tuple[list[Envelope], Certificate]:
         """Put a quorum's signatures on the head that was attested on the board, and send them."""
-        signatures = {party: envelope.signature for party, envelope in self._received.items()}
+        signatures = {
+            party: envelope.signature
+            for party, envelope in self._received.items()
+            if party not in self._unchecked
+        }
         if len(signatures) < self._plan.quorum:
+            if self._unchecked:
+                names = map(self._name_of, sorted(self._unchecked))
+                what = f"of the quorum of {self._plan.quorum} only {len(signatures)} have added up the total"
+                raise TimeoutFault(names, step, f"{what}; who is named was told not to")
             raise self._too_few(self._plan.quorum)
         certificate = make_certificate(signatures, self._plan.quorum, self._parties)
         members, packed = self._attesting
@@ -283,6 +295,7 @@ class VerifiableRelayMachine(GopaRelayMachine):
         in the next one. Each round excludes somebody, so there are at most `most_false`.
         """
         authors = sorted(said)
+        self._said.append(said)
         digests = self._log(authors, said)
         self._false = self._exclude_false(batch)
         self._published -= {*self._false}
@@ -361,9 +374,25 @@ class VerifiableRelayMachine(GopaRelayMachine):
             v.TALLY, v.Tally(pack_set(self._published, self._parties), total, self._residual)
         )
         self._ask_for(v.ATTEST_TALLY, self._participants)
-        return self._broadcast(v.TALLIED, v.Tallied(entry.body, entry.signature))
+        shown = [self._shown_of(said) for said in self._said]
+        return self._broadcast(v.TALLIED, v.Tallied(entry.body, entry.signature, shown))
+
+    def _shown_of(self, said: dict[int, Envelope]) -> v.Said:
+        """Return what those who are counted said in one step, as it is shown to all."""
+        counted = [envelope for party, envelope in sorted(said.items()) if party in self._published]
+        bodies = [
+            narrowed(self._verifiable, envelope.body) if envelope.step == v.PUBLISH else envelope.body
+            for envelope in counted
+        ]
+        return v.Said(bodies, b"".join(envelope.signature for envelope in counted))
 
     # the end
+
+    def _accept_attest_tally(self, party: int, envelope: Envelope) -> None:
+        if envelope.body == encode(v.NotChecked()):
+            self._unchecked.add(party)
+        else:
+            self._accept_attestation(party, envelope)
 
     def _finish_attest_tally(self) -> list[Envelope]:
         sent, certificate = self._certify(v.ATTEST_TALLY, v.CERTIFY_TALLY, v.CLOSED)
@@ -383,8 +412,7 @@ class VerifiableRelayMachine(GopaRelayMachine):
         # Those on the board, as an audit counts them, whoever of them was lost since.
         privacy = self._verifiable.privacy(len(self._published), self._shown_false)
         noise = self._verifiable.noise(len(self._published), self._residual, self._shown_false)
-        evidence = replace(
-            outcome.evidence, log=LoggedRun(self._begin.number, self._begin.head, self._chain.head)
-        )
+        run = LoggedRun(self._begin.number, self._begin.head, self._chain.head)
+        evidence = replace(outcome.evidence, log=run, checked=True)
         self._outcome = replace(outcome, privacy=privacy, noise=noise, evidence=evidence)
         return sent

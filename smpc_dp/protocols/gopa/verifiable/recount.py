@@ -1,0 +1,104 @@
+"""A user adds up what was published, and holds the relay's total against it.
+
+The relay shows the entries of those who are counted: each publication, and each opening. The user has
+followed the hash of every entry, so what is shown is what is under the heads that it signs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from msgspec.structs import replace
+
+from smpc_dp.board.followed import Followed
+from smpc_dp.board.log import entry_digest
+from smpc_dp.encoding import Lanes
+from smpc_dp.errors import PeerFault, VerificationError
+from smpc_dp.protocols.envelope import Context, decode, encode
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.gopa.verifiable.statements import Rules
+from smpc_dp.protocols.secagg import messages as m
+
+SIGNATURE = m.SIGNATURE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Entries of one step that were followed: the number of the first, and the authors, ascending."""
+
+    kind: str
+    first: int
+    authors: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Recount:
+    """Adds up the entries of one run; `batches` are the publications, and then each round of openings."""
+
+    context: Context
+    parameters: VerifiableParameters
+    rules: Rules
+    run_id: bytes
+    board: Followed
+    batches: Sequence[Batch]
+
+    def total(self, counted: Collection[int], said: Sequence[v.Said]) -> Lanes:
+        """Return the sum of what those who are counted published, less what they opened.
+
+        Raises PeerFault, of the relay, if what it shows is not what is on the board, or an author has not
+        signed it.
+        """
+        relay = self.context.aggregator
+        try:
+            return self._total(counted, said)
+        except (ValueError, PeerFault, VerificationError) as error:
+            # Whatever an author did, the relay has counted it.
+            raise PeerFault(relay, f"does not show what is in its total: {error}") from None
+
+    def _total(self, counted: Collection[int], said: Sequence[v.Said]) -> Lanes:
+        total = np.zeros(self.parameters.encoding.lanes, dtype=np.uint64)
+        for batch, shown in zip(self.batches, said, strict=True):
+            authors = [(at, party) for at, party in enumerate(batch.authors) if party in counted]
+            if len(shown.signatures) != SIGNATURE * len(authors):
+                raise ValueError(f"{len(authors)} signatures of '{batch.kind}' are due")
+            for place, ((at, party), body) in enumerate(zip(authors, shown.bodies, strict=True)):
+                signature = shown.signatures[SIGNATURE * place : SIGNATURE * (place + 1)]
+                self._add(total, batch.kind, batch.first + at, self.context.names[party - 1], body, signature)
+        return total
+
+    def _add(self, total: Lanes, kind: str, number: int, name: str, body: bytes, signature: bytes) -> None:
+        publishes = kind == v.PUBLISH
+        if publishes:
+            body = widened(self.parameters, body)
+        if entry_digest(number, name, kind, body, signature) != self.board.digest(number):
+            raise ValueError(f"entry {number}, of {name}, is another")
+        try:
+            self.context.check_detached(self.run_id, kind, name, self.context.aggregator, body, signature)
+        except PeerFault:
+            raise ValueError(f"{name} did not sign entry {number}") from None
+        if publishes:
+            total += self.rules.lanes(decode(body, v.Publish, name).x_hat, name)
+            return
+        deltas = decode(body, v.Open, name).deltas
+        size = total.nbytes
+        for place in range(0, len(deltas), size):
+            total -= self.rules.lanes(deltas[place : place + size], name)
+
+
+def narrowed(parameters: VerifiableParameters, body: bytes) -> bytes:
+    """Return a publication as the relay shows it: of x_hat no more bytes than its bound needs."""
+    message = decode(body, v.Publish, "")
+    lanes = np.frombuffer(message.x_hat, dtype=np.uint8).reshape(-1, 8)
+    return encode(replace(message, x_hat=lanes[:, : parameters.published_bytes].tobytes()))
+
+
+def widened(parameters: VerifiableParameters, body: bytes) -> bytes:
+    """Return the publication of which `narrowed` made this; ValueError or PeerFault if it is none."""
+    message, size = decode(body, v.Publish, ""), parameters.published_bytes
+    short = np.frombuffer(message.x_hat, dtype=np.uint8).reshape(-1, size)
+    lanes = np.where(short[:, -1:] >= 0x80, 0xFF, 0).astype(np.uint8).repeat(8, axis=1)
+    lanes[:, :size] = short
+    return encode(replace(message, x_hat=lanes.tobytes()))

@@ -1,0 +1,201 @@
+"""Users of verifiable GOPA add up the total themselves: what a relay that tallies wrongly gets for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from smpc_dp.errors import PeerFault, TimeoutFault
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import decode, encode
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.recount import narrowed, widened
+from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
+from smpc_dp.simulate.vectors.verifiable_runs import RELAY, USERS, Cheater, Played, honest, parameters, play
+from smpc_dp.simulate.vectors.verifiable_users import CHEAT, off_by_one
+
+Tallied = v.Tallied
+
+
+def more(total: bytes) -> bytes:
+    lanes = np.frombuffer(total, "<u8").copy()
+    lanes[0] += np.uint64(1)
+    return lanes.tobytes()
+
+
+class Miscounting(VerifiableRelayMachine):
+    """Puts a total on the board, and signs it, that is one more than the sum."""
+
+    def _log_own(self, kind: str, message: Any) -> Envelope:
+        if kind == v.TALLY:
+            message = replace(message, total=more(message.total))
+        return super()._log_own(kind, message)
+
+
+class Keeping(VerifiableRelayMachine):
+    """Leaves what was opened in the total."""
+
+    def _begin_tally(self) -> list[Envelope]:
+        self._opened = {}
+        return super()._begin_tally()
+
+
+def told(lie: Callable[[Tallied], Tallied]) -> Played:
+    """Play a run whose relay changes what it shows with its tally, for everybody."""
+
+    class Lying(VerifiableRelayMachine):
+        def _write(self, step: str, names: Sequence[str], message: msgspec.Struct) -> list[Envelope]:
+            return super()._write(step, names, lie(message) if isinstance(message, v.Tallied) else message)
+
+    return play(relay=Lying)
+
+
+def refused(played: Played, what: str, users: Sequence[str] = USERS) -> None:
+    for name in users:
+        error = played.errors[name]
+        assert isinstance(error, PeerFault), error
+        assert error.culprit == RELAY
+        assert what in error.reason
+    assert v.CERTIFY_TALLY not in [entry.kind for entry in played.entries]
+
+
+@pytest.mark.parametrize("memo", [False, True])
+def test_every_user_refuses_a_wrong_total(memo: bool) -> None:
+    played = play(relay=Miscounting, memo=memo)
+    refused(played, "the total is not the sum of what was published")
+
+
+def test_what_was_opened_must_come_out_of_the_total() -> None:
+    rest = [name for name in USERS if name != CHEAT]
+    assert not set(play({CHEAT: off_by_one}).errors) & set(rest)
+    played = play({CHEAT: off_by_one}, relay=Keeping)
+    assert v.OPEN in [entry.kind for entry in played.entries]
+    for name in rest:
+        error = played.errors[name]
+        assert isinstance(error, PeerFault)
+        assert error.culprit == RELAY
+        assert "the total is not the sum of what was published" in error.reason
+
+
+def changed(message: Tallied, place: int, body: Callable[[bytes], bytes]) -> Tallied:
+    """Return the message with another publication of one user."""
+    [said] = message.said
+    bodies = list(said.bodies)
+    bodies[place] = body(bodies[place])
+    return replace(message, said=[replace(said, bodies=bodies)])
+
+
+def other_value(body: bytes) -> bytes:
+    """Return a publication with another x_hat, as a relay would show it to explain its total."""
+    message = decode(body, v.Publish, "")
+    return encode(replace(message, x_hat=bytes([message.x_hat[0] ^ 1]) + message.x_hat[1:]))
+
+
+@pytest.mark.parametrize("place", range(len(USERS)))
+def test_a_publication_that_is_not_on_the_board_is_refused(place: int) -> None:
+    refused(told(lambda message: changed(message, place, other_value)), f"of {USERS[place]}, is another")
+
+
+LIES: dict[str, tuple[Callable[[Tallied], Tallied], str]] = {
+    "nothing": (lambda message: replace(message, said=[]), "does not show what is in its total"),
+    "a round more": (lambda message: replace(message, said=message.said * 2), "does not show what is in its"),
+    "one less": (
+        lambda message: replace(message, said=[replace(message.said[0], bodies=message.said[0].bodies[1:])]),
+        "does not show what is in its total",
+    ),
+    "no signatures": (
+        lambda message: replace(message, said=[replace(message.said[0], signatures=b"")]),
+        "signatures of 'publish' are due",
+    ),
+    "another signature": (
+        lambda message: replace(
+            message, said=[replace(message.said[0], signatures=bytes(len(message.said[0].signatures)))]
+        ),
+        "is another",
+    ),
+    "no message": (lambda message: changed(message, 1, lambda _: b"\xc1"), "malformed Publish"),
+    "a short value": (
+        lambda message: changed(
+            message, 1, lambda body: encode(replace(decode(body, v.Publish, ""), x_hat=b"x"))
+        ),
+        "does not show what is in its total",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_what_is_shown_must_be_the_entries(name: str) -> None:
+    lie, what = LIES[name]
+    refused(told(lie), what)
+
+
+def test_a_value_that_its_user_did_not_sign_is_not_counted() -> None:
+    """The relay writes a publication in a user's name: hashes, total and heads all agree."""
+
+    class Forging(VerifiableRelayMachine):
+        def _finish_publish(self) -> list[Envelope]:
+            real = self._publications[1]
+            self._publications[1] = replace(real, signature=bytes(64))
+            return super()._finish_publish()
+
+    played = play(relay=Forging)
+    refused(played, f"{USERS[0]} did not sign", USERS[1:])
+
+
+# Users who do not check.
+
+
+def skipping(*users: str) -> type[Cheater]:
+    class Skipping(Cheater):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            self.check_total = self.name not in users
+
+    return Skipping
+
+
+def test_evidence_says_who_has_checked_and_only_they_vouch() -> None:
+    played = play(user=skipping(USERS[1]))
+    assert not played.errors
+    for name, machine in played.users.items():
+        assert machine.result.evidence.checked is (name != USERS[1])
+        certificate = machine.result.evidence.survivors
+        assert certificate is not None
+        assert USERS[1] not in certificate.signatures
+    assert played.relay.result.evidence.checked
+    assert honest().users[USERS[1]].result.evidence.checked
+
+
+def test_without_a_quorum_that_has_checked_there_is_no_average() -> None:
+    quorum = parameters().plan.quorum
+    lazy = USERS[: len(USERS) - quorum + 1]
+    played = play(user=skipping(*lazy))
+    error = played.errors[RELAY]
+    assert isinstance(error, TimeoutFault)
+    assert error.missing == set(lazy)
+    assert f"of the quorum of {quorum} only {quorum - 1} have added up the total" in str(error)
+    assert not any(machine.finished and name not in played.errors for name, machine in played.users.items())
+
+
+def test_a_miscounted_total_needs_a_quorum_that_does_not_check() -> None:
+    played = play(relay=Miscounting, user=skipping(USERS[0]))
+    for name in USERS[1:]:
+        assert "is not the sum" in str(played.errors[name])
+    assert v.CERTIFY_TALLY not in [entry.kind for entry in played.entries]
+
+
+def test_few_bytes_are_widened_to_what_was_signed() -> None:
+    checked = parameters()
+    bound = checked.greatest_published
+    point = bytes(32)
+    for values in ((0, 1), (-1, bound), (-bound, bound), (bound // 2, -2)):
+        x_hat = np.array(values, dtype="<i8").tobytes()
+        body = encode(v.Publish(x_hat, point, point, b"proof"))
+        shorter = narrowed(checked, body)
+        assert len(shorter) == len(body) - 2 * (8 - checked.published_bytes)
+        assert widened(checked, shorter) == body
