@@ -79,7 +79,7 @@ def raw(body: bytes) -> Any:
         (too_far_out, BOUNDS),
         (at(v.PUBLISH, cut_proof), MALFORMED),
         (at(v.PUBLISH, raw(b"")), MALFORMED),
-        (at(v.PUBLISH, raw(bytes(1 << 16))), MALFORMED),
+        (at(v.PUBLISH, raw(bytes(1 << 14))), MALFORMED),
         (at(v.PUBLISH, raw(b"\x94\xc4\x00\xc4")), MALFORMED),
         (at(v.PUBLISH, lambda _user, message: replace(message, x_hat=b"")), MALFORMED),
         (at(v.PUBLISH, lambda _user, message: replace(message, blinding=b"\xff" * 32)), MALFORMED),
@@ -116,7 +116,7 @@ def test_the_same_without_its_authors_signature_excludes_nobody() -> None:
     "commits",
     [
         raw(b""),
-        raw(bytes(1 << 16)),
+        raw(bytes(1 << 14)),
         lambda _user, message: replace(message, edges=b"\xff" * 32 + message.edges[32:]),
         lambda _user, message: replace(message, value=b"\xff" * 32),
         lambda _user, message: replace(message, neighbours=message.neighbours[::-1]),
