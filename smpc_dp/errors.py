@@ -2,12 +2,37 @@
 
 `ConfigError` and `LocalError` are ours to mend, `PeerFault` and `TimeoutFault` name somebody else,
 `PrivacyError` refuses a release, `VerificationError` rejects evidence.
+
+The text of an error stays on the machine that raised it. Others are told its `code` at most, and names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from typing import NamedTuple
+
+
+class Code(StrEnum):
+    """All that others are told of an error; the list is closed, its meanings are in docs/transport.md."""
+
+    OWN = "own"
+    PLACE = "place"
+    EVIDENCE = "evidence"
+    IMPOSSIBLE = "impossible"
+    STOPPED = "stopped"
+    FAULT = "fault"
+    QUESTION = "question"
+    PARTIAL = "partial"
+    MISSING = "missing"
+    LATE = "late"
+    LOST = "lost"
+    LEFT = "left"
+    FEW = "few"
+    PAST = "past"
+    KIND = "kind"
+    BEGUN = "begun"
+    EARLIER = "earlier"
 
 
 class Fault(NamedTuple):
@@ -21,13 +46,16 @@ class Fault(NamedTuple):
 
 
 class SmpcError(Exception):
-    """Root of every error that this library raises on purpose."""
+    """Root of every error that this library raises on purpose; `code` is what others are told of it."""
+
+    code = Code.OWN
 
 
 class ConfigError(SmpcError):
     """A session file, a parameter or an argument is wrong; `faults` lists every one that was found."""
 
-    def __init__(self, faults: Iterable[Fault] | str) -> None:
+    def __init__(self, faults: Iterable[Fault] | str, *, code: Code = Code.OWN) -> None:
+        self.code = code
         listed = (Fault("", faults),) if isinstance(faults, str) else tuple(faults)
         self.faults: tuple[Fault, ...] = listed
         super().__init__("; ".join(str(f) if f.where else f.what for f in listed))
@@ -44,8 +72,15 @@ class PeerFault(SmpcError):
     """
 
     def __init__(
-        self, culprit: str, reason: str, evidence: Mapping[str, bytes] | None = None, *, said_by: str = ""
+        self,
+        culprit: str,
+        reason: str,
+        evidence: Mapping[str, bytes] | None = None,
+        *,
+        said_by: str = "",
+        code: Code = Code.FAULT,
     ) -> None:
+        self.code = code
         self.culprit = culprit
         self.reason = reason
         self.said_by = said_by
@@ -54,10 +89,26 @@ class PeerFault(SmpcError):
 
 
 class TimeoutFault(SmpcError):
-    """The parties in `missing` did not send what `step` needs."""
+    """The parties in `missing` did not send what `step` needs.
 
-    def __init__(self, missing: Iterable[str], step: str, detail: str = "") -> None:
+    `why` has the code of each of them of whom more is known than `code`; `number` is how many parties are
+    needed (FEW), or the request that the others are at (PAST).
+    """
+
+    def __init__(
+        self,
+        missing: Iterable[str],
+        step: str,
+        detail: str = "",
+        *,
+        code: Code = Code.MISSING,
+        why: Mapping[str, Code] | None = None,
+        number: int = 0,
+    ) -> None:
+        self.code = code
+        self.number = number
         self.missing: frozenset[str] = frozenset(missing)
+        self.why: dict[str, Code] = {name: (why or {}).get(name, code) for name in self.missing}
         self.step = step
         names = ", ".join(sorted(self.missing)[:20]) or "nobody"
         more = "" if len(self.missing) <= 20 else f" and {len(self.missing) - 20} more"
@@ -65,12 +116,14 @@ class TimeoutFault(SmpcError):
 
 
 class PrivacyError(SmpcError):
-    """A value is outside its declared bounds, or a release is not permitted; others learn only `told`."""
+    """A value is outside its declared bounds, or a release is not permitted."""
 
-    def __init__(self, reason: str, *, told: str = "its input was refused") -> None:
-        self.told = told
+    def __init__(self, reason: str, *, code: Code = Code.OWN) -> None:
+        self.code = code
         super().__init__(reason)
 
 
 class VerificationError(SmpcError):
     """Evidence does not show what it claims."""
+
+    code = Code.EVIDENCE

@@ -112,7 +112,7 @@ class Statistic:
         try:
             self.kernel.codes(tuple([value] for value in record))
         except PrivacyError as error:
-            raise PrivacyError(f"{file}: {error}", told=error.told) from None
+            raise PrivacyError(f"{file}: {error}", code=error.code) from None
         return record
 
 

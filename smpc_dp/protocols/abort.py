@@ -1,24 +1,21 @@
-"""How an error travels: what others are told when a run is over for somebody."""
+"""How an error travels: as a code of a closed list and names, never as a text.
+
+What a party tells others must not depend on its data, its files or the texts of its exceptions. So a message
+has no room for a text: the receiver renders the code with a fixed one. The list is in docs/transport.md.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from smpc_dp.errors import (
-    ConfigError,
-    PeerFault,
-    PrivacyError,
-    SmpcError,
-    TimeoutFault,
-    VerificationError,
-)
+from smpc_dp.errors import Code, PeerFault, SmpcError, TimeoutFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import Context, printable
+from smpc_dp.protocols.envelope import Context
 
 # The step of a hub's last message to a party, and of a party's to the hub.
 ABORT = "abort"
@@ -26,16 +23,77 @@ LEAVE = "leave"
 # The step of a party's last message in a session, of whatever request.
 QUIT = "quit"
 
-REASON_LIMIT = 500
+TEXTS: Mapping[Code, str] = {
+    Code.OWN: "its own input, files or settings do not allow it",
+    Code.PLACE: "its privacy does not hold in its place of the graph",
+    Code.EVIDENCE: "what it was shown does not hold",
+    Code.IMPOSSIBLE: "what is asked for cannot be computed over those who take part",
+    Code.STOPPED: "another member has stopped the run",
+    Code.FAULT: "broke the protocol",
+    Code.QUESTION: "asks for something else than most others",
+    Code.PARTIAL: "did not send the same to all servers",
+    Code.MISSING: "did not send what is due",
+    Code.LATE: "deadline passed",
+    Code.LOST: "connection lost",
+    Code.LEFT: "left the run",
+    Code.FEW: "fewer are left than are needed",
+    Code.PAST: "too late: the others are at another request",
+    Code.KIND: "asks for a sum where others ask for a pairwise statistic, or the other way round",
+    Code.BEGUN: "the run has begun without it",
+    Code.EARLIER: "earlier sums of the session are over other parties",
+}
+
+# The codes that blame the culprit, and those that say who is missing; the others have no names.
+BLAMES = frozenset({Code.FAULT, Code.QUESTION, Code.PARTIAL})
+LACKS = frozenset(
+    {
+        Code.MISSING,
+        Code.LATE,
+        Code.LOST,
+        Code.LEFT,
+        Code.FEW,
+        Code.PAST,
+        Code.KIND,
+        Code.BEGUN,
+        Code.EARLIER,
+    }
+)
+# How many of the missing an error says more of.
+SHOWN = 5
 
 
 class Abort(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Aggregator or party: the run is over for the receiver, and why; names are from the roster."""
+    """The run is over, for the receiver or for the sender, and why; names are from the roster.
 
-    kind: str
-    culprit: str
-    missing: list[str]
-    reason: Annotated[str, Meta(max_length=REASON_LIMIT)]
+    `culprit` is set for the codes in BLAMES, `missing` (each name with its own code) and `step` for those in
+    LACKS. `number` is how many parties are needed, or the request that the others are at; 0 for neither.
+    """
+
+    code: Code
+    culprit: str = ""
+    missing: list[tuple[str, Code]] = []
+    step: Annotated[str, Meta(pattern=r"^[a-z0-9-]{0,40}\Z")] = ""
+    number: Annotated[int, Meta(ge=0, lt=1 << 32)] = 0
+
+    @property
+    def is_sound(self) -> bool:
+        """Tell whether the fields are those that the code has."""
+        lacks = self.code in LACKS
+        return bool(self.culprit) == (self.code in BLAMES) and (
+            lacks or not (self.missing or self.step or self.number)
+        )
+
+    def names(self) -> set[str]:
+        """Return everybody who is named."""
+        return {self.culprit, *(name for name, _ in self.missing)} - {""}
+
+    def __str__(self) -> str:
+        """Say it in the words of the receiver."""
+        text = TEXTS[self.code]
+        if self.number:
+            text += f" ({'request ' * (self.code == Code.PAST)}{self.number})"
+        apart = [f"{name}: {TEXTS[code]}" for name, code in self.missing if code != self.code]
+        return "; ".join([f"{self.culprit}: {text}" if self.culprit else text, *apart[:SHOWN]])
 
 
 def equivocation(
@@ -44,9 +102,8 @@ def equivocation(
     """Return the fault of a second, different message for one step; both signatures are the evidence.
 
     `run_id` is that of the first message, `earlier` the SHA-256 of its body. Before there is a run id,
-    messages
-    are signed under the session digest: an honest party says hello to each request and rerun, so two of those
-    prove nothing and are not kept.
+    messages are signed under the session digest: an honest party says hello to each request and rerun, so two
+    of those prove nothing and are not kept.
     """
     reason = f"sent two different messages for step '{envelope.step}'"
     if context.session_digest in (run_id, envelope.run_id):
@@ -66,54 +123,42 @@ def equivocation(
 
 
 def abort_of(error: SmpcError) -> Abort:
-    """Return what others are told of an error: never more than names and one line."""
-    reason = " ".join(str(error).split())[:REASON_LIMIT]
+    """Return what others are told of an error: its code, and names that are public."""
     if isinstance(error, PeerFault):
-        return Abort("peer", error.culprit, [], error.reason[:REASON_LIMIT])
+        return Abort(error.code, error.culprit)
     if isinstance(error, TimeoutFault):
-        return Abort("timeout", "", sorted(error.missing), error.step)
-    if isinstance(error, PrivacyError):
-        # What is wrong with a private value is the party's own business.
-        return Abort("local", "", [], error.told)
-    if isinstance(error, VerificationError):
-        return Abort("verification", "", [], reason)
-    if isinstance(error, ConfigError):
-        return Abort("config", "", [], reason)
-    return Abort("local", "", [], reason)
+        return Abort(error.code, "", sorted(error.why.items()), error.step, error.number)
+    return Abort(error.code)
 
 
-def late_of(missing: Sequence[str], step: str, detail: str) -> Abort:
-    """Return what is told to who goes without the parties in `missing`, with what is known of why."""
-    return Abort("timeout", "", sorted(missing), f"{step}; {detail}"[:REASON_LIMIT])
-
-
-def quit_of(error: SmpcError) -> Abort:
-    """Return what the others are told of a party's error that ends the session for it."""
-    text = error.told if isinstance(error, PrivacyError) else str(error)
-    return Abort("local", "", [], " ".join(text.split())[:REASON_LIMIT])
+def code_of(error: SmpcError, name: str) -> Code:
+    """Return what others are told of the member `name`, which an error is about."""
+    return error.why.get(name, error.code) if isinstance(error, TimeoutFault) else error.code
 
 
 def error_of(abort: Abort, context: Context) -> SmpcError:
     """Return the error that an aggregator's `Abort` stands for; names must be in the roster."""
     teller = context.aggregator
-    known = set(context.names) | {teller}
-    reason = printable(abort.reason)
-    if abort.kind == "peer" and abort.culprit in known:
-        return PeerFault(abort.culprit, f"{reason} (said by {teller})", said_by=teller)
-    if abort.kind == "timeout" and set(abort.missing) <= known:
-        step, _, detail = reason.partition("; ")
+    if not abort.is_sound or not abort.names() <= {teller, *context.names}:
+        return PeerFault(teller, "sent a malformed abort")
+    if abort.culprit:
+        reason = f"{TEXTS[abort.code]} (said by {teller})"
+        return PeerFault(abort.culprit, reason, said_by=teller, code=abort.code)
+    if abort.code in LACKS:
+        why = dict(abort.missing)
         return TimeoutFault(
-            abort.missing, step, f"{detail}; said by {teller}" if detail else f"said by {teller}"
+            why, abort.step, f"{abort}; said by {teller}", code=abort.code, why=why, number=abort.number
         )
-    if abort.kind == "verification":
-        return VerificationError(f"{reason} (said by {teller})")
-    if abort.kind in ("local", "config"):
-        return PeerFault(teller, f"stopped the run: {reason}")
-    return PeerFault(teller, "sent a malformed abort")
+    if abort.code == Code.EVIDENCE:
+        return VerificationError(f"{abort} (said by {teller})")
+    return PeerFault(teller, f"stopped the run: {abort}")
 
 
-def reason_of(abort: Abort, sender: str, context: Context) -> str:
-    """Return in one line why a party leaves; raise PeerFault if it names anyone outside of the roster."""
-    if not {abort.culprit, *abort.missing} <= {"", context.aggregator, *context.names}:
+def leave_of(abort: Abort, sender: str, step: str, context: Context) -> TimeoutFault:
+    """Return the loss of a party that says that it leaves; raise PeerFault if it names an outsider."""
+    if not abort.names() <= {context.aggregator, *context.names}:
         raise PeerFault(sender, "left and named somebody who is not in the roster")
-    return f"left: {abort.culprit + ': ' if abort.culprit else ''}{printable(abort.reason)}"
+    if not abort.is_sound:
+        raise PeerFault(sender, "sent a malformed leave")
+    own = abort.code if abort.code in (Code.OWN, Code.PLACE, Code.EARLIER) else Code.LEFT
+    return TimeoutFault({sender}, step, f"left: {abort}", code=Code.LEFT, why={sender: own})

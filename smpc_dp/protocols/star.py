@@ -11,8 +11,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from smpc_dp.errors import LocalError, PeerFault, SmpcError, TimeoutFault
-from smpc_dp.protocols.abort import ABORT, LEAVE, Abort, abort_of, equivocation, error_of, reason_of
+from smpc_dp.errors import Code, LocalError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.protocols.abort import ABORT, LEAVE, Abort, abort_of, code_of, equivocation, error_of, leave_of
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
 
@@ -261,7 +261,7 @@ class HubRole(_Role[R]):
             party = self._number.get(peer)
             if party is not None and party in self._alive:
                 self._received.pop(party, None)
-                self._drop(party, TimeoutFault({peer}, self.step, "connection lost"))
+                self._drop(party, TimeoutFault({peer}, self.step, "connection lost", code=Code.LOST))
         return self._advance()
 
     def expire(self) -> Sequence[Envelope]:
@@ -269,7 +269,8 @@ class HubRole(_Role[R]):
         if self._over:
             return ()
         for party in sorted(self._alive - self._received.keys()):
-            self._drop(party, TimeoutFault({self._name_of(party)}, self.step, "deadline passed"))
+            late = TimeoutFault({self._name_of(party)}, self.step, "deadline passed", code=Code.LATE)
+            self._drop(party, late)
         return self._advance()
 
     def farewell(self, error: SmpcError) -> Sequence[Envelope]:
@@ -323,8 +324,7 @@ class HubRole(_Role[R]):
         abort = decode(envelope.body, Abort, envelope.sender)
         if envelope.run_id not in (self._run_id, self._context.session_digest, *self._past):
             raise PeerFault(envelope.sender, "left another run")
-        reason = reason_of(abort, envelope.sender, self._context)
-        return self._exclude(party, TimeoutFault({envelope.sender}, self.step, reason))
+        return self._exclude(party, leave_of(abort, envelope.sender, self.step, self._context))
 
     def _drop(self, party: int, error: SmpcError) -> None:
         """Exclude a party; it is told with whatever is sent next, if only with the farewell."""
@@ -377,7 +377,8 @@ class HubRole(_Role[R]):
         return self._with_untold(sent)
 
     def _too_few(self, needed: int) -> SmpcError:
-        missing = [self._name_of(party) for party in self._excluded]
+        excluded = {self._name_of(party): error for party, error in self._excluded.items()}
+        why = {name: code_of(error, name) for name, error in excluded.items()}
         detail = f"{len(self._alive)} of {self._parties} parties are left, {needed} are needed"
-        reasons = "; ".join(str(error) for error in list(self._excluded.values())[:5])
-        return TimeoutFault(missing, self.step, f"{detail}: {reasons}")
+        reasons = "; ".join(str(error) for error in list(excluded.values())[:5])
+        return TimeoutFault(why, self.step, f"{detail}: {reasons}", code=Code.FEW, why=why, number=needed)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError
+from smpc_dp.errors import Code, ConfigError, Fault, PeerFault, SmpcError
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.exchange.machines import ExchangeHub, Relayed
@@ -307,8 +307,7 @@ class Server:
         context = self._membership.context(news.request)
         if not isinstance(self._machine, StatisticHub):
             context = statistic_context(context)
-        reason = "asks for a sum where others ask for a pairwise statistic, or the other way round"
-        abort = Abort("timeout", "", [news.peer], reason)
+        abort = Abort(Code.KIND, "", [(news.peer, Code.KIND)])
         return context.write(self._membership.identity, context.session_digest, ABORT, (news.peer,), abort)
 
     def _too_late(self, news: News, number: int) -> Sequence[Envelope]:
@@ -316,8 +315,7 @@ class Server:
         context = self._asked.get(news.request, self._membership).context(news.request)
         if news.envelope is not None and news.envelope.step == STATISTIC_HELLO:
             context = statistic_context(context)
-        reason = f"hello to request {news.request}, others are at {number}"
-        abort = Abort("timeout", "", [news.peer], reason)
+        abort = Abort(Code.PAST, "", [(news.peer, Code.PAST)], number=number)
         return context.write(self._membership.identity, context.session_digest, ABORT, (news.peer,), abort)
 
     def _tell_lost(self, number: int, machine: Machine, peer: str) -> None:

@@ -9,8 +9,8 @@ from dataclasses import replace
 import msgspec
 
 from smpc_dp.errors import LocalError, PeerFault
-from smpc_dp.protocols.abort import QUIT, Abort
-from smpc_dp.protocols.envelope import decode, printable
+from smpc_dp.protocols.abort import QUIT, TEXTS, Abort
+from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.exchange.messages import HELLO as EXCHANGE_HELLO
 from smpc_dp.protocols.pairwise.statistic_messages import HELLO as STATISTIC_HELLO
 from smpc_dp.protocols.secagg.messages import HELLO
@@ -40,7 +40,7 @@ def quits(news: News, membership: Membership) -> LocalError | None:
     except PeerFault:
         return None
     try:
-        reason = printable(decode(news.envelope.body, Abort, news.peer).reason)
+        reason = TEXTS[decode(news.envelope.body, Abort, news.peer).code]
     except PeerFault as fault:
         reason = fault.reason
     return LocalError(f"{news.peer} left: {reason}")

@@ -14,7 +14,7 @@ from smpc_dp.board.runs import NOTHING_SEEN, Seen
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import LocalError, SmpcError, TimeoutFault
 from smpc_dp.privacy.accountant.receipt import Receipt
-from smpc_dp.protocols.abort import QUIT, quit_of
+from smpc_dp.protocols.abort import QUIT, abort_of
 from smpc_dp.protocols.contract import Envelope, Machine
 from smpc_dp.protocols.exchange.machines import ExchangeParty
 from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
@@ -189,7 +189,7 @@ class HubLine:
         member = self._membership
         context = member.context(request)
         to = (member.aggregator,)
-        told = context.write(member.identity, context.session_digest, QUIT, to, quit_of(error))
+        told = context.write(member.identity, context.session_digest, QUIT, to, abort_of(error))
         # A channel that is gone has been told of already.
         with suppress(SmpcError):
             await self.send(request, told)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Code, ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
@@ -281,5 +281,5 @@ class Mesh:
         if coordinator_of(asked, len(self._names)) != self._place + 1:
             return ()
         context = self._membership.context(asked)
-        abort = Abort("timeout", "", [peer], f"hello to request {asked}, others are at {request}")
+        abort = Abort(Code.PAST, "", [(peer, Code.PAST)], number=request)
         return context.write(self._membership.identity, context.session_digest, ABORT, (peer,), abort)

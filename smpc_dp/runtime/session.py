@@ -85,7 +85,7 @@ class Session:
         self,
         vector: ArrayLike,
         *,
-        weight: int | None = None,
+        weight: float | None = None,
         clip: bool = False,
         label: str = "",
         method: str | None = None,
@@ -96,7 +96,8 @@ class Session:
 
         Args:
             vector: shape (length,), float64 or integers as the session says, within its bounds.
-            weight: this party's secret integer in [0, max_weight]; needed exactly if the session has weights.
+            weight: this party's secret whole number in [0, max_weight], an int or float; needed exactly if
+                the session has weights.
             clip: clip values to the bounds, and say in the result how many were; otherwise they are refused.
             label: what this request is, in at most 200 characters that everybody may read ("round 7").
                 Parties that call with another label, or ask for an average where others ask for a sum, are
@@ -104,7 +105,8 @@ class Session:
             method: the session's protocol, where given.
 
         Raises:
-            ConfigError, PrivacyError: the vector or the weight is refused, and others learn only that.
+            ConfigError, PrivacyError: the vector, the weight or the ledger is refused; others are told
+                the code `own` for each of these.
             PeerFault: somebody broke the protocol; TimeoutFault: somebody is missing. The session can go on
                 with the next request, unless the aggregator itself is lost.
         """
@@ -117,7 +119,7 @@ class Session:
         self,
         vector: ArrayLike,
         *,
-        weight: int | None = None,
+        weight: float | None = None,
         clip: bool = False,
         label: str = "",
         method: str | None = None,
@@ -306,7 +308,9 @@ class Session:
         self._tell_done(result.survivors, result.absent)
         return result
 
-    async def _run(self, kind: Kind, vector: ArrayLike, weight: int | None, clip: bool, label: str) -> Result:
+    async def _run(
+        self, kind: Kind, vector: ArrayLike, weight: float | None, clip: bool, label: str
+    ) -> Result:
         _check_label(label)
         self._request += 1
         try:

@@ -17,7 +17,7 @@ from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
-from smpc_dp.protocols.abort import ABORT, LEAVE, Abort
+from smpc_dp.protocols.abort import ABORT, BLAMES, LEAVE, Abort
 from smpc_dp.protocols.contract import Envelope, Machine
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa import messages as g
@@ -203,6 +203,10 @@ class Stage:
         abort = next(e for e in self.sent if e.step == ABORT and e.receiver == name)
         return decode(abort.body, Abort, HUB)
 
+    def fault_of(self, name: str) -> str:
+        """Return what the aggregator excluded a party for, in its own words."""
+        return str(self.aggregator._excluded[self.number(name)])
+
     # What tests assert
 
     def assert_nothing_revealed(self) -> None:
@@ -221,9 +225,10 @@ class Stage:
     def assert_out(self, name: str, reason: str) -> None:
         """The aggregator excluded the party for its own fault, told it so, and lists the fault."""
         told = self.told(name)
-        assert (told.kind, told.culprit) == ("peer", name), told
-        assert reason in told.reason, told
-        assert any(fault.startswith(f"{name}: ") for fault in self.aggregator.result.faults)
+        assert (told.code in BLAMES, told.culprit) == (True, name), told
+        assert any(
+            fault.startswith(f"{name}: ") and reason in fault for fault in self.aggregator.result.faults
+        ), self.aggregator.result.faults
 
     def assert_sum(self, *absent: str) -> None:
         """The aggregator's sum is exact, over everyone but `absent`; all who have a result have the same."""

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto import agree
 from smpc_dp.encoding import Lanes
-from smpc_dp.protocols.abort import ABORT, LEAVE
+from smpc_dp.errors import Code
+from smpc_dp.protocols.abort import ABORT, LEAVE, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa import messages as g
@@ -123,7 +124,8 @@ def test_relay_shows_the_victim_another_set() -> None:
 
     stage.play(only(m.NEIGHBOURS, VICTIM, shrink))
     assert g.PUBLISH not in stage.steps_of(VICTIM)
-    assert stage.told(VICTIM).reason == "attests another set than the one that was sent"
+    assert stage.fault_of(VICTIM) == f"{VICTIM}: attests another set than the one that was sent"
+    assert stage.told(VICTIM) == Abort(Code.FAULT, VICTIM)
     assert stage.aggregator.result.absent == (VICTIM,)
 
 
@@ -200,7 +202,8 @@ def test_differing_plans_are_told_before_anything_is_sent() -> None:
 
     stage.play(by(m.HELLO, OTHER, differ))
     assert stage.aggregator.result.absent == (OTHER,)
-    assert "asks '1f/2e'" in stage.told(OTHER).reason
+    assert "asks '1f/2e'" in stage.fault_of(OTHER)
+    assert stage.told(OTHER) == Abort(Code.QUESTION, OTHER)
 
 
 def test_user_publishes_the_same_value_twice() -> None:
@@ -251,7 +254,7 @@ def test_user_whose_shares_are_not_of_the_key_that_it_advertised_is_named() -> N
     stage.play(tamper)
     stage.assert_blames(HUB, OTHER, "signed shares that do not give the secret it committed to")
     told = {name: stage.told(name) for name in stage.names if name != OTHER}
-    assert {(abort.kind, abort.culprit) for abort in told.values()} == {("peer", OTHER)}
+    assert {(abort.code, abort.culprit) for abort in told.values()} == {(Code.FAULT, OTHER)}
 
 
 def test_nobody_is_asked_for_a_seed_when_noise_stays_in() -> None:
@@ -280,7 +283,7 @@ def test_aggregator_tells_different_users_different_sets() -> None:
     assert g.PUBLISH not in {envelope.step for envelope in stage.sent}
     # The third of them leaves too few, and ends the run for everybody.
     for name in stage.names[:2]:
-        assert stage.told(name).reason == "attests another set than the one that was sent"
+        assert stage.fault_of(name) == f"{name}: attests another set than the one that was sent"
 
 
 def test_total_beyond_own_noise_is_refused_where_the_rest_is_rolled_back() -> None:

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from smpc_dp.errors import ConfigError, PrivacyError, TimeoutFault
+from smpc_dp.errors import Code, ConfigError, PrivacyError, TimeoutFault
+from smpc_dp.protocols.abort import TEXTS
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import encode
 from smpc_dp.protocols.gopa import direct_messages as d
@@ -459,7 +460,8 @@ def test_another_plan_is_told_before_anything_is_sent() -> None:
     stage = DirectStage()
     stage.play(by(m.HELLO, CHEAT, lambda e: (stage.change(e, question="1f/2e"),)))
     stage.assert_published(*without(CHEAT))
-    stage.assert_blames(CHEAT, CHEAT, "asks '1f/2e'")
+    stage.assert_blames(CHEAT, CHEAT, TEXTS[Code.QUESTION])
+    assert any(fault.startswith(f"{CHEAT}: asks '1f/2e'") for fault in stage.outcomes()[COORDINATOR].faults)
 
 
 def test_a_user_whose_plan_does_not_hold_in_its_place_never_publishes(

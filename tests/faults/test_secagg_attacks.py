@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from smpc_dp.errors import PeerFault, VerificationError
+from smpc_dp.errors import Code, PeerFault, VerificationError
 from smpc_dp.identity import verify
 from smpc_dp.privacy.secagg_plan import check_plan
 from smpc_dp.protocols.abort import ABORT, LEAVE, Abort
@@ -124,8 +124,8 @@ def test_split_roll_gets_no_certificate() -> None:
     # The victim cannot know, and signs. The honest part of this aggregator leaves it out.
     assert m.ATTEST_PARTICIPANTS in stage.steps_of(VICTIM)
     assert m.MASKED not in stage.steps_of(VICTIM)
-    abort = stage.told(VICTIM)
-    assert (abort.culprit, abort.reason) == (VICTIM, "attests another set than the one that was sent")
+    assert stage.told(VICTIM) == Abort(Code.FAULT, VICTIM)
+    assert stage.fault_of(VICTIM) == f"{VICTIM}: attests another set than the one that was sent"
 
 
 def test_the_certificate_of_another_roll_is_refused() -> None:
@@ -402,15 +402,49 @@ def test_false_result(total: bytes, error: type[Exception]) -> None:
 
 @pytest.mark.parametrize(("culprit", "missing"), [("mallory", []), ("", ["mallory"])])
 def test_abort_that_names_an_outsider(culprit: str, missing: list[str]) -> None:
-    abort = Abort("peer" if culprit else "timeout", culprit, missing, "cheated")
+    code = Code.FAULT if culprit else Code.LATE
+    abort = Abort(code, culprit, [(name, code) for name in missing])
     stage = attacked(m.ROLL, lambda stage, envelope, _: (stage.write(envelope, abort, step=ABORT),))
     assert_refused(stage, "malformed abort")
 
 
-def test_abort_cannot_write_to_the_terminal() -> None:
-    abort = Abort("local", "", [], "\x1b[2Jgone\n")
+@pytest.mark.parametrize(
+    "fields",
+    [
+        ("\x1b[2Jgone\n", "", [], "", 0),
+        ("late", "", [(VICTIM, "gone")], "", 0),
+        ("late", "", [], "\x1b[2J", 0),
+        ("late", "", [], "roll\n", 0),
+        ("few", "", [], "", -1),
+        ("late", "", [VICTIM], "", 0),
+        ("own", "", [], ""),
+        ("local", "", [], "a reason in free text"),
+    ],
+)
+def test_abort_of_no_known_form_is_malformed(fields: tuple[object, ...]) -> None:
+    """There is no code beside those of the list, and no room for a text."""
+    body = msgspec.msgpack.encode(fields)
+
+    def write(stage: Stage, envelope: Envelope, _: Any) -> Iterable[Envelope]:
+        return (stage.write(envelope, msgspec.Raw(body), step=ABORT),)  # type: ignore[arg-type]
+
+    assert_refused(attacked(m.ROLL, write), "malformed Abort")
+
+
+@pytest.mark.parametrize(
+    "abort",
+    [
+        Abort(Code.FAULT),
+        Abort(Code.OWN, VICTIM),
+        Abort(Code.LATE, VICTIM),
+        Abort(Code.OWN, step="roll"),
+        Abort(Code.EVIDENCE, number=3),
+        Abort(Code.OWN, missing=[(VICTIM, Code.OWN)]),
+    ],
+)
+def test_abort_with_fields_that_its_code_has_not_is_malformed(abort: Abort) -> None:
     stage = attacked(m.ROLL, lambda stage, envelope, _: (stage.write(envelope, abort, step=ABORT),))
-    assert str(stage.errors[VICTIM]) == f"{HUB}: stopped the run: ?[2Jgone?"
+    assert_refused(stage, "malformed abort")
 
 
 @pytest.mark.parametrize("step", m.AGGREGATOR_STEPS)

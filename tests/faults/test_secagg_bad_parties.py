@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from smpc_dp.crypto import agree
-from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
-from smpc_dp.protocols.abort import LEAVE, Abort
+from smpc_dp.errors import Code, PeerFault, TimeoutFault, VerificationError
+from smpc_dp.protocols.abort import LEAVE, TEXTS, Abort, abort_of
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import Context, Signer, decode, decode_envelope, encode, encode_envelope
+from smpc_dp.protocols.envelope import Context, Signer, decode, decode_envelope, encode_envelope
 from smpc_dp.protocols.secagg import keys
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import pack_list
@@ -337,16 +337,27 @@ def test_more_complaints_than_corrupt_holders_convict_a_dealer_and_fewer_do_not(
 
 
 def test_leave_that_names_an_outsider() -> None:
-    abort = Abort("peer", "mallory", [], "cheated")
+    abort = Abort(Code.FAULT, "mallory")
     stage = misbehaving(m.MASKED, lambda stage, envelope, _: (stage.write(envelope, abort, step=LEAVE),))
     assert_excluded(stage, "somebody who is not in the roster")
 
 
-def test_leave_cannot_write_to_the_terminal() -> None:
-    abort = Abort("local", "", [], "\x1b[2Jgone")
+def test_leave_with_a_text_is_malformed() -> None:
+    """It cannot write to the terminal, as an earlier form of the message could."""
+    body = msgspec.msgpack.encode(("local", "", [], "\x1b[2Jgone"))
+    stage = misbehaving(
+        m.MASKED,
+        lambda stage, envelope, _: (stage.write(envelope, msgspec.Raw(body), step=LEAVE),),  # type: ignore[arg-type]
+    )
+    assert_excluded(stage, "malformed Abort")
+
+
+def test_a_party_that_leaves_is_named_with_its_code() -> None:
+    abort = Abort(Code.OWN)
     stage = misbehaving(m.MASKED, lambda stage, envelope, _: (stage.write(envelope, abort, step=LEAVE),))
     stage.assert_sum(BAD)
-    assert "left: ?[2Jgone" in stage.aggregator.result.faults[0]
+    assert f"left: {TEXTS[Code.OWN]}" in stage.aggregator.result.faults[0]
+    assert stage.told(BAD) == Abort(Code.LEFT, "", [(BAD, Code.OWN)], m.MASKED)
 
 
 def test_vector_that_is_no_encoding_is_a_lie_not_an_overflow() -> None:
@@ -359,4 +370,4 @@ def test_vector_that_is_no_encoding_is_a_lie_not_an_overflow() -> None:
 
     stage = misbehaving(m.MASKED, add)
     assert isinstance(stage.errors[HUB], VerificationError)
-    assert encode(Abort("local", "", [], str(stage.errors[HUB])))
+    assert abort_of(stage.errors[HUB]) == Abort(Code.EVIDENCE)

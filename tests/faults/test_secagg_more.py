@@ -11,7 +11,7 @@ import pytest
 from smpc_dp.crypto import shamir
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding
-from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
+from smpc_dp.errors import Code, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.abort import ABORT
 from smpc_dp.protocols.contract import Envelope
@@ -80,7 +80,8 @@ def test_who_asks_another_question_is_excluded_and_the_most_frequent_one_is_answ
     for name, error in errors.items():
         assert isinstance(error, PeerFault)
         assert (error.culprit, error.said_by) == (name, AGGREGATOR)
-        assert "asks 'weight', the others ask ''" in error.reason
+        assert error.code == Code.QUESTION
+        assert f"{name}: asks 'weight', the others ask ''" in cast.aggregator.result.faults
     assert cast.aggregator.result.total.tolist() == [45 - 2 - 7, PARTIES - 2]
 
 

@@ -18,9 +18,18 @@ import msgspec
 import pytest
 
 from smpc_dp.bench.servers import split_records
-from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, PrivacyError, SmpcError, TimeoutFault
+from smpc_dp.errors import (
+    Code,
+    ConfigError,
+    Fault,
+    LocalError,
+    PeerFault,
+    PrivacyError,
+    SmpcError,
+    TimeoutFault,
+)
 from smpc_dp.identity import Identity
-from smpc_dp.protocols.abort import LEAVE, Abort
+from smpc_dp.protocols.abort import LEAVE, TEXTS, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode, encode
 from smpc_dp.protocols.mpyc import messages as m
@@ -36,7 +45,7 @@ from smpc_dp.runtime.servers import engine as engines
 from smpc_dp.runtime.servers.child import Answer
 from smpc_dp.runtime.servers.engine import Engine
 from smpc_dp.runtime.servers.hub import serve_shares
-from smpc_dp.runtime.servers.member import SharedMembership
+from smpc_dp.runtime.servers.member import FAULT_BYTES, SharedMembership
 from smpc_dp.runtime.session_file import Timeouts, load_session, write_session
 from smpc_dp.statistics.kernels import Field, Kernel
 from smpc_dp.statistics.shared.plan import statistic_program, sum_program
@@ -204,8 +213,8 @@ def test_shares_of_another_length_or_field_leave_their_user_out(
         assert opened.values == (5, 3)
         assert opened.included == ("alice", "carol", "dave")
         (fault,) = opened.faults
-        assert fault.startswith("bob: left out by server2")
-        assert reason in fault
+        assert fault == f"bob: left out by server2: {TEXTS[Code.FAULT]}"
+    assert reason in str(stage.servers["server2"]._failures[2])
 
 
 @pytest.mark.parametrize("step", [m.HELLO, m.SHARES])
@@ -244,7 +253,9 @@ def test_one_label_too_many_or_too_few_costs_its_user_alone(most: int, odd: int)
     marks = {"alice": most, "bob": odd, "carol": most, "dave": min(most, 0)}
     stage = Stage(marks=marks, makes=dict.fromkeys((*USERS, *SERVERS), make_labelled(labels=most >= 0))).run()
     assert set(stage.errors) == {"bob"}
-    assert f"gives {'a' if odd >= 0 else 'no'} label, unlike most users" in str(stage.errors["bob"])
+    assert stage.errors["bob"].code == Code.QUESTION
+    for server in stage.servers.values():
+        assert f"gives {'a' if odd >= 0 else 'no'} label, unlike most users" in str(server._failures[2])
     assert stage.machines["alice"].result.included == ("alice", "carol", "dave")
 
 
@@ -258,7 +269,7 @@ def make_labelled(*, labels: bool) -> MakeTerms:
 
 
 def test_what_users_say_when_they_leave_fits_into_a_message(tmp_path: Path) -> None:
-    """As many as may be missing leave in as many words as they can, of characters of four bytes."""
+    """As many as may be missing leave, and each server says so with the longest code."""
     users = tuple(f"user-{'x' * 50}-{number:04d}" for number in range(400))
     names = [f"{'s' * 50}-{number}" for number in range(9)]
     path = create_local_session(
@@ -269,15 +280,24 @@ def test_what_users_say_when_they_leave_fits_into_a_message(tmp_path: Path) -> N
     def change(envelope: Envelope) -> Envelope | None:
         if envelope.step != m.SHARES or envelope.sender != "bob":
             return envelope
-        left = Abort("local", "", [], "\U0001f600" * 500)
+        left = Abort(Code.OWN)
         (written,) = context().write(IDENTITIES["bob"], envelope.run_id, LEAVE, (envelope.receiver,), left)
         return written
 
     faults = Stage(change).run().machines["alice"].result.faults
     assert len(faults) == len(SERVERS)
-    longer = max(len(fault.encode()) for fault in faults) + len(users[0]) + len(names[0])
-    seals = 100 * len(names)
-    assert (len(users) // 2) * len(names) * (longer + 3) + seals + len(users) * 32 < largest
+    assert all(fault.startswith("bob: left out by ") and TEXTS[Code.OWN] in fault for fault in faults)
+    longest = max(Code, key=len)
+    told = [
+        m.LeftOut(number, place, longest)
+        for number in range(1, len(users) // 2 + 1)
+        for place in range(1, len(names) + 1)
+    ]
+    # The rest of the bound is for questions and values.
+    assert len(msgspec.msgpack.encode(told)) < len(users) // 2 * len(names) * FAULT_BYTES < largest
+    assert (
+        len(msgspec.msgpack.encode([m.Refused(len(users), longest)] * len(users))) < len(users) * FAULT_BYTES
+    )
 
 
 def test_too_few_users_end_the_run_and_are_named() -> None:
@@ -448,7 +468,7 @@ def test_a_server_that_claims_shares_that_others_lack_cannot_split_the_set() -> 
         if (envelope.step, envelope.sender, envelope.receiver) == (m.HELD, "server1", "server2"):
             from smpc_dp.protocols.secagg.graph import pack_set
 
-            return resign(envelope, encode(m.Held(pack_set([1, 2, 3], 4), [m.Refused(4, "late")])))
+            return resign(envelope, encode(m.Held(pack_set([1, 2, 3], 4), [m.Refused(4, Code.LATE)])))
         return envelope
 
     stage = Stage(change).run()

@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 from nacl.signing import SigningKey
 
-from smpc_dp.errors import ConfigError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Code, ConfigError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.protocols.abort import TEXTS
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.pairwise import statistic_messages as m
@@ -198,7 +199,8 @@ def test_who_opens_another_coin_is_named_and_the_rest_draws_anew() -> None:
     table = Table()
     table.tamper = wrong_coins(table, "cem coin")
     table.play()
-    assert "opened a coin that it had not committed to" in str(table.errors.pop("cem"))
+    assert table.errors.pop("cem").code == Code.FAULT
+    assert any(fault.startswith("cem: opened a coin that it had not") for fault in table.hub._faults)
     assert not table.errors
     others = [party for name, party in table.parties.items() if name != "cem"]
     assert table.parties["cem"].evaluations is None
@@ -314,7 +316,8 @@ def test_nobody_is_drawn_twice_whatever_the_aggregator_sends() -> None:
 def test_one_wrong_hello_excludes_its_party_alone_though_it_is_the_first() -> None:
     table = Table(plans={"ada": plan_statistic(KERNEL, 5, 2.0, partners=2)})
     table.play()
-    assert "asks for another statistic than 4 others" in str(table.errors.pop("ada"))
+    assert table.errors.pop("ada").code == Code.QUESTION
+    assert table.hub._faults == ["ada: asks for another statistic than 4 others"]
     assert not table.errors
     assert table.parties["ben"].evaluations
 
@@ -330,7 +333,8 @@ def test_a_party_that_asks_for_something_else_is_left_out() -> None:
     other = plan_statistic(KERNEL, 5, 2.0, partners=2)
     table = Table(plans={"dot": other})
     table.play()
-    assert "asks for another statistic" in str(table.errors["dot"])
+    assert table.errors["dot"].code == Code.QUESTION
+    assert table.hub._faults == ["dot: asks for another statistic than 4 others"]
     evaluations = table.parties["ada"].evaluations
     assert evaluations is not None
     assert not any("dot" in pair for _, *pair in evaluations)
@@ -341,6 +345,7 @@ def test_labels_are_public_and_needed_on_both_sides() -> None:
     table = Table(1, kernel=kernel, marks=dict.fromkeys(NAMES, 1))
     table.play()
     assert isinstance(table.errors[HUB], ConfigError)
+    assert str(table.errors["ada"]) == f"{HUB}: stopped the run: {TEXTS[Code.IMPOSSIBLE]}"
     table = Table(1, kernel=kernel, marks={name: int(name < "c") for name in NAMES})
     table.play()
     assert not table.errors

@@ -157,7 +157,7 @@ async def test_who_asks_another_question_is_not_added_up(tmp_path: Path, other: 
         if place == 3:
             ask = session.sum if other == "label" else session.average
             label = "weight" if other == "label" else "height"
-            with pytest.raises(smpc_dp.PeerFault, match=r"asks .* the others ask 'sum height'") as caught:
+            with pytest.raises(smpc_dp.PeerFault, match="asks for something else than most") as caught:
                 await ask([9.0, 9.0], label=label)
             assert caught.value.culprit == "carol"
             assert caught.value.said_by == "aggregator"

@@ -22,6 +22,8 @@ Key = tuple[str, str, str]
 BOUND = (b"mpyc", uint(1))
 # Signed before there is a run: under the session's digest.
 EARLY = ("shared-hello", "present")
+# The code of a user whose shares do not come in time.
+LATE = "late"
 
 
 class Message(NamedTuple):
@@ -82,9 +84,11 @@ class Run:
         parts = [part for part in start if isinstance(part, bytes)]
         return tuple_hash("shared-run-id", *BOUND, self.session_digest, uint(self.request), *parts)
 
-    def output_statement(self, included: bytes, values: list[str], faults: list[str]) -> bytes:
+    def output_statement(self, included: bytes, values: list[str], faults: list[list[int | str]]) -> bytes:
         """What servers sign of what they opened."""
-        texts = [text.encode() for text in (*values, *faults)]
+        texts = [text.encode() for text in values]
+        for fault in faults:
+            texts += [uint(part) if isinstance(part, int) else part.encode() for part in fault]
         return tuple_hash("shared-output", self.run_id, included, uint(len(values)), *texts)
 
     def shares(self, who: str, place: int) -> list[int]:
@@ -92,11 +96,11 @@ class Run:
         slopes = [int(slope, 16) for slope in self.draws[who]["slopes"]]
         return [(a + b * place) % self.prime for a, b in zip(self.records[who], slopes, strict=True)]
 
-    def faults(self) -> list[str]:
+    def faults(self) -> list[list[int | str]]:
         """Who was left out by whom: by server, then by user."""
         return [
-            f"{self.users[n - 1]}: left out by {server}: {late(self.users[n - 1])}"
-            for server in self.servers
+            [n, place, LATE]
+            for place, server in enumerate(self.servers, 1)
             for n in range(1, len(self.users) + 1)
             if n not in self.held[server]
         ]
@@ -126,11 +130,6 @@ class Run:
         return tuple_hash("envelope", *BOUND, run_id, *texts, hashlib.sha256(body).digest())
 
 
-def late(who: str) -> str:
-    """The reason that servers give for a user whose shares do not come in time."""
-    return f"missing in step 'shares': {who} (deadline passed)"
-
-
 def play(run: Run) -> dict[Key, Message]:
     """Every message of a run but those of who leaves or is left out."""
     told: dict[Key, Message] = {}
@@ -155,7 +154,7 @@ def play(run: Run) -> dict[Key, Message]:
         say("present", server, others, pack((run.present, digests)))
         say("shared-start", server, run.users, pack(run.start))
         held = run.held[server]
-        refused = [(n, late(who)) for n, who in enumerate(run.users, 1) if n not in held]
+        refused = [(n, LATE) for n in range(1, len(run.users) + 1) if n not in held]
         say("held", server, others, pack((party_set(held, len(run.users)), refused)))
         say("seal", server, others, pack((run.set, seal)))
         output = (values, run.set, faults, run.seals, sign(run.seeds[server], result))

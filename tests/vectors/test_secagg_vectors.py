@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from smpc_dp import errors
+from smpc_dp.errors import Code
 from smpc_dp.protocols.abort import ABORT, LEAVE, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import decode
@@ -103,8 +104,8 @@ def assert_refuses(run: Any, envelope: Envelope, expect: dict[str, str]) -> None
         [abort] = [e for e in run.aggregator.receive(envelope) if e.step == ABORT]
         assert abort.receiver == expect["culprit"]
         told = decode(abort.body, Abort, runs.AGGREGATOR)
-        assert layer_of(told.reason) == expect["layer"]
-        assert (told.kind, told.culprit) == ("peer", expect["culprit"])
+        assert layer_of(run.aggregator._faults[-1]) == expect["layer"]
+        assert told == Abort(Code.FAULT, expect["culprit"])
         return
     party = run.parties[envelope.receiver]
     with pytest.raises(errors.SmpcError) as raised:

@@ -14,8 +14,8 @@ from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.crypto.seal import seal, unseal
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
-from smpc_dp.protocols.abort import ABORT, late_of
+from smpc_dp.errors import Code, PeerFault, TimeoutFault, VerificationError
+from smpc_dp.protocols.abort import ABORT, abort_of, code_of
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.exchange import messages as m
@@ -248,8 +248,8 @@ class ExchangeHub(HubRole[Relayed]):
         question = min(asked, key=lambda text: (-asked[text], text))
         for party in sorted(self._alive):
             if (theirs := self._said[party].question) != question:
-                fault = PeerFault(self._name_of(party), f"asks {theirs!r}, the others ask {question!r}")
-                self._drop(party, fault)
+                asks = f"asks {theirs!r}, the others ask {question!r}"
+                self._drop(party, PeerFault(self._name_of(party), asks, code=Code.QUESTION))
         if len(self._alive) < self._needed():
             raise self._too_few(self._needed())
         packed = pack_set(self._alive, self._parties)
@@ -292,9 +292,11 @@ class ExchangeHub(HubRole[Relayed]):
 
     def _go_without(self, party: int, lacking: list[int]) -> list[Envelope]:
         """Tell a user whose messages are not all there whose are not, and why as far as it is known."""
-        reasons = "; ".join(str(self._excluded[number]) for number in lacking if number in self._excluded)
-        late = late_of([self._name_of(number) for number in lacking], m.DELIVER, reasons or "have not sent")
-        return self._write(ABORT, (self._name_of(party),), late)
+        names = {number: self._name_of(number) for number in lacking}
+        excluded = self._excluded.keys() & names.keys()
+        why = {names[number]: code_of(self._excluded[number], names[number]) for number in excluded}
+        late = TimeoutFault(names.values(), m.DELIVER, why=why)
+        return self._write(ABORT, (self._name_of(party),), abort_of(late))
 
     def _for(self, party: int, sent: Collection[int]) -> list[tuple[int, bytes]]:
         return [

@@ -11,7 +11,7 @@ import msgspec
 from smpc_dp.crypto import agree
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
+from smpc_dp.errors import Code, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode, encode
 from smpc_dp.protocols.gopa import direct_messages as d
@@ -97,7 +97,7 @@ class Agreement(DirectRole):
 
         def expire() -> None:
             for party in sorted(missing()):
-                self._note(TimeoutFault({self._name_of(party)}, step, "deadline passed"))
+                self._note(TimeoutFault({self._name_of(party)}, step, "deadline passed", code=Code.LATE))
                 self._gone.add(party)
 
         return Phase(step, missing, act, expire)

@@ -8,8 +8,8 @@ import msgspec
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
-from smpc_dp.protocols.abort import ABORT, abort_of
+from smpc_dp.errors import Code, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.protocols.abort import ABORT, abort_of, code_of
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.gopa import direct_messages as d
@@ -73,8 +73,8 @@ class CoordinatorMachine(DirectMachine):
         if party in self._present and first is not None and first.body_hash == body_hash:
             return sent
         self._told_late.add(party)
-        error = self._errors.get(party) or TimeoutFault({envelope.sender}, m.HELLO, "the run has begun")
-        return [*sent, self._tell_out(party, error)]
+        begun = TimeoutFault({envelope.sender}, m.HELLO, "the run has begun", code=Code.BEGUN)
+        return [*sent, self._tell_out(party, self._errors.get(party, begun))]
 
     def _tell_out(self, party: int, error: SmpcError) -> Envelope:
         return self._write(ABORT, abort_of(error), self._name_of(party))
@@ -88,9 +88,12 @@ class CoordinatorMachine(DirectMachine):
         needed = self._plan.min_survivors
         if len(left) >= needed:
             return
-        missing = [self._name_of(party) for party in before if party not in left]
+        missing = {party: self._name_of(party) for party in before if party not in left}
+        known = self._errors.keys() & missing.keys()
+        why = {missing[party]: code_of(self._errors[party], missing[party]) for party in known}
         reasons = "; ".join(list(self._faults)[:5])
-        raise TimeoutFault(missing, step, f"{len(left)} users are left, {needed} are needed: {reasons}")
+        detail = f"{len(left)} users are left, {needed} are needed: {reasons}"
+        raise TimeoutFault(missing.values(), step, detail, code=Code.FEW, why=why, number=needed)
 
     def _tell_left_out(self, before: Iterable[int], left: Collection[int], step: str) -> list[Envelope]:
         """Tell everyone who was in the set before and is not in the one that comes now."""
@@ -111,7 +114,9 @@ class CoordinatorMachine(DirectMachine):
                 if msgspec.structs.replace(hello, nonce=self._hello.nonce) != self._hello:
                     asks = f"asks {hello.question!r}, {self.name} asks {self._hello.question!r}"
                     same = hello.question == self._hello.question
-                    raise PeerFault(self._name_of(party), "has another plan or request" if same else asks)
+                    if same:
+                        raise PeerFault(self._name_of(party), "has another plan or request")
+                    raise PeerFault(self._name_of(party), asks, code=Code.QUESTION)
             except PeerFault as fault:
                 self._drop(party, fault)
         letters = self._heard(m.HELLO)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from smpc_dp.errors import LocalError, PeerFault, SmpcError, TimeoutFault
-from smpc_dp.protocols.abort import ABORT, LEAVE, Abort, abort_of, equivocation, error_of, reason_of
+from smpc_dp.errors import Code, LocalError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.protocols.abort import ABORT, LEAVE, Abort, abort_of, equivocation, error_of, leave_of
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.gopa import direct_messages as d
@@ -240,12 +240,12 @@ class DirectRole(Correspondence):
             raise error_of(abort, teller)
         if envelope.step == ABORT:
             raise PeerFault(envelope.sender, "sent an abort, which is the coordinator's to send")
-        self._note(f"{envelope.sender}: {reason_of(abort, envelope.sender, teller)}")
+        self._note(leave_of(abort, envelope.sender, self.step, teller))
         self._gone.add(party)
 
     def _lose(self, peers: Iterable[str]) -> list[Envelope]:
         parties = {self._number[peer] for peer in peers if peer in self._number}
         if self._coordinator in parties and self._needs_coordinator():
-            raise TimeoutFault({self.coordinator}, self.step, "connection lost")
+            raise TimeoutFault({self.coordinator}, self.step, "connection lost", code=Code.LOST)
         self._gone |= parties
         return self._advance()

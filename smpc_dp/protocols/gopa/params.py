@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes, shown
-from smpc_dp.errors import ConfigError, Fault, PrivacyError
+from smpc_dp.errors import Code, ConfigError, Fault, PrivacyError
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS
@@ -81,13 +81,13 @@ class GopaParameters(SumParameters, frozen=True):
             raise PrivacyError(
                 f"{party}: {own} of the {plan.degree} users that it drew take part, its epsilon counts on "
                 f"{place.least_own}: somebody picked who is lost, or too many are",
-                told="too few of the users that it drew take part for its privacy",
+                code=Code.PLACE,
             )
         if drawn_by > place.most_drawn_by:
             raise PrivacyError(
                 f"{party}: {drawn_by} users drew it, at most {place.most_drawn_by} would with "
                 f"{plan.max_corrupt} corrupt ones: more are corrupt",
-                told="more users drew it than the plan's corrupt ones explain",
+                code=Code.PLACE,
             )
 
     def decode(self, total: Lanes, contributors: int) -> tuple[NDArray[np.int64], int]:

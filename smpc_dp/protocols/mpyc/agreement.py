@@ -14,10 +14,10 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import LocalError, PeerFault, SmpcError, VerificationError
 from smpc_dp.identity import verify
-from smpc_dp.protocols.abort import Abort, equivocation, error_of
+from smpc_dp.protocols.abort import TEXTS, Abort, equivocation, error_of
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
-from smpc_dp.protocols.mpyc.messages import Output, Start
+from smpc_dp.protocols.mpyc.messages import LeftOut, Output, Start
 from smpc_dp.protocols.mpyc.terms import ProgramTerms
 from smpc_dp.protocols.result import Certificate
 from smpc_dp.protocols.secagg.graph import PartySet
@@ -136,6 +136,10 @@ class Member:
         context = dataclasses.replace(self._everybody, aggregator=envelope.sender)
         return error_of(decode(envelope.body, Abort, envelope.sender), context)
 
+    def _told(self, fault: LeftOut) -> str:
+        server = self._servers[fault.server - 1]
+        return f"{self._name_of(fault.user)}: left out by {server}: {TEXTS[fault.code]}"
+
     def _open(self, terms: ProgramTerms, start: Start, outputs: Mapping[str, Output]) -> Opened:
         """Return what all servers opened; raise PeerFault naming one that differs or did not sign it."""
         agreed = common(
@@ -149,6 +153,8 @@ class Member:
         if not members <= present:
             raise PeerFault(self._servers[0], "opened a value over users who were not there")
         set_digest = set_statement(self._run_id, included)
+        if not all(1 <= fault.user <= users and 1 <= fault.server <= len(self._servers) for fault in faults):
+            raise PeerFault(self._servers[0], "left out somebody who is not in the roster")
         out_digest = output_statement(self._run_id, included, values, faults)
         signed = {name: out.signature for name, out in outputs.items()}
         check_signatures(self._context, out_digest, signed)
@@ -167,7 +173,7 @@ class Member:
             values=integers,
             present=tuple(map(self._name_of, present)),
             included=tuple(map(self._name_of, members)),
-            faults=faults,
+            faults=tuple(map(self._told, faults)),
             included_by=Certificate(set_digest, sealed),
             opened_by=Certificate(out_digest, signed),
         )
@@ -202,11 +208,17 @@ def set_statement(run_id: bytes, included: bytes) -> bytes:
     return digest(Label.SHARED_SET, run_id, included)
 
 
-def output_statement(run_id: bytes, included: bytes, values: Sequence[str], faults: Sequence[str]) -> bytes:
+def output_statement(
+    run_id: bytes, included: bytes, values: Sequence[str], faults: Sequence[LeftOut]
+) -> bytes:
     """Return what servers sign of the values that they have opened."""
-    count = encode_uint(len(values))
-    texts = [text.encode() for text in (*values, *faults)]
-    return digest(Label.SHARED_OUTPUT, run_id, included, count, *texts)
+    texts = [text.encode() for text in values]
+    left_out = [
+        part
+        for fault in faults
+        for part in (encode_uint(fault.user), encode_uint(fault.server), fault.code.encode())
+    ]
+    return digest(Label.SHARED_OUTPUT, run_id, included, encode_uint(len(values)), *texts, *left_out)
 
 
 def check_signatures(context: Context, statement: bytes, signatures: Mapping[str, bytes]) -> None:

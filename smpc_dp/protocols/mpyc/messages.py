@@ -11,6 +11,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from smpc_dp.errors import Code
+
 HELLO = "shared-hello"
 PRESENT = "present"
 START = "shared-start"
@@ -25,7 +27,6 @@ SERVER_STEPS = (HELLO, PRESENT, SHARES, HELD, SEAL, COMPUTE, OUTPUT)
 
 MAX_QUESTION = 1 << 16
 """Characters of a question: it carries the circuit of a user's own kernel."""
-MAX_REASON = 300
 MAX_OUTPUTS = 1 << 20
 
 Bytes16 = Annotated[bytes, Meta(min_length=16, max_length=16)]
@@ -76,7 +77,7 @@ class Refused(_Body, frozen=True):
     """A user whose shares a server does not hold, and why."""
 
     user: int
-    reason: Annotated[str, Meta(max_length=MAX_REASON)]
+    code: Code
 
 
 class Held(_Body, frozen=True):
@@ -84,6 +85,14 @@ class Held(_Body, frozen=True):
 
     users: bytes
     refused: list[Refused]
+
+
+class LeftOut(_Body, frozen=True):
+    """A user that takes part and is not in the result: by its number, by which server's place, and why."""
+
+    user: int
+    server: int
+    code: Code
 
 
 class Seal(_Body, frozen=True):
@@ -94,13 +103,13 @@ class Seal(_Body, frozen=True):
 
 
 class Output(_Body, frozen=True):
-    """The opened integers in decimal, whose shares are in them, what went wrong, and a server's signatures.
+    """The opened integers in decimal, whose shares are in them, who was left out, and a server's signatures.
 
     `seals` are all servers' signatures on the set, in roster order; `signature` is the sender's on the rest.
     """
 
     values: Annotated[list[Annotated[str, Meta(max_length=2000)]], Meta(max_length=MAX_OUTPUTS)]
     included: bytes
-    faults: list[str]
+    faults: list[LeftOut]
     seals: list[Bytes64]
     signature: Bytes64

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import msgspec
 
-from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
-from smpc_dp.protocols.abort import ABORT, LEAVE, Abort, abort_of, reason_of
+from smpc_dp.errors import Code, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.protocols.abort import ABORT, LEAVE, Abort, abort_of, code_of, leave_of
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.mpyc import messages as m
@@ -64,7 +64,7 @@ class ServerMachine(Member):
         self._number = {name: place for place, name in enumerate(context.names, 1)}
         self._alive = set(self._number.values())
         self._position = 0
-        self._failures: dict[int, str] = {}
+        self._failures: dict[int, SmpcError] = {}
         self._hellos: dict[int, tuple[bytes, m.Hello]] = {}
         self._questions: dict[str, str] = {}
         self._present: dict[str, m.Present] = {}
@@ -74,7 +74,7 @@ class ServerMachine(Member):
         self._shares: dict[int, list[int]] = {}
         self._held: dict[str, m.Held] = {}
         self._included = b""
-        self._faults: tuple[str, ...] = ()
+        self._faults: tuple[m.LeftOut, ...] = ()
         self._seals: dict[str, m.Seal] = {}
         self._outputs: dict[str, m.Output] = {}
         self._finish: dict[str, Callable[[], list[Envelope]]] = {
@@ -150,7 +150,7 @@ class ServerMachine(Member):
             return ()
         try:
             self._from_user(user, envelope)
-        except PeerFault as fault:
+        except (PeerFault, TimeoutFault) as fault:
             self._drop(user, fault)
         return self._guard(self._advance)
 
@@ -166,11 +166,12 @@ class ServerMachine(Member):
         if gone:
             step = self.step
             self._end()
-            raise TimeoutFault(gone, step, f"connection lost; {NO_SURVIVAL}")
+            raise TimeoutFault(gone, step, f"connection lost; {NO_SURVIVAL}", code=Code.LOST)
         for name in peers:
             user = self._number.get(name)
             if user is not None and self.needs(name):
-                self._drop(user, TimeoutFault({name}, self.step, "connection lost"))
+                lost = TimeoutFault({name}, self.step, "connection lost", code=Code.LOST)
+                self._drop(user, lost)
         return self._guard(self._advance)
 
     def expire(self) -> Sequence[Envelope]:
@@ -182,7 +183,8 @@ class ServerMachine(Member):
             self._end()
             raise TimeoutFault(missing, step, NO_SURVIVAL)
         for name in sorted(missing):
-            self._drop(self._number[name], TimeoutFault({name}, step, "deadline passed"))
+            late = TimeoutFault({name}, step, "deadline passed", code=Code.LATE)
+            self._drop(self._number[name], late)
         return self._guard(self._advance)
 
     def computed(self, values: Sequence[int]) -> Sequence[Envelope]:
@@ -218,9 +220,7 @@ class ServerMachine(Member):
             self._hellos.pop(user, None)
         if self.step == m.SHARES:
             self._shares.pop(user, None)
-        # A user's own words may be in it: a character is a byte, which `largest_message` counts on.
-        told = str(error).encode("ascii", "replace").decode()
-        self._failures[user] = " ".join(told.split())[: m.MAX_REASON]
+        self._failures[user] = error
         self._untold += self._write(ABORT, (name,), abort_of(error))
 
     # Messages
@@ -231,7 +231,7 @@ class ServerMachine(Member):
             return
         if envelope.step == LEAVE:
             abort = decode(envelope.body, Abort, sender)
-            raise PeerFault(sender, reason_of(abort, sender, self._everybody))
+            raise leave_of(abort, sender, self.step, self._everybody)
         if envelope.step != self.step or envelope.step not in (m.HELLO, m.SHARES):
             raise PeerFault(sender, f"sent '{envelope.step}' where '{self.step}' is due")
         self._check_run(envelope, early=envelope.step == m.HELLO)
@@ -302,20 +302,22 @@ class ServerMachine(Member):
         for user in sorted(present):
             missed = [name for name in self._servers if said[name].get(user) != said[self.name][user]]
             if missed:
-                self._drop_early(user, f"said no hello, or another one, to {', '.join(missed)}")
+                what = f"said no hello, or another one, to {', '.join(missed)}"
+                self._drop_early(user, what, Code.PARTIAL)
         for name, digests in said.items():
             for user in sorted(set(digests) - present):
-                self._failures.setdefault(user, f"said hello to {name}, not to every server")
+                what = f"said hello to {name}, not to every server"
+                self._failures.setdefault(user, PeerFault(self._name_of(user), what, code=Code.PARTIAL))
         # A question, and whether it comes with a label: one user's alone must not spoil that of the others.
         asked = {user: (hello.question, hello.mark >= 0) for user, (_, hello) in sorted(self._hellos.items())}
         # The same everywhere: of what is asked most often that of the first user.
         question, labelled = Counter(asked.values()).most_common(1)[0][0] if asked else ("", False)
         for user, (own, label) in asked.items():
             if own != question:
-                self._drop_early(user, "asks for something else than most users")
+                self._drop_early(user, "asks for something else than most users", Code.QUESTION)
             elif label != labelled:
                 without = "a" if label else "no"
-                self._drop_early(user, f"gives {without} label, unlike most users")
+                self._drop_early(user, f"gives {without} label, unlike most users", Code.QUESTION)
         users = sorted(self._hellos)
         self._check_enough(len(users))
         marks = [self._hellos[user][1].mark for user in users]
@@ -335,9 +337,9 @@ class ServerMachine(Member):
             self._keep(envelope)
         return [*untold, *self._write(m.START, [self._name_of(user) for user in users], self._start)]
 
-    def _drop_early(self, user: int, reason: str) -> None:
+    def _drop_early(self, user: int, reason: str, code: Code) -> None:
         del self._hellos[user]
-        self._drop(user, PeerFault(self._name_of(user), reason))
+        self._drop(user, PeerFault(self._name_of(user), reason, code=code))
 
     def _digests(self, name: str, present: m.Present) -> dict[int, bytes]:
         users = PartySet.unpack(present.users, self._users, name)
@@ -347,30 +349,34 @@ class ServerMachine(Member):
 
     def _tell_held(self) -> list[Envelope]:
         missing = [user for user in self._members if user not in self._shares]
-        refused = [m.Refused(user, self._failures.get(user, "no shares")) for user in missing]
+        refused = [m.Refused(user, self._why(user)) for user in missing]
         held = m.Held(pack_set(self._shares, self._users), refused)
         self._held[self.name] = held
         return self._write(m.HELD, self._others, held)
 
+    def _why(self, user: int) -> Code:
+        """Return what others are told of why a user is not here."""
+        error = self._failures.get(user)
+        return Code.MISSING if error is None else code_of(error, self._name_of(user))
+
     def _seal(self) -> list[Envelope]:
         included = set(self._members)
-        faults: list[str] = []
-        for name in self._servers:
+        faults: list[m.LeftOut] = []
+        for place, name in enumerate(self._servers, 1):
             users = set(PartySet.unpack(self._held[name].users, self._users, name))
-            refused = {entry.user: entry.reason for entry in self._held[name].refused}
+            refused = {entry.user: entry.code for entry in self._held[name].refused}
             if users | set(refused) != set(self._members) or users & set(refused):
                 raise PeerFault(name, "its list of shares is not of those who take part")
             included &= users
-            faults += [
-                f"{self._name_of(user)}: left out by {name}: {refused[user]}" for user in sorted(refused)
-            ]
+            faults += [m.LeftOut(user, place, refused[user]) for user in sorted(refused)]
         self._faults = tuple(faults)
         self._check_enough(len(included))
         self._included = pack_set(included, self._users)
         for user in set(self._members) - included:
             if user in self._alive:
                 reason = "its shares did not reach every server"
-                self._drop(user, TimeoutFault({self._name_of(user)}, m.SHARES, reason))
+                partial = TimeoutFault({self._name_of(user)}, m.SHARES, reason)
+                self._drop(user, partial)
         signature = self._identity.sign(set_statement(self._run_id, self._included))
         self._seals[self.name] = m.Seal(self._included, signature)
         return self._write(m.SEAL, self._others, self._seals[self.name])
@@ -400,7 +406,7 @@ class ServerMachine(Member):
 
     def _check_enough(self, users: int) -> None:
         if users < self._fewest:
-            missing = [name for name, number in self._number.items() if number in self._failures]
-            reasons = "; ".join(f"{self._name_of(u)}: {why}" for u, why in list(self._failures.items())[:5])
+            why = {name: self._why(user) for name, user in self._number.items() if user in self._failures}
+            reasons = "; ".join(str(error) for error in list(self._failures.values())[:5])
             detail = f"{users} of {self._users} users are left, {self._fewest} are needed: {reasons}"
-            raise TimeoutFault(missing, self.step, detail)
+            raise TimeoutFault(why, self.step, detail, code=Code.FEW, why=why, number=self._fewest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
-from smpc_dp.errors import ConfigError, Fault, PeerFault, PrivacyError, SmpcError, TimeoutFault
+from smpc_dp.errors import Code, ConfigError, Fault, PeerFault, PrivacyError, SmpcError, TimeoutFault
 from smpc_dp.protocols.abort import ABORT, LEAVE, abort_of
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
@@ -90,7 +90,7 @@ class UserMachine(Member):
             return ()
         step = self.step
         self._end()
-        raise TimeoutFault({peer}, step, f"connection lost; {NO_SURVIVAL}")
+        raise TimeoutFault({peer}, step, f"connection lost; {NO_SURVIVAL}", code=Code.LOST)
 
     def expire(self) -> Sequence[Envelope]:
         """End with TimeoutFault: some servers did not send what is due."""

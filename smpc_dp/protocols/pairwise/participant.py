@@ -15,8 +15,8 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.stream_hash import StreamHash
 from smpc_dp.crypto.transcript import digest, encode_uint
-from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError, VerificationError
-from smpc_dp.protocols.abort import ABORT, REASON_LIMIT, Abort, abort_of
+from smpc_dp.errors import Code, ConfigError, Fault, PeerFault, SmpcError, VerificationError
+from smpc_dp.protocols.abort import ABORT, TEXTS, Abort, abort_of
 from smpc_dp.protocols.envelope import (
     Context,
     Signer,
@@ -129,7 +129,7 @@ class Participant:
         abort = abort_of(error)
         if isinstance(error, PeerFault) and error.said_by:
             # Hearsay: the others must not take it for what we saw.
-            abort = Abort("local", "", [], str(error)[:REASON_LIMIT])
+            abort = Abort(Code.STOPPED)
         return [self._control(peer, ABORT, abort) for peer in self._others]
 
     @property
@@ -163,8 +163,11 @@ class Participant:
 
     def _stopped(self, sender: str, abort: Abort) -> PeerFault:
         """Return the fault of `sender`, who stopped; whom it blames is its word alone."""
-        blamed = f" and blames {printable(abort.culprit)}" if abort.kind == "peer" else ""
-        return PeerFault(sender, f"stopped the run{blamed}: {printable(abort.reason)}", said_by=sender)
+        known = abort.names() <= {*self._everyone}
+        if not abort.is_sound or not known:
+            return PeerFault(sender, "sent a malformed abort")
+        blamed = f" and blames {abort.culprit}" if abort.culprit else ""
+        return PeerFault(sender, f"stopped the run{blamed}: {TEXTS[abort.code]}", said_by=sender)
 
     def _greet(self) -> Turns[None]:
         """Exchange hellos, compare circuits and plans, derive the run id and learn the garbler's start."""

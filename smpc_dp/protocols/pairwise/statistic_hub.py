@@ -12,7 +12,7 @@ import numpy as np
 from smpc_dp.board.keeping import Board
 from smpc_dp.board.memory import MemoryBoard
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
-from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Code, ConfigError, Fault, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.begin import HubBegin
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
@@ -216,11 +216,14 @@ class StatisticHub(HubRole[StatisticResult]):
         (wanted, most), *_ = self._asked().most_common(1)
         if most < self._needed():
             missing = [self._name_of(party) for party in self._hellos]
-            raise TimeoutFault(missing, m.HELLO, f"{most} ask for the same, {self._needed()} are needed")
+            needed = self._needed()
+            detail = f"{most} ask for the same, {needed} are needed"
+            raise TimeoutFault(missing, m.HELLO, detail, code=Code.FEW, number=needed)
         for party in sorted(self._hellos):
             if self._hellos[party].plan != wanted:
                 name = self._name_of(party)
-                self._drop(party, PeerFault(name, f"asks for another statistic than {most} others"))
+                what = f"asks for another statistic than {most} others"
+                self._drop(party, PeerFault(name, what, code=Code.QUESTION))
         self._plan = next(
             plan for plan in self._plans.values() if not isinstance(plan, str) and plan.digest == wanted
         )
@@ -261,7 +264,8 @@ class StatisticHub(HubRole[StatisticResult]):
         """Return the marks of who is present; raise ConfigError if no two of them can be a pair."""
         marks = bytes(self._hellos[party].mark + 1 for party in self._present)
         if self._the_plan.bipartite and len(set(marks)) < 2:
-            raise ConfigError([Fault("labels", "all who take part have the same one")])
+            what = "all who take part have the same one"
+            raise ConfigError([Fault("labels", what)], code=Code.IMPOSSIBLE)
         return marks
 
     def _log_openings(self) -> None:

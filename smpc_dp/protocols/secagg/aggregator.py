@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from smpc_dp.crypto import agree
 from smpc_dp.crypto.labels import Label
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
+from smpc_dp.errors import Code, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.result import Certificate, Outcome
@@ -117,13 +117,11 @@ class AggregatorMachine(HubRole[Outcome]):
         question = self._question = min(asked, key=lambda text: (-asked[text], text))
         for party, hello in hellos.items():
             if hello.question != question:
-                self._drop(
-                    party,
-                    PeerFault(self._name_of(party), f"asks {hello.question!r}, the others ask {question!r}"),
-                )
+                asks = f"asks {hello.question!r}, the others ask {question!r}"
+                self._drop(party, PeerFault(self._name_of(party), asks, code=Code.QUESTION))
         for party in [] if self._fixed is None else self._fixed.outside(self._alive):
             what = "earlier sums of the session are without its vector (same_survivors)"
-            self._drop(party, TimeoutFault({self._name_of(party)}, m.HELLO, what))
+            self._drop(party, TimeoutFault({self._name_of(party)}, m.HELLO, what, code=Code.EARLIER))
         if len(self._alive) < self._needed():
             raise self._too_few(self._needed())
         present = pack_set(self._alive, self._parties)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from smpc_dp.errors import PrivacyError
+from smpc_dp.errors import Code, PrivacyError
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.secagg.graph import PartySet
 
@@ -53,5 +53,5 @@ class FixedSurvivors:
             f"rule against differences (same_survivors): the survivors of request {context.request} are not "
             f"those of request {self._request}, but {' and '.join(differing)}; two such sums give away their "
             "difference",
-            told="the rule against differences refuses these survivors",
+            code=Code.EARLIER,
         )

@@ -8,7 +8,7 @@ import os
 import struct
 from collections.abc import Collection, Sequence
 
-from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Code, ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.mpyc.agreement import NO_SURVIVAL, Opened
@@ -228,7 +228,7 @@ class ServerHub:
             return machine.waiting_for if deadline.connecting or machine.step != HELLO else ()
 
         if missing := self._missing():
-            raise TimeoutFault(missing, machine.step, f"connection lost; {NO_SURVIVAL}")
+            raise TimeoutFault(missing, machine.step, f"connection lost; {NO_SURVIVAL}", code=Code.LOST)
         try:
             while not machine.finished:
                 if machine.step != step:
@@ -370,7 +370,7 @@ class ServerHub:
     def _too_late(self, news: News, number: int) -> Sequence[Envelope]:
         """Tell a user that asks for a past request where the others are; it can ask for the next one."""
         context = self._asked.get(news.request, self._membership).context(news.request)
-        abort = Abort("timeout", "", [news.peer], f"hello to request {news.request}, others are at {number}")
+        abort = Abort(Code.PAST, "", [(news.peer, Code.PAST)], number=number)
         return context.write(self._membership.identity, context.session_digest, ABORT, (news.peer,), abort)
 
     def _tell(self, kind: Kind, number: int, machine: ServerMachine, detail: str = "") -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # Bytes of one message of the bridge.
 PIECE = 1 << 18
 # Bytes of an opened integer and its place in a message, in decimal; of a fault; of half a pair's output.
-OUTPUT_BYTES, FAULT_BYTES, PAIR_BYTES = 2 * MODULUS_BITS[-1] // 6, 512, 8
+OUTPUT_BYTES, FAULT_BYTES, PAIR_BYTES = 2 * MODULUS_BITS[-1] // 6, 32, 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
+from smpc_dp.errors import Code
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.secagg import messages as m
@@ -72,7 +73,7 @@ def _envelopes(base: Base) -> Iterator[Negative]:
     long = bytes([0x90 + len(fields)]) + b"\xc5" + len(fields[0]).to_bytes(2, "big") + fields[0] + rest
     about = "A length takes more bytes than it needs."
     yield made(base, "not-canonical", about, place, base.sign(roll, body=long), DECODING)
-    abort = msgspec.msgpack.encode(Abort("peer", "mallory", [], "cheated"))
+    abort = msgspec.msgpack.encode(Abort(Code.FAULT, "mallory"))
     about = "The aggregator aborts and blames somebody who is not in the roster."
     sent = base.sign(roll, step=ABORT, body=abort)
     yield made(base, "abort-names-an-outsider", about, place, sent, CONTENT)

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from smpc_dp.errors import Code
 from smpc_dp.protocols.abort import LEAVE, Abort
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.secagg import messages as m
@@ -128,7 +129,7 @@ def to_the_aggregator(base: Base) -> Iterator[Negative]:
     flipped = msgspec.structs.replace(masked, body=flip(masked.body, 5))
     about = "A bit of the masked vector is flipped on the way."
     yield made(base, "masked-flipped", about, place, flipped, ENVELOPE)
-    abort = msgspec.msgpack.encode(Abort("peer", "mallory", [], "cheated"))
+    abort = msgspec.msgpack.encode(Abort(Code.FAULT, "mallory"))
     about = "Carol leaves and blames somebody who is not in the roster."
     leave = base.sign(masked, step=LEAVE, body=abort)
     yield made(base, "leave-names-an-outsider", about, place, leave, CONTENT)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from smpc_dp.circuits.library import find
+from smpc_dp.errors import Code
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.pairwise import messages as m
@@ -152,7 +153,7 @@ def _envelopes(both: Base, third: Base) -> Iterator[Fault]:
     message = framed(both.sign(check, run_id=flip(check.run_id)))
     about = "A check that is signed for another run."
     yield _blamed("check-of-another-run", about, both, due, message, ORDER)
-    body = msgspec.msgpack.encode(Abort("peer", EVALUATOR, [], "cheated"))
+    body = msgspec.msgpack.encode(Abort(Code.FAULT, EVALUATOR))
     message = framed(both.sign(check, step=ABORT, body=body))
     about = (
         "The garbler stops and blames the evaluator: whoever stops is named, whom it blames is not believed."

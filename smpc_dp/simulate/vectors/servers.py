@@ -12,7 +12,7 @@ from functools import partial
 import msgspec
 from nacl.signing import SigningKey
 
-from smpc_dp.errors import PeerFault, SmpcError
+from smpc_dp.errors import Code, PeerFault, SmpcError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
@@ -209,6 +209,8 @@ def run_json(name: str) -> dict[str, object]:
     opened = stage.servers[SERVERS[0]].result
     included = pack_set((USERS.index(user) + 1 for user in opened.included), len(USERS))
     values = [str(value) for value in opened.values]
+    told = next(e for e in stage.sent if (e.step, e.sender) == (m.OUTPUT, SERVERS[0]))
+    output = decode(told.body, m.Output, SERVERS[0])
     return {
         "schema": SCHEMA,
         "kind": "run",
@@ -235,8 +237,12 @@ def run_json(name: str) -> dict[str, object]:
         "messages": [envelope_json(envelope) for envelope in stage.sent],
         "run_id": opened.run_id.hex(),
         "set_statement": set_statement(opened.run_id, included).hex(),
-        "output_statement": output_statement(opened.run_id, included, values, opened.faults).hex(),
-        "result": {"opened": values, "included": list(opened.included), "faults": list(opened.faults)},
+        "output_statement": output_statement(opened.run_id, included, values, output.faults).hex(),
+        "result": {
+            "opened": values,
+            "included": list(opened.included),
+            "faults": [[fault.user, fault.server, str(fault.code)] for fault in output.faults],
+        },
     }
 
 
@@ -305,7 +311,7 @@ def all_faults() -> list[Fault]:
         named(
             "held-and-refused",
             "alice is both",
-            sign(held, replace(kept, refused=[m.Refused(1, "no shares")])),
+            sign(held, replace(kept, refused=[m.Refused(1, Code.MISSING)])),
         ),
         named("seal-of-another-set", "dave is not in it", sign(seal, replace(sealed, included=fewer))),
         named(
@@ -322,7 +328,7 @@ def all_faults() -> list[Fault]:
         named(
             "output-with-a-fault-of-its-own",
             "it names dave",
-            sign(output, replace(told, faults=["dave: late"])),
+            sign(output, replace(told, faults=[m.LeftOut(4, 1, Code.LATE)])),
         ),
         named(
             "output-with-a-bad-signature",

@@ -16,7 +16,7 @@ from smpc_dp.board.log import MAX_PAYLOAD_BYTES
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes, shown
-from smpc_dp.errors import ConfigError, Fault, LocalError, PrivacyError, VerificationError
+from smpc_dp.errors import Code, ConfigError, Fault, LocalError, PrivacyError, VerificationError
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.sampling import NoiseSource, binomial
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_and_plan
@@ -180,7 +180,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
             raise PrivacyError(
                 f"{party}: edges to {own} of the {self.plan.degree} users that it drew count, its epsilon "
                 f"counts on {least}: somebody voids them, or too many users are lost",
-                told="too few of its edges count for its privacy",
+                code=Code.PLACE,
             )
 
     def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:  # noqa: ARG002

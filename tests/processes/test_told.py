@@ -1,0 +1,303 @@
+"""What members tell each other of an error holds nothing of their data and files, byte by byte.
+
+Every byte that anybody sends is recorded before TLS. Values, names and paths that nobody else may see are
+canaries: no message may contain one as text, nor as a float64 or int64.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import struct
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+import smpc_dp
+from smpc_dp.errors import Code
+from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.protocols.abort import LEAVE, TEXTS, Abort
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import encode
+from smpc_dp.runtime.local import create_local_session
+from smpc_dp.runtime.servers.hub import serve_shares
+from smpc_dp.runtime.session_file import Timeouts
+from smpc_dp.transport.blocking import BlockingChannel
+from smpc_dp.transport.channel import Channel
+
+PARTIES = ("alice", "bob", "carol", "dave", "erin")
+TIMEOUTS = Timeouts(connect=20.0, step=10.0, gather=5.0)
+INTEGERS: dict[str, object] = {
+    "kind": "integer",
+    "length": 2,
+    "lower": -10,
+    "upper": 10,
+    "dropout": 0.25,
+    "corrupt": 0.0,
+    "max_weight": 100,
+    "same_survivors": False,
+}
+GOPA: dict[str, object] = {
+    "length": 2,
+    "lower": -10.0,
+    "upper": 10.0,
+    "epsilon": 1.0,
+    "delta": 1e-6,
+    "dropout": 0.25,
+    "corrupt": 0.0,
+}
+TEXT, NUMBERS = "canary", (4711.25, 987654321, 31337.5, 2718281828)
+
+Fail = Callable[[smpc_dp.Session], Awaitable[object]]
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
+    """All messages that channels of this process send, in order; none has a canary in the end."""
+    sent: list[bytes] = []
+    whole, blocking = Channel.send, BlockingChannel.send
+
+    async def send(channel: Channel, *buffers: bytes) -> None:
+        sent.append(b"".join(buffers))
+        await whole(channel, *buffers)
+
+    def send_blocking(channel: BlockingChannel, parts: list[bytes]) -> None:
+        sent.append(b"".join(parts))
+        blocking(channel, parts)
+
+    monkeypatch.setattr(Channel, "send", send)
+    monkeypatch.setattr(BlockingChannel, "send", send_blocking)
+    yield sent
+    assert sent
+    assert_silent(b"\n".join(sent))
+
+
+def assert_silent(said: bytes) -> None:
+    """No canary is in these bytes."""
+    canaries = [TEXT.encode()]
+    for number in NUMBERS:
+        canaries += [str(number).encode(), struct.pack("<d", number), struct.pack(">d", number)]
+        if isinstance(number, int):
+            canaries += [struct.pack(order + "q", number) for order in "<>"]
+    assert not [canary for canary in canaries if canary in said]
+
+
+def leaves(sent: list[bytes], name: str) -> list[bytes]:
+    """Return the bodies with which a party has left its requests."""
+    bodies = []
+    for message in sent:
+        try:
+            envelope = msgspec.msgpack.decode(message[4:], type=Envelope)
+        except msgspec.DecodeError:
+            continue
+        if (envelope.step, envelope.sender) == (LEAVE, name):
+            bodies.append(envelope.body)
+    return bodies
+
+
+def weighted(number: float) -> Fail:
+    return lambda session: session.average([1, 2], weight=number)
+
+
+def unweighted(vector: object) -> Fail:
+    return lambda session: session.average(np.asarray(vector))
+
+
+WEIGHTED: tuple[Fail, ...] = (
+    weighted(np.float64(4711.25)),
+    weighted(987654321),
+    weighted(float("nan")),
+    weighted(float("inf")),
+    weighted(True),
+    lambda session: session.average([1, 987654321], weight=3),
+    lambda session: session.average([1, 31337.5], weight=3),
+    lambda session: session.average([TEXT, TEXT], weight=3),
+    lambda session: session.average([1, 2, 2718281828], weight=3),
+    lambda session: session.average([1, 2]),
+)
+PLAIN: tuple[Fail, ...] = (
+    unweighted([1.0, 31337.5]),
+    unweighted([float("nan"), 1.0]),
+    unweighted([1.0, 2.0, 4711.25]),
+    unweighted([TEXT, TEXT]),
+    lambda session: session.average([1.0, 2.0], weight=987654321),
+)
+
+
+async def play(
+    path: Path, fails: tuple[Fail, ...], good: Fail, ledger: Path | None = None, *, direct: bool = False
+) -> None:
+    """Bob fails in one request after the other, whatever for; the others go on without him.
+
+    Where nobody relays he coordinates the second request, which ends with what he has told.
+    """
+    through = asyncio.Barrier(len(PARTIES))
+
+    async def party(name: str) -> None:
+        given = ledger if name == "bob" else None
+        async with smpc_dp.connect(path, party=name, ledger=given) as session:
+            for number, fail in enumerate(fails, 1):
+                if name == "bob":
+                    with pytest.raises(smpc_dp.SmpcError) as caught:
+                        await fail(session)
+                    assert caught.value.code == Code.OWN
+                elif direct and number == 2:
+                    with pytest.raises(smpc_dp.PeerFault, match=f"bob: stopped the run: {TEXTS[Code.OWN]}"):
+                        await good(session)
+                else:
+                    result = await good(session)
+                    assert isinstance(result, smpc_dp.Result)
+                    assert result.absent == ("bob",)
+            await through.wait()
+
+    await asyncio.gather(*(party(name) for name in PARTIES))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "parameters", "fails"),
+    [
+        ("secagg", INTEGERS, WEIGHTED),
+        ("gopa", GOPA, PLAIN),
+        ("gopa", GOPA | {"topology": "direct"}, PLAIN),
+        (
+            "mpyc",
+            {key: value for key, value in INTEGERS.items() if key not in ("corrupt", "same_survivors")},
+            WEIGHTED,
+        ),
+    ],
+    ids=["secagg", "gopa", "direct", "mpyc"],
+)
+async def test_refusals_of_own_data_are_told_by_one_code(
+    tmp_path: Path,
+    told: list[bytes],
+    protocol: str,
+    parameters: dict[str, object],
+    fails: tuple[Fail, ...],
+) -> None:
+    """A secret weight reached the aggregator in the text of a ConfigError, and through it all others."""
+    servers = 3 if protocol == "mpyc" else 0
+    path = create_local_session(
+        tmp_path, PARTIES, parameters, protocol=protocol, timeouts=TIMEOUTS, servers=servers
+    )
+    serving: list[asyncio.Task[object]] = []
+    if servers:
+        serving = [
+            asyncio.create_task(serve_shares(path, f"server{place}", requests=len(fails)))
+            for place in range(1, servers + 1)
+        ]
+    elif "topology" not in parameters:
+        serving = [asyncio.create_task(smpc_dp.serve(path, requests=len(fails)))]
+    good = weighted(1) if "max_weight" in parameters else unweighted([1.0, 2.0])
+    await play(path, fails, good, direct="topology" in parameters)
+    await asyncio.gather(*serving)
+    bodies = leaves(told, "bob")
+    assert len(bodies) == len(fails) * (servers or (4 if "topology" in parameters else 1))
+    assert set(bodies) == {encode(Abort(Code.OWN))}
+
+
+async def test_a_ledger_is_told_by_the_same_code_as_a_vector(tmp_path: Path, told: list[bytes]) -> None:
+    """Neither its path, nor the name of its data set, nor what is spent, nor that it is damaged."""
+    exact = {key: value for key, value in INTEGERS.items() if key != "max_weight"}
+    path = create_local_session(tmp_path, PARTIES, exact, timeouts=TIMEOUTS)
+    ledger = tmp_path / f"{TEXT}.ledger"
+    Ledger.create(ledger, party="bob", dataset=f"{TEXT}s", relation="substitution", epsilon=0.5, delta=1e-5)
+
+    async def spent(session: smpc_dp.Session) -> object:
+        return await session.average([1, 2])
+
+    async def damaged(session: smpc_dp.Session) -> object:
+        ledger.write_text("{")
+        return await session.average([1, 2])
+
+    def outside(session: smpc_dp.Session) -> Awaitable[object]:
+        return session.average([1, 987654321])
+
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=3))
+    await play(path, (outside, spent, damaged), lambda session: session.average([1, 2]), ledger)
+    await serving
+    bodies = leaves(told, "bob")
+    assert len(bodies) == 3
+    assert set(bodies) == {encode(Abort(Code.OWN))}
+
+
+async def test_a_record_that_is_refused_on_shares_is_told_by_one_code(
+    tmp_path: Path, told: list[bytes]
+) -> None:
+    users = PARTIES[:4]
+    sums = {
+        key: value
+        for key, value in INTEGERS.items()
+        if key not in ("corrupt", "max_weight", "same_survivors")
+    }
+    path = create_local_session(tmp_path, users, sums, protocol="mpyc", timeouts=TIMEOUTS, servers=3)
+    serving = [asyncio.create_task(serve_shares(path, f"server{place}", requests=3)) for place in (1, 2, 3)]
+
+    async def user(name: str) -> None:
+        async with smpc_dp.connect(path, party=name) as session:
+            for data in ((31337.5, 1.0), (2718281828 << 40, 1), (TEXT, 1)):
+                if name == "bob":
+                    with pytest.raises((smpc_dp.SmpcError, ValueError)):
+                        await session.pairwise("kendall_tau", data, 1.0)
+                else:
+                    with pytest.raises(smpc_dp.SmpcError):
+                        await session.pairwise("kendall_tau", (4711.25, 2.0), 1.0)
+
+    await asyncio.gather(*(user(name) for name in users))
+    await asyncio.gather(*serving)
+    assert set(leaves(told, "bob")) == {encode(Abort(Code.OWN))}
+
+
+async def test_an_input_that_an_evaluation_refuses_is_not_told(tmp_path: Path, told: list[bytes]) -> None:
+    exact = {key: value for key, value in INTEGERS.items() if key != "max_weight"}
+    path = create_local_session(tmp_path, PARTIES[:3], exact, addresses=True, timeouts=TIMEOUTS)
+    serving = asyncio.create_task(smpc_dp.serve(path))
+    async with smpc_dp.connect(path, party="alice") as session:
+        for circuit, value in itertools.product(("less_u32", str(tmp_path / TEXT)), (2718281828 << 9, -1)):
+            with pytest.raises(smpc_dp.SmpcError):
+                await session.evaluate(circuit, [value], peer="bob", role="garbler")
+    await serving
+
+
+def test_processes_say_nothing_of_anothers_ledger(tmp_path: Path) -> None:
+    """Whatever the aggregator and the other parties print, it is not what one party's ledger says."""
+    path = create_local_session(tmp_path, PARTIES, GOPA, protocol="gopa", timeouts=TIMEOUTS)
+    folder = tmp_path / "inputs"
+    folder.mkdir()
+    for name in PARTIES:
+        (folder / f"{name}.json").write_text("[0.5, 0.25]")
+    ledger = tmp_path / f"{TEXT}.ledger"
+    Ledger.create(ledger, party="bob", dataset=f"{TEXT}s", relation="substitution", epsilon=0.5, delta=1e-5)
+    command = [sys.executable, "-m", "smpc_dp", "party", str(path)]
+
+    def start(name: str, *more: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*command, "--as", name, *more], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+
+    others = [start("aggregator", "--requests", "1")]
+    others += [
+        start(name, "--input", str(folder / f"{name}.json"), "--operation", "average")
+        for name in PARTIES
+        if name != "bob"
+    ]
+    bob = start(
+        "bob",
+        "--input",
+        str(folder / "bob.json"),
+        "--operation",
+        "average",
+        "--ledger",
+        str(ledger),
+    )
+    own, _ = bob.communicate(timeout=120)
+    assert bob.returncode != 0
+    assert TEXT.encode() in own, "its own process says what is wrong"
+    said = b"".join(process.communicate(timeout=120)[0] for process in others)
+    assert [process.returncode for process in others] == [0] * 5, said.decode()
+    assert_silent(said)
+    assert TEXTS[Code.OWN].encode() in said
