@@ -166,7 +166,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return 8 * self.element_bytes
 
     def encode(
-        self, vector: ArrayLike, *, party: str, weight: int | None = None, clip: bool = False
+        self, vector: ArrayLike, *, party: str, weight: float | None = None, clip: bool = False
     ) -> tuple[Lanes, int]:
         """Return the lanes of one party's vector, shape (lanes,), and how many values were clipped.
 
@@ -231,11 +231,12 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
             raise PrivacyError(f"{party}: vector[{first}] is {values[first]}, must be finite")
         return values
 
-    def _checked_weight(self, weight: int | None, party: str) -> int:
+    def _checked_weight(self, weight: float | None, party: str) -> int:
         if weight is None:
             raise ConfigError([Fault("weight", f"{party}: needed, an integer in [0, {self.max_weight}]")])
-        if isinstance(weight, bool) or not isinstance(weight, (int, np.integer)):
-            raise ConfigError([Fault("weight", f"{party}: must be an integer, is {weight!r}")])
+        if not (_is_whole(weight) or (_is_finite(weight) and float(weight).is_integer())):
+            what = f"must be an integer in [0, {self.max_weight}], is {shown(weight)}"
+            raise ConfigError([Fault("weight", f"{party}: {what}")])
         if not 0 <= int(weight) <= self.max_weight:
             raise PrivacyError(f"{party}: weight {shown(weight)} is outside [0, {self.max_weight}]")
         return int(weight)

@@ -179,8 +179,14 @@ def test_an_integer_that_float64_would_round_is_refused(value: int) -> None:
     ("weight", "error", "words"),
     [
         (None, ConfigError, r"needed, an integer in \[0, 7\]"),
-        (1.0, ConfigError, "must be an integer"),
+        (1.5, ConfigError, r"must be an integer in \[0, 7\], is 1.5"),
+        (float("nan"), ConfigError, r"must be an integer in \[0, 7\], is nan"),
+        (float("inf"), ConfigError, r"must be an integer in \[0, 7\], is inf"),
         (True, ConfigError, "must be an integer"),
+        (np.bool_(True), ConfigError, "must be an integer"),
+        ("3", ConfigError, "must be an integer"),
+        (8.0, PrivacyError, r"weight 8.0 is outside \[0, 7\]"),
+        (1 << 2000, PrivacyError, r"weight an integer of 2001 bits is outside \[0, 7\]"),
         (-1, PrivacyError, r"weight -1 is outside \[0, 7\]"),
         (8, PrivacyError, r"weight 8 is outside \[0, 7\]"),
     ],
@@ -188,6 +194,12 @@ def test_an_integer_that_float64_would_round_is_refused(value: int) -> None:
 def test_wrong_weight(weight: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=f"ann: {words}"):
         real(max_weight=7).encode([0.0] * 3, party="ann", weight=weight)
+
+
+@pytest.mark.parametrize("weight", [7, np.int8(7), 7.0, np.float64(7.0), np.float32(7.0)])
+def test_a_whole_number_is_a_weight_whatever_its_type(weight: Any) -> None:
+    lanes, _ = real(max_weight=7).encode([0.0] * 3, party="ann", weight=weight)
+    assert lanes[-1] == 7
 
 
 def test_weight_without_weights() -> None:
