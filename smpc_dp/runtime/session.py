@@ -96,8 +96,7 @@ class Session:
 
         Args:
             vector: shape (length,), float64 or integers as the session says, within its bounds.
-            weight: this party's secret whole number in [0, max_weight], an int or float; needed exactly if
-                the session has weights.
+            weight: this party's secret whole number in [0, max_weight]; needed if the session has weights.
             clip: clip values to the bounds, and say in the result how many were; otherwise they are refused.
             label: what this request is, in at most 200 characters that everybody may read ("round 7").
                 Parties that call with another label, or ask for an average where others ask for a sum, are
@@ -105,8 +104,7 @@ class Session:
             method: the session's protocol, where given.
 
         Raises:
-            ConfigError, PrivacyError: the vector, the weight or the ledger is refused; others are told
-                the code `own` for each of these.
+            ConfigError, PrivacyError: vector, weight or ledger is refused; others are told `own` for each.
             PeerFault: somebody broke the protocol; TimeoutFault: somebody is missing. The session can go on
                 with the next request, unless the aggregator itself is lost.
         """

@@ -87,7 +87,7 @@ class AggregatorMachine(HubRole[Outcome]):
                 self._over = True
                 names = [self._name_of(party) for party in gone]
                 what = "earlier sums of the session are over their vectors too (same_survivors)"
-                raise TimeoutFault(names, self.step, what)
+                raise TimeoutFault(names, self.step, what, code=Code.EARLIER)
         return super()._advance()
 
     def _kept(self, envelope: Envelope) -> Envelope:
