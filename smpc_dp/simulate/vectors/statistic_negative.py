@@ -241,7 +241,9 @@ def _to_the_hub(base: Base, labels: Base) -> Iterator[Negative]:
 
 
 def _relays_to_the_hub(base: Base) -> Iterator[Negative]:
-    change = _to_hub(base, m.RELAY, m.Relay)
+    # Whose partner has not sent a frame yet.
+    first = next(envelope for envelope in base.to(HUB) if envelope.step == m.RELAY)
+    change = _to_hub(base, m.RELAY, m.Relay, first.sender)
     yield change("relay-frame-skipped", "Frame 1 comes first.", constant(number=1))
     yield change("relay-takes-what-never-came", "One frame taken, and none was sent.", constant(taken=1))
     yield change("relay-of-an-empty-frame", "No frame, and nothing was taken.", constant(content=b""))
@@ -252,8 +254,8 @@ def _relays_to_the_hub(base: Base) -> Iterator[Negative]:
         constant(content=bytes(m.MAX_FRAME_BYTES + 1)),
         layer=DECODING,
     )
-    place, first = base.find(m.RELAY, BEN, HUB)
-    frame = decode(first.body, m.Relay, BEN)
+    place, _ = base.find(m.RELAY, first.sender, HUB)
+    frame = decode(first.body, m.Relay, first.sender)
     body = msgspec.msgpack.encode(msgspec.structs.replace(frame, number=1))
     about = "The second frame before the partner's first has come."
     yield made(base, "relay-before-the-partner", about, place + 1, base.sign(first, body=body), CONTENT)
