@@ -23,6 +23,7 @@ class Code(StrEnum):
     STOPPED = "stopped"
     FAULT = "fault"
     QUESTION = "question"
+    KERNEL = "kernel"
     PARTIAL = "partial"
     MISSING = "missing"
     LATE = "late"

@@ -31,6 +31,7 @@ TEXTS: Mapping[Code, str] = {
     Code.STOPPED: "another member has stopped the run",
     Code.FAULT: "broke the protocol",
     Code.QUESTION: "asks for something else than most others",
+    Code.KERNEL: "asks for a statistic that the aggregator does not know or cannot plan",
     Code.PARTIAL: "did not send the same to all servers",
     Code.MISSING: "did not send what is due",
     Code.LATE: "deadline passed",
@@ -44,7 +45,7 @@ TEXTS: Mapping[Code, str] = {
 }
 
 # The codes that blame the culprit, and those that say who is missing; the others have no names.
-BLAMES = frozenset({Code.FAULT, Code.QUESTION, Code.PARTIAL})
+BLAMES = frozenset({Code.FAULT, Code.QUESTION, Code.KERNEL, Code.PARTIAL})
 LACKS = frozenset(
     {
         Code.MISSING,

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
+from smpc_dp.errors import Code, ConfigError, Fault, LocalError, SmpcError, TimeoutFault
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.pairwise.aggregator import AggregatorRole
@@ -28,6 +28,7 @@ from smpc_dp.runtime.local import ON_ONE_MACHINE, free_port
 from smpc_dp.runtime.member import default_key
 from smpc_dp.runtime.session_file import SessionFile, Timeouts, load_session, write_session
 from smpc_dp.transport.blocking import BlockingChannel
+from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.connect import accept_blocking, dial_blocking
 from smpc_dp.transport.endpoint import Endpoint
 from smpc_dp.transport.tls import Contexts, contexts
@@ -228,7 +229,10 @@ def drive(
         evaluated: Evaluated = stop.value
     except SmpcError as error:
         turns.close()
-        for message in role.farewell(error):
+        told: SmpcError = error
+        if isinstance(error, ChannelClosed):
+            told = TimeoutFault({error.peer}, role.step, str(error), code=Code.LOST)
+        for message in role.farewell(told):
             channels[message.to].close(message.parts)
         raise
     steps["done"] = time.perf_counter() - began

@@ -64,7 +64,7 @@ def test_one_cheat_does_not_end_a_run_in_which_nobody_may_be_lost(cheat: Any) ->
         assert machine.result.privacy.guarantee is not None
         assert machine.result.privacy.guarantee.epsilon == PARAMETERS["epsilon"]
     report = audited(played)
-    assert report.ok
+    assert report.code == 3, report.conclusion
     assert [item.party for item in report.excluded] == [CHEAT]
 
 
@@ -95,7 +95,7 @@ def test_a_signed_publication_that_is_no_right_one_excludes_its_author(cheat: An
         assert machine.result.survivors == REST
     assert played.relay.result.faults == (f"{CHEAT}: {FALSE[reason]}",)
     report = audited(played)
-    assert report.ok
+    assert report.code == 3, report.conclusion
     assert [(item.party, item.reason) for item in report.excluded] == [(CHEAT, FALSE[reason])]
 
 
@@ -107,7 +107,7 @@ def test_the_same_without_its_authors_signature_excludes_nobody() -> None:
     ]
     lines = played.log(entries)
     report = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in lines)), threads=1)
-    assert not report.ok
+    assert report.code == 1
     assert not report.excluded
     assert "was not signed by it" in report.conclusion
 
@@ -132,7 +132,7 @@ def test_signed_commitments_that_are_no_right_ones_exclude_their_author(commits:
         assert machine.result.survivors == REST
     assert played.relay.result.faults == (f"{CHEAT}: {FALSE[COMMIT_MALFORMED]}",)
     report = audited(played)
-    assert report.ok
+    assert report.code == 3, report.conclusion
     assert [(item.party, item.reason) for item in report.excluded] == [(CHEAT, FALSE[COMMIT_MALFORMED])]
 
 
@@ -214,7 +214,7 @@ def test_who_leaves_after_a_false_commit_is_lost_and_no_more(others: tuple[str, 
     played = play(dict.fromkeys(cheats, MALFORMED_COMMIT), setting=NINE, relay=losing("ann", v.COMMIT))
     assert set(played.errors) == set(cheats)
     report = audited(played)
-    assert report.ok, report.conclusion
+    assert report.code == 3, report.conclusion
     assert [item.party for item in report.excluded] == list(others)
     assert played.relay._shown_false == len(others)
 
@@ -236,7 +236,7 @@ def test_relay_users_and_audit_have_the_same_epsilon_if_a_cheat_is_lost_before_i
     cheats = dict.fromkeys(("ann", "ben", "cyd"), off_by_one)
     played = play(cheats, setting=NINE, relay=losing("ann", v.PUBLISH))
     report = audited(played)
-    assert report.ok, report.conclusion
+    assert report.code == 3, report.conclusion
     assert report.verdict is not None
     assert report.verdict.epsilon == pytest.approx(3.1947, abs=1e-4)
     for machine in (played.relay, played.users["dan"]):

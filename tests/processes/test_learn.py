@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import typer
 from msgspec import Meta
+from msgspec.structs import replace
 from scipy import sparse
 from typer.testing import CliRunner
 
@@ -43,6 +44,7 @@ from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import AggregatorLostError
 from smpc_dp.runtime.session import connect
 from smpc_dp.runtime.session_file import Timeouts, load_session
+from tests.unit.hostile_headers import with_run_id
 
 NAMES = ("ann", "bob", "cas", "dan", "eve")
 GIVEN: dict[str, Any] = {
@@ -387,10 +389,11 @@ def test_who_completed_no_step_has_learned_nothing(
 
 
 def changed_header(log: Path, **change: object) -> Path:
-    """Write the log with another header, under the same entries."""
+    """Write the log with another header, and the run id that follows from it, over the same entries."""
     first, rest = log.read_bytes().split(b"\n", 1)
+    header = with_run_id(replace(msgspec.json.decode(first, type=Header), **change))
     written = log.with_suffix(".changed")
-    written.write_bytes(msgspec.json.encode(json.loads(first) | change) + b"\n" + rest)
+    written.write_bytes(msgspec.json.encode(header) + b"\n" + rest)
     return written
 
 

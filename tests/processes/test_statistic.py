@@ -220,8 +220,10 @@ async def test_an_unknown_kernel_is_refused_by_name(tmp_path: Path) -> None:
     async def act(opened: smpc_dp.Session, place: int) -> object:
         return await opened.pairwise(mine, place, 1.0)
 
-    *answers, _ = await play(session(tmp_path), act)
-    assert any("cannot be had here" in str(answer) and "mine" in str(answer) for answer in answers)
+    *answers, served = await play(session(tmp_path), act)
+    assert any("the aggregator does not know or cannot plan" in str(answer) for answer in answers)
+    assert "cannot be had here" in str(served)
+    assert "mine" in str(served)
 
 
 async def test_processes_without_addresses_and_one_is_killed_amid_its_pair(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from smpc_dp.errors import ConfigError, LocalError, PeerFault, TimeoutFault
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.runtime import aggregator, board
+from smpc_dp.runtime.awaited import Awaited
 from smpc_dp.runtime.links import News
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.session import Session
@@ -158,11 +159,15 @@ class Flood:
     async def get(self) -> News:
         return News("mallory", 1, Envelope(b"", v.FETCH, "mallory", "relay", b"", b""))
 
+    def take_all(self) -> list[News]:
+        return [News("mallory", 1, Envelope(b"", v.FETCH, "mallory", "relay", b"", b""))]
+
 
 class Waiting:
     """A machine that waits for somebody until its time is over."""
 
     step, finished, has_enough, waiting_for, expired = v.COMMIT, False, False, frozenset[str](), False
+    matchings = 0
 
     def lost_all(self, _names: object) -> tuple[()]:
         return ()
@@ -195,6 +200,7 @@ def flooded() -> Any:
     server._machine, server._culprits = Waiting(), {}
     server._asked = {2: SimpleNamespace(group=None)}
     server._tell = lambda *_: None
+    server._awaited = Awaited("relay", lambda _name: True, lambda _event: None)
     return server
 
 

@@ -18,6 +18,7 @@ from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.protocols.secagg.noisy import NoisySumParameters
 from smpc_dp.protocols.secagg.params import SumParameters
+from smpc_dp.runtime.session_file import version_of
 
 DELTA = 1e-6
 STEPS = 16
@@ -53,7 +54,7 @@ def true_epsilon(masses: NDArray[np.float64], shift: int) -> float:
 
 
 def planned(protocol: str, parties: int, **more: object) -> SumParameters:
-    parameters, faults = PARAMETER_CHECKERS[protocol, 1](GIVEN | more, parties)
+    parameters, faults = PARAMETER_CHECKERS[protocol, version_of(protocol, more)](GIVEN | more, parties)
     assert parameters is not None, faults
     assert isinstance(parameters, SumParameters)
     return parameters
@@ -61,7 +62,7 @@ def planned(protocol: str, parties: int, **more: object) -> SumParameters:
 
 @pytest.mark.parametrize("parties", [3, 4, 9])
 def test_a_party_that_knows_its_own_share_sees_no_more_than_epsilon(parties: int) -> None:
-    parameters = planned("secagg", parties)
+    parameters = planned("secagg", parties, dropout=0.0)
     assert isinstance(parameters, NoisySumParameters)
     plan = parameters.plan
     assert (plan.max_corrupt, plan.max_dropouts, plan.min_honest_in_sum) == (0, 0, parties)

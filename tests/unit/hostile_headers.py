@@ -12,9 +12,15 @@ from smpc_dp.runtime.log_session import held_session
 
 def with_session(header: Header, session: str) -> Header:
     """Return a header with another session, and with the run id that follows."""
-    held = held_session(session)
+    return with_run_id(replace(header, session=session))
+
+
+def with_run_id(header: Header) -> Header:
+    """Return a header with the run id that follows from the rest of it."""
+    held = held_session(header.session)
     context = Context(
-        protocol=held.protocol,
+        # Groups of a learner run verifiable GOPA.
+        protocol="gopa" if held.protocol == "learn" else held.protocol,
         version=held.version,
         session_digest=held.digest,
         request=header.request,
@@ -24,4 +30,4 @@ def with_session(header: Header, session: str) -> Header:
         question=header.question,
     )
     run_id = run_identifier(context, header.question, header.present, header.root)
-    return replace(header, session=session, run_id=run_id.hex())
+    return replace(header, run_id=run_id.hex())

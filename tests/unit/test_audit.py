@@ -162,7 +162,7 @@ def test_sessions_that_are_none(session: str, what: str) -> None:
         header = replace(played.header, session=session)
     lines = played.log(played.entries, header)
     report = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in lines)), threads=1)
-    assert not report.ok
+    assert report.code == 1
     assert report.line == 1
     assert what in report.conclusion
 
@@ -174,7 +174,7 @@ def test_a_log_does_not_speak_to_the_terminal() -> None:
     text = json.dumps(session, sort_keys=True, separators=(",", ":"))
     lines = played.log(played.entries, with_session(played.header, text))
     report = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in lines)), threads=1)
-    assert not report.ok
+    assert report.code == 1
     assert "hello" in report.conclusion
     assert report.conclusion.isprintable()
 

@@ -15,6 +15,7 @@ from smpc_dp.learn.methods import AveragerTable
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.protocols.secagg.noisy import NoisySumParameters, mechanism_of
 from smpc_dp.protocols.secagg.params import SumParameters
+from smpc_dp.runtime.session_file import version_of
 
 GIVEN = {"length": 2, "lower": 0.0, "upper": 1.0, "precision": 2.0**-16, "epsilon": 1.0, "delta": 1e-6}
 
@@ -108,7 +109,8 @@ def test_weights_are_refused() -> None:
     ],
 )
 def test_results_say_that_the_whole_party_is_protected(protocol: str, more: dict[str, object]) -> None:
-    parameters, faults = PARAMETER_CHECKERS[protocol, 1](GIVEN | {"dropout": 0.0} | more, 5)
+    version = version_of(protocol, more)
+    parameters, faults = PARAMETER_CHECKERS[protocol, version](GIVEN | {"dropout": 0.0} | more, 5)
     assert isinstance(parameters, SumParameters), faults
     claim = parameters.privacy(5).claim
     assert claim.count("the whole party is protected as one, and not each record or person") == 1

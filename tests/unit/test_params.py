@@ -12,6 +12,7 @@ from smpc_dp.errors import ConfigError
 from smpc_dp.protocols.mpyc.params import SharedParameters
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.protocols.secagg.params import SumParameters, check_parameters
+from smpc_dp.runtime.session_file import version_of
 
 GOOD: dict[str, Any] = {"length": 2, "lower": -1.0, "upper": 1.0, "precision": 1e-3}
 
@@ -68,10 +69,11 @@ PRIVATE: dict[str, Any] = {"length": 1, "lower": 0.0, "upper": 1.0, "epsilon": 2
 def test_a_private_session_of_five_tolerates_a_loss(
     protocol: str, more: dict[str, Any], parties: int, lost: int
 ) -> None:
-    checked, faults = PARAMETER_CHECKERS[protocol, 1](PRIVATE | more, parties)
+    version = version_of(protocol, more)
+    checked, faults = PARAMETER_CHECKERS[protocol, version](PRIVATE | more, parties)
     assert isinstance(checked, SumParameters), faults
     assert checked.plan.max_dropouts == lost
-    written, _ = PARAMETER_CHECKERS[protocol, 1](PRIVATE | more | {"dropout": 0.0}, parties)
+    written, _ = PARAMETER_CHECKERS[protocol, version](PRIVATE | more | {"dropout": 0.0}, parties)
     assert isinstance(written, SumParameters)
     assert written.plan.max_dropouts == 0
 

@@ -20,6 +20,7 @@ from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.runtime.learning import check_budget, own_release
+from smpc_dp.runtime.session_file import version_of
 
 USERS = 12
 ALL = ("secagg", "gopa", "local", "mpyc")
@@ -174,7 +175,7 @@ def test_one_request_of_a_session_fits_its_own_ledger(
     session = {"length": 3, "lower": 0.0, "upper": 1.0, "precision": 0.1, "epsilon": epsilon, "delta": delta}
     if more.get("verifiable"):
         del session["precision"]
-    parameters, faults = PARAMETER_CHECKERS[protocol, 1](session | more, parties)
+    parameters, faults = PARAMETER_CHECKERS[protocol, version_of(protocol, more)](session | more, parties)
     assert isinstance(parameters, SumParameters), faults
     spent = ledger(epsilon, delta).charge(bytes(16), parameters.event()).spent.epsilon
     assert spent is not None

@@ -345,13 +345,13 @@ def test_no_byte_can_be_changed(honest: Played) -> None:
     for place in sorted({*range(0, len(honest.log), 13), *starts, len(honest.log) - 1}):
         changed = bytearray(honest.log)
         changed[place] ^= 1
-        assert not judge(honest, bytes(changed)).ok, place
+        assert judge(honest, bytes(changed)).code == 1, place
 
 
 def test_it_can_be_cut_nowhere(second_draw: Played) -> None:
     for count in range(len(second_draw.lines)):
         cut = b"".join(line + b"\n" for line in second_draw.lines[:count])
-        assert not judge(second_draw, cut).ok
+        assert judge(second_draw, cut).code == 1
     assert "it was cut" in judge(second_draw, second_draw.log[:-3]).conclusion
 
 
@@ -507,7 +507,7 @@ CHEATS: dict[str, tuple[Cheat, str]] = {
 def test_cheats_are_found(cheat: str, honest: Played) -> None:
     forge, said = CHEATS[cheat]
     report = judge(honest, forge(honest))
-    assert not report.ok
+    assert report.code == 1
     assert said in report.conclusion
 
 
@@ -523,11 +523,11 @@ def test_a_further_draw_keeps_nobody_whose_coin_is_missing(second_draw: Played) 
 def test_what_was_opened_of_a_draw_that_was_given_up_cannot_be_taken_away(second_draw: Played) -> None:
     """Or whoever publishes a log could say of anybody that it withheld its coin, without a key."""
     report = judge(second_draw, without("coin", "dot")(second_draw))
-    assert not report.ok
+    assert report.code == 1
     assert "a further draw with a party whose coin is missing" in report.conclusion
     wrong = play(wrong=["cem coin"])
     report = judge(wrong, without("coin", "cem")(wrong))
-    assert not report.ok
+    assert report.code == 1
     assert "signed the outcome of another log" in report.conclusion
 
 

@@ -167,7 +167,8 @@ class Participant:
         if not abort.is_sound or not known:
             return PeerFault(sender, "sent a malformed abort")
         blamed = f" and blames {abort.culprit}" if abort.culprit else ""
-        return PeerFault(sender, f"stopped the run{blamed}: {TEXTS[abort.code]}", said_by=sender)
+        missing = "".join(f", {name}" for name, _ in abort.missing)
+        return PeerFault(sender, f"stopped the run{blamed}: {TEXTS[abort.code]}{missing}", said_by=sender)
 
     def _greet(self) -> Turns[None]:
         """Exchange hellos, compare circuits and plans, derive the run id and learn the garbler's start."""

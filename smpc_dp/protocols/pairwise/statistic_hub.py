@@ -167,7 +167,8 @@ class StatisticHub(HubRole[StatisticResult]):
             raise PeerFault(sender, "its hello is for another session or request")
         plan = self._planned(hello.question)
         if isinstance(plan, str):
-            raise PeerFault(sender, f"asks for a statistic that cannot be had here: {plan}")
+            what = f"asks for a statistic that cannot be had here: {plan}"
+            raise PeerFault(sender, what, code=Code.KERNEL)
         if hello.plan != plan.digest:
             raise PeerFault(sender, "asks for another statistic than it says")
         if (hello.mark >= 0) != plan.bipartite:
