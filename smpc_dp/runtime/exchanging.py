@@ -123,11 +123,11 @@ class PartyExchange(_Exchanges, OneUser):
         lanes = np.stack(rows).reshape(parameters.shape)
         ledger = self._ledger if sends else None
 
-        async def charge(run_id: bytes) -> Receipt | None:
+        async def charge(run_id: bytes, raised: ReleaseEvent | None = None) -> Receipt | None:
             if ledger is None or (self._whole is not None and self._charged):
                 return None
             event = self._whole or parameters.event()
-            receipt = await charge_run(ledger, lambda: event, number, run_id)
+            receipt = await charge_run(ledger, lambda: event, number, run_id, raised)
             self._charged = True
             return receipt
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -37,17 +37,33 @@ if TYPE_CHECKING:
 
 AnyParty = PartyMachine | ExchangeParty
 
-# Charges a run, given its id, and returns the receipt if there is a ledger; PrivacyError if it is refused.
-Charge = Callable[[bytes], Awaitable[Receipt | None]]
+
+class Charge(Protocol):
+    """Charges a run, given its id, and returns the receipt if there is a ledger; PrivacyError if refused.
+
+    `raised`: what the run is after all, where it shows more than what has been charged for it. It is recorded
+    even beyond the budget, since it has happened.
+    """
+
+    async def __call__(self, run_id: bytes, raised: ReleaseEvent | None = None) -> Receipt | None: ...
 
 
 async def charge_run(
-    ledger: Ledger | None, event: Callable[[], ReleaseEvent], request: int, run_id: bytes
+    ledger: Ledger | None,
+    event: Callable[[], ReleaseEvent],
+    request: int,
+    run_id: bytes,
+    raised: ReleaseEvent | None = None,
 ) -> Receipt | None:
-    """Charge what a run is to the ledger, if there is one; with all but `run_id` given, a `Charge`."""
+    """Charge what a run is to the ledger, if there is one; with the first three arguments, a `Charge`."""
     if ledger is None:
         return None
-    return await asyncio.to_thread(lambda: ledger.charge(run_id, event(), f"request {request}"))
+    if raised is None:
+        return await asyncio.to_thread(lambda: ledger.charge(run_id, event(), f"request {request}"))
+    label = f"request {request}: more parties were corrupt than planned"
+    # Of one run, each raise is an entry of its own.
+    name = run_id + len(ledger.entries()).to_bytes(8, "big")
+    return await asyncio.to_thread(lambda: ledger.charge(name, raised, label, forced=True))
 
 
 class Line(Protocol):
@@ -222,10 +238,16 @@ class HubLine:
             if envelope is None:
                 continue
             due = machine.step
-            answer = await asyncio.to_thread(machine.receive, envelope)
-            if due == machine.release_step and answer:
-                # The first message that depends on the data: charged when it is there, before it is sent.
-                receipt = await charge(machine.run_id)
+            try:
+                answer = await asyncio.to_thread(machine.receive, envelope)
+                if due == machine.release_step and answer:
+                    # The first message that depends on the data: charged when it is there, before it is sent.
+                    receipt = await charge(machine.run_id)
+            finally:
+                # Also if the run ends here: what was published stays so.
+                if receipt is not None and isinstance(machine, VerifiablePartyMachine):
+                    for raised in machine.take_raised():
+                        receipt = await charge(machine.run_id, raised)
             if isinstance(machine, VerifiablePartyMachine):
                 await kept.keep(machine.seen)
             await self.send(request, answer)

@@ -335,8 +335,8 @@ class Session:
         self._tell_done(outcome.survivors, outcome.absent)
         return Result.of(outcome, kind, clipped, receipt)
 
-    async def _charge(self, run_id: bytes) -> Receipt | None:
-        return await self.charge_event(run_id, self._membership.event)
+    async def _charge(self, run_id: bytes, raised: ReleaseEvent | None = None) -> Receipt | None:
+        return await charge_run(self._ledger, self._membership.event, self._request, run_id, raised)
 
     async def charge_event(self, run_id: bytes, event: Callable[[], ReleaseEvent]) -> Receipt | None:
         """Charge what a run is to the ledger, if there is one."""

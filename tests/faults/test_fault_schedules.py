@@ -110,7 +110,7 @@ async def play(scene: Scene, seed: int, vectors: NDArray[np.float64], told: Told
         encoding = membership.parameters.encoding
         lanes, _ = encoding.encode(vectors[scene.names.index(name)], party=name)
 
-        async def charge(_: bytes) -> None:
+        async def charge(run_id: bytes, raised: object = None) -> None:
             return None
 
         began = loop.time()

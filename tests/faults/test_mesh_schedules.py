@@ -36,7 +36,7 @@ from tests.faults.virtual import WORK, Pipe, Stream, connect, run_virtually
 SECONDS = 5.0
 
 
-async def no_charge(_: bytes) -> None:
+async def no_charge(run_id: bytes, raised: object = None) -> None:
     """Charge nothing."""
 
 

@@ -14,7 +14,9 @@ import pytest
 from msgspec.structs import replace
 
 import smpc_dp
-from smpc_dp.errors import PeerFault, SmpcError
+from smpc_dp.errors import PeerFault, PrivacyError, SmpcError
+from smpc_dp.privacy.accountant.events import Event, Pure
+from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
 from smpc_dp.protocols.gopa.verifiable.statements import FALSE, MALFORMED, OPENING_OTHER
@@ -49,11 +51,15 @@ def results(
 
     monkeypatch.setattr(VerifiablePartyMachine, "_enter", lying)
     path = create_local_session(folder, list(NAMES), PARAMETERS, protocol="gopa")
+    ledgers = {path.stem: path for path in folder.glob("*.ledger")}
 
     async def ask() -> dict[str, Any]:
         serving = asyncio.create_task(smpc_dp.serve(path, requests=1))
         async with contextlib.AsyncExitStack() as stack:
-            sessions = [await stack.enter_async_context(smpc_dp.connect(path, name)) for name in NAMES]
+            sessions = [
+                await stack.enter_async_context(smpc_dp.connect(path, name, ledger=ledgers.get(name)))
+                for name in NAMES
+            ]
             asked = [session.average([0.5], method="gopa", verifiable=True) for session in sessions]
             got = await asyncio.gather(*asked, return_exceptions=True)
         await serving
@@ -101,6 +107,10 @@ def test_who_opens_something_false_is_excluded_too(tmp_path: Path, monkeypatch: 
         ("dave", v.PUBLISH): off_by_one,
         ("bob", v.OPEN): lambda _message: v.Open(b"", b"", b""),
     }
+    place = tmp_path / "alice.ledger"
+    ledger = Ledger.create(
+        place, party="alice", dataset="d", relation="substitution", epsilon=8.0, delta=1e-3
+    )
     got, report = results(tmp_path, monkeypatch, lies)
     assert report.code == 3, report.conclusion
     assert {item.party: item.reason for item in report.excluded}["bob"] == FALSE[OPENING_OTHER]
@@ -111,3 +121,15 @@ def test_who_opens_something_false_is_excluded_too(tmp_path: Path, monkeypatch: 
         assert isinstance(result, Result)
         assert tuple(result.value) == report.verdict.average
         assert result.privacy.epsilon == report.verdict.epsilon
+    # Planned for no corrupt user: one that is excluded raises epsilon, two do again; it is recorded beyond
+    # the budget, which then allows nothing more.
+    planned, *raised = ledger.entries()
+    assert planned.label == "request 1"
+    assert {entry.label for entry in raised} == {"request 1: more parties were corrupt than planned"}
+    assert len(raised) == 2
+    alice = got["alice"]
+    assert isinstance(alice, Result)
+    assert alice.privacy.receipt is not None
+    assert alice.privacy.receipt.number == 3
+    with pytest.raises(PrivacyError, match="is refused"):
+        ledger.charge(bytes(32), Event("one more", "substitution", (Pure(1e-3),)))

@@ -144,7 +144,9 @@ class Ledger:
         """Return what would be spent after one more release; nothing is charged, nothing is checked."""
         return self._spending([*(entry.event for entry in self.entries()), event.under(self.terms.relation)])
 
-    def charge(self, run: bytes, event: Event, label: str = "", *, resume: bool = False) -> Receipt:
+    def charge(
+        self, run: bytes, event: Event, label: str = "", *, resume: bool = False, forced: bool = False
+    ) -> Receipt:
         """Charge one release, durably, before anything that depends on data leaves this machine.
 
         Args:
@@ -152,10 +154,12 @@ class Ledger:
             event: what will be released; under add-remove it is converted for a ledger of substitution.
             resume: the run may have been charged already, and then costs nothing: only for sending again,
                 after a crash, the very bytes that it was charged for. Fresh noise is another release.
+            forced: the release has happened already; it is recorded even beyond the budget, which then
+                refuses every further release.
 
         Raises:
-            PrivacyError: the budget does not suffice, the relation does not fit and has no proven
-            conversion, an exact release is not permitted, or the run was charged already.
+            PrivacyError: the budget does not suffice (unless forced), the relation does not fit and has no
+            proven conversion, an exact release is not permitted, or the run was charged already.
             LocalError: the ledger cannot be read or written; then nothing may be sent.
         """
         event = event.under(self.terms.relation)
@@ -172,7 +176,11 @@ class Ledger:
                     before = [other.event for other in entries[: entry.number]]
                     return self._receipt(entry, self._spending(before), repeated=True)
             entry = _checked(Entry(len(entries) + 1, name, label, event, "0" * 64))
-            spending = self._permit([earlier.event for earlier in entries], event, label)
+            before_it = [earlier.event for earlier in entries]
+            if forced:
+                spending = self._spending([*before_it, event])
+            else:
+                spending = self._permit(before_it, event, label)
             previous = entries[-1].digest if entries else self.terms.identifier
             entry = msgspec.structs.replace(entry, digest=_chain(previous, entry))
             write_durably(self.path, _encode(self.terms, (*entries, entry)))
@@ -270,7 +278,8 @@ class Ledger:
             # Both ways round, as each is rounded up: a plan is made by one of them.
             if terms.epsilon is not None and epsilon > terms.epsilon:
                 epsilon = terms.epsilon if together.delta(terms.epsilon) <= terms.delta else epsilon
-        if terms.epsilon is None and terms.exact == "refused" and len(private) < len(events):
+        # With a budget, only a forced charge is exact.
+        if terms.exact == "refused" and len(private) < len(events):
             epsilon = math.inf
         return Spending(None if math.isinf(epsilon) else epsilon, terms.delta, len(events) - len(private))
 

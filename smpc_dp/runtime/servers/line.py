@@ -140,8 +140,8 @@ class ServersLine:
             raise
         asking = _Asking(self._membership, request, record.question, record.values, record.mark)
 
-        async def charged(run_id: bytes) -> Receipt | None:
-            return await charge(run_id, lambda: charge_of(asking.program))
+        async def charged(run_id: bytes, raised: Event | None = None) -> Receipt | None:
+            return await charge(run_id, lambda: raised or charge_of(asking.program))
 
         receipt = await self._drive_told(asking, charged)
         opened, servers = asking.machine.result, len(self._membership.servers)

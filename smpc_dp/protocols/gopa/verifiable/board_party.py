@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,6 +24,9 @@ from smpc_dp.protocols.result import Certificate
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.certify import check_certificate
 from smpc_dp.protocols.secagg.graph import PartySet, pack_set, unpack_list
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
 
 
 class BoardPartyMachine(GopaPartyMachine):
@@ -46,6 +50,8 @@ class BoardPartyMachine(GopaPartyMachine):
         # The board as far as this party has followed it, and its own entries by kind.
         self.followed: Followed | None = None
         self._entered: dict[str, tuple[bytes, bytes]] = {}
+        # Users who were shown to have signed something false; for how many of them the run was charged.
+        self._false, self._charged_for = 0, parameters.plan.max_corrupt
         # What the total is made of: the publications, and each round of openings.
         self._batches: list[Batch] = []
 
@@ -53,6 +59,13 @@ class BoardPartyMachine(GopaPartyMachine):
     def seen(self) -> Seen:
         """What is to be kept of the session log, durably, before what this party says next is sent."""
         return self._begin.seen
+
+    def take_raised(self) -> list[Event]:
+        """Return, once, what the run is if more users were shown to be corrupt than it was charged for."""
+        if self._false <= self._charged_for:
+            return []
+        self._charged_for = self._false
+        return [self._verifiable.event_without(self._false)]
 
     def _hello(self) -> m.Hello:
         plain = msgspec.structs.asdict(super()._hello())

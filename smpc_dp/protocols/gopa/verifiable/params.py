@@ -195,6 +195,14 @@ class VerifiableParameters(GopaParameters, frozen=True):
         """Return what one request is to a privacy ledger: the binomial of the honest total, and the rest."""
         return self._noise_of(self.session.honest).release()
 
+    def event_without(self, excluded: int) -> Event:
+        """Return what a request is when so many users were shown to be corrupt, more than planned."""
+        from smpc_dp.privacy.accountant.events import exact_release
+
+        if not math.isfinite(self.epsilon_without(excluded)):
+            return exact_release("GOPA with too little honest noise", "substitution")
+        return self._noise_of(self.session.honest - (excluded - self.plan.max_corrupt)).release()
+
     def _noise_of(self, honest: int) -> VerifiablePlan:
         """Return what this noise shows if only so many users' counts."""
         from smpc_dp.privacy.gopa.verifiable import plan_verifiable

@@ -55,8 +55,8 @@ class VerifiablePartyMachine(BoardPartyMachine):
         # Whether to add up what was published before the total is attested.
         self.check_total = True
         self._last_step = v.ATTEST_TALLY
-        # Users who were shown to have signed something false, and rounds of openings, so far.
-        self._false = self._round = 0
+        # Rounds of openings so far.
+        self._round = 0
         self._handlers = {
             m.START: self._on_start,
             v.BEGIN: self._on_begin,
