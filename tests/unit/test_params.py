@@ -9,6 +9,7 @@ import pytest
 
 from smpc_dp import simulate
 from smpc_dp.errors import ConfigError
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.mpyc.params import SharedParameters
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.protocols.secagg.params import SumParameters, check_parameters
@@ -158,3 +159,13 @@ def test_numbers_of_numpy_are_numbers() -> None:
     bounds: dict[str, Any] = {"lower": np.float32(-1), "upper": np.int64(1)}
     result = simulate.average(np.ones((3, 2)), **bounds)
     assert result.value.tolist() == [1.0, 1.0]
+
+
+def test_what_a_verifiable_session_does_not_protect_is_said_once_with_a_warning_of_delta() -> None:
+    given = PRIVATE | {"verifiable": True, "delta": 0.25}
+    checked, faults = PARAMETER_CHECKERS["gopa", 2](given, 8)
+    assert isinstance(checked, VerifiableParameters), faults
+    said = checked.privacy(8).not_protected
+    assert len(set(said)) == len(said)
+    assert sum("delta" in line for line in said) == 1
+    assert not any("the relay may report another sum" in line for line in said)

@@ -290,7 +290,8 @@ class VerifiableParameters(GopaParameters, frozen=True):
             not_protected=(
                 "a corrupt user may give any value within the bounds, and leave after it has seen its noise",
                 "beyond c corrupt users the relay may report another total: an audit of the log shows it",
-                *plain.not_protected[2:],
+                # A delta that is too large is warned of first, there and here.
+                *plain.not_protected[2 + len(guarantee.warnings) :],
             ),
         )
 
