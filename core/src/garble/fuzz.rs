@@ -95,7 +95,7 @@ fn tables() {
         }
         evaluator
     };
-    run("tables", 10, 512, |input| {
+    run("tables", 1, 512, |input| {
         let plan = input.choose(&plans)?;
         let (mut whole, mut cut) = (evaluator(plan), evaluator(plan));
         let due = whole.remaining() as usize;

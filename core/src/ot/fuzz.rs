@@ -23,7 +23,7 @@ fn base_points() {
 fn base_responses() {
     let (sender, first) = BaseSender::start(&[7; 32], &[1; 32]);
     let (message, _) = base::respond(&[7; 32], &[2; 32], &[1; KAPPA], &first, 1).unwrap();
-    run("base_responses", 1000, 96, |input| {
+    run("base_responses", 100, 96, |input| {
         let mut changed = message.clone();
         // What stands before the change costs time only.
         if input.ratio(31, 32)? {
@@ -61,7 +61,7 @@ fn tree_corrections() {
     );
     let (_, message) = pprf::plant(&context, 4, &base);
     let leaves = pprf::puncture(&context, 4, &delta, &keys, &message).unwrap();
-    run("tree_corrections", 1000, 64, |input| {
+    run("tree_corrections", 100, 64, |input| {
         let mut changed = message.clone();
         mutate(input, &mut changed)?;
         match pprf::puncture(&context, 4, &delta, &keys, &changed) {
@@ -126,7 +126,7 @@ fn chunk_responses() {
         sender.check_chunk(&mut challenged, &response, &mut rows),
         Ok(())
     );
-    run("chunk_responses", 10, 64, |input| {
+    run("chunk_responses", 1, 64, |input| {
         let mut changed = response.clone();
         mutate(input, &mut changed)?;
         if changed != response {

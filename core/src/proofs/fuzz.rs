@@ -108,7 +108,7 @@ fn packed() {
 #[test]
 fn claims() {
     let fold = Edges::new(vec![true, false, true, true], true).unwrap();
-    run("claims", 10, 256, |input| {
+    run("claims", 1, 256, |input| {
         let count = input.int_in_range(0..=3)?;
         let mut claim = Claims {
             party: input.int_in_range(0..=6)?,
