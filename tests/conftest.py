@@ -13,10 +13,13 @@ sys.dont_write_bytecode = False
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--schedules", type=int, default=60, help="seeded fault schedules for each protocol")
+    parser.addoption(
+        "--schedules", default="60", help="seeded fault schedules of each protocol: N, or FIRST:END"
+    )
 
 
 @pytest.fixture
 def schedules(request: pytest.FixtureRequest) -> range:
     """The seeds of the fault schedules to play."""
-    return range(int(request.config.getoption("--schedules")))
+    first, _, end = request.config.getoption("--schedules").rpartition(":")
+    return range(int(first or 0), int(end))

@@ -150,17 +150,23 @@ class Evaluations:
         )
 
     async def drive(
-        self, role: Participant, plan: Plan, peer: str, label: str, others: Mapping[str, Conduit]
+        self,
+        role: Participant,
+        plan: Plan,
+        peer: str,
+        label: str,
+        others: Mapping[str, Conduit],
+        halt: Halt,
     ) -> Report:
         """Drive a role of an evaluation with `peer` over a channel to it, and `others` to everyone else.
 
-        `plan` and `label` must be the same for both. Errors as for `evaluate`.
+        `plan` and `label` must be the same for both. `halt` ends the evaluation from elsewhere. Errors as for
+        `evaluate`.
         """
         async with self._turns.setdefault(peer, asyncio.Lock()):
             meeting = self._meeting(plan, peer, label)
             if meeting.we_listen:
                 await self._listen()
-            halt = Halt()
             try:
                 return await in_thread(lambda: self._drive(meeting, role, others, _ignore, halt))
             finally:

@@ -23,6 +23,8 @@ DEPTH = KEPT + 2
 TOLD_AFTER = WINDOW // 2
 # Seconds that last words may take.
 CLOSE_SECONDS = 2.0
+# Why a pair ends before its evaluation does.
+HAS_LEFT = "it has left this pair, says the relay"
 
 Give = Callable[[Relay | RelayEnd], Coroutine[None, None, None]]
 
@@ -133,7 +135,7 @@ class RelayedChannel:
     def deliver(self, message: Relay | RelayEnd | None) -> None:
         """Take what the aggregator relays; None: the connection to it is lost."""
         if not isinstance(message, Relay):
-            what = "the connection is lost" if message is None else "it has left this pair, says the relay"
+            what = "the connection is lost" if message is None else HAS_LEFT
             self._fail(TimeoutFault({self.peer}, "pair", what))
             return
         if self._error is not None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from smpc_dp.board.runs import Seen
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import ConfigError, Fault, SmpcError
+from smpc_dp.errors import ConfigError, Fault, SmpcError, TimeoutFault
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.contract import Envelope, Machine
 from smpc_dp.protocols.envelope import Context
@@ -35,13 +35,14 @@ from smpc_dp.runtime.evaluation import Evaluations
 from smpc_dp.runtime.events import Kind
 from smpc_dp.runtime.line import HubLine
 from smpc_dp.runtime.pairwise import drive
-from smpc_dp.runtime.relay import RelayedChannel, Tunnel
+from smpc_dp.runtime.relay import HAS_LEFT, RelayedChannel, Tunnel
 from smpc_dp.runtime.seen import KeptRun
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.runtime.threads import in_thread
 from smpc_dp.statistics.compiled import NoiseKind, plan_statistic, question_of
 from smpc_dp.statistics.kernels import Codes, Kernel, as_array
 from smpc_dp.statistics.known import kernel_of
+from smpc_dp.transport.blocking import Halt
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -177,6 +178,9 @@ class PairRounds:
         self._kept = kept
         self._tunnels: dict[int, Tunnel] = {}
         self._relayed: dict[int, RelayedChannel] = {}
+        # Of pairs with a channel of their own, and which of them the aggregator has ended.
+        self._halts: dict[int, Halt] = {}
+        self._left: set[int] = set()
         self.faults: list[str] = []
 
     async def drive(self) -> Receipt | None:
@@ -250,6 +254,8 @@ class PairRounds:
                 line = SealedLine(context, self._identity, SystemRandomness())
                 hub = self._machine.hub
                 self._relayed[matching] = RelayedChannel(peer, hub, matching, line, self._give)
+            else:
+                self._halts[matching] = Halt()
 
     def _deliver(self, matching: int, content: bytes) -> None:
         """Take a message of the aggregator's role in the evaluation of a matching."""
@@ -259,6 +265,10 @@ class PairRounds:
     def _deliver_relayed(self, message: Relay | RelayEnd) -> None:
         if (channel := self._relayed.get(message.matching)) is not None:
             channel.deliver(message)
+        elif isinstance(message, RelayEnd) and (halt := self._halts.get(message.matching)) is not None:
+            # The partner is gone: it can still have a connection, or never call, and later pairs are due.
+            self._left.add(message.matching)
+            halt.now()
 
     async def _give(self, message: Relay | RelayEnd) -> None:
         await self._wire.send(self._machine.relay_message(message))
@@ -282,7 +292,13 @@ class PairRounds:
         tunnel = self._tunnels[matching]
         channel = self._relayed.get(matching)
         if channel is None:
-            await self._evaluations.drive(role, engine, peer, label, {tunnel.peer: tunnel})
+            others = {tunnel.peer: tunnel}
+            try:
+                await self._evaluations.drive(role, engine, peer, label, others, self._halts[matching])
+            except SmpcError:
+                if matching not in self._left:
+                    raise
+                raise TimeoutFault({peer}, "pair", HAS_LEFT) from None
             return
         timeouts, failed = self._timeouts, True
         channel.open(timeouts.gather + timeouts.step, timeouts.step)

@@ -58,6 +58,8 @@ class CrookedPipe(Pipe):
         if act in ("crash", "reconnect"):
             self.abort()
             if act == "reconnect":
+                # A handshake takes round trips. Two that did this at no time would never get further.
+                await asyncio.sleep(4 * self._latency)
                 self.reconnect()
             raise ChannelClosed(self.peer, clean=False)
         if act in ("stall", "drop"):

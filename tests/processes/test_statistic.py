@@ -56,16 +56,16 @@ async def play(
     return [*got, *await serving]
 
 
-def session(folder: Path) -> Path:
-    return create_local_session(folder, PARTIES, PARAMETERS, addresses=True, timeouts=FAST)
+def session(folder: Path, timeouts: Timeouts = FAST) -> Path:
+    return create_local_session(folder, PARTIES, PARAMETERS, addresses=True, timeouts=timeouts)
 
 
 async def test_five_parties_estimate_and_their_ledgers_are_charged(tmp_path: Path) -> None:
     """At epsilon 12 a pair there is hardly any noise: concordant records give 1; below 0.4 has odds of 1e-6.
 
-    Five are odd: one rests.
+    Five are odd: one rests. Partners of a party that leaves are told so: nobody waits for a deadline.
     """
-    path, ledgers = session(tmp_path), {"bob": tmp_path / "bob.ledger"}
+    path, ledgers = session(tmp_path, HOURS), {"bob": tmp_path / "bob.ledger"}
     Ledger.create(
         ledgers["bob"], party="bob", dataset="pairs", relation="substitution", epsilon=30.0, delta=1e-6
     )
