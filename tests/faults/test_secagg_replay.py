@@ -6,9 +6,10 @@ import random
 from collections import Counter
 from collections.abc import Iterable
 
+import msgspec
 import pytest
 
-from smpc_dp.errors import SmpcError
+from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.protocols.abort import ABORT, LEAVE
 from smpc_dp.protocols.contract import Envelope, Machine
 from smpc_dp.protocols.secagg import messages as m
@@ -74,6 +75,27 @@ def test_aggregator_fed_everything_again(position: int) -> None:
     feed(aggregator, random.Random(position).sample(mine + theirs, len(mine + theirs)), sent)
     counts = Counter((e.step, e.receiver) for e in sent if e.step not in ENDINGS)
     assert all(count == 1 for count in counts.values()), counts
+
+
+def test_a_party_speaks_once_in_a_step() -> None:
+    machine = Stage(4).parties[ME]
+    machine.start()
+    with pytest.raises(LocalError, match="'hello' was sent before"):
+        machine.start()
+
+
+@pytest.mark.parametrize("step", [m.ADVERTISE, m.DEAL, m.ATTEST_PARTICIPANTS, m.MASKED])
+def test_a_message_signed_for_another_run_is_refused(step: str) -> None:
+    """The same content in the step that is due, signed anew by its sender for another run of the session."""
+    stage = Stage(5)
+
+    def tamper(envelope: Envelope) -> Iterable[Envelope]:
+        if (envelope.sender, envelope.step) != (ME, step):
+            return (envelope,)
+        return (stage.change(msgspec.structs.replace(envelope, run_id=bytes(32))),)
+
+    stage.play(tamper)
+    stage.assert_out(ME, f"sent '{step}' of another run")
 
 
 def test_in_order_again_changes_nothing() -> None:

@@ -52,8 +52,10 @@ class Signed:
             for party in sorted(parties)
         }
 
-    def check(self, certificate: m.Certificate, plan: SecAggPlan = PLAN) -> result.Certificate:
-        return check_certificate(self.context, plan.quorum, RUN, STEP, DIGEST, EVERYONE, certificate)
+    def check(
+        self, certificate: m.Certificate, plan: SecAggPlan = PLAN, members: frozenset[int] = EVERYONE
+    ) -> result.Certificate:
+        return check_certificate(self.context, plan.quorum, RUN, STEP, DIGEST, members, certificate)
 
     def sample(self, signatures: Mapping[int, bytes], quorum: int = PLAN.quorum) -> m.Certificate:
         return sample_certificate(self.context, RUN, STEP, DIGEST, signatures, quorum)
@@ -112,6 +114,14 @@ def test_a_list_of_more_than_a_quorum_is_taken(signed: Signed) -> None:
     signatures = signed(list(range(1, PLAN.quorum + 6)))
     listed = certify.make_certificate(signatures, len(signatures), PARTIES)
     assert len(signed.check(listed).signatures) == PLAN.quorum + 5
+
+
+def test_a_quorum_that_a_party_outside_of_the_set_completes_is_refused(signed: Signed) -> None:
+    signatures = signed(list(range(1, PLAN.quorum + 1)))
+    listed = certify.make_certificate(signatures, PLAN.quorum, PARTIES)
+    assert signed.check(listed, members=frozenset(range(1, PLAN.quorum + 1)))
+    with pytest.raises(PeerFault, match="signed by parties outside of the set"):
+        signed.check(listed, members=frozenset(range(1, PLAN.quorum)))
 
 
 def test_a_sample_of_too_few_signers_is_refused(signed: Signed) -> None:
