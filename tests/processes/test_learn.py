@@ -38,6 +38,7 @@ from smpc_dp.protocols.secagg.noisy import NoisySumParameters
 from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.runtime.aggregator import serve
 from smpc_dp.runtime.audit import audit
+from smpc_dp.runtime.events import Event
 from smpc_dp.runtime.learning import learn, serve_learning
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.member import Membership
@@ -209,11 +210,17 @@ def test_an_aggregator_that_ends_is_named(tmp_path: Path) -> None:
     path = session(tmp_path, {"steps": 200})
 
     async def cut() -> list[Any]:
-        serving = asyncio.create_task(serve_learning(path))
+        averaged = asyncio.Event()
+
+        def watch(event: Event) -> None:
+            if event.kind == "done":
+                averaged.set()
+
+        serving = asyncio.create_task(serve_learning(path, on_event=watch))
         parties = [
             asyncio.create_task(learn(path, name, tmp_path / "inputs" / f"{name}.npy")) for name in NAMES
         ]
-        await asyncio.sleep(2.0)
+        await averaged.wait()
         serving.cancel()
         return await asyncio.gather(*parties, return_exceptions=True)
 
