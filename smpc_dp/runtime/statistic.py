@@ -225,7 +225,10 @@ class PairRounds:
                 channel.deliver(None)
             if working is not None:
                 working.cancel()
-                await asyncio.gather(working, return_exceptions=True)
+                await asyncio.wait([working])
+                # An error of the protocol shows in what the aggregator says; one of this program must not hide.
+                if not working.cancelled() and not isinstance(error := working.exception(), SmpcError | None):
+                    raise error
         return receipt
 
     async def _work(self) -> None:

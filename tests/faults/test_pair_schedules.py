@@ -28,6 +28,7 @@ from smpc_dp.runtime.relay import Tunnel
 from smpc_dp.runtime.seen import KeptRun, SeenRuns
 from smpc_dp.runtime.statistic import Asked, PairRounds, SessionWire
 from smpc_dp.statistics.kernels import Field, kendall_tau
+from smpc_dp.transport.blocking import Halt
 from tests.faults.crooks import CrookedPipe
 from tests.faults.test_fault_schedules import SESSIONS, TIMEOUTS, draw_crooks
 from tests.faults.virtual import WORK, Pipe, Stream, connect, run_virtually
@@ -47,7 +48,13 @@ class Evaluations:
         return True
 
     async def drive(
-        self, role: Participant, _plan: object, peer: str, label: str, others: Mapping[str, Tunnel]
+        self,
+        role: Participant,
+        _plan: object,
+        peer: str,
+        label: str,
+        others: Mapping[str, Tunnel],
+        halt: Halt,
     ) -> None:
         turns, answer = role.run(), None
         until = asyncio.get_running_loop().time() + TIMEOUTS.gather + TIMEOUTS.step
@@ -63,6 +70,8 @@ class Evaluations:
                         await others[turn.to]._send(content)
                     continue
                 while answer is None:
+                    if halt.halted:
+                        raise TimeoutFault({peer}, "pair", "the channel was cut")
                     if asyncio.get_running_loop().time() > until:
                         raise TimeoutFault({turn.sender}, "pair", "nothing came")
                     if turn.sender == peer:
