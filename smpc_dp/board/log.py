@@ -21,6 +21,7 @@ from msgspec import Meta
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
+from smpc_dp.decoding import decode_json
 from smpc_dp.errors import VerificationError
 
 FORMAT = "smpc-dp board"
@@ -116,7 +117,7 @@ def encode_line(struct: msgspec.Struct) -> bytes:
 def decode_line(line: bytes, kind: type[S]) -> S:
     """Read a line without its line feed; raise VerificationError if it is not how a `kind` is spelt."""
     try:
-        decoded = msgspec.json.decode(line, type=kind, strict=True)
+        decoded = decode_json(line, kind)
         again = msgspec.json.encode(decoded)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise VerificationError(f"not {_a(kind)}: {error}") from None

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from smpc_dp.decoding import convert
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.learn.block_gossip import BlockGossip
@@ -157,7 +158,7 @@ def _convert(kind: type[Any], given: object, where: str) -> tuple[Any, list[Faul
                 faults.append(Fault(f"{where}{key}", "is missing"))
             continue
         try:
-            good[key] = msgspec.convert(given[key], known.type, strict=True)
+            good[key] = convert(given[key], known.type)
         except msgspec.ValidationError as error:
             faults.append(Fault(f"{where}{key}", str(error)))
     return (None, faults) if faults else (kind(**good), [])

@@ -12,6 +12,7 @@ import msgspec
 from smpc_dp.board.runs import scope_of_group
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
+from smpc_dp.decoding import decode_msgpack
 from smpc_dp.errors import PeerFault, VerificationError
 from smpc_dp.identity import verify
 from smpc_dp.protocols.contract import Envelope
@@ -169,13 +170,12 @@ def encode(message: msgspec.Struct) -> bytes:
 def decode(body: bytes, kind: type[T], sender: str) -> T:
     """Decode strictly; raise PeerFault naming `sender` on anything but the canonical encoding of a `kind`."""
     try:
-        message: Any = msgspec.msgpack.decode(body, type=kind, strict=True)
+        message = decode_msgpack(body, kind)
     except (msgspec.DecodeError, ValueError) as error:
         raise PeerFault(sender, f"malformed {kind.__name__}: {error}") from None
     if _ENCODER.encode(message) != body:
         raise PeerFault(sender, f"malformed {kind.__name__}: not the canonical encoding")
-    decoded: T = message
-    return decoded
+    return message
 
 
 def encode_envelope(envelope: Envelope) -> bytes:

@@ -226,7 +226,7 @@ class PairRounds:
             if working is not None:
                 working.cancel()
                 await asyncio.wait([working])
-                # An error of the protocol shows in what the aggregator says; one of this program must not hide.
+                # The aggregator reports an error of the protocol. One of this program is raised here.
                 if not working.cancelled() and not isinstance(error := working.exception(), SmpcError | None):
                     raise error
         return receipt

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
+from smpc_dp.decoding import convert, decode_json
 from smpc_dp.errors import ConfigError, Fault, LocalError, PrivacyError
 from smpc_dp.privacy.accountant.compose import LEAST_DELTA, Composition
 from smpc_dp.privacy.accountant.events import Event, decode_hook, encode_hook
@@ -325,7 +326,7 @@ def _checked_terms(given: Terms) -> Terms:
     for field in msgspec.structs.fields(Terms):
         value = getattr(given, field.name)
         try:
-            msgspec.convert(value, field.type)
+            convert(value, field.type)
         except msgspec.ValidationError:
             rule = "1 to 200 printable ASCII characters, the first of them no blank"
             if get_origin(field.type) is Literal:
@@ -333,13 +334,14 @@ def _checked_terms(given: Terms) -> Terms:
             faults.append(Fault(field.name, f"must be {rule}, is {value!r:.80}"))
     if faults:
         raise ConfigError(faults)
-    return msgspec.convert(msgspec.to_builtins(given), Terms)
+    terms: Terms = convert(msgspec.to_builtins(given), Terms)
+    return terms
 
 
 def _checked(entry: Entry) -> Entry:
     """Return the entry as it will be read; raise ConfigError for what would not be read again."""
     try:
-        return msgspec.json.decode(_json(entry), type=Entry, dec_hook=decode_hook)
+        return decode_json(_json(entry), Entry, decode_hook)
     except msgspec.ValidationError as error:
         raise ConfigError(f"a ledger's entry: {error}") from None
 
@@ -364,7 +366,7 @@ def _decode(path: Path, content: bytes) -> _File:
     """Raise LocalError unless the content is exactly what `_encode` writes."""
     damaged = f"{path}: damaged, and left as it is: restore it or start anew with what is left of the budget"
     try:
-        file = msgspec.json.decode(content, type=_File, dec_hook=decode_hook)
+        file = decode_json(content, _File, decode_hook)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ConfigError) as error:
         raise LocalError(f"{damaged} ({error})") from None
     previous = file.terms.identifier

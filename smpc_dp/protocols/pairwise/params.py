@@ -12,6 +12,7 @@ import msgspec
 from smpc_dp.circuits.bristol import read_bristol
 from smpc_dp.circuits.circuit import Circuit
 from smpc_dp.circuits.library import PUBLISHED, find
+from smpc_dp.decoding import convert
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigError, Fault
 
@@ -60,7 +61,7 @@ def check_parameters(
                 faults.append(Fault(key, "is missing"))
             continue
         try:
-            good[key] = msgspec.convert(parameters[key], field.type, strict=True)
+            good[key] = convert(parameters[key], field.type)
         except msgspec.ValidationError as error:
             known_values = get_args(field.type) if get_origin(field.type) is Literal else ()
             what = f"must be {' or '.join(known_values)}, is {shown(parameters[key])}"
@@ -69,7 +70,7 @@ def check_parameters(
         faults.append(Fault("roster", f"exactly 2 parties, has {parties}"))
     if faults:
         return None, faults
-    checked = msgspec.convert(good, PairwiseParameters)
+    checked = convert(good, PairwiseParameters)
     if checked.garbler == checked.evaluator:
         faults.append(Fault("evaluator", f"is the garbler too: {checked.garbler!r}"))
     if not 1 <= checked.instances <= MAX_INSTANCES:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto.prg import add_masks
 from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.decoding import convert
 from smpc_dp.encoding import Encoding, Lanes, encoding_faults, shown
 from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.privacy.sampling import NoiseSource
@@ -226,7 +227,7 @@ def check_sum(
             faults.append(Fault(key, f"must be a number that fits its range, is {shown(value)}"))
             continue
         try:
-            good[key] = msgspec.convert(value, field.type, strict=True)
+            good[key] = convert(value, field.type)
         except msgspec.ValidationError as error:
             faults.append(Fault(key, str(error)))
     if parties > MAX_PARTIES:

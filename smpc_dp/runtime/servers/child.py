@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from smpc_dp.decoding import decode_json
+
 if TYPE_CHECKING:
     from smpc_dp.protocols.mpyc.terms import ProgramTerms
     from smpc_dp.statistics.shared.kernels import Way
@@ -68,7 +70,7 @@ def main() -> None:
     """
     _tie_to(int(sys.argv[1]))
     control = socket.socket(fileno=os.dup(0))
-    assignment = msgspec.json.decode(_read(control), type=Assignment)
+    assignment = decode_json(_read(control), Assignment)
     inbox = _Inbox(control)
     # Before threads are forbidden. It sees when the parent is gone, whatever is computed meanwhile.
     threading.Thread(target=inbox.fill, daemon=True).start()
@@ -127,7 +129,7 @@ class _Inbox:
         self._waiting = asyncio.get_running_loop(), there
         while not self._contents:
             await there.wait()
-        return msgspec.json.decode(self._contents.popleft(), type=Assignment)
+        return decode_json(self._contents.popleft(), Assignment)
 
 
 def _confine() -> None:
@@ -186,7 +188,7 @@ async def _run(mpc: Any, assignment: Assignment) -> Answer:
     from smpc_dp.protocols.mpyc.terms import ProgramTerms
     from smpc_dp.runtime.servers.wiring import drain
 
-    terms = msgspec.json.decode(assignment.terms, type=ProgramTerms)
+    terms = decode_json(assignment.terms, ProgramTerms)
     shares = [[int(share, 16) for share in row] for row in assignment.shares]
     mpc.options.sec_param = assignment.security
     try:

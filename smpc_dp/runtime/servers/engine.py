@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from smpc_dp.decoding import decode_json
 from smpc_dp.errors import LocalError
 from smpc_dp.protocols.mpyc.server import Job
 from smpc_dp.protocols.mpyc.terms import ProgramTerms
@@ -264,7 +265,7 @@ def read_reply(encoded: bytes, terms: ProgramTerms, own: str) -> Answer:
     What a child receives from other servers may make it say anything.
     """
     try:
-        answer = msgspec.json.decode(encoded, type=Answer)
+        answer = decode_json(encoded, Answer)
     except msgspec.MsgspecError:
         raise LocalError(f"{own}: mpyc's process answered what is no answer") from None
     if answer.error:

@@ -1,0 +1,45 @@
+"""Decode msgspec's structs, in any thread.
+
+msgspec reads the fields of a struct at the first use of its type. Another thread that uses the type meanwhile
+sees half of them, and the process crashes (msgspec 0.22). So the first use of each type happens under a lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+_lock = threading.Lock()
+_used: set[Any] = set()
+
+
+def _use(kind: Any) -> None:
+    """Let msgspec read the fields of `kind`, and of every struct in it, once."""
+    if kind in _used:
+        return
+    with _lock:
+        msgspec.json.Decoder(kind)
+        _used.add(kind)
+
+
+def decode_msgpack(content: bytes | memoryview, kind: type[T]) -> T:
+    """Return the `kind` that MessagePack encodes; raise msgspec.DecodeError otherwise."""
+    _use(kind)
+    return msgspec.msgpack.decode(content, type=kind, strict=True)
+
+
+def decode_json(content: bytes | str, kind: type[T], dec_hook: Callable[[type, Any], Any] | None = None) -> T:
+    """Return the `kind` that JSON encodes; raise msgspec.DecodeError, or RecursionError, otherwise."""
+    _use(kind)
+    return msgspec.json.decode(content, type=kind, strict=True, dec_hook=dec_hook)
+
+
+def convert(value: object, kind: Any) -> Any:
+    """Return the value of a type that built-in values stand for; raise msgspec.ValidationError otherwise."""
+    _use(kind)
+    return msgspec.convert(value, kind, strict=True)
