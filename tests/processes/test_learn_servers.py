@@ -25,7 +25,9 @@ from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.requests import ServerLostError
 from smpc_dp.runtime.servers import hub
 from smpc_dp.runtime.servers.engine import Engine
+from smpc_dp.runtime.servers.hub import ServerHub
 from smpc_dp.runtime.servers.learning import serve_learning_shares
+from smpc_dp.runtime.servers.member import SharedMembership
 from smpc_dp.runtime.session_file import Timeouts, parse_session
 from tests.processes.supply import supply
 
@@ -199,6 +201,36 @@ def test_a_killed_server_stops_the_run_and_budgets_are_right(tmp_path: Path) -> 
         assert "server2" in launcher.endings[name].reason
     paid = [len(Ledger.open(tmp_path / f"{name}.ledger").entries()) for name in NAMES]
     assert paid == GroupDraws(4, 3, 2).participations(2).tolist()
+
+
+def test_a_server_that_loses_another_tells_the_third_before_it_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = session(tmp_path, {"steps": 6})
+    hubs: dict[str, ServerHub] = {}
+    open_hub = ServerHub.open.__func__  # type: ignore[attr-defined]
+
+    async def opened(cls: type[ServerHub], membership: SharedMembership, *given: Any, **options: Any) -> Any:
+        hubs[membership.name] = await open_hub(cls, membership, *given, **options)
+        return hubs[membership.name]
+
+    def cut(event: Event) -> None:
+        if (event.request, event.step) == (4, "compute"):
+            hubs["server2"]._links.links["server3"].channel.abort()
+
+    monkeypatch.setattr(ServerHub, "open", classmethod(opened))
+
+    async def run() -> list[Any]:
+        serving = [serve_learning_shares(path, "server1"), serve_learning_shares(path, "server3")]
+        serving.append(serve_learning_shares(path, "server2", on_event=cut))
+        users = [one(path, name) for name in NAMES]
+        return await asyncio.gather(*serving, *users, return_exceptions=True)
+
+    errors = asyncio.run(run())
+    for error in errors:
+        assert isinstance(error, ServerLostError), error
+    # The first server has a connection to both: one of them has told it whom it lost.
+    assert re.search(r"missing in step 'compute': server[23] .*said by server[23]", str(errors[0]))
 
 
 def test_run_starts_servers_and_parties(tmp_path: Path) -> None:

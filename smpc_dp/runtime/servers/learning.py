@@ -115,6 +115,10 @@ async def serve_learning_shares(
         await hub.close()
     except EverybodyLeftError as error:
         failures[counter.taken] = str(error)
+    except ServerLostError:
+        # The other servers must hear which one is lost, before they lose this one.
+        await hub.close()
+        raise
     finally:
         await hub.stop()
     on_event(Event(membership.name, "done", counter.taken, "done"))
