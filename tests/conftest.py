@@ -6,6 +6,11 @@ import os
 import sys
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes is nobody's promise: Hypothesis measures wall time, 200 ms by default.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 # Tests start some hundred processes. Without cached bytecode each compiles the whole package anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -50,7 +50,6 @@ def naive(steps: list[tuple[str, int, int]], outputs: list[int], value: int) -> 
     return sum(bits[place % len(bits)] << i for i, place in enumerate(outputs))
 
 
-@settings(deadline=None)
 @given(STEPS, OUTPUTS, st.booleans())
 def test_layers_of_products_and_circuits_in_circuits_keep_the_meaning(
     steps: list[tuple[str, int, int]], outputs: list[int], literal: bool
@@ -95,7 +94,6 @@ def written_out(steps: list[tuple[str, int, int]], outputs: list[int]) -> Circui
     return Circuit((INPUTS,), (len(outputs),), free, table[:, 0].astype(np.uint8), *columns)
 
 
-@settings(deadline=None)
 @given(STEPS, OUTPUTS)
 def test_simplification_keeps_the_meaning(steps: list[tuple[str, int, int]], outputs: list[int]) -> None:
     circuit = assemble(steps, outputs)
@@ -108,7 +106,6 @@ def test_simplification_keeps_the_meaning(steps: list[tuple[str, int, int]], out
     assert circuit.xor_count <= sum(kind in "xo" for kind, _, _ in steps)
 
 
-@settings(deadline=None)
 @given(STEPS, OUTPUTS)
 def test_files_read_back_and_are_stable(steps: list[tuple[str, int, int]], outputs: list[int]) -> None:
     circuit = assemble(steps, outputs)
@@ -121,7 +118,6 @@ def test_files_read_back_and_are_stable(steps: list[tuple[str, int, int]], outpu
 GATES = format_bristol(assemble([("a", 2, 3), ("x", 4, 6), ("n", 7, 0), ("o", 8, 5)], [9, 8, 0]))
 
 
-@settings(deadline=None)
 @given(st.integers(0, len(GATES) - 1), st.integers(0, 8), st.binary(max_size=8))
 def test_a_damaged_file_is_refused_or_is_a_circuit(place: int, removed: int, added: bytes) -> None:
     text = GATES[:place] + added + GATES[place + removed :]
@@ -182,7 +178,7 @@ def test_gadgets_on_every_small_input(name: str, width: int) -> None:
     check(*GADGETS[name], width, [(a, b) for a in range(1 << width) for b in range(1 << width)])
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.data())
 @pytest.mark.parametrize("name", GADGETS)
 def test_gadgets_on_wide_inputs(name: str, data: st.DataObject) -> None:
@@ -192,7 +188,7 @@ def test_gadgets_on_wide_inputs(name: str, data: st.DataObject) -> None:
     check(*GADGETS[name], width, data.draw(st.lists(pair, min_size=1, max_size=20)))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(1, 12), st.booleans(), st.data())
 def test_constants_compare_as_numbers(width: int, is_signed: bool, data: st.DataObject) -> None:
     low = -(1 << width >> 1) if is_signed else 0
@@ -208,7 +204,7 @@ def test_constants_compare_as_numbers(width: int, is_signed: bool, data: st.Data
     assert unpack(same, len(values)) == [int(number == constant) for number in numbers]
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(0, 4), st.data())
 def test_select_takes_the_value_at_the_index(index_bits: int, data: st.DataObject) -> None:
     table = data.draw(st.lists(st.integers(0, 255), min_size=1 << index_bits, max_size=1 << index_bits))

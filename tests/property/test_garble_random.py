@@ -47,7 +47,7 @@ def compiled(circuit: twin.Circuit) -> garble.GarblingCircuit:
     st.sampled_from(_core.garbling_kernels()),
     st.integers(1, 3000),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_random_circuits(
     seed: int,
     n_inputs: int,

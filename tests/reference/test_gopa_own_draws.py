@@ -62,7 +62,7 @@ def drawn_graphs(draw: st.DrawFn) -> tuple[Draws, Draws, float]:
     return draws, table[1], draw(st.sampled_from([1e-3, 0.05, 1.0]))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(drawn_graphs(), st.integers(0, 2), st.integers(0, 2))
 def test_the_bound_holds_whatever_is_hidden(
     graph: tuple[Draws, Draws, float], isolated: int, spared: int
@@ -85,7 +85,7 @@ def test_the_bound_holds_whatever_is_hidden(
         assert theta[user] <= (1 / (s * (n - spared)) + entry(found, counted)) * (1 + 1e-9)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(drawn_graphs(), st.integers(0, 2))
 def test_without_closed_sets_the_bound_holds_whatever_is_hidden(
     graph: tuple[Draws, Draws, float], spared: int

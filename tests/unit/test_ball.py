@@ -31,7 +31,7 @@ def norm_squared(grid: NDArray[np.generic]) -> int:
     return sum(int(value) ** 2 for value in grid)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.integers(1, 40).flatmap(lambda n: arrays(np.float64, n, elements=st.floats(-1e3, 1e3))),
     st.floats(0.01, 1e3),

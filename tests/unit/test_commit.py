@@ -33,7 +33,7 @@ NOT_SCALARS = {
 }
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(values, values), min_size=1, max_size=4))
 def test_sums_of_commitments_commit_to_sums(pairs: list[tuple[int, int]]) -> None:
     left, right = ([pair[side] // 2 for pair in pairs] for side in (0, 1))

@@ -93,7 +93,7 @@ def dense_theta(honest: int, own: float, pair: float) -> float:
     return float(np.linalg.inv(own * np.eye(honest) + pair * laplacian).diagonal().max())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.integers(5, 64),
     st.sampled_from([0.0, 0.1, 0.2]),

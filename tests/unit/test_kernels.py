@@ -84,7 +84,7 @@ def test_no_pattern_of_bits_leaves_the_range(kernel: Kernel) -> None:
 
 
 @pytest.mark.parametrize("name", ["kendall_tau", "collision", "auc", "auc_private_labels"])
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_the_circuit_is_the_plain_kernel_on_integers_of_32_bits(name: str, data: st.DataObject) -> None:
     kernel = find_kernel(name)

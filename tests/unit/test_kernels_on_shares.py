@@ -132,7 +132,7 @@ def of_product(a: Codes, b: Codes) -> Codes:
 PRODUCT = circuit_kernel("product", product, of_product, Field(0, 511), low=0.0, high=float(511**2))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data())
 def test_a_users_kernel_is_the_same_on_shares(data: st.DataObject) -> None:
     """A table or a circuit, all pairs or matchings, every way that there is, against its plain meaning."""

@@ -55,7 +55,7 @@ def source(name: str) -> NoiseSource:
 # sensitivity
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.integers(-6, 6), min_size=1, max_size=6).filter(any), st.sampled_from(("l1", "l2", "linf"))
 )
@@ -73,7 +73,7 @@ def test_the_other_norms_follow_for_every_integer_difference(difference: list[in
     assert bounds.shift >= norms["linf"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=1, max_size=5),
     st.sampled_from((2.0**-3, 0.5, 1.0)),

@@ -125,7 +125,7 @@ def circuits(draw: st.DrawFn) -> Circuit:
     return builder.build()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(circuits(), st.data())
 def test_random_circuits(circuit: Circuit, data: st.DataObject) -> None:
     instances = data.draw(st.sampled_from([1, 5, 33]))

@@ -79,7 +79,7 @@ budgets = st.tuples(
 
 @pytest.mark.parametrize(("learner", "more"), FAST)
 @given(budget=budgets)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 def test_sums_on_a_ring_fit_their_own_ledger(
     learner: str, more: Mapping[str, Any], budget: tuple[float, float]
 ) -> None:
@@ -144,7 +144,7 @@ PURE: tuple[tuple[str, Mapping[str, Any]], ...] = (
 
 @pytest.mark.parametrize(("learner", "more"), PURE, ids=[kind for kind, _ in PURE])
 @given(epsilon=st.floats(0.05, 8.0))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 def test_learners_without_delta_fit_a_ledger_without_delta(
     learner: str, more: Mapping[str, Any], epsilon: float
 ) -> None:

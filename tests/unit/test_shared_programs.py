@@ -81,7 +81,7 @@ def test_importing_mpyc_leaves_the_process_as_it_was(monkeypatch: pytest.MonkeyP
     assert len(runtime.parties) == 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_without_noise_both_engines_give_the_plain_kernel(data: st.DataObject) -> None:
     """All pairs, an incomplete design and single circuits; coarse grids are counted, fine ones compared."""
@@ -144,7 +144,7 @@ def test_every_way_is_taken() -> None:
     assert way_of(statistic_program(gini_mean_difference(Field(0, 4095)), 2000, None).terms) == "sort"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(1, 70), st.integers(1, 2**70)), min_size=1, max_size=6), st.randoms())
 def test_coins_on_shares_are_comparisons(coins: list[tuple[int, int]], random: Any) -> None:
     runtime = simulated._lone_runtime()

@@ -52,7 +52,7 @@ def test_noise_and_grid_are_those_of_the_proof() -> None:
     assert float(SGD.grid.variance) ** 0.5 > 1e6
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32),
     near=st.sampled_from([1.0, 1e-3, 1e-7]),

@@ -84,7 +84,6 @@ def planned(settings: dict[str, Any], users: int = 4) -> tuple[WalkLearner, Exch
     return checked.learner, checked.exchange
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5), st.integers(0, 100_000))
 def test_tokens_of_integers_travel_exactly(values: list[int], step: int) -> None:
     token = Token(step, np.array(values, np.int64))
@@ -94,7 +93,6 @@ def test_tokens_of_integers_travel_exactly(values: list[int], step: int) -> None
     np.testing.assert_array_equal(found.values, token.values)
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=5))
 def test_tokens_of_reals_travel_exactly(values: list[float]) -> None:
     token = Token(3, np.array(values))
@@ -189,7 +187,7 @@ def test_messages_carry_the_walk_of_the_simulation_to_the_last_bit(
         np.testing.assert_array_equal(wanted, [wanted[0]] * 4)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(
     values=st.lists(st.integers(-16, 16), min_size=4, max_size=4),
     seed=st.integers(0, 2**30),
