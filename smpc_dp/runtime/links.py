@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -50,20 +50,20 @@ class FairQueue:
     """
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[News, asyncio.Future[None]]] = deque()
+        # By future, which compares by identity: to find news by equality takes a time that grows with the
+        # number of links.
+        self._waiting: OrderedDict[asyncio.Future[None], News] = OrderedDict()
         self._arrived = asyncio.Event()
 
     async def put(self, news: News) -> None:
         """Add a link's news; return when it is taken."""
         taken = asyncio.get_running_loop().create_future()
-        entry = news, taken
-        self._waiting.append(entry)
+        self._waiting[taken] = news
         self._arrived.set()
         try:
             await taken
         finally:
-            if entry in self._waiting:
-                self._waiting.remove(entry)
+            self._waiting.pop(taken, None)
 
     async def get(self) -> News:
         """Return the next news."""
@@ -77,7 +77,7 @@ class FairQueue:
         return [self._take() for _ in range(len(self._waiting))]
 
     def _take(self) -> News:
-        news, taken = self._waiting.popleft()
+        taken, news = self._waiting.popitem(last=False)
         if not taken.done():
             taken.set_result(None)
         return news
