@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 from smpc_dp.crypto import agree
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import decode, encode
+from smpc_dp.protocols.envelope import Context, decode, encode
 from smpc_dp.protocols.exchange import messages as m
 from smpc_dp.protocols.exchange.machines import ExchangeHub, ExchangeParty
 from smpc_dp.protocols.exchange.params import ExchangeParameters, plan_exchange
@@ -96,6 +98,29 @@ def test_everybody_gets_the_same_sum() -> None:
         np.testing.assert_allclose(party.result.total * 2.0**-20, VECTORS.sum(axis=0), atol=3e-6)
         assert party.result.survivors == run.stage.context.names
     assert run.hub.result.survivors == run.stage.context.names
+
+
+def test_no_byte_of_a_vector_leaves_its_party_in_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither as floats nor as steps of the grid, in integers of four or eight bytes; nor in a refusal."""
+    said: list[bytes] = []
+    write = Context.write
+
+    def record(context: Context, *given: Any) -> list[Envelope]:
+        envelopes = write(context, *given)
+        said.extend(encode(envelope) for envelope in envelopes)
+        return envelopes
+
+    monkeypatch.setattr(Context, "write", record)
+    Run(parameters()).go(lambda envelope: envelope)
+    assert len(said) >= 12
+    broken = Run(parameters())
+    refused(broken, on(broken, m.DELIVER, 0, lambda _: m.Deliver(b"", [])))
+    every = b"".join(said)
+    for number in map(float, VECTORS.ravel()[VECTORS.ravel() != 0]):
+        steps = int(number * 2**20)
+        forms = [struct.pack(kind, number) for kind in ("<d", ">d")]
+        forms += [struct.pack(kind, steps) for kind in ("<q", ">q", "<i", ">i")]
+        assert not [form for form in forms if form in every]
 
 
 def test_noise_is_drawn_once_for_all_receivers() -> None:

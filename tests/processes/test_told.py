@@ -27,6 +27,7 @@ from smpc_dp.protocols.envelope import encode
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.servers.hub import serve_shares
 from smpc_dp.runtime.session_file import Timeouts
+from smpc_dp.statistics.kernels import Field, kendall_tau
 from smpc_dp.transport.blocking import BlockingChannel
 from smpc_dp.transport.channel import Channel
 
@@ -301,3 +302,58 @@ def test_processes_say_nothing_of_anothers_ledger(tmp_path: Path) -> None:
     assert [process.returncode for process in others] == [0] * 5, said.decode()
     assert_silent(said)
     assert TEXTS[Code.OWN].encode() in said
+
+
+async def test_a_verifiable_average_shows_no_vector_whether_the_total_is_checked_or_not(
+    tmp_path: Path, told: list[bytes]
+) -> None:
+    """All bytes, the log's included; who does not ask for the check gets the same value, marked so."""
+    parameters: dict[str, object] = {
+        "length": 1,
+        "lower": 4704.0,
+        "upper": 4712.0,
+        "precision": 0.25,
+        "epsilon": 8.0,
+        "delta": 1e-3,
+        "corrupt": 0.0,
+        "verifiable": True,
+    }
+    names = PARTIES[:4]
+    path = create_local_session(tmp_path, names, parameters, protocol="gopa")
+    serving = asyncio.create_task(smpc_dp.serve(path))
+
+    async def party(name: str) -> smpc_dp.Result:
+        async with smpc_dp.connect(path, party=name) as session:
+            return await session.average([4711.25], method="gopa", verifiable=True, check_total=name != "bob")
+
+    results = dict(zip(names, await asyncio.gather(*map(party, names)), strict=True))
+    await serving
+    assert len({result.value.tobytes() for result in results.values()}) == 1
+    checked = {name: getattr(result.evidence, "checked", None) for name, result in results.items()}
+    assert checked == {"alice": True, "bob": False, "carol": True, "dave": True}
+    said = b"".join(told)
+    steps = int(4711.25 / 0.25)
+    assert not [order for order in "<>" if struct.pack(order + "q", steps) in said]
+
+
+async def test_a_garbled_pair_statistic_shows_no_record(tmp_path: Path, told: list[bytes]) -> None:
+    """Neither a record, nor a pair's values, as text or as an integer of eight bytes."""
+    parameters: dict[str, object] = {
+        "length": 1,
+        "lower": 0.0,
+        "upper": 1.0,
+        "precision": 0.01,
+        "dropout": 0.3,
+        "corrupt": 0.0,
+    }
+    path = create_local_session(tmp_path, PARTIES, parameters, addresses=True, timeouts=TIMEOUTS)
+    field = Field(0, (1 << 32) - 1)
+    kernel = kendall_tau(field, field)
+    serving = asyncio.create_task(smpc_dp.serve(path))
+
+    async def party(name: str) -> object:
+        async with smpc_dp.connect(path, party=name) as session:
+            return await session.pairwise(kernel, (987654321, 2718281828), 24.0, 2)
+
+    await asyncio.gather(*(party(name) for name in PARTIES))
+    await serving
