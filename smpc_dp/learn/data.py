@@ -17,6 +17,7 @@ import numpy as np
 from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.files import read_bounded, read_npy
 from smpc_dp.learn.needs import Table
+from smpc_dp.optional import optional
 
 MAX_BYTES = 1 << 28
 # The stream of `PublicDraws` that splits are drawn from.
@@ -240,10 +241,7 @@ def bundled(name: str) -> Dataset:
 
 
 def _sklearn(name: str) -> Any:
-    try:
-        from sklearn import datasets
-    except ImportError:
-        raise LocalError("scikit-learn is missing: pip install 'smpc-dp[learn]'") from None
+    datasets = optional("sklearn.datasets")
     try:
         return getattr(datasets, name)()
     except OSError as error:

@@ -1,23 +1,24 @@
 """Network topologies: who may talk to whom, with weights to mix by and how fast that mixes.
 
-Random graphs come from the networkx that is installed: whoever must agree on one passes its edges.
+Random graphs come from the networkx that is installed (extra `graphs`): whoever must agree on one passes its
+edges.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.optional import optional
 from smpc_dp.privacy.arguments import Arguments
 
 if TYPE_CHECKING:
     # Loaded where it is used: the command line needs the settings of learners alone.
-    import networkx
     from scipy import sparse
 
 Ints = NDArray[np.intp]
@@ -195,10 +196,9 @@ def from_edges(users: int, edges: NDArray[np.integer], name: str = "graph") -> T
 
 def ring(users: int) -> Topology:
     """Return the cycle 0, 1, ..., n - 1, n at least 3; bipartite for even n."""
-    import networkx
-
     _sizes(users, least=3)
-    return _drawn("ring", networkx.cycle_graph(users), users)
+    own = np.arange(users)
+    return from_edges(users, np.stack([own, (own + 1) % users], axis=1), "ring")
 
 
 def grid(rows: int, columns: int, *, odd: bool = False) -> Topology:
@@ -206,8 +206,6 @@ def grid(rows: int, columns: int, *, odd: bool = False) -> Topology:
 
     Grids are bipartite; `odd` adds the diagonal of one corner's square, which ends that.
     """
-    import networkx
-
     found = Arguments()
     found.integer("rows", rows, 1, MAX_USERS)
     found.integer("columns", columns, 1, MAX_USERS)
@@ -215,10 +213,11 @@ def grid(rows: int, columns: int, *, odd: bool = False) -> Topology:
     _sizes(rows * columns)
     if odd and min(rows, columns) < 2:
         raise ConfigError([Fault("odd", "needs at least two rows and two columns")])
-    drawn = networkx.grid_2d_graph(rows, columns)
-    edges = np.array(list(drawn.edges), dtype=np.int64) @ np.array([columns, 1])
+    places = np.arange(rows * columns).reshape(rows, columns)
+    joined = [(places[:, :-1], places[:, 1:]), (places[:-1], places[1:])]
     if odd:
-        edges = np.concatenate([edges, [[0, columns + 1]]])
+        joined.append((places[0, 0], places[1, 1]))
+    edges = np.concatenate([np.stack([first, second], axis=-1).reshape(-1, 2) for first, second in joined])
     return from_edges(rows * columns, edges, "odd grid" if odd else "grid")
 
 
@@ -232,9 +231,8 @@ def watts_strogatz(users: int, neighbours: int, rewired: float, seed: int) -> To
 
     Raises:
         ConfigError: an argument is out of range, or no draw was connected.
+        LocalError: networkx is not installed; so for every random graph.
     """
-    import networkx
-
     found = Arguments()
     found.integer("neighbours", neighbours, 2, max(2, users - 1))
     found.within("rewired", rewired, 0, 1)
@@ -242,6 +240,7 @@ def watts_strogatz(users: int, neighbours: int, rewired: float, seed: int) -> To
     if neighbours % 2:
         raise ConfigError([Fault("neighbours", f"must be even, is {neighbours}")])
     _sizes(users, users * neighbours // 2, least=3)
+    networkx = optional("networkx")
     try:
         drawn = networkx.connected_watts_strogatz_graph(users, neighbours, rewired, _TRIES, seed)
     except networkx.NetworkXError:
@@ -252,31 +251,30 @@ def watts_strogatz(users: int, neighbours: int, rewired: float, seed: int) -> To
 
 def random_k_out(users: int, chosen: int, seed: int) -> Topology:
     """Return the graph of users who each choose `chosen` others, 1 to n - 1; it may be disconnected."""
-    from networkx.generators.directed import random_uniform_k_out_graph
-
     found = Arguments()
     found.integer("chosen", chosen, 1, max(1, users - 1))
     found.done()
     _sizes(users, users * chosen)
-    drawn = random_uniform_k_out_graph(users, chosen, self_loops=False, with_replacement=False, seed=seed)
+    directed = optional("networkx.generators.directed")
+    drawn = directed.random_uniform_k_out_graph(
+        users, chosen, self_loops=False, with_replacement=False, seed=seed
+    )
     return _drawn(f"random {chosen}-out", drawn, users)
 
 
 def erdos_renyi(users: int, chance: float, seed: int) -> Topology:
     """Return the graph in which each pair is an edge with `chance`, above 0; it may be disconnected."""
-    import networkx
-
     found = Arguments()
     found.positive("chance", chance, 1)
     found.done()
     _sizes(users, round(chance * users * (users - 1) / 2))
-    return _drawn("Erd\u0151s-R\u00e9nyi", networkx.fast_gnp_random_graph(users, chance, seed), users)
+    drawn = optional("networkx").fast_gnp_random_graph(users, chance, seed)
+    return _drawn("Erd\u0151s-R\u00e9nyi", drawn, users)
 
 
 def complete(users: int) -> Topology:
     """Return the graph of all pairs, at most 20,000,000 of them: n up to 6,325."""
     _sizes(users, users * (users - 1) // 2)
-    # An object of networkx would take a kilobyte for each edge.
     return Topology("complete", users, np.stack(np.triu_indices(users, 1), axis=1).astype(np.intp))
 
 
@@ -288,7 +286,8 @@ def _sizes(users: int, edges: int = 0, *, least: int = 2) -> None:
     found.done()
 
 
-def _drawn(name: str, graph: networkx.Graph, users: int) -> Topology:
+def _drawn(name: str, graph: Any, users: int) -> Topology:
+    """Return the graph that networkx drew."""
     edges = np.array([edge[:2] for edge in graph.edges], dtype=np.int64).reshape(-1, 2)
     if not len(edges):
         raise ConfigError([Fault("topology", f"{name} has no edge")])

@@ -29,7 +29,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"roster"}),
     frozenset({"certificate"}),
     frozenset({"crypto", "encoding", "files"}),
-    frozenset({"ball", "box"}),
+    frozenset({"ball", "box", "optional"}),
     frozenset({"_core", "decoding", "errors"}),
 )
 RANK = {room: rank for rank, row in enumerate(LAYERS) for room in row}

@@ -67,6 +67,18 @@ def test_closed_forms() -> None:
     assert [0, 8] in topology.grid(3, 7, odd=True).edges.tolist()
 
 
+def test_rings_and_grids_are_those_of_networkx() -> None:
+    for users in (3, 4, 50):
+        assert set(map(tuple, topology.ring(users).edges.tolist())) == {
+            tuple(sorted(edge)) for edge in networkx.cycle_graph(users).edges
+        }
+    for rows, columns in ((1, 2), (2, 1), (2, 2), (3, 7), (7, 3)):
+        assert set(map(tuple, topology.grid(rows, columns).edges.tolist())) == {
+            tuple(sorted(row * columns + column for row, column in edge))
+            for edge in networkx.grid_2d_graph(rows, columns).edges
+        }
+
+
 def test_seeds_are_kept() -> None:
     first, again, other = (topology.watts_strogatz(50, 4, 0.3, seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first.edges, again.edges)

@@ -16,6 +16,7 @@ from scipy.sparse.csgraph import connected_components
 
 from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.files import read_bounded
+from smpc_dp.optional import optional
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -172,11 +173,13 @@ def ring(users: int) -> Ints:
 
 
 def random_regular(users: int, degree: int, randomness: Randomness = os.urandom) -> Ints:
-    """A random graph in which everyone has `degree` neighbours; users * degree must be even."""
+    """A random graph in which everyone has `degree` neighbours; users * degree must be even.
+
+    Raises LocalError where networkx is not installed.
+    """
     if users * degree % 2:
         raise ConfigError([Fault("k", f"{users} users of degree {degree}: the product must be even")])
-    import networkx  # takes a third of a second, for this graph alone
-
+    networkx = optional("networkx")
     seed = int.from_bytes(randomness(8), "little")
     drawn = networkx.random_regular_graph(degree, users, seed=seed)
     return _unique(np.array(list(drawn.edges), dtype=np.int64).reshape(-1, 2), users)
