@@ -32,6 +32,7 @@ from smpc_dp.simulate.vectors import (
     statistic_runs,
     succinct,
     verifiable,
+    verifiable_sessions,
 )
 
 MAX_FILE_BYTES = 1 << 26
@@ -122,7 +123,7 @@ def _pairwise() -> dict[str, bytes]:
 
 PROTOCOLS: dict[str, Callable[[], dict[str, bytes]]] = {
     "secagg": _secagg,
-    "gopa": lambda: {**_gopa(), **verifiable.generate()},
+    "gopa": lambda: {**_gopa(), **verifiable.generate(), **verifiable_sessions.generate()},
     "exchange": _exchange,
     "mpyc": _mpyc,
     "pairwise": _pairwise,

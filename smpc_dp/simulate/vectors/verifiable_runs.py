@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from smpc_dp.board.log import Chain, Entry, Header, decode_line, encode_line
 from smpc_dp.board.memory import MemoryBoard
+from smpc_dp.board.runs import NOTHING_SEEN, Seen
 from smpc_dp.board.session import canonical_session, session_digest, session_json
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
@@ -282,6 +283,9 @@ def play(
     user: type[Cheater] = Cheater,
     memo: bool = False,
     ball: bool = False,
+    request: int | None = None,
+    board: MemoryBoard | None = None,
+    seen: Mapping[str, Seen] | None = None,
 ) -> Played:
     """Run the protocol among the users of a setting.
 
@@ -295,6 +299,9 @@ def play(
         user: the users' machine.
         memo: whether the machines share what each would find by itself.
         ball: whether the norm is bounded and not the coordinates, in place of a setting.
+        request: number of the request; by default that of the run.
+        board: one with earlier runs of the session, on which this one goes on.
+        seen: what users keep of the session log.
     """
     setting = BALL if ball else setting
     identities = _identities(keys, setting)
@@ -307,7 +314,7 @@ def play(
         protocol="gopa",
         version=checked.version,
         session_digest=session_digest(session),
-        request=run,
+        request=run if request is None else request,
         names=names,
         aggregator=RELAY,
         keys={name: identity.public_key for name, identity in identities.items()},
@@ -317,10 +324,12 @@ def play(
     users: list[Cheater] = []
     for name in names:
         lanes, _ = checked.encoding.encode(np.array(setting.inputs[name]), party=name)
-        machine = user(context, checked, identities[name], lanes, SeededRandomnessForSimulation(run, name))
+        randomness = SeededRandomnessForSimulation(run, name)
+        kept = (seen or {}).get(name, NOTHING_SEEN)
+        machine = user(context, checked, identities[name], lanes, randomness, kept)
         machine.tamper = (tampers or {}).get(name)
         users.append(machine)
-    board = MemoryBoard(session.decode("ascii"))
+    board = MemoryBoard(session.decode("ascii")) if board is None else board
     host = relay(context, checked, identities[RELAY], board=board)
     errors = drive([host, *users], MemoryNetwork(Faults(kill=dict(kill or {}))), RELAY)
     return Played(
