@@ -114,10 +114,13 @@ def select(wanted: Wanted, header: Header, head: bytes, context: Context, quorum
         same = [line.number for line in log.lines if line.request == header.request]
         place, tries, last = same.index(header.number) + 1, len(same), header.number == same[-1]
         later = {log.head(number).hex() for number in range(header.number, len(log.lines) + 1)}
-    exact = wanted.run is not None or wanted.head in (head.hex(), own.hex())
-    if wanted.head is not None and not exact and wanted.head not in later:
+    ended = wanted.head in (head.hex(), own.hex())
+    # Also with a run id: a party that has another head of the run has seen another log of it.
+    if wanted.head is not None and not ended and wanted.head not in later:
         raise VerificationError("the head that was given is not of this run, nor of a session log after it")
-    certain = exact or (wanted.head in later and wanted.request is not None and last)
+    certain = (
+        wanted.run is not None or ended or (wanted.head in later and wanted.request is not None and last)
+    )
     if certain:
         why = ""
     elif tries is None:

@@ -89,6 +89,17 @@ def test_a_number_of_a_request_selects_no_run() -> None:
     assert "a restart repeats requests" in report.conclusion
 
 
+def test_a_run_id_does_not_excuse_another_head() -> None:
+    """A party with this run id and another head was shown another log of the run."""
+    played = honest()
+    asked: dict[str, Any] = {"session": session_of(played), "run": played.header.run_id}
+    assert judge(lines_of(played), **asked).ok
+    assert judge(lines_of(played), **asked, head=ends(played).hex()).ok
+    report = judge(lines_of(played), **asked, head=ends(honest(run=2)).hex())
+    assert (report.ok, report.code) == (False, 1)
+    assert "the head that was given is not of this run" in report.conclusion
+
+
 def test_an_earlier_try_of_a_request_is_named_as_such() -> None:
     played = honest()
     asked: dict[str, Any] = {"session": session_of(played), "request": played.header.request}
