@@ -4,13 +4,15 @@
 bits each, or a norm of at most 5 and the bits that the session plans for it; a quorum of 4 of 5. Or those of
 another `Shape`: `NINE` is that of the runs with rounds of openings. On a sparse graph the proofs of some
 users may have to do.
+
+`SessionLog` reads the list of all runs of a session; `shown` checks what a user is shown of it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from functools import cache
 from math import isqrt
 from typing import Any, NamedTuple
@@ -116,6 +118,7 @@ class Audit:
         digest = hashed("session-digest", header["session"].encode())
         # No groups of learners here: the scope is the session.
         first = (hashed("session-log", digest).hex(), bytes(32).hex())
+        self.digest, self.number, self.request = digest, header["number"], header["request"]
         need(header["number"] > 1 or (header["runs"], header["before"]) == first, "the first run")
         self.present = self._set(present)
         self.run = hashed(
@@ -152,11 +155,11 @@ class Audit:
             self._take(number, json.loads(line))
         need(self._stage == len(self._order), "no end")
 
-    def _signed(self, step: str, name: str, body: bytes, signature: bytes) -> None:
+    def _signed(self, step: str, name: str, body: bytes, signature: bytes, run: bytes | None = None) -> None:
         statement = hashed(
             "envelope",
             *self.bound,
-            self.run,
+            run or self.run,
             step.encode(),
             name.encode(),
             self.relay.encode(),
@@ -244,16 +247,24 @@ class Audit:
         going_on: list[str] | None = None,
         *false: bytes,
         head: bytes = b"",
+        run: bytes | None = None,
     ) -> None:
         members, signers, signatures = fields
         inside = self.participants if going_on is None else going_on
         need(members == party_set([self.names.index(n) + 1 for n in inside], len(self.names)), "members")
-        parts = (self.run, step.encode(), head or self.head, members, *false)
+        parts = (run or self.run, step.encode(), head or self.head, members, *false)
         attested = hashed("board-attestation", *self.bound, *parts)
         who = self._set(signers)
         need(len(who) >= self.shape.quorum and set(who) <= set(inside), "quorum")
         for i, name in enumerate(who):
-            self._signed(step, name, msgspec.msgpack.encode([attested]), signatures[64 * i : 64 * i + 64])
+            signature = signatures[64 * i : 64 * i + 64]
+            self._signed(step, name, msgspec.msgpack.encode([attested]), signature, run)
+
+    def certify_list(self, run: bytes, head: bytes, members: bytes, signers: bytes, signed: bytes) -> None:
+        """Check the signatures on a head of the session log, after the line of a run."""
+        present = self._set(members)
+        need(len(signed) == 64 * len(self._set(signers)), "one signature for each signer")
+        self._certify("attest-begin", [members, signers, signed], present, head=head, run=run)
 
     def _certify_commitments(self, _name: str, fields: list[Any]) -> None:
         commits = self._entries["commit"]
@@ -394,3 +405,129 @@ class Audit:
 
     def _certify_tally(self, _name: str, fields: list[Any]) -> None:
         self._certify("attest-tally", fields)
+
+
+class Line(NamedTuple):
+    """A run in a session log."""
+
+    request: int
+    run: bytes
+    before: bytes
+
+
+class Seen(NamedTuple):
+    """What a user keeps: the last line that it signed, the last run that it saw end, each with its head."""
+
+    number: int
+    head: bytes
+    closed: int
+    closed_head: bytes
+
+
+FIRST = {"format": str, "version": int, "session": bytes, "scope": bytes}
+RUN = {"number": int, "request": int, "run_id": bytes, "before": bytes}
+CERTIFIED = {"certifies": int, "protocol": str, "version": int, "members": b64decode, "signers": b64decode}
+CERTIFIED |= {"signatures": b64decode}
+
+
+def spelt(line: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a line, digests as bytes; they are all there, in this order, in one spelling."""
+    try:
+        found = json.loads(line)
+        need(list(found) == list(fields), "the format")
+        need(json.dumps(found, separators=(",", ":")) == line, "the format")
+        for name, kind in fields.items():
+            value = found[name]
+            if kind is bytes:
+                found[name] = bytes.fromhex(value)
+                need(len(found[name]) == 32 and found[name].hex() == value, "the format")
+            elif kind is b64decode:
+                found[name] = b64decode(value)
+                need(b64encode(found[name]).decode() == value, "the format")
+            else:
+                need(type(value) is kind and (kind is str or value >= 0), "the format")
+    except (ValueError, TypeError):
+        raise Refused("the format") from None
+    return dict(found)
+
+
+def next_head(head: bytes, number: int, line: Line) -> bytes:
+    return hashed("session-log-line", head, uint(number), uint(line.request), line.run, line.before)
+
+
+class SessionLog:
+    """The list of all runs of a session, read from its lines; Refused says which check refuses it."""
+
+    def __init__(self, lines: list[str]) -> None:
+        need(lines, "the format")
+        first = spelt(lines[0], FIRST)
+        need((first["format"], first["version"]) == ("smpc-dp session log", 1), "the format")
+        self.session, self.scope = first["session"], first["scope"]
+        self.runs: list[Line] = []
+        self.heads = [hashed("session-log", self.scope)]
+        self.certified: dict[str, Any] | None = None
+        due = False
+        for line in lines[1:]:
+            if line.startswith('{"certifies"'):
+                self.certified = spelt(line, CERTIFIED)
+                need(due and self.certified["certifies"] == len(self.runs), "the order of lines")
+                due = False
+                continue
+            fields = spelt(line, RUN)
+            need(fields["number"] == len(self.runs) + 1, "the order of lines")
+            self.runs.append(Line(fields["request"], fields["run_id"], fields["before"]))
+            self.heads.append(next_head(self.heads[-1], len(self.runs), self.runs[-1]))
+            due = True
+
+    def check(self, audit: Audit) -> None:
+        """Check that the list has the run of a log, with this end, and that a quorum has signed that."""
+        number = audit.number
+        need(self.session == self.scope == audit.digest, "the session and its scope")
+        need(self.heads[number : number + 1] == [audit.session_head], "the run is a line")
+        after = self.runs[number : number + 1]
+        need(not after or after[0].before == audit.head, "the end of the run before")
+        try:
+            need(self.certified is not None, "no certificate")
+            found: dict[str, Any] = self.certified or {}
+            last = found["certifies"]
+            need(last >= number and (found["protocol"], found["version"]) == ("gopa", 2), "which")
+            signed = (found["members"], found["signers"], found["signatures"])
+            audit.certify_list(self.runs[last - 1].run, self.heads[last], *signed)
+        except Refused:
+            raise Refused("the quorum's signatures on the head") from None
+
+    def select(
+        self, audit: Audit, run: bytes | None = None, request: int | None = None, head: bytes | None = None
+    ) -> tuple[int, int, bool]:
+        """Tell which try of how many a run is, and whether what a user has from its result selects it."""
+        need(request in (None, audit.request), "the request that was given")
+        need(run in (None, audit.run), "the run that was given")
+        self.check(audit)
+        number = audit.number
+        tries = [place for place, line in enumerate(self.runs, 1) if line.request == audit.request]
+        place, last = tries.index(number) + 1, number == tries[-1]
+        own = head in (audit.head, audit.session_head)
+        need(head is None or own or head in self.heads[number:], "the head that was given")
+        later = head in self.heads[number + 1 :] and request is not None and last
+        return place, len(tries), run is not None or own or later
+
+
+def shown(seen: Seen, scope: bytes, body: bytes, request: int, run: bytes) -> bytes:
+    """Return the head that a user signs which is shown a list, or refuse it."""
+    fields = unpacked(body)
+    need(fields is not None and fields[2], "the format")
+    base, listed = fields[0], [Line(*line) for line in fields[2]]
+    head: bytes = fields[1]
+    need(listed[-1][:2] == (request, run), "this run is last")
+    need(base + len(listed) > seen.number, "what the party has signed")
+    need(not seen.number or base <= seen.number, "what the party has signed")
+    need(base or head == hashed("session-log", scope), "the session and its scope")
+    for number, line in enumerate(listed, base + 1):
+        need(not seen.number or number != seen.number + 1 or head == seen.head, "what the party has signed")
+        if number == 1:
+            need(line.before == bytes(32), "the end of the run before")
+        if seen.closed:
+            ended = number != seen.closed + 1 or line.before == seen.closed_head
+            need(ended, "the end of the run before")
+        head = next_head(head, number, line)
+    return head

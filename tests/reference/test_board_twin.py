@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.reference.board_twin import NINE, Audit
+from smpc_dp.runtime.audit import audit
+from tests.reference.board_twin import NINE, Audit, Seen, SessionLog, Shape, shown
 from tests.reference.proofs_twin import Refused
 
 FOLDER = Path(__file__).resolve().parents[2] / "protocols" / "gopa" / "vectors"
@@ -144,3 +147,107 @@ def test_the_twin_finds_the_same_edge_void() -> None:
 def test_the_twin_refuses_the_same(name: str) -> None:
     with pytest.raises(Refused):
         Audit(log_of(name)[0])
+
+
+# the session log
+
+LIST = json.loads((FOLDER / "session-log.json").read_text("utf-8"))
+FALSIFIED = sorted(FOLDER.glob("session-log-negative-*.json"))
+# Runs that ended.
+ENDED = (2, 4, 5)
+
+
+def listed(number: int) -> dict[str, Any]:
+    found: dict[str, Any] = LIST["runs"][number - 1]
+    return found
+
+
+@functools.cache
+def audited(number: int) -> Audit:
+    """Return the twin's audit of a run; the proofs are in the other vectors."""
+    return Audit(listed(number)["log"], Shape(proven=frozenset()))
+
+
+def seen_of(vector: dict[str, Any]) -> Seen:
+    seen = vector["seen"]
+    return Seen(
+        seen["number"], bytes.fromhex(seen["head"]), seen["closed"], bytes.fromhex(seen["closed_head"])
+    )
+
+
+def shown_in(vector: dict[str, Any], number: int) -> bytes:
+    """Return what the party signs that is shown the list of a vector when a run begins."""
+    header = json.loads(listed(number)["log"][0])
+    run = bytes.fromhex(header["run_id"])
+    scope, body = bytes.fromhex(LIST["scope"]), bytes.fromhex(vector["begin"])
+    return shown(seen_of(vector), scope, body, header["request"], run)
+
+
+def test_the_twin_reads_the_session_log() -> None:
+    log = SessionLog(LIST["log"])
+    assert log.session.hex() == LIST["session"]
+    assert [head.hex() for head in log.heads[1:]] == [run["session_head"] for run in LIST["runs"]]
+    assert [line.request for line in log.runs] == [1, 1, 2, 2, 2]
+    for number in ENDED:
+        log.check(audited(number))
+        assert audited(number).head.hex() == listed(number)["head"]
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+def test_the_twin_signs_the_same_list(number: int) -> None:
+    assert shown_in(listed(number), number).hex() == listed(number)["session_head"]
+
+
+def refusal(vector: dict[str, Any]) -> tuple[str, str]:
+    """Return who refuses a falsified list, and which check."""
+    if "begin" in vector:
+        with pytest.raises(Refused) as caught:
+            shown_in(vector, vector["run"])
+        return "party", str(caught.value)
+    lines = [LIST["log"][line] if isinstance(line, int) else line for line in vector["log"]]
+    try:
+        log = SessionLog(lines)
+    except Refused as refused:
+        return "reader", str(refused)
+    with pytest.raises(Refused) as caught:
+        log.select(audited(vector["run"]), head=bytes.fromhex(vector["head"]))
+    return "audit", str(caught.value)
+
+
+@pytest.mark.parametrize("file", FALSIFIED, ids=lambda file: file.stem.removeprefix("session-log-negative-"))
+def test_the_twin_refuses_the_same_list_for_the_same_reason(file: Path) -> None:
+    vector = json.loads(file.read_text("utf-8"))
+    assert refusal(vector) == (vector["expect"]["refused_by"], vector["check"])
+
+
+@pytest.mark.parametrize("number", ENDED)
+def test_the_twin_selects_the_run_that_the_audit_selects(number: int, tmp_path: Path) -> None:
+    """Whatever an auditor has from a party: run id, request, and a head of any run or list."""
+    board, session_log = tmp_path / "board.jsonl", tmp_path / "session.jsonl"
+    board.write_text("".join(f"{line}\n" for line in listed(number)["log"]), "utf-8")
+    session_log.write_text("".join(f"{line}\n" for line in LIST["log"]), "utf-8")
+    # Its own and another one.
+    both = (number, ENDED[ENDED.index(number) - 1])
+    runs = [None, *(json.loads(listed(other)["log"][0])["run_id"] for other in both)]
+    heads = [None, *(listed(other)[kind] for other in ENDED for kind in ("head", "session_head"))]
+    log, codes = SessionLog(LIST["log"]), set()
+    for run, request, head in itertools.product(runs, (None, 1, 2), heads):
+        report = audit(
+            board,
+            session=LIST["session"],
+            session_log=session_log,
+            run=run,
+            request=request,
+            head=head,
+            threads=1,
+        )
+        codes.add(report.code)
+        given = [None if digest is None else bytes.fromhex(digest) for digest in (run, head)]
+        try:
+            place, tries, certain = log.select(audited(number), given[0], request, given[1])
+        except Refused:
+            assert report.code == 1, (run, request, head)
+        else:
+            assert (report.place, report.tries) == (place, tries)
+            assert report.code == (0 if certain else 4), (run, request, head)
+    assert codes == {0, 1, 4}
