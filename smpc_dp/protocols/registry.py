@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 
 from smpc_dp.board.keeping import Board
 from smpc_dp.board.runs import NOTHING_SEEN, Seen
@@ -127,6 +128,40 @@ def server_roster_faults(protocol: str, members: Iterable[Member]) -> list[Fault
         for place, member in enumerate(members)
         if member.role == "server"
     ]
+
+
+class MakeParty(Protocol):
+    """Makes the role of a party for one request: `group_machine`, or one of the caller's in its place.
+
+    Arguments as of `party_machine`.
+    """
+
+    def __call__(
+        self,
+        context: Context,
+        parameters: SumParameters,
+        identity: Signer,
+        lanes: Lanes,
+        randomness: Randomness | None = None,
+        fixed: FixedSurvivors | None = None,
+        seen: Seen = NOTHING_SEEN,
+    ) -> PartyMachine | ExchangeParty: ...
+
+
+class MakeHub(Protocol):
+    """Makes the role of the aggregator or relay for one request; arguments as of `hub_machine`."""
+
+    def __call__(
+        self,
+        context: Context,
+        parameters: SumParameters,
+        identity: Signer,
+        *,
+        threads: int = 1,
+        watch: Watch | None = None,
+        board: Board | None = None,
+        fixed: FixedSurvivors | None = None,
+    ) -> AggregatorMachine | ExchangeHub: ...
 
 
 def party_machine(

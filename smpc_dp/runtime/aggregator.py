@@ -18,7 +18,7 @@ from smpc_dp.protocols.pairwise.statistic_hub import StatisticHub
 from smpc_dp.protocols.pairwise.statistic_messages import HELLO as STATISTIC_HELLO
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.pairwise.statistic_terms import statistic_context
-from smpc_dp.protocols.registry import group_hub_machine
+from smpc_dp.protocols.registry import MakeHub, group_hub_machine
 from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
 from smpc_dp.protocols.secagg.survivors import FixedSurvivors
@@ -58,8 +58,10 @@ class Server:
         watch: Watch | None,
         kernels: Sequence[Kernel],
         board: BoardFolder,
+        role: MakeHub = group_hub_machine,
     ) -> None:
         self._membership = membership
+        self._make_hub = role
         self._kernels = kernels
         self._hub = hub
         self._board = board
@@ -109,7 +111,7 @@ class Server:
         `group`: the membership of a request that is for some of the parties only.
         """
         asked = self._asked[number] = group or self._membership
-        self._machine: Machine = group_hub_machine(
+        self._machine: Machine = self._make_hub(
             asked.context(number),
             asked.parameters,
             self._membership.identity,
@@ -337,6 +339,7 @@ async def serve(
     watch: Watch | None = None,
     kernels: Sequence[Kernel] = (),
     board: str | os.PathLike[str] | None = None,
+    role: MakeHub = group_hub_machine,
 ) -> list[Result | StatisticResult | SmpcError]:
     """Be the aggregator of a session until `requests` are served (None: until every party has left).
 
@@ -351,6 +354,8 @@ async def serve(
         kernels: users' own kernels of pairwise statistics, beside those that are known by name.
         board: the folder for the logs of verifiable runs and of pairwise statistics; by default `board`
             beside the session file.
+        role: makes the aggregator's role in each request for a sum, in place of the protocol's own: an
+            aggregator that deviates, for tests and demonstrations.
 
     Returns:
         For each request its sum or statistic, or the error that it ended with.
@@ -365,7 +370,7 @@ async def serve(
     logs = open_logs(membership, session, board)
     results: list[Result | StatisticResult | SmpcError] = []
     async with open_server(
-        membership, listen_on, logs=logs, on_event=on_event, watch=watch, kernels=kernels
+        membership, listen_on, logs=logs, on_event=on_event, watch=watch, kernels=kernels, role=role
     ) as server:
         while requests is None or len(results) < requests:
             ended = await server.request(len(results) + 1)
@@ -399,6 +404,7 @@ async def open_server(
     on_event: OnEvent = ignore,
     watch: Watch | None = None,
     kernels: Sequence[Kernel] = (),
+    role: MakeHub = group_hub_machine,
 ) -> AsyncIterator[Server]:
     """Listen for the parties of a session, and say goodbye to them at the end; arguments as of `serve`."""
     address = listen_on or membership.session.roster.member(membership.name).address or ""
@@ -409,7 +415,7 @@ async def open_server(
     hub = Links(membership, on_event)
     listener = await listen(membership.endpoint(hub=True), host, port, hub.welcome, hub.refused)
     try:
-        yield Server(membership, hub, on_event, watch, kernels, logs)
+        yield Server(membership, hub, on_event, watch, kernels, logs, role)
         await hub.close()
     finally:
         hub.abort()

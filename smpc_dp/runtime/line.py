@@ -19,7 +19,7 @@ from smpc_dp.protocols.contract import Envelope, Machine
 from smpc_dp.protocols.exchange.machines import ExchangeParty
 from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
 from smpc_dp.protocols.pairwise.statistic_messages import START as STATISTIC_START
-from smpc_dp.protocols.registry import group_machine
+from smpc_dp.protocols.registry import MakeParty, group_machine
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.messages import START
 from smpc_dp.protocols.secagg.party import PartyMachine
@@ -87,10 +87,17 @@ class Line(Protocol):
 class HubLine:
     """The line to an aggregator."""
 
-    def __init__(self, membership: Membership, channel: Channel, on_event: OnEvent) -> None:
+    def __init__(
+        self,
+        membership: Membership,
+        channel: Channel,
+        on_event: OnEvent,
+        role: MakeParty = group_machine,
+    ) -> None:
         self._membership = membership
         self._channel = channel
         self._on_event = on_event
+        self._make_party = role
         # Threads of evaluations send beside the session's own task.
         self._sending = asyncio.Lock()
         self._fixed = FixedSurvivors()
@@ -105,12 +112,18 @@ class HubLine:
         return self._membership
 
     @classmethod
-    async def open(cls, membership: Membership, endpoint: Endpoint, on_event: OnEvent) -> HubLine:
-        """Connect to the aggregator; raises what `dial` raises."""
+    async def open(
+        cls,
+        membership: Membership,
+        endpoint: Endpoint,
+        on_event: OnEvent,
+        role: MakeParty = group_machine,
+    ) -> HubLine:
+        """Connect to the aggregator; `role` makes the party's machine. Raises what `dial` raises."""
         channel = await dial(endpoint, membership.aggregator)
         channel.on_twice = lambda: on_event(warning(membership.name, membership.aggregator))
         on_event(Event(membership.name, "connected", detail=membership.aggregator))
-        return cls(membership, channel, on_event)
+        return cls(membership, channel, on_event, role)
 
     @property
     def live(self) -> bool:
@@ -219,7 +232,7 @@ class HubLine:
     ) -> AnyParty:
         context = membership.context(request, question)
         parameters, identity = membership.parameters, membership.identity
-        machine = group_machine(context, parameters, identity, lanes, fixed=self._fixed, seen=seen)
+        machine = self._make_party(context, parameters, identity, lanes, fixed=self._fixed, seen=seen)
         if isinstance(machine, VerifiablePartyMachine):
             machine.check_total, self.check_total = self.check_total, True
         return machine

@@ -18,6 +18,7 @@ from smpc_dp.protocols.mpyc.params import SharedParameters
 from smpc_dp.protocols.pairwise.evaluation import AnyCircuit, Evaluation, Input, Question, Role
 from smpc_dp.protocols.pairwise.params import Mode, Output
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
+from smpc_dp.protocols.registry import MakeParty, group_machine
 from smpc_dp.protocols.result import Result
 from smpc_dp.runtime.evaluation import Evaluations
 from smpc_dp.runtime.events import Event, OnEvent, ignore
@@ -365,6 +366,7 @@ async def connect(
     ledger: str | os.PathLike[str] | None = None,
     listen_on: str | None = None,
     on_event: OnEvent = ignore,
+    role: MakeParty | None = None,
 ) -> AsyncIterator[Session]:
     """Connect `party` to the aggregator of a session file, over mutual TLS 1.3 pinned to its roster.
 
@@ -380,6 +382,8 @@ async def connect(
             PrivacyError, and nothing of the vector is sent.
         listen_on: in the direct topology host:port to bind, where that is not the address in the roster.
         on_event: told of every step, for progress.
+        role: makes this party's role in each request for a sum, in place of the protocol's own: a party that
+            deviates, for tests and demonstrations. For sessions with an aggregator.
 
     Raises:
         ConfigError: every fault of the session file, or what differs from the aggregator's; another's ledger.
@@ -394,6 +398,8 @@ async def connect(
     direct = None if isinstance(membership, SharedMembership) else membership.direct_parameters
     line: Line
     evaluations: Evaluations | None = None
+    if role is not None and (direct is not None or isinstance(membership, SharedMembership)):
+        raise ConfigError([Fault("role", "is for sessions with an aggregator: here there is none")])
     if not isinstance(membership, SharedMembership) and direct is not None:
         line = await Mesh.open(membership, direct, on_event, listen_on)
     elif listen_on is not None:
@@ -402,7 +408,7 @@ async def connect(
         line = await ServersLine.open(membership, on_event)
     else:
         endpoint = membership.endpoint()
-        line = await HubLine.open(membership, endpoint, on_event)
+        line = await HubLine.open(membership, endpoint, on_event, role or group_machine)
         evaluations = Evaluations(membership.session, membership.identity, endpoint.contexts)
     try:
         yield Session(membership, line, evaluations, on_event, book)

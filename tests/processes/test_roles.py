@@ -1,0 +1,53 @@
+"""Roles that `connect` and `serve` are given in place of the protocol's own."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import smpc_dp
+from smpc_dp.protocols.exchange.machines import ExchangeParty
+from smpc_dp.protocols.registry import group_hub_machine, group_machine
+from smpc_dp.protocols.secagg.party import PartyMachine
+from smpc_dp.runtime.local import create_local_session
+from smpc_dp.runtime.session_file import Timeouts
+
+PARTIES = ("alice", "bob", "carol")
+PARAMETERS: dict[str, object] = {"length": 1, "kind": "integer", "lower": 0, "upper": 9, "corrupt": 0.0}
+
+
+async def test_a_party_and_the_aggregator_run_the_roles_that_they_are_given(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=Timeouts(connect=10.0, step=5.0))
+    made: list[str] = []
+
+    def liar(
+        context: Any, parameters: Any, identity: Any, lanes: Any, *rest: Any, **named: Any
+    ) -> PartyMachine | ExchangeParty:
+        made.append(identity.name)
+        return group_machine(context, parameters, identity, lanes + lanes.dtype.type(1), *rest, **named)
+
+    def hub(context: Any, parameters: Any, identity: Any, **named: Any) -> Any:
+        made.append(identity.name)
+        return group_hub_machine(context, parameters, identity, **named)
+
+    async def party(place: int, name: str) -> int:
+        role = liar if name == "bob" else group_machine
+        async with smpc_dp.connect(path, party=name, role=role) as session:
+            return int((await session.sum([place])).value[0])
+
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=1, role=hub))
+    # 0 + 1 + 2, and one more that bob's role adds: within the bounds nobody can know.
+    assert await asyncio.gather(*(party(place, name) for place, name in enumerate(PARTIES))) == [4, 4, 4]
+    await serving
+    assert sorted(made) == ["aggregator", "bob"]
+
+
+async def test_a_session_without_an_aggregator_takes_no_role(tmp_path: Path) -> None:
+    direct = {"topology": "direct", "length": 1, "lower": 0.0, "upper": 1.0, "epsilon": 1.0, "delta": 1e-6}
+    path = create_local_session(tmp_path, PARTIES, direct, protocol="gopa")
+    with pytest.raises(smpc_dp.ConfigError, match="role: is for sessions with an aggregator"):
+        async with smpc_dp.connect(path, party="bob", role=group_machine):
+            pass
