@@ -10,6 +10,7 @@ RUST_INPUTS ?= 100000000
 PYTHON_INPUTS ?= 1000000
 # The compiled core names no folder of the machine that it was built on.
 REMAP := --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=cargo --remap-path-prefix=$(CURDIR)=.
+LAB := lab/pyproject.toml
 CORE := Cargo.toml Cargo.lock pyproject.toml core/Cargo.toml $(wildcard core/src/*.rs core/src/*/*.rs)
 
 .PHONY: demo test fuzz timing mutants check lint types setup lock clean tools
@@ -65,8 +66,9 @@ $(VENV)/.installed: requirements/dev.lock | tools
 	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/dev.lock
 	@touch $@
 
-$(READY): $(VENV)/.installed $(CORE)
+$(READY): $(VENV)/.installed $(CORE) $(LAB)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) RUSTFLAGS="$(REMAP) $(RUSTFLAGS)" $(BIN)/maturin develop --quiet --release --locked
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable lab
 	@touch $@
 
 lock: $(READY)

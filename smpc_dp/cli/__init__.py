@@ -9,31 +9,16 @@ from typing import Annotated, Any
 import typer
 
 import smpc_dp
-from smpc_dp.cli import (
-    audit,
-    bench,
-    board,
-    circuits,
-    demo,
-    keygen,
-    ledger,
-    party,
-    plan,
-    reproduce,
-    reproduce_network,
-    roster,
-    run,
-    simulate,
-    vectors,
-)
+from smpc_dp.cli.commands import CommandGroup
 from smpc_dp.cli.output import report_error, report_line
 from smpc_dp.errors import SmpcError
-from smpc_dp.runtime.launcher import unwinding_on_signals
+from smpc_dp.signals import unwinding_on_signals
 
 # Whatever Click the installed Typer stands on, its own or the package.
 UsageError: type[Any] = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
+    cls=CommandGroup,
     name="smpc-dp",
     help="Secure multi-party computation with differential privacy.",
     no_args_is_help=True,
@@ -41,11 +26,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, keygen, roster, run, party, audit):
-    command.register(app)
-reproduce_network.register(reproduce.app)
-for group in (plan, ledger, simulate, circuits, bench, reproduce, vectors, board):
-    app.add_typer(group.app)
 
 
 def _version(wanted: bool) -> None:

@@ -15,11 +15,6 @@ from smpc_dp.errors import SmpcError
 SHOWN = 8
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    app.command()(audit)
-
-
 def audit(
     board: Annotated[
         str, typer.Argument(help="The log: a file of JSON lines, an http(s) URL of one, or '-'.")

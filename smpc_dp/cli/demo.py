@@ -22,11 +22,6 @@ from smpc_dp.runtime.launcher import run_child
 from smpc_dp.runtime.local import AGGREGATOR
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    app.command()(demo)
-
-
 def demo(
     out: Annotated[
         Path | None,

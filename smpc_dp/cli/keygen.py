@@ -15,11 +15,6 @@ from smpc_dp.roster import Role, split_address
 from smpc_dp.runtime.session_file import roster_entry
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    app.command()(keygen)
-
-
 def keygen(
     name: Annotated[str, typer.Argument(help="Who: a-z, 0-9, '_', '.', '-'; at most 63 characters.")],
     out: Annotated[Path, typer.Option(help="Folder for NAME.key.")] = Path("keys"),

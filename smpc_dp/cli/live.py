@@ -7,7 +7,6 @@ from types import TracebackType
 from typing import Self
 
 from rich.live import Live
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -112,45 +111,6 @@ class LiveBoard:
             detail = event.detail if event.kind in ("failed", "ended") and not note else note
             table.add_row(name, _bar(_place(event)), state, Text(detail[:80]), style=style)
         return table
-
-
-class Bar:
-    """A bar on a terminal, a line for each new thing elsewhere; nothing is shown before the first news."""
-
-    def __init__(self, unit: str, quiet: bool) -> None:
-        console = progress_console()
-        self._lines = console if not console.is_terminal and not quiet else None
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn(f"{{task.completed}}/{{task.total}} {unit}"),
-            TimeElapsedColumn(),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        self._task = self._progress.add_task("", total=None)
-        self._said = ""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._said:
-            self._progress.stop()
-
-    def show(self, what: str, done: int, of: int) -> None:
-        """Say what is done now, and how far it is."""
-        if not self._said:
-            self._progress.start()
-        if self._lines is not None and what != self._said:
-            self._lines.print(what)
-        self._said = what
-        self._progress.update(self._task, description=what, completed=done, total=of)
 
 
 def _news(event: Event) -> str:

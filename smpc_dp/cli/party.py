@@ -41,11 +41,6 @@ from smpc_dp.runtime.tolerance import tolerances
 Operation = Literal["sum", "average"]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    app.command()(party)
-
-
 def party(
     session: Annotated[Path, typer.Argument(help="The session file.")],
     name: Annotated[str, typer.Option("--as", help="Which member of the roster this host is.")],

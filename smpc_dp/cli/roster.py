@@ -14,11 +14,6 @@ from smpc_dp.runtime.session_file import load_session
 from smpc_dp.runtime.tolerance import tolerances
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    app.command()(roster)
-
-
 def roster(
     session: Annotated[Path, typer.Argument(help="The session file.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

@@ -27,11 +27,6 @@ from smpc_dp.runtime.session_file import SessionFile, load_session
 from smpc_dp.runtime.tolerance import tolerances
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    app.command()(run)
-
-
 def run(
     session: Annotated[Path, typer.Argument(help="The session file.")],
     inputs: Annotated[

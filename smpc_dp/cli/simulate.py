@@ -10,8 +10,8 @@ import numpy as np
 import typer
 
 from smpc_dp import simulate as simulation
-from smpc_dp.cli.live import Bar
 from smpc_dp.cli.output import console, print_json
+from smpc_dp.cli.progress import Bar
 from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.protocols.gopa.direct_messages import COORDINATOR_STEPS
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS as PUBLISHING_STEPS

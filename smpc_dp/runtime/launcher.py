@@ -6,19 +6,19 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from smpc_dp.errors import LocalError
 from smpc_dp.runtime.events import Event, OnEvent, ignore
+from smpc_dp.signals import STOP_SIGNALS
 
 # How long a process may take to end once the aggregator has succeeded, or failed; and after SIGTERM.
 GRACE_SECONDS = 10.0
 FAILED_SECONDS = 1.5
 TERM_SECONDS = 2.0
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 LINE_LIMIT = 1 << 24
 STDERR_KEPT = 4096
 
@@ -186,25 +186,6 @@ def print_event(event: Event) -> None:
     """Print an event for the launcher that started this process."""
     sys.stdout.write(_ENCODER.encode(event).decode() + "\n")
     sys.stdout.flush()
-
-
-@contextlib.contextmanager
-def unwinding_on_signals() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into SystemExit 143 and 129, so that all is closed and removed on the way."""
-
-    def unwind(number: int, _frame: object) -> None:
-        sys.exit(128 + number)
-
-    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
-    # What is ignored stays so: nohup.
-    changed = [number for number in STOP_SIGNALS if before[number] != signal.SIG_IGN]
-    for number in changed:
-        signal.signal(number, unwind)
-    try:
-        yield
-    finally:
-        for number in changed:
-            signal.signal(number, before[number])
 
 
 def run_child(main: Callable[[], Awaitable[int]], supervised: bool) -> int:

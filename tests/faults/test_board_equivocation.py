@@ -21,7 +21,7 @@ from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.vectors.verifiable_runs import RELAY, USERS, Played, honest, play
+from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, Played, honest, play
 from tests.faults.test_verifiable import audited
 
 VICTIM = "ann"

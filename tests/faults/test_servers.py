@@ -17,7 +17,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from smpc_dp.bench.servers import split_records
 from smpc_dp.errors import (
     Code,
     ConfigError,
@@ -49,6 +48,7 @@ from smpc_dp.runtime.servers.member import FAULT_BYTES, SharedMembership
 from smpc_dp.runtime.session_file import Timeouts, load_session, write_session
 from smpc_dp.statistics.kernels import Field, Kernel
 from smpc_dp.statistics.shared.plan import statistic_program, sum_program
+from smpc_dp_lab.bench.servers import split_records
 
 USERS = ("alice", "bob", "carol", "dave")
 SERVERS = ("server1", "server2", "server3")

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from smpc_dp.bench.servers import split_records
 from smpc_dp.errors import LocalError
 from smpc_dp.protocols.mpyc.server import Job
 from smpc_dp.runtime.servers.child import Answer
 from smpc_dp.runtime.servers.engine import Engine
 from smpc_dp.statistics.shared.plan import sum_program
+from smpc_dp_lab.bench.servers import split_records
 
 SERVERS = ("server1", "server2", "server3")
 # In a frame of mpyc: program counter (8 bytes), size of the payload (4 bytes), payload.

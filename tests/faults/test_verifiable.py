@@ -26,7 +26,7 @@ from smpc_dp.protocols.registry import check_gopa
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import pack_list, pack_set, unpack_list
 from smpc_dp.runtime.audit import audit_stream
-from smpc_dp.simulate.vectors.verifiable_runs import (
+from smpc_dp_lab.vectors.verifiable_runs import (
     BALL_INPUTS,
     BOX,
     BOX_INPUTS,
@@ -40,7 +40,7 @@ from smpc_dp.simulate.vectors.verifiable_runs import (
     parameters,
     play,
 )
-from smpc_dp.simulate.vectors.verifiable_users import CHEAT, off_by_one, with_noise
+from smpc_dp_lab.vectors.verifiable_users import CHEAT, off_by_one, with_noise
 from tests.audits import of_itself
 
 VICTIM = "ann"

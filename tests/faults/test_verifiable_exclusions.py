@@ -22,7 +22,7 @@ from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
 from smpc_dp.protocols.gopa.verifiable.statements import BOUNDS, COMMIT_MALFORMED, FALSE, MALFORMED
 from smpc_dp.protocols.secagg.graph import pack_list
 from smpc_dp.runtime.audit import audit_stream
-from smpc_dp.simulate.vectors.verifiable_runs import (
+from smpc_dp_lab.vectors.verifiable_runs import (
     INPUTS,
     NINE,
     PARAMETERS,
@@ -32,7 +32,7 @@ from smpc_dp.simulate.vectors.verifiable_runs import (
     Setting,
     play,
 )
-from smpc_dp.simulate.vectors.verifiable_users import (
+from smpc_dp_lab.vectors.verifiable_users import (
     CHEAT,
     OTHER,
     at,

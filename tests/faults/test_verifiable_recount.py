@@ -16,8 +16,8 @@ from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.recount import narrowed, widened
 from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
-from smpc_dp.simulate.vectors.verifiable_runs import RELAY, USERS, Cheater, Played, honest, parameters, play
-from smpc_dp.simulate.vectors.verifiable_users import CHEAT, off_by_one
+from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, Cheater, Played, honest, parameters, play
+from smpc_dp_lab.vectors.verifiable_users import CHEAT, off_by_one
 
 Tallied = v.Tallied
 

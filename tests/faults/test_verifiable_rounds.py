@@ -22,7 +22,7 @@ from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
 from smpc_dp.protocols.gopa.verifiable.statements import FALSE, OPENING, OPENING_OTHER
 from smpc_dp.protocols.secagg.graph import pack_list, unpack_list
 from smpc_dp.runtime.audit import Report, audit_stream
-from smpc_dp.simulate.vectors.verifiable_openings import (
+from smpc_dp_lab.vectors.verifiable_openings import (
     THIRD,
     in_one_round,
     in_two_rounds,
@@ -33,8 +33,8 @@ from smpc_dp.simulate.vectors.verifiable_openings import (
     too_far_out,
     too_long,
 )
-from smpc_dp.simulate.vectors.verifiable_runs import NINE, RELAY, SPARSE, Played, Setting, entry_of, play
-from smpc_dp.simulate.vectors.verifiable_users import CHEAT, OTHER, at, off_by_one, out_of_range, says
+from smpc_dp_lab.vectors.verifiable_runs import NINE, RELAY, SPARSE, Played, Setting, entry_of, play
+from smpc_dp_lab.vectors.verifiable_users import CHEAT, OTHER, at, off_by_one, out_of_range, says
 from tests.faults.test_board_equivocation import Accepting
 
 NAMES = tuple(NINE.inputs)

@@ -22,7 +22,7 @@ from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import pack_list, unpack_list
 from smpc_dp.runtime.audit import Report, audit_stream
-from smpc_dp.simulate.vectors.verifiable_runs import (
+from smpc_dp_lab.vectors.verifiable_runs import (
     RELAY,
     SPARSE,
     Cheater,
@@ -32,7 +32,7 @@ from smpc_dp.simulate.vectors.verifiable_runs import (
     parameters,
     play,
 )
-from smpc_dp.simulate.vectors.verifiable_users import off_by_one
+from smpc_dp_lab.vectors.verifiable_users import off_by_one
 
 NAMES = list(SPARSE.inputs)
 USERS = len(NAMES)

@@ -6,12 +6,12 @@ import secrets
 
 import numpy as np
 
-from smpc_dp.bench.servers import run_servers, split_records
 from smpc_dp.statistics import exact
 from smpc_dp.statistics.kernels import Field, kendall_tau
 from smpc_dp.statistics.shared.plan import read_answer, statistic_program, sum_program
 from smpc_dp.statistics.shared.program import design_pairs
 from smpc_dp.statistics.user_kernels import table_kernel
+from smpc_dp_lab.bench.servers import run_servers, split_records
 
 
 def test_shares_of_no_polynomial_become_one_value_that_is_checked() -> None:

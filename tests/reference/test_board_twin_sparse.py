@@ -10,8 +10,8 @@ import functools
 import pytest
 
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.simulate.vectors.verifiable_runs import SPARSE, Played, parameters, play
-from smpc_dp.simulate.vectors.verifiable_users import off_by_one
+from smpc_dp_lab.vectors.verifiable_runs import SPARSE, Played, parameters, play
+from smpc_dp_lab.vectors.verifiable_users import off_by_one
 from tests.reference.board_twin import Audit, Shape
 from tests.reference.proofs_twin import Refused
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from smpc_dp import _core
-from smpc_dp.simulate.vectors import pairwise_garbling
+from smpc_dp_lab.vectors import pairwise_garbling
 from tests.reference import garble_twin as twin
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "pairwise" / "vectors"

@@ -15,7 +15,7 @@ from smpc_dp.circuits.builder import Builder
 from smpc_dp.circuits.library import find
 from smpc_dp.protocols.pairwise.params import Mode, Output, PairwiseParameters
 from smpc_dp.protocols.pairwise.plan import Plan
-from smpc_dp.simulate.vectors import pairwise_runs as runs
+from smpc_dp_lab.vectors import pairwise_runs as runs
 from tests.reference import blake3_twin, garble_twin, ot_twin, ristretto
 from tests.reference import pairwise_twin as twin
 

@@ -13,7 +13,7 @@ from smpc_dp.crypto import commit as commitments
 from smpc_dp.crypto import proofs
 from smpc_dp.errors import VerificationError
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.vectors import forged
+from smpc_dp_lab.vectors import forged
 from tests.reference import proofs_prover as cheat
 from tests.reference import proofs_twin as twin
 from tests.reference import ristretto
@@ -289,7 +289,7 @@ PUBLISHED = proofs.context(bytes(range(32)), "alice")
 
 
 def _forgeries() -> dict[str, tuple[bytes, ...]]:
-    """The commitments and proofs of each, as `smpc_dp.simulate.vectors.forged` has them."""
+    """The commitments and proofs of each, as `smpc_dp_lab.vectors.forged` has them."""
     held = ristretto.encode(
         twin.total([twin.committed([4], R), twin.multiply(5, twin.generator(("left", 3)))])
     )

@@ -28,8 +28,8 @@ from smpc_dp.runtime import audit as runtime
 from smpc_dp.runtime.audit import audit, audit_stream
 from smpc_dp.runtime.log_session import LogSession, held_session
 from smpc_dp.simulate.stage import RememberingVerifier
-from smpc_dp.simulate.vectors.verifiable_runs import honest, play
-from smpc_dp.simulate.vectors.verifiable_users import CHEAT, off_by_one
+from smpc_dp_lab.vectors.verifiable_runs import honest, play
+from smpc_dp_lab.vectors.verifiable_users import CHEAT, off_by_one
 from tests.unit.hostile_headers import with_session
 
 

@@ -89,7 +89,7 @@ def header_of(count: int) -> bytes:
 
 def resident_bytes(log: Path) -> int:
     """Audit a log in a process of its own, and return the most memory that it had."""
-    command = [sys.executable, "-m", "smpc_dp.bench.log_worker", "audit", str(log), "1"]
+    command = [sys.executable, "-m", "smpc_dp_lab.bench.log_worker", "audit", str(log), "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     peak: int = json.loads(done.stdout)["peak"]
     return peak

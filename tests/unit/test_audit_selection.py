@@ -16,7 +16,7 @@ from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.runtime.audit import Report, audit_stream
 from smpc_dp.runtime.audit_selection import Wanted
-from smpc_dp.simulate.vectors.verifiable_runs import Played, honest, members
+from smpc_dp_lab.vectors.verifiable_runs import Played, honest, members
 
 
 def lines_of(played: Played) -> bytes:

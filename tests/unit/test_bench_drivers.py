@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from smpc_dp.bench import drivers, pairwise, statistic, transfers
-from smpc_dp.bench.drivers import DRIVERS, DriverPeers
-from smpc_dp.bench.figures import Peer
-from smpc_dp.bench.garbling_core import Rates
-from smpc_dp.cli import bench as cli
 from smpc_dp.errors import LocalError
+from smpc_dp_lab.bench import drivers, pairwise, statistic, transfers
+from smpc_dp_lab.bench.drivers import DRIVERS, DriverPeers
+from smpc_dp_lab.bench.figures import Peer
+from smpc_dp_lab.bench.garbling_core import Rates
+from smpc_dp_lab.cli import bench as cli
 
 
 def answer(name: str = "emp-ot", **figures: tuple[str, float]) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from smpc_dp.bench import engines
-from smpc_dp.bench.servers import Measured
 from smpc_dp.errors import ConfigError
+from smpc_dp_lab.bench import engines
+from smpc_dp_lab.bench.servers import Measured
 
 
 def test_numbers_out_of_range_are_refused() -> None:

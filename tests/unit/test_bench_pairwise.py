@@ -8,14 +8,14 @@ from typing import cast
 
 import pytest
 
-from smpc_dp.bench import pairwise, transfers
-from smpc_dp.bench.figures import Figure, Target
 from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.turns import Send, Turns
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.runtime.pairwise import drive
 from smpc_dp.transport.blocking import BlockingChannel
+from smpc_dp_lab.bench import pairwise, transfers
+from smpc_dp_lab.bench.figures import Figure, Target
 
 
 def test_a_comparison_is_measured_between_two_processes(monkeypatch: pytest.MonkeyPatch) -> None:

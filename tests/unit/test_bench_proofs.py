@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from smpc_dp.bench import logs, proofs
-from smpc_dp.bench.drivers import DRIVERS
-from smpc_dp.cli import bench as cli
 from smpc_dp.errors import ConfigError
+from smpc_dp_lab.bench import logs, proofs
+from smpc_dp_lab.bench.drivers import DRIVERS
+from smpc_dp_lab.cli import bench as cli
 
 
 def _play(folder: Path, driver: str, seconds: float, size: float) -> None:

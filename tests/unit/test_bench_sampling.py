@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from smpc_dp.bench.sampling import run_sampling_bench
 from smpc_dp.errors import ConfigError
+from smpc_dp_lab.bench.sampling import run_sampling_bench
 
 
 def interpreter(folder: Path, program: str) -> str:

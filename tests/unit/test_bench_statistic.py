@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from smpc_dp.bench import statistic
 from smpc_dp.errors import ConfigError, LocalError
+from smpc_dp_lab.bench import statistic
 
 
 def test_a_pair_and_a_whole_statistic_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from smpc_dp.bench.dual_averaging import AucObjective, standardised
 from smpc_dp.errors import ConfigError
 from smpc_dp.learn import pairwise_losses, topology
 from smpc_dp.learn.averager import PlainExchange
@@ -18,6 +17,7 @@ from smpc_dp.learn.dual_averaging import dual_averaging, dual_averaging_asynchro
 from smpc_dp.learn.gossip_bounds import dual_averaging_terms, mean_bias
 from smpc_dp.learn.pairwise_losses import PairwiseLoss, logistic_auc, logistic_metric, objective
 from smpc_dp.learn.schedule import EdgeClock, ManyClocks, PoissonClock
+from smpc_dp_lab.bench.dual_averaging import AucObjective, standardised
 from tests.reference import gossip_twin
 
 N = 20

@@ -16,7 +16,7 @@ from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.files import read_bounded
 from smpc_dp.privacy.gopa import graphs
 from smpc_dp.runtime import inputs, session_file
-from smpc_dp.simulate import vectors
+from smpc_dp_lab import vectors
 
 MOST = 1000
 

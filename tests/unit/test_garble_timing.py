@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from smpc_dp.bench import garbling_core, garbling_timing
 from smpc_dp.crypto import garble
+from smpc_dp_lab.bench import garbling_core, garbling_timing
 
 # dudect says 4.5; a shared machine is noisy, and a leak repeats itself.
 BOUND, TRIES, MEASUREMENTS = 10.0, 4, 1500

@@ -13,7 +13,7 @@ import pytest
 from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.runtime import log_http
 from smpc_dp.runtime.audit import audit
-from smpc_dp.simulate.vectors.verifiable_runs import honest
+from smpc_dp_lab.vectors.verifiable_runs import honest
 
 LOG = b"".join(line + b"\n" for line in honest().lines)
 # Answers one request; it may send as it likes until the client is gone.

@@ -19,8 +19,8 @@ from smpc_dp.board.session import session_digest
 from smpc_dp.runtime import log_session
 from smpc_dp.runtime.audit import audit_stream
 from smpc_dp.runtime.log_session import held_session, long_session
-from smpc_dp.simulate.vectors.verifiable_runs import Played, honest, members, play
-from smpc_dp.simulate.vectors.verifiable_users import CHEAT, off_by_one
+from smpc_dp_lab.vectors.verifiable_runs import Played, honest, members, play
+from smpc_dp_lab.vectors.verifiable_users import CHEAT, off_by_one
 
 
 @pytest.fixture(params=[5, 1 << 16])

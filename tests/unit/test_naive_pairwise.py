@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smpc_dp.bench.kendall import ratings_law
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.events import Event, Pure
@@ -19,6 +18,7 @@ from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.local_pairwise import exact_variance
 from smpc_dp.privacy.local_rivals import zetas
 from smpc_dp.privacy.naive_pairwise import plan_naive
+from smpc_dp_lab.bench.kendall import ratings_law
 
 
 @given(epsilon=st.floats(0.001, 2), count=st.integers(1, 60), part=st.floats(0, 1.2))

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from smpc_dp.bench import tradeoff
-from smpc_dp.bench.tradeoff import check_plot, gopa_tradeoff, plot
 from smpc_dp.cli import app, main
 from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.privacy.gaussian import gaussian_mu
+from smpc_dp_lab.bench import tradeoff
+from smpc_dp_lab.bench.tradeoff import check_plot, gopa_tradeoff, plot
 
 
 def test_measured_errors_are_the_planned_ones() -> None:

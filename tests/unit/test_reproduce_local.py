@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from smpc_dp.bench import kendall, local_auc
 from smpc_dp.cli import app
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.local_pairwise import published_variance_bound
@@ -18,6 +17,7 @@ from smpc_dp.privacy.pairwise_plan import plan_pairwise
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.statistics.ideal import noisy_mean, noisy_mean_variance
 from smpc_dp.statistics.kernels import Field, gini_mean_difference, kendall_tau
+from smpc_dp_lab.bench import kendall, local_auc
 
 
 def test_numbers_of_the_figure() -> None:

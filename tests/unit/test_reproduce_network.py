@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from smpc_dp.bench.homomorphic import homomorphic_deviation
-from smpc_dp.bench.houses import COLUMNS, ROWS, load_houses, synthetic_houses
-from smpc_dp.bench.network_sgd import network_sgd
 from smpc_dp.cli import app
 from smpc_dp.errors import ConfigError
+from smpc_dp_lab.bench.homomorphic import homomorphic_deviation
+from smpc_dp_lab.bench.houses import COLUMNS, ROWS, load_houses, synthetic_houses
+from smpc_dp_lab.bench.network_sgd import network_sgd
 
 
 def test_homomorphic_noise_costs_less_than_iid_and_more_privacy() -> None:

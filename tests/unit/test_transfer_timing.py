@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from smpc_dp.bench import transfer_timing
-from smpc_dp.bench.garbling_timing import Prepare, t_statistic
 from smpc_dp.crypto import ot
+from smpc_dp_lab.bench import transfer_timing
+from smpc_dp_lab.bench.garbling_timing import Prepare, t_statistic
 
 # dudect says 4.5; a shared machine is noisy, and a leak repeats itself.
 BOUND, TRIES = 10.0, 4

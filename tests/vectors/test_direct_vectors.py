@@ -28,9 +28,9 @@ from smpc_dp.protocols.registry import direct_machine
 from smpc_dp.protocols.secagg.graph import pack_set
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.stage import Signer
-from smpc_dp.simulate.vectors.direct_runs import SCENARIOS, direct_parameters
-from smpc_dp.simulate.vectors.runs import RecordingNetwork
 from smpc_dp.transport.memory import Faults
+from smpc_dp_lab.vectors.direct_runs import SCENARIOS, direct_parameters
+from smpc_dp_lab.vectors.runs import RecordingNetwork
 from tests.vectors.test_secagg_vectors import envelope_of, layer_of
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "gopa" / "vectors"

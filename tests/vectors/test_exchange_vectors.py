@@ -10,8 +10,8 @@ import pytest
 
 from smpc_dp.protocols.abort import ABORT, LEAVE
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.simulate import vectors
-from smpc_dp.simulate.vectors.exchange_runs import SCENARIOS, Run, cast
+from smpc_dp_lab import vectors
+from smpc_dp_lab.vectors.exchange_runs import SCENARIOS, Run, cast
 from tests.vectors.test_secagg_vectors import assert_refuses, envelope_of
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "exchange" / "vectors"

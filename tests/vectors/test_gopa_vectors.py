@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from smpc_dp.simulate import vectors
-from smpc_dp.simulate.vectors.gopa_runs import SCENARIOS
+from smpc_dp_lab import vectors
+from smpc_dp_lab.vectors.gopa_runs import SCENARIOS
 from tests.vectors.test_secagg_vectors import assert_refused, assert_taken_without
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "gopa" / "vectors"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from smpc_dp.simulate import vectors
+from smpc_dp_lab import vectors
 from tests.reference import ot_twin
 
 FOLDER = Path(__file__).parents[2] / "protocols" / "pairwise" / "vectors"

@@ -10,7 +10,7 @@ import pytest
 
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.errors import VerificationError
-from smpc_dp.simulate import vectors
+from smpc_dp_lab import vectors
 from tests.reference import proofs_twin as twin
 
 FOLDER = Path(__file__).parents[2] / "protocols" / "proofs" / "vectors"

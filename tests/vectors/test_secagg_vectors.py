@@ -17,8 +17,8 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.secagg.certify import check_certificate
 from smpc_dp.protocols.secagg.messages import Certificate
-from smpc_dp.simulate import vectors
-from smpc_dp.simulate.vectors import runs, succinct
+from smpc_dp_lab import vectors
+from smpc_dp_lab.vectors import runs, succinct
 
 # What an error says when it comes from the named layer; any other text comes from a check of content.
 SAYS = {

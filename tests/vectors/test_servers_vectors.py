@@ -12,10 +12,10 @@ from smpc_dp.circuits.bristol import parse_bristol
 from smpc_dp.identity import verify
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.mpyc.terms import ProgramTerms
-from smpc_dp.simulate import vectors
 from smpc_dp.simulate.shared import run_alone
-from smpc_dp.simulate.vectors.servers import end_of
 from smpc_dp.statistics.shared.plan import Program
+from smpc_dp_lab import vectors
+from smpc_dp_lab.vectors.servers import end_of
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "mpyc" / "vectors"
 NEGATIVE = sorted(PUBLISHED.glob("negative-*.json"))

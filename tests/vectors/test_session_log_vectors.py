@@ -14,9 +14,9 @@ from smpc_dp.errors import LocalError, PeerFault
 from smpc_dp.protocols.begin import PartyBegin
 from smpc_dp.protocols.secagg.graph import PartySet
 from smpc_dp.runtime.audit import Report, audit
-from smpc_dp.simulate.vectors.verifiable_listed import listed, packed
-from smpc_dp.simulate.vectors.verifiable_lists import all_falsified
-from smpc_dp.simulate.vectors.verifiable_runs import RELAY, USERS, parameters
+from smpc_dp_lab.vectors.verifiable_listed import listed, packed
+from smpc_dp_lab.vectors.verifiable_lists import all_falsified
+from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, parameters
 
 FOLDER = Path(__file__).resolve().parents[2] / "protocols" / "gopa" / "vectors"
 VALID = json.loads((FOLDER / "session-log.json").read_text("utf-8"))

@@ -18,8 +18,8 @@ from smpc_dp.protocols.envelope import decode, decode_envelope
 from smpc_dp.protocols.pairwise import statistic_messages as m
 from smpc_dp.protocols.pairwise.relay import SealedLine
 from smpc_dp.protocols.pairwise.statistic_party import StatisticParty
-from smpc_dp.simulate.vectors import statistic_runs as runs
-from smpc_dp.simulate.vectors.runs import Recording
+from smpc_dp_lab.vectors import statistic_runs as runs
+from smpc_dp_lab.vectors.runs import Recording
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "pairwise" / "vectors"
 NEGATIVE = sorted(PUBLISHED.glob("statistic-negative-*.json"))

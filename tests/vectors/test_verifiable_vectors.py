@@ -13,7 +13,7 @@ import pytest
 from smpc_dp.protocols.gopa.verifiable.statements import FALSE
 from smpc_dp.runtime.audit import Report, audit_stream
 from smpc_dp.runtime.audit_selection import Wanted
-from smpc_dp.simulate.vectors import check, verifiable
+from smpc_dp_lab.vectors import check, verifiable
 from tests.audits import of_itself
 
 FOLDER = Path(__file__).resolve().parents[2] / "protocols" / "gopa" / "vectors"

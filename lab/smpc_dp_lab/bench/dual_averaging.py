@@ -1,0 +1,392 @@
+"""Gossip dual averaging: a score that maximises the AUC of the Wisconsin data [Bellet 2021, Fig. 3.5].
+
+Each patient is a user. As in the paper the runs of the figure are asynchronous with steps 1/sqrt(t); the
+terms of Theorem 3.2, which is about the synchronous algorithm, stand beside synchronous runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp_lab.bench.gosta import COLOURS, NEIGHBOURS, REWIRED, style_axes
+from smpc_dp_lab.bench.tradeoff import check_plot
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from smpc_dp.learn.dual_averaging import Models
+    from smpc_dp.learn.schedule import Clock
+    from smpc_dp.learn.topology import Topology
+
+Floats = NDArray[np.float64]
+Progress = Callable[[str, int, int], None]
+
+ITERATIONS, REPETITIONS, TIMES = 30_000, 50, 30
+SYNCHRONOUS = 2
+REFERENCE_AUC = 0.99
+# Users of a run whose objective is computed: it costs as many losses as there are pairs of classes.
+SHOWN_USERS = 6
+_COPIES = 10
+
+
+class Curve(msgspec.Struct, frozen=True, kw_only=True):
+    """Asynchronous runs on a graph.
+
+    Attributes:
+        iterations: t, ascending; the other rows belong to these.
+        objective: of the users' averages, mean over users and repetitions.
+        spread: its standard deviation over the users, mean over the repetitions.
+        bias: mean over the repetitions of |bar epsilon' pi_t(bar z)|, the bias term of the paper's figure.
+        auc: of the users' averages at the end, mean; least_auc: the least of any user looked at.
+    """
+
+    graph: str
+    edges: int
+    spectral_gap: float
+    iterations: tuple[int, ...]
+    objective: tuple[float, ...]
+    spread: tuple[float, ...]
+    bias: tuple[float, ...]
+    auc: float
+    least_auc: float
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """Theorem 3.2 beside synchronous runs on a graph, all at T.
+
+    Attributes:
+        excess: of the objective over its minimum, mean over users and runs.
+        centralised, network, bias: C1, C2 and C3 put right; `bias` from samples along the runs.
+        printed_network: C2 as the paper prints it; its C3 has the opposite sign.
+        holds: whether the excess is at most the sum of the three.
+    """
+
+    graph: str
+    excess: float
+    centralised: float
+    network: float
+    printed_network: float
+    bias: float
+    holds: bool
+
+
+class DualAveragingErrors(msgspec.Struct, frozen=True, kw_only=True):
+    """What `dual_averaging_errors` found, with what it was asked for."""
+
+    parties: int
+    iterations: int
+    repetitions: int
+    synchronous: int
+    seed: int
+    minimum: float
+    start: float
+    best_auc: float
+    reference_auc: float
+    data: str
+    seconds: float
+    curves: tuple[Curve, ...]
+    terms: tuple[Terms, ...]
+
+
+class AucObjective:
+    """The objective of (3.5) for linear scores, and what is computed from its pairs, with classes apart."""
+
+    def __init__(self, records: Floats) -> None:
+        """`records`: shape (n, features + 1), the label, 0 or 1, last; both labels must occur."""
+        self.users = len(records)
+        self.is_positive = records[:, -1] > 0.5
+        self.positive, self.negative = records[self.is_positive, :-1], records[~self.is_positive, :-1]
+
+    def value(self, theta: Floats) -> float:
+        """Return (1/n^2) sum of the losses at theta, (p,)."""
+        return float(np.logaddexp(0.0, self._margins(theta)).sum()) / self.users**2
+
+    def gradient(self, theta: Floats) -> Floats:
+        """Return its gradient, (p,)."""
+        slope = expit(self._margins(theta))
+        summed = slope.sum(axis=0) @ self.negative - slope.sum(axis=1) @ self.positive
+        return np.asarray(summed / self.users**2)
+
+    def auc(self, theta: Floats) -> float:
+        """Return the AUC of the scores theta'x, ties counted as a half."""
+        margin = self._margins(theta)
+        return float(((margin < 0) + 0.5 * (margin == 0)).mean())
+
+    def mean_gradient(self, theta: Floats) -> Floats:
+        """Return the mean over u of the gradient of h_u at the user's own theta, shape (n, p), as (p,)."""
+        own = theta[self.is_positive]
+        slope = expit(own @ self.negative.T - (own * self.positive).sum(axis=1)[:, None])
+        summed = slope.sum(axis=0) @ self.negative - slope.sum(axis=1) @ self.positive
+        return np.asarray(summed / self.users**2)
+
+    def minimise(self) -> Floats:
+        """Return the minimiser, (p,)."""
+        start = np.zeros(self.positive.shape[1])
+        options = {"maxiter": 10_000, "ftol": 1e-15, "gtol": 1e-10}
+        found = minimize(self.value, start, jac=self.gradient, method="L-BFGS-B", options=options)
+        return np.asarray(found.x)
+
+    @property
+    def lipschitz(self) -> float:
+        """L_h: the greatest distance between records of the two classes."""
+        squares = (self.positive**2).sum(axis=1)[:, None] + (self.negative**2).sum(axis=1)
+        return float(np.sqrt(np.max(squares - 2 * self.positive @ self.negative.T)))
+
+    def _margins(self, theta: Floats) -> Floats:
+        return np.asarray((self.negative @ theta)[None, :] - (self.positive @ theta)[:, None])
+
+
+def standardised(features: Floats, labels: Floats) -> Floats:
+    """Return records (features, label) with missing values at the median, each feature of mean 0, variance 1.
+
+    Raises:
+        ConfigError: shapes do not go together, a label is not 0 or 1, one does not occur, or a feature is
+            constant.
+    """
+    if features.ndim != 2 or labels.shape != (len(features),) or len(labels) < 4:
+        raise ConfigError([Fault("data", f"features {features.shape} and labels {labels.shape}")])
+    if not np.isin(labels, (0, 1)).all() or len(np.unique(labels)) < 2:
+        raise ConfigError([Fault("labels", "must be 0 or 1, and both must occur")])
+    filled = np.where(np.isnan(features), np.nanmedian(features, axis=0), features)
+    spread = filled.std(axis=0)
+    if not np.all(np.isfinite(filled)) or np.any(spread == 0):
+        raise ConfigError([Fault("data", "a feature is constant or not finite")])
+    return np.column_stack([(filled - filled.mean(axis=0)) / spread, labels])
+
+
+def dual_averaging_errors(
+    features: Floats,
+    labels: Floats,
+    *,
+    data: str,
+    iterations: int = ITERATIONS,
+    repetitions: int = REPETITIONS,
+    synchronous: int = SYNCHRONOUS,
+    seed: int = 1,
+    progress: Progress | None = None,
+) -> DualAveragingErrors:
+    """Run gossip dual averaging on a cycle, a Watts-Strogatz graph and the complete graph.
+
+    Args:
+        features: shape (n, p), NaN where missing, n from 12 to 5,000. labels: (n,), 0 or 1.
+        data: what they are, for the reader.
+        iterations: 60 to 10,000,000. repetitions: asynchronous runs, 1 to 1,000.
+        synchronous: runs beside Theorem 3.2, 1 to 1,000.
+        seed: of graph, draws and the users that are looked at.
+
+    Raises:
+        ConfigError: a number is out of range, or the data are refused.
+    """
+    from smpc_dp.learn import topology
+    from smpc_dp.learn.schedule import EdgeClock, ManyClocks, PoissonClock
+
+    started = time.perf_counter()
+    records = standardised(features, labels)
+    users = len(records)
+    _check(users, iterations, repetitions, synchronous)
+    aim = AucObjective(records)
+    optimum = aim.minimise()
+    graphs = [
+        topology.ring(users),
+        topology.watts_strogatz(users, NEIGHBOURS, REWIRED, seed),
+        topology.complete(users),
+    ]
+    curves, terms = [], []
+    total = len(graphs) * (repetitions + synchronous)
+    done = 0
+    for graph in graphs:
+        parts: list[_Part] = []
+        for start in range(0, repetitions, _COPIES):
+            _tell(progress, f"{graph.name}, asynchronous", done, total)
+            copies = range(start, min(repetitions, start + _COPIES))
+            clocks: list[Clock] = [PoissonClock(graph, seed, copy) for copy in copies]
+            models = _learn(records, ManyClocks(clocks), len(copies), iterations, synchronous=False)
+            parts.append(_look(models, aim, records, len(copies), seed + start))
+            done += len(copies)
+        curves.append(_curve(graph, models.ticks, parts))
+        _tell(progress, f"{graph.name}, synchronous", done, total)
+        clocks = [EdgeClock(graph, seed, copy) for copy in range(synchronous)]
+        models = _learn(records, ManyClocks(clocks), synchronous, iterations, synchronous=True)
+        part = _look(models, aim, records, synchronous, seed, optimum)
+        excess = float(part.objective[-1].mean()) - aim.value(optimum)
+        terms.append(_terms(graph, optimum, aim.lipschitz, iterations, float(part.full_bias), excess))
+        done += synchronous
+    _tell(progress, "done", total, total)
+    return DualAveragingErrors(
+        parties=users,
+        iterations=iterations,
+        repetitions=repetitions,
+        synchronous=synchronous,
+        seed=seed,
+        minimum=aim.value(optimum),
+        start=aim.value(np.zeros_like(optimum)),
+        best_auc=aim.auc(optimum),
+        reference_auc=REFERENCE_AUC,
+        data=data,
+        seconds=time.perf_counter() - started,
+        curves=tuple(curves),
+        terms=tuple(terms),
+    )
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """Of some runs: objective (times, runs, users), bias term (times, runs), AUC at the end, sampled C3."""
+
+    objective: Floats
+    bias: Floats
+    auc: Floats
+    full_bias: float
+
+
+def _learn(records: Floats, clock: Clock, copies: int, iterations: int, *, synchronous: bool) -> Models:
+    from smpc_dp.learn.averager import PlainExchange
+    from smpc_dp.learn.dual_averaging import dual_averaging, dual_averaging_asynchronous
+    from smpc_dp.learn.pairwise_losses import logistic_auc
+
+    learner = dual_averaging if synchronous else dual_averaging_asynchronous
+    return asyncio.run(
+        learner(
+            PlainExchange(len(records) * copies),
+            np.tile(records, (copies, 1)),
+            logistic_auc().gradient,
+            clock,
+            iterations,
+            dimension=records.shape[1] - 1,
+            every=iterations // TIMES,
+        )
+    )
+
+
+def _look(
+    models: Models, aim: AucObjective, records: Floats, copies: int, seed: int, optimum: Floats | None = None
+) -> _Part:
+    from smpc_dp.learn.pairwise_losses import logistic_auc
+
+    gradient = logistic_auc().gradient
+    users = np.random.default_rng(seed).choice(len(records), SHOWN_USERS, replace=False)
+    shape = (len(models.ticks), copies, len(records), -1)
+    average, current, dual, auxiliary = (
+        kept.reshape(shape) for kept in (models.average, models.current, models.dual, models.auxiliary)
+    )
+    objective = np.array([[[aim.value(run[user]) for user in users] for run in moment] for moment in average])
+    bias, full = np.zeros(shape[:2]), []
+    for place, tick in enumerate(models.ticks):
+        for run in range(copies):
+            theta = current[place, run]
+            taken = gradient(theta, records, auxiliary[place, run]).mean(axis=0)
+            wrong = taken - aim.mean_gradient(theta)
+            central = -dual[place, run].mean(axis=0) / np.sqrt(tick)
+            bias[place, run] = abs(wrong @ central)
+            full.append(wrong @ ((0 if optimum is None else optimum) - central))
+    auc = np.array([[aim.auc(run[user]) for user in users] for run in average[-1]])
+    return _Part(objective, bias, auc, float(np.mean(full)))
+
+
+def _curve(graph: Topology, ticks: NDArray[np.intp], parts: list[_Part]) -> Curve:
+    objective = np.concatenate([part.objective for part in parts], axis=1)
+    bias = np.concatenate([part.bias for part in parts], axis=1)
+    auc = np.concatenate([part.auc for part in parts])
+    return Curve(
+        graph=graph.name,
+        edges=len(graph.edges),
+        spectral_gap=graph.spectral_gap,
+        iterations=tuple(ticks.tolist()),
+        objective=tuple(objective.mean(axis=(1, 2)).tolist()),
+        spread=tuple(objective.std(axis=2).mean(axis=1).tolist()),
+        bias=tuple(bias.mean(axis=1).tolist()),
+        auc=float(auc.mean()),
+        least_auc=float(auc.min()),
+    )
+
+
+def _terms(
+    graph: Topology, optimum: Floats, lipschitz: float, iterations: int, bias: float, excess: float
+) -> Terms:
+    from smpc_dp.learn.dual_averaging import inverse_root
+    from smpc_dp.learn.gossip_bounds import dual_averaging_terms
+
+    found = dual_averaging_terms(graph, optimum, lipschitz, inverse_root(), iterations)
+    return Terms(
+        graph=graph.name,
+        excess=excess,
+        centralised=found.centralised,
+        network=found.network,
+        printed_network=found.printed_network,
+        bias=bias,
+        holds=excess <= found.centralised + found.network + bias,
+    )
+
+
+def _check(users: int, iterations: int, repetitions: int, synchronous: int) -> None:
+    faults = []
+    if not 12 <= users <= 5_000:
+        faults.append(Fault("data", f"must have 12 to 5,000 records, has {users}"))
+    if not TIMES <= iterations <= 10_000_000:
+        faults.append(Fault("iterations", f"must be {TIMES} to 10,000,000, is {iterations}"))
+    for name, value in (("repetitions", repetitions), ("synchronous", synchronous)):
+        if not 1 <= value <= 1_000:
+            faults.append(Fault(name, f"must be 1 to 1,000, is {value}"))
+    if faults:
+        raise ConfigError(faults)
+
+
+def _tell(progress: Progress | None, what: str, done: int, total: int) -> None:
+    if progress is not None:
+        progress(what, done, total)
+
+
+def plot(found: DualAveragingErrors, path: Path) -> None:
+    """Write the plot: objective with its spread, and the bias term, against iterations.
+
+    Raises:
+        ConfigError, LocalError: as of `tradeoff.check_plot`.
+        OSError: the file cannot be written.
+    """
+    check_plot(path)
+    # Not pyplot: it would look for a display and keep the figure.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10.4, 4.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _draw_objective(left, found)
+    _draw_bias(right, found)
+    figure.suptitle(
+        f"AUC maximisation by gossip, {found.parties} users, {found.repetitions} asynchronous runs; "
+        "bands: spread over the users",
+        fontsize=10.5,
+    )
+    figure.savefig(path, dpi=160)
+
+
+def _draw_objective(axes: Axes, found: DualAveragingErrors) -> None:
+    for curve, colour in zip(found.curves, COLOURS, strict=True):
+        mean, spread = np.array(curve.objective), np.array(curve.spread)
+        axes.plot(curve.iterations, mean, color=colour, linewidth=1.5, label=curve.graph)
+        low = np.maximum(mean - spread, found.minimum)
+        axes.fill_between(curve.iterations, low, mean + spread, color=colour, alpha=0.15, linewidth=0)
+    axes.axhline(found.minimum, color="#6b7280", linewidth=1.0, linestyle=":", label="minimum")
+    axes.set(yscale="log", xlabel="iterations t", ylabel="objective of the users' averages")
+    axes.set_title("(a) objective", fontsize=10, loc="left")
+    style_axes(axes)
+    axes.legend(frameon=False, fontsize=9)
+
+
+def _draw_bias(axes: Axes, found: DualAveragingErrors) -> None:
+    for curve, colour in zip(found.curves, COLOURS, strict=True):
+        axes.plot(curve.iterations, curve.bias, color=colour, linewidth=1.5, label=curve.graph)
+    axes.set(yscale="log", xlabel="iterations t")
+    axes.set_ylabel("|\u03b5\u0304(t)' \u03c0(z\u0304(t))|")
+    axes.set_title("(b) bias term", fontsize=10, loc="left")
+    style_axes(axes)
+    axes.legend(frameon=False, fontsize=9)

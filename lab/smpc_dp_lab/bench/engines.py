@@ -1,0 +1,314 @@
+"""`smpc-dp bench engines`: the same kernel with noise by circuits between two and on shares among servers.
+
+Servers are processes of this machine, over mpyc's own sockets on loopback, and over our channels. Errors are
+those of the ideal functionalities, at the same epsilon: what a user is told, against the statistic without
+noise.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from smpc_dp.circuits import definitions
+from smpc_dp.circuits.kernels import as_circuit
+from smpc_dp.crypto.noise import NoiseSource
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.protocols.pairwise.draw import matchings
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.statistics import exact
+from smpc_dp.statistics.ideal import noisy_mean
+from smpc_dp.statistics.kernels import Codes, Field, Kernel, gini_mean_difference, kendall_tau
+from smpc_dp.statistics.shared.kernels import Way
+from smpc_dp.statistics.shared.plan import read_answer, statistic_program
+from smpc_dp.statistics.user_kernels import circuit_kernel
+from smpc_dp_lab.bench.figures import Figure, Peer, Report, Target
+from smpc_dp_lab.bench.servers import DELAY, Measured, run_servers
+from smpc_dp_lab.bench.statistic import garbled_session
+
+SERVERS = (3, 5, 7)
+USERS = 30
+EPSILON = 1.0
+SIZES = (30, 100, 1_000, 10_000)
+EPSILONS = (0.1, 1.0)
+DRAWS = 200
+GRID = Field(0, (1 << 32) - 1)
+# Times that a program may take over our channels, of its time over mpyc's own sockets.
+LIMIT = 1.5
+# (bits of a grid, users) at which the ways of computing a sum over all pairs are compared.
+WAYS = ((4, 30), (4, 100), (8, 30), (8, 100), (16, 30), (16, 100), (16, 200))
+
+Progress = Callable[[str, int, int], None]
+
+
+def run_engines_bench(
+    runs: int = 3,
+    progress: Progress | None = None,
+    servers: Sequence[int] = SERVERS,
+    sizes: Sequence[int] = SIZES,
+) -> Report:
+    """Measure Kendall's tau of 32-bit values with Laplace noise of epsilon 1, and errors against n.
+
+    Args:
+        servers: numbers of them, odd and at least 3; sizes: numbers of users for the errors.
+
+    Raises ConfigError for a number out of range, LocalError when a measuring process fails.
+    """
+    faults = []
+    if runs < 1:
+        faults.append(Fault("runs", f"must be at least 1, is {runs}"))
+    if any(m < 3 or m % 2 == 0 or m > 9 for m in servers):
+        faults.append(Fault("servers", f"must be odd numbers from 3 to 9, are {list(servers)}"))
+    if any(n < 4 or n % 2 for n in sizes):
+        faults.append(Fault("sizes", f"must be even numbers of at least 4, are {list(sizes)}"))
+    if faults:
+        raise ConfigError(faults)
+    steps = 1 + 4 * len(servers) + len(WAYS) + len(sizes)
+    done = 0
+    steps += 3
+
+    def advance() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress("measurements", done, steps)
+
+    pairs = [garbled_session(1) for _ in range(runs)]
+    advance()
+    figures = _garbled(pairs)
+    for m in servers:
+        figures += _of_servers(m, runs, pairs, advance)
+        figures += _over_channels(m, runs)
+        advance()
+    for bits, users in WAYS:
+        figures += _of_ways(bits, users, servers[0], runs)
+        advance()
+    figures += _of_circuits(servers[0], runs, pairs, advance)
+    for n in sizes:
+        figures += [_error(n, epsilon) for epsilon in EPSILONS]
+        advance()
+    versions = {
+        "smpc-dp": version("smpc-dp"),
+        "mpyc": version("mpyc"),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+    return Report("engines", figures, versions, {"runs": runs, "servers": list(servers), "users": USERS})
+
+
+def _garbled(pairs: Sequence[Mapping[str, Mapping[str, Any]]]) -> list[Figure]:
+    how = "garbler, evaluator and aggregator are three processes, mutual TLS on loopback; one noisy pair"
+
+    def both(key: str) -> list[float]:
+        return [float(pair["garbler"][key] + pair["evaluator"][key]) for pair in pairs]
+
+    return [
+        Figure("garbled, a pair: processor time", "s", both("fresh"), "lower", f"{how}; both sides"),
+        Figure("garbled, a pair: sent", "B", both("bytes"), "lower", f"{how}; both sides"),
+        Figure(
+            "garbled, a pair: rounds",
+            "rounds",
+            [float(pair["evaluator"]["rounds"]) for pair in pairs],
+            "lower",
+            f"{how}; how often the evaluator waits",
+        ),
+    ]
+
+
+def _of_servers(
+    m: int,
+    runs: int,
+    pairs: Sequence[Mapping[str, Mapping[str, Any]]],
+    advance: Callable[[], None],
+) -> list[Figure]:
+    generator = np.random.default_rng(m)
+    kernel = kendall_tau(GRID, GRID)
+    figures = []
+    for users in (2, USERS):
+        records = generator.integers(0, GRID.steps + 1, (users, 2)).tolist()
+        terms = statistic_program(kernel, users, EPSILON).terms
+        taken = run_servers(terms, records, m, runs)
+        what = "a pair" if users == 2 else f"all pairs of {users}"
+        how = f"{m} servers, processes on loopback, mpyc's sockets; range checks and one noise included"
+        name = f"mpyc, {m} servers, {what}"
+        alone = users == 2
+        figures += [
+            Figure(f"{name}: wall", "s", taken.wall, "lower", f"{how}; the slowest server by the clock"),
+            Figure(
+                f"{name}: processor time",
+                "s",
+                taken.cpu,
+                "lower",
+                f"{how}; all servers",
+                _peer(pairs, "fresh") if alone else None,
+            ),
+            Figure(
+                f"{name}: sent",
+                "B",
+                [float(size) for size in taken.sent],
+                "lower",
+                f"{how}; all servers",
+                _peer(pairs, "bytes") if alone else None,
+            ),
+        ]
+        advance()
+        if alone:
+            counted: Measured = run_servers(terms, records, m, 1, delay=DELAY)
+            note = f"{how}; every message delayed by {DELAY} s, and pauses counted"
+            figures.append(Figure(f"{name}: rounds", "rounds", [float(counted.rounds)], "lower", note))
+            advance()
+    return figures
+
+
+def _over_channels(m: int, runs: int) -> list[Figure]:
+    """Measure the same program over our channels and over mpyc's own sockets, in turns."""
+    kernel = kendall_tau(GRID, GRID)
+    records = np.random.default_rng(m).integers(0, GRID.steps + 1, (USERS, 2)).tolist()
+    terms = statistic_program(kernel, USERS, EPSILON).terms
+    own, ours = [], []
+    for _ in range(runs):
+        # Over channels each computation is the first of its process: so it is here.
+        own.append(run_servers(terms, records, m, 1, warm=False))
+        ours.append(run_servers(terms, records, m, 1, channels=True))
+    name = f"mpyc over our channels, {m} servers, all pairs of {USERS}"
+    how = "processes on loopback; the first computation of each mpyc process, start-up left out"
+    plain = "mpyc over its own plain sockets"
+    return [
+        Figure(
+            f"{name}: wall",
+            "s",
+            [taken.wall[0] for taken in ours],
+            "lower",
+            f"{how}; the slowest server by the clock",
+            Peer(plain, version("mpyc"), float(np.median([taken.wall[0] for taken in own]))),
+            target=Target("ratio_to_peer", 1 / LIMIT),
+        ),
+        Figure(
+            f"{name}: processor time",
+            "s",
+            [taken.cpu[0] for taken in ours],
+            "lower",
+            f"{how}; all servers, mpyc and channels",
+            Peer(plain, version("mpyc"), float(np.median([taken.cpu[0] for taken in own]))),
+        ),
+    ]
+
+
+def _peer(pairs: Sequence[Mapping[str, Mapping[str, Any]]], key: str) -> Peer:
+    values = [float(pair["garbler"][key] + pair["evaluator"][key]) for pair in pairs]
+    return Peer("a garbled pair, both sides", version("smpc-dp"), float(np.median(values)))
+
+
+def _of_ways(bits: int, users: int, servers: int, runs: int) -> list[Figure]:
+    kernel = gini_mean_difference(Field(0, (1 << bits) - 1))
+    records = np.random.default_rng(bits).integers(0, 1 << bits, (users, 1)).tolist()
+    terms = statistic_program(kernel, users, EPSILON).terms
+    ways: list[Way] = ["pairs", "counts"] if bits <= 10 else ["pairs"]
+    ways.append("sort")
+    note = f"Gini's mean difference with noise, {servers} servers on loopback, processor time of all"
+    return [
+        Figure(
+            f"all pairs of {users}, {bits} bits, by {way}",
+            "s",
+            run_servers(terms, records, servers, runs, way=way).cpu,
+            "lower",
+            note,
+        )
+        for way in ways
+    ]
+
+
+def _of_circuits(
+    m: int, runs: int, pairs: Sequence[Mapping[str, Mapping[str, Any]]], advance: Callable[[], None]
+) -> list[Figure]:
+    """Measure what is compiled from circuits: tau as if it were a user's, and noise in a single pair."""
+    tau = kendall_tau(GRID, GRID)
+    own = circuit_kernel(
+        "own_tau", as_circuit(definitions.kendall_tau), tau.integer, *tau.fields, low=-1.0, high=1.0
+    )
+    records = np.random.default_rng(m).integers(0, GRID.steps + 1, (USERS, 2)).tolist()
+    terms, known = (statistic_program(kernel, USERS, EPSILON).terms for kernel in (own, tau))
+    taken, other = run_servers(terms, records, m, runs), run_servers(known, records, m, runs)
+    advance()
+    pair = statistic_program(tau, 2, EPSILON, law="pair_laplace", partners=1, design=bytes(32)).terms
+    alone = run_servers(pair, records[:2], m, runs)
+    advance()
+    two = statistic_program(own, 2, EPSILON).terms
+    counted = run_servers(two, records[:2], m, 1, delay=DELAY)
+    advance()
+    name, how = f"mpyc, {m} servers, a user's kernel", "Kendall's tau as if it were a user's own circuit"
+    rival = "the same kernel compiled from its definition"
+    return [
+        Figure(
+            f"{name}, all pairs of {USERS}: {what}",
+            unit,
+            [float(value) for value in found],
+            "lower",
+            f"{how}; all servers, range checks and one noise included",
+            Peer(rival, version("smpc-dp"), float(np.median(than))),
+        )
+        for what, unit, found, than in (
+            ("processor time", "s", taken.cpu, other.cpu),
+            ("sent", "B", taken.sent, other.sent),
+        )
+    ] + [
+        Figure(f"{name}, a pair: rounds", "rounds", [float(counted.rounds)], "lower", how),
+        Figure(
+            f"mpyc, {m} servers, a pair with noise of its own: processor time",
+            "s",
+            alone.cpu,
+            "lower",
+            "Kendall's tau, the law of a garbled pair; all servers, range checks included",
+            _peer(pairs, "fresh"),
+        ),
+    ]
+
+
+def _error(users: int, epsilon: float) -> Figure:
+    """The error of tau: central noise on all pairs, beside the two-party protocol with one pair each."""
+    kernel = kendall_tau(Field(0, 1023), Field(0, 1023))
+    source = SeededRandomnessForSimulation(users, f"engines {epsilon}")
+    program = statistic_program(kernel, users, epsilon)
+    true = 1 / 3
+    central, paired = [], []
+    for draw in range(DRAWS):
+        codes = _correlated(users, draw)
+        whole = exact.u_statistic(kernel, codes)
+        total = round((whole - kernel.low) / kernel.unit * users * (users - 1) / 2)
+        opened = [program.noise[0].draw(total, source)]
+        central.append(read_answer(program, opened).values[0] - true)
+        paired.append(_two_party(kernel, codes, epsilon, source) - true)
+    rival = Peer("two-party protocol, P = 1", version("smpc-dp"), _root_mean_square(paired))
+    note = (
+        f"root mean squared error of tau = 1/3 over {DRAWS} samples and noises, ideal functionalities; "
+        "substitution of one record"
+    )
+    return Figure(
+        f"error, epsilon {epsilon:g}, {users} users",
+        "tau",
+        [_root_mean_square(central)],
+        "lower",
+        note,
+        rival,
+    )
+
+
+def _two_party(kernel: Kernel, codes: Codes, epsilon: float, source: SeededRandomnessForSimulation) -> float:
+    drawn = matchings(source.bytes(32), len(codes), 1).reshape(1, -1)
+    return noisy_mean(kernel, codes, drawn, epsilon, NoiseSource.keyed(source.bytes(32), b"engines"))
+
+
+def _correlated(users: int, draw: int) -> Codes:
+    """Records whose tau is 1/3 in the population: a normal law of correlation sin(pi / 6) = 1/2."""
+    normal = np.random.default_rng((users, draw)).multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], users)
+    # Ties of so fine a grid are too few to count.
+    return np.clip(np.rint(normal * 128 + 512), 0, 1023).astype(np.int64)
+
+
+def _root_mean_square(errors: Sequence[float]) -> float:
+    return math.sqrt(float(np.mean(np.square(errors))))

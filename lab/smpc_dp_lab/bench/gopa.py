@@ -1,0 +1,199 @@
+"""The benchmark of GOPA: what a user pays as users grow in number, beside secure sums on two graphs."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from statistics import median
+from time import process_time
+
+import nacl
+import numpy as np
+
+from smpc_dp.crypto.agree import agree, public_key
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.secagg_plan import ADVERTISEMENT, check_plan
+from smpc_dp.protocols.gopa.params import check_parameters as check_gopa
+from smpc_dp.protocols.secagg.noisy import check_noisy
+from smpc_dp.protocols.secagg.params import SecAggParameters, SumParameters
+from smpc_dp.protocols.secagg.params import check_parameters as check_exact
+from smpc_dp.simulate.recording import Sampled, record_sample
+from smpc_dp_lab.bench.figures import Figure, Limit, Report
+
+STEPS = 1 << 20
+EPSILON, DELTA = 1.0, 1e-6
+# So many users of a run are measured.
+SAMPLE = 5
+LEAST_PARTIES, MOST_PARTIES = 10, 10_000
+# Every pair of a complete graph agrees on a key and exchanges sealed shares: a million pairs take a minute.
+MOST_COMPLETE = 1_000
+AGREEMENTS = 2_000
+# The signed keys of one neighbour: an `Advertise` and the signature of its envelope.
+KEYS_BYTES = ADVERTISEMENT + 64
+
+Progress = Callable[[str, int, int], None]
+
+
+def run_gopa_bench(
+    parties: Sequence[int] = (100, 1_000),
+    runs: int = 1,
+    progress: Progress | None = None,
+    *,
+    length: int = 1,
+    lost: int = 10,
+    dropout: float = 0.01,
+) -> Report:
+    """Measure GOPA and secure sums for each number of `parties`, `length` numbers in [0, 1] each.
+
+    All are planned for a tenth corrupt and `lost` users lost (at most a tenth of them), although nobody is;
+    GOPA ("keep") and the exact sum on the sparse graph for the fraction `dropout` lost as well. GOPA, and a
+    sum with shares of noise, are planned for epsilon 1 and delta 1e-6. CPU times are of one thread.
+
+    Args:
+        parties: 10 to 10,000 each; the complete graph is measured up to 1,000.
+        runs: measurements of each figure, 1 or more.
+        progress: called with what is measured, the runs done and the runs of all.
+
+    Raises:
+        ConfigError: a number is out of range.
+    """
+    faults = [
+        Fault("parties", f"must be {LEAST_PARTIES} to {MOST_PARTIES}, is {n}")
+        for n in parties
+        if not LEAST_PARTIES <= n <= MOST_PARTIES
+    ]
+    if runs < 1:
+        faults.append(Fault("runs", f"must be at least 1, is {runs}"))
+    if lost < 0:
+        faults.append(Fault("lost", f"must be at least 0, is {lost}"))
+    if not parties:
+        faults.append(Fault("parties", "is empty"))
+    if faults:
+        raise ConfigError(faults)
+    figures: list[Figure] = []
+    plans: list[dict[str, object]] = []
+    cases = [(n, *case) for n in parties for case in _all_cases(n, length, lost, dropout)]
+    done, agreement = 0, _seconds_of_an_agreement()
+    for n, name, parameters in cases:
+        plan = parameters.plan
+        named = f"{name}, {n} users, {plan.max_dropouts} may be lost"
+        samples: list[Sampled] = []
+        for run in range(runs):
+            if progress is not None:
+                progress(named, done, len(cases) * runs)
+            samples.append(record_sample(parameters, SAMPLE, seed=run + 1))
+            done += 1
+        figures += _figures(named, parameters, samples, agreement)
+        plans.append(
+            {
+                "parties": n,
+                "protocol": name,
+                "max_dropouts": plan.max_dropouts,
+                "degree": plan.degree,
+                "quorum": plan.quorum,
+            }
+        )
+    if progress is not None:
+        progress("done", done, done)
+    return Report(
+        bench="gopa",
+        figures=figures,
+        versions={
+            "smpc-dp": version("smpc-dp"),
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "pynacl": nacl.__version__,
+        },
+        parameters={
+            "length": length,
+            "lost": lost,
+            "dropout": dropout,
+            "sample": SAMPLE,
+            "plans": plans,
+        },
+    )
+
+
+def _all_cases(parties: int, length: int, lost: int, dropout: float) -> list[tuple[str, SumParameters]]:
+    """Return what is measured for one number of users, by name: for `lost` of them and for a fraction."""
+    given = min(lost, parties // 10) / parties
+    cases = list(_cases(parties, length, given).items())
+    known = cases[0][1].plan.max_dropouts
+    for name, parameters in _cases(parties, length, dropout).items():
+        if name in ("GOPA, keep", "secure sum, sparse graph") and parameters.plan.max_dropouts != known:
+            cases.append((name, parameters))
+    return cases
+
+
+def _cases(parties: int, length: int, dropout: float) -> dict[str, SumParameters]:
+    given: dict[str, object] = {"length": length, "lower": 0.0, "upper": 1.0, "precision": 1 / STEPS}
+    given["dropout"] = dropout
+    private = given | {"epsilon": EPSILON, "delta": DELTA}
+    checked: dict[str, tuple[SumParameters | None, list[Fault]]] = {
+        "GOPA, keep": check_gopa(private, parties),
+        "GOPA, roll-back": check_gopa(private | {"on_dropout": "roll-back"}, parties),
+        "secure sum with shares of noise": check_noisy(private, parties),
+        "secure sum, sparse graph": check_exact(given, parties),
+    }
+    faults = [fault for _, found in checked.values() for fault in found]
+    if faults:
+        raise ConfigError(faults)
+    cases = {name: parameters for name, (parameters, _) in checked.items() if parameters is not None}
+    if parties <= MOST_COMPLETE:
+        threshold = -(-2 * (parties - 1) // 3)
+        complete = check_plan(parties, parties - 1, threshold, dropout=dropout)
+        encoding = cases["secure sum, sparse graph"].encoding
+        cases["secure sum, complete graph"] = SecAggParameters(encoding, complete)
+    return cases
+
+
+def _figures(
+    name: str, parameters: SumParameters, samples: Sequence[Sampled], agreement: float
+) -> list[Figure]:
+    plan = parameters.plan
+    vector = float(parameters.encoding.lanes * parameters.encoding.element_bytes)
+    return [
+        Figure(
+            name=f"{name}: users per second in simulation",
+            unit="1/s",
+            values=[sample.others_per_second for sample in samples],
+            better="higher",
+            note="users that one second of CPU time simulates, relay included; in one process each signature "
+            "is checked once, not once by every user",
+        ),
+        Figure(
+            name=f"{name}: CPU time of a user",
+            unit="s",
+            values=[median(sample.seconds) for sample in samples],
+            better="lower",
+            limit=Limit("agreeing on a key with each neighbour", plan.mask_degree * agreement),
+            note=f"median over {SAMPLE} users that check everything themselves; grows with the degree, and "
+            "with the logarithm of the number of users",
+        ),
+        Figure(
+            name=f"{name}: bytes up of a user",
+            unit="B",
+            values=[float(median(sample.up)) for sample in samples],
+            better="lower",
+            limit=Limit("the vector alone, packed", vector),
+            note="median over the same users of all encoded envelopes, without frames and TLS records; it "
+            "grows with the degree",
+        ),
+        Figure(
+            name=f"{name}: bytes down of a user",
+            unit="B",
+            values=[float(median(sample.down)) for sample in samples],
+            better="lower",
+            limit=Limit("the signed keys of its neighbours", plan.mask_degree * KEYS_BYTES),
+            note="likewise; grows with the degree times the logarithm of the number of users",
+        ),
+    ]
+
+
+def _seconds_of_an_agreement() -> float:
+    secret, other = bytes(range(32)), public_key(bytes(range(1, 33)))
+    begun = process_time()
+    for _ in range(AGREEMENTS):
+        agree(secret, other, salt=b"", info=b"")
+    return (process_time() - begun) / AGREEMENTS

@@ -1,0 +1,293 @@
+"""GoSta beside U2-gossip: error of a decentralised AUC against iterations [Bellet 2021, Fig. 3.4].
+
+The paper's data set is not part of this project; here two Gaussian classes of its size stand in for it.
+Scores are by the difference of the class means, as in the paper.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.statistics.kernels import auc_private_labels
+from smpc_dp_lab.bench.tradeoff import check_plot
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from smpc_dp.learn.topology import Topology
+
+Floats = NDArray[np.float64]
+Progress = Callable[[str, int, int], None]
+
+PARTIES, ITERATIONS, REPETITIONS, TIMES = 1_260, 60_000, 50, 60
+FEATURES, POSITIVE, SHIFT = 23, 0.25, 0.15
+# Of a Watts-Strogatz graph: neighbours on the ring, part of the edges that is moved.
+NEIGHBOURS, REWIRED = 4, 0.3
+GRAPHS = ("complete", "Watts-Strogatz", "odd grid")
+METHODS = ("GoSta", "U2-gossip")
+# Relative error after 60,000 iterations with 1,260 users, in the order of METHODS: means of three runs.
+REFERENCE = {"complete": (0.051, 0.256), "Watts-Strogatz": (0.081, 0.297), "odd grid": (0.131, 0.348)}
+# Copies of the network that run at once; more only take memory.
+_COPIES = 10
+
+
+class Curve(msgspec.Struct, frozen=True, kw_only=True):
+    """A method on a graph.
+
+    Attributes:
+        iterations: t, ascending; error, spread and bound belong to these.
+        error: root mean square over the users of z_u / U - 1, mean over the repetitions.
+        spread: standard deviation over the users of |z_u / U - 1|, mean over the repetitions.
+        bias: the same as `error` for the mean of the repetitions, above the expectation's by chance alone.
+        bound: Theorem 3.1 on the expectation, in the same unit; None for U2-gossip.
+        reference: `error` of the reference at its end; None for other sizes.
+    """
+
+    graph: str
+    method: str
+    edges: int
+    spectral_gap: float
+    iterations: tuple[int, ...]
+    error: tuple[float, ...]
+    spread: tuple[float, ...]
+    bias: tuple[float, ...]
+    bound: tuple[float, ...] | None
+    reference: float | None
+
+
+class GostaErrors(msgspec.Struct, frozen=True, kw_only=True):
+    """What `gosta_errors` found, with what it was asked for.
+
+    `bound_holds`: on every graph, at all times, the bound is above the error of the runs, not only above that
+    of their expectation.
+    """
+
+    parties: int
+    iterations: int
+    repetitions: int
+    seed: int
+    auc: float
+    data: str
+    seconds: float
+    bound_holds: bool
+    curves: tuple[Curve, ...]
+
+
+def graphs_of(parties: int, seed: int) -> list[Topology]:
+    """Return the three graphs, the grid as square as the number of users allows and made odd."""
+    from smpc_dp.learn import topology
+
+    rows = next(side for side in range(math.isqrt(parties), 0, -1) if parties % side == 0)
+    return [
+        topology.complete(parties),
+        topology.watts_strogatz(parties, NEIGHBOURS, REWIRED, seed),
+        topology.grid(rows, parties // rows, odd=True),
+    ]
+
+
+def scored_records(parties: int, seed: int) -> Floats:
+    """Return (score, label) of two Gaussian classes in a random order, shape (n, 2)."""
+    rng = np.random.default_rng(seed)
+    labels = (rng.permutation(parties) < POSITIVE * parties) * 1.0
+    features = rng.normal(size=(parties, FEATURES)) + SHIFT * labels[:, None]
+    direction = features[labels == 1].mean(axis=0) - features[labels == 0].mean(axis=0)
+    return np.column_stack([features @ direction, labels])
+
+
+def gosta_errors(
+    *,
+    parties: int = PARTIES,
+    iterations: int = ITERATIONS,
+    repetitions: int = REPETITIONS,
+    seed: int = 1,
+    progress: Progress | None = None,
+) -> GostaErrors:
+    """Run both methods on three graphs `repetitions` times: same records, other draws.
+
+    Args:
+        parties: 12 to 5,000, no prime number (there is a grid). iterations: 60 to 10,000,000.
+        repetitions: 1 to 1,000.
+        seed: of records, graph and draws.
+
+    Raises:
+        ConfigError: a number is out of range.
+    """
+    from smpc_dp.learn.averager import PlainExchange
+    from smpc_dp.learn.gossip_bounds import gosta_bound
+    from smpc_dp.learn.gosta import gosta, u2_gossip
+    from smpc_dp.learn.schedule import EdgeClock, ManyClocks
+
+    check_sizes(parties, iterations, repetitions)
+    started = time.perf_counter()
+    records = scored_records(parties, seed)
+    kernel = auc_private_labels().function
+    matrix = kernel(records[:, None], records[None])
+    target = float(matrix.mean())
+    positive = float(records[:, 1].sum())
+    every = iterations // TIMES
+    curves = []
+    graphs = graphs_of(parties, seed)
+    for place, graph in enumerate(graphs):
+        for method, learner in zip(METHODS, (gosta, u2_gossip), strict=True):
+            errors: list[Floats] = []
+            spreads: list[Floats] = []
+            summed = np.zeros((TIMES + 1, parties))
+            for start in range(0, repetitions, _COPIES):
+                if progress is not None:
+                    done = (2 * place + METHODS.index(method)) * repetitions + start
+                    progress(f"{graph.name}, {method}", done, 2 * len(graphs) * repetitions)
+                copies = range(start, min(repetitions, start + _COPIES))
+                clock = ManyClocks([EdgeClock(graph, seed, copy) for copy in copies])
+                where = PlainExchange(parties * len(copies))
+                rows = np.tile(records, (len(copies), 1))
+                found = asyncio.run(learner(where, rows, kernel, clock, iterations, every=every))
+                away = found.values.reshape(len(found.ticks), len(copies), parties) / target - 1
+                errors.append(np.sqrt((away**2).mean(axis=2)))
+                spreads.append(np.abs(away).std(axis=2))
+                summed[: len(away)] += away.sum(axis=1)
+            bound = None
+            if method == "GoSta":
+                unit = math.sqrt(parties) * target
+                bound = tuple((gosta_bound(graph, matrix, found.ticks) / unit).tolist())
+            standard = (parties, iterations) == (PARTIES, ITERATIONS)
+            curves.append(
+                Curve(
+                    graph=graph.name,
+                    method=method,
+                    edges=len(graph.edges),
+                    spectral_gap=graph.spectral_gap,
+                    iterations=tuple(found.ticks.tolist()),
+                    error=tuple(np.concatenate(errors, axis=1).mean(axis=1).tolist()),
+                    spread=tuple(np.concatenate(spreads, axis=1).mean(axis=1).tolist()),
+                    bias=tuple(
+                        np.sqrt(((summed[: len(found.ticks)] / repetitions) ** 2).mean(axis=1)).tolist()
+                    ),
+                    bound=bound,
+                    reference=REFERENCE[graph.name][METHODS.index(method)] if standard else None,
+                )
+            )
+    if progress is not None:
+        progress("done", 1, 1)
+    return GostaErrors(
+        parties=parties,
+        iterations=iterations,
+        repetitions=repetitions,
+        seed=seed,
+        auc=target * parties**2 / (2 * positive * (parties - positive)),
+        data=f"synthetic: two Gaussian classes in {FEATURES} dimensions, {POSITIVE:.0%} positive",
+        seconds=time.perf_counter() - started,
+        bound_holds=all(
+            error <= bound
+            for curve in curves
+            if curve.bound is not None
+            for error, bound in zip(curve.error, curve.bound, strict=True)
+        ),
+        curves=tuple(curves),
+    )
+
+
+def check_sizes(parties: int, iterations: int, repetitions: int) -> None:
+    """Raise ConfigError unless the numbers are in range."""
+    faults = []
+    if not 12 <= parties <= 5_000 or not any(
+        parties % side == 0 for side in range(2, math.isqrt(parties) + 1)
+    ):
+        faults.append(Fault("parties", f"must be 12 to 5,000 and no prime number, is {parties}"))
+    if not TIMES <= iterations <= 10_000_000:
+        faults.append(Fault("iterations", f"must be {TIMES} to 10,000,000, is {iterations}"))
+    if not 1 <= repetitions <= 1_000:
+        faults.append(Fault("repetitions", f"must be 1 to 1,000, is {repetitions}"))
+    if faults:
+        raise ConfigError(faults)
+
+
+def plot(found: GostaErrors, path: Path) -> None:
+    """Write the plot: relative error against iterations with bands for the spread, and beside it the bounds.
+
+    Raises:
+        ConfigError, LocalError: as of `tradeoff.check_plot`.
+        OSError: the file cannot be written.
+    """
+    check_plot(path)
+    # Not pyplot: it would look for a display and keep the figure.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10.4, 5.0), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _draw_errors(left, found)
+    _draw_bounds(right, found)
+    figure.suptitle(
+        f"AUC by gossip, {found.parties:,} users, {found.repetitions} runs; "
+        "relative error of the users' estimates, bands: spread over the users",
+        fontsize=10.5,
+    )
+    figure.savefig(path, dpi=160)
+
+
+COLOURS = ("#0b3d75", "#2f9e8f", "#c2410c")
+
+
+def _colours(found: GostaErrors) -> dict[str, str]:
+    return dict(zip(dict.fromkeys(curve.graph for curve in found.curves), COLOURS, strict=True))
+
+
+def _draw_errors(axes: Axes, found: GostaErrors) -> None:
+    lines = {"GoSta": "-", "U2-gossip": "--"}
+    for curve in found.curves:
+        colour, label = _colours(found)[curve.graph], f"{curve.method}, {curve.graph}"
+        error, spread = np.array(curve.error), np.array(curve.spread)
+        axes.plot(curve.iterations, error, lines[curve.method], color=colour, linewidth=1.5, label=label)
+        low = np.maximum(error - spread, 0)
+        axes.fill_between(curve.iterations, low, error + spread, color=colour, alpha=0.10, linewidth=0)
+    axes.set(xlabel="iterations t", ylabel="relative error", xlim=(0, found.iterations), ylim=(0, 1))
+    axes.set_title("(a) GoSta and U2-gossip", fontsize=10, loc="left")
+    style_axes(axes)
+    axes.legend(frameon=False, fontsize=9)
+
+
+def _draw_bounds(axes: Axes, found: GostaErrors) -> None:
+    for curve in found.curves:
+        if curve.bound is None:
+            continue
+        colour, times = _colours(found)[curve.graph], curve.iterations
+        axes.plot(times, curve.bound, ":", color=colour, linewidth=1.5)
+        axes.plot(times, curve.error, color=colour, linewidth=1.5)
+        axes.plot(times, curve.bias, color=colour, linewidth=0.8)
+    for line, width, label in ((":", 1.5, "bound"), ("-", 1.5, "runs"), ("-", 0.8, "mean of the runs")):
+        axes.plot([], [], line, color="#404040", linewidth=width, label=label)
+    axes.set(yscale="log", xscale="log", xlabel="iterations t")
+    axes.set_title("(b) GoSta and the bound of Theorem 3.1 on its expectation", fontsize=10, loc="left")
+    style_axes(axes)
+    axes.legend(frameon=False, fontsize=9, title="colours as in (a)", title_fontsize=9, alignment="left")
+
+
+def style_axes(axes: Axes) -> None:
+    """Grid below, no frame above and to the right."""
+    axes.grid(True, which="major", color="#e0e0e0", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def last_rows(found: GostaErrors) -> Sequence[tuple[str, str, float, float, float | None, float | None]]:
+    """Return graph, method, error, spread, bound and reference at the end, for a table."""
+    return [
+        (
+            curve.graph,
+            curve.method,
+            curve.error[-1],
+            curve.spread[-1],
+            None if curve.bound is None else curve.bound[-1],
+            curve.reference,
+        )
+        for curve in found.curves
+    ]

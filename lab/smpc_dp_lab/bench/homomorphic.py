@@ -1,0 +1,246 @@
+"""Diffusion without noise, with graph-homomorphic and with i.i.d. noise [Vlaski and Sayed 2020, Fig. 1].
+
+The paper prints M, K, mu, rho and the variances; its graph and class means it does not. Ours are stated in
+the result: a connected random graph with Metropolis weights, and means of +-1/2 in every coordinate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.learn.averager import PlainExchange
+from smpc_dp.learn.diffusion import diffuse
+from smpc_dp.learn.topology import Topology, erdos_renyi, mixing_gap
+from smpc_dp.privacy.diffusion import DiffusionNoise, Kind
+from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp_lab.bench.tradeoff import write_plot
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Floats = NDArray[np.float64]
+
+AGENTS, DIMENSION, STEP_SIZE, RIDGE, SCALE = 20, 5, 1.0, 0.1, 1.0
+STEPS, REPETITIONS = 200, 100
+MEAN = 0.5
+# Clips 1 in 30 of these gradients; epsilon(i) is for gradients so bounded.
+L1_BOUND = 8.0
+_CHANCE = 0.25
+# Points by which the optimum is found.
+_POINTS = 200_000
+PAPER_ORDER = ("none", "homomorphic", "iid")
+
+
+class Curve(msgspec.Struct, frozen=True, kw_only=True):
+    """Mean square deviation of the centroid from the optimum after each step, over the repetitions.
+
+    `final` is the mean over the last half; `epsilon` at steps 1, 10, 100, ... and the last; empty: no noise.
+    """
+
+    noise: str
+    deviation: list[float]
+    final: float
+    epsilon: dict[int, float]
+
+
+class Homomorphic(msgspec.Struct, frozen=True, kw_only=True):
+    """What `homomorphic_deviation` found, with what it was asked for."""
+
+    agents: int
+    dimension: int
+    step_size: float
+    ridge: float
+    noise_variance: float
+    l1_bound: float
+    steps: int
+    repetitions: int
+    seed: int
+    data: str
+    edges: int
+    mixing_gap: float
+    seconds: float
+    ranks: list[str]
+    paper: tuple[str, ...]
+    curves: tuple[Curve, ...]
+
+    def of(self, noise: str) -> Curve:
+        """Return the curve of one kind of noise."""
+        return next(curve for curve in self.curves if curve.noise == noise)
+
+
+def homomorphic_deviation(
+    *, steps: int = STEPS, repetitions: int = REPETITIONS, seed: int = 1
+) -> Homomorphic:
+    """Run the three recursions with the paper's parameters, `repetitions` of them side by side.
+
+    Args:
+        steps: 10 to 100,000.
+        repetitions: 2 to 10,000.
+        seed: of graph, data and noise, which protects nothing.
+
+    Raises:
+        ConfigError: a number is out of range.
+    """
+    faults = []
+    if not 10 <= steps <= 100_000:
+        faults.append(Fault("steps", f"must be 10 to 100,000, is {steps}"))
+    if not 2 <= repetitions <= 10_000:
+        faults.append(Fault("repetitions", f"must be 2 to 10,000, is {repetitions}"))
+    if faults:
+        raise ConfigError(faults)
+    started = time.perf_counter()
+    topology = _graph(seed)
+    weights = topology.metropolis()
+    best = optimum(np.random.default_rng([seed, 1]))
+    exchange, start = PlainExchange(AGENTS), np.zeros((AGENTS, repetitions * DIMENSION))
+    curves = []
+    kinds: tuple[tuple[str, Kind | None], ...] = (
+        ("none", None),
+        ("homomorphic", "homomorphic"),
+        ("iid", "iid"),
+    )
+    for name, kind in kinds:
+        # The same data for each kind.
+        rng = np.random.default_rng([seed, 2])
+        noise = source = None
+        if kind is not None:
+            noise = DiffusionNoise.of_scale(kind, SCALE, STEP_SIZE, L1_BOUND, DIMENSION)
+            source = NoiseSource.keyed(SeededRandomnessForSimulation(seed, name).bytes(32))
+        found: list[float] = []
+
+        def gradient(models: Floats, _step: int, rng: np.random.Generator = rng) -> Floats:
+            points = models.reshape(-1, DIMENSION)
+            signed = draw(rng, len(points))
+            slope = -signed * expit(-(signed * points).sum(axis=1, keepdims=True))
+            return np.asarray(slope.reshape(models.shape))
+
+        def watch(_step: int, models: Floats, found: list[float] = found) -> None:
+            centroid = models.mean(axis=0).reshape(-1, DIMENSION)
+            found.append(float(((centroid - best) ** 2).sum(axis=1).mean()))
+
+        asyncio.run(
+            diffuse(
+                exchange,
+                weights,
+                gradient,
+                start,
+                steps,
+                STEP_SIZE,
+                ridge=RIDGE,
+                noise=noise,
+                source=source,
+                watch=watch,
+            )
+        )
+        marks = sorted({step for step in (1, 10, 100, 1_000, 10_000, steps) if step <= steps})
+        curves.append(
+            Curve(
+                noise=name,
+                deviation=found,
+                final=float(np.mean(found[steps // 2 :])),
+                epsilon={} if noise is None else {step: noise.epsilon(step) for step in marks},
+            )
+        )
+    return Homomorphic(
+        agents=AGENTS,
+        dimension=DIMENSION,
+        step_size=STEP_SIZE,
+        ridge=RIDGE,
+        noise_variance=2 * SCALE**2,
+        l1_bound=L1_BOUND,
+        steps=steps,
+        repetitions=repetitions,
+        seed=seed,
+        data=f"synthetic: Gaussian features of variance 1, class means +-{MEAN} in each coordinate",
+        edges=len(topology.edges),
+        mixing_gap=mixing_gap(weights),
+        seconds=time.perf_counter() - started,
+        ranks=[curve.noise for curve in sorted(curves, key=lambda curve: curve.final)],
+        paper=PAPER_ORDER,
+        curves=tuple(curves),
+    )
+
+
+def draw(rng: np.random.Generator, count: int) -> Floats:
+    """Return features times their labels, (count, M): gamma h is N(MEAN, 1) whichever the label."""
+    return rng.normal(MEAN, 1.0, size=(count, DIMENSION))
+
+
+def optimum(rng: np.random.Generator) -> Floats:
+    """Return the minimiser of (32), by Newton's method on many points, shape (M,)."""
+    signed = draw(rng, _POINTS)
+    best = np.zeros(DIMENSION)
+    for _ in range(8):
+        chance = expit(-(signed @ best))
+        slope = -(signed * chance[:, None]).mean(axis=0) + RIDGE * best
+        curvature = (signed * (chance * (1 - chance))[:, None]).T @ signed / _POINTS
+        best = best - np.linalg.solve(curvature + RIDGE * np.eye(DIMENSION), slope)
+    return best
+
+
+def _graph(seed: int) -> Topology:
+    """The first connected graph from this seed on."""
+    for attempt in range(1_000):
+        topology = erdos_renyi(AGENTS, _CHANCE, seed + attempt)
+        if topology.connected:
+            return topology
+    raise ConfigError([Fault("seed", "no connected graph in 1,000 draws")])
+
+
+def plot(found: Homomorphic, path: Path) -> None:
+    """Write the plot: deviation against steps on a log axis, with epsilon(i) beside the curves.
+
+    Raises:
+        ConfigError, LocalError: as of `tradeoff.check_plot`.
+        OSError: the file cannot be written.
+    """
+    write_plot(path, (7.6, 5.0), lambda axes: _draw(axes, found))
+
+
+_STYLES = (
+    ("iid", "i.i.d. noise", "#c2410c", (0, (4, 2))),
+    ("homomorphic", "graph-homomorphic noise", "#0b3d75", "-"),
+    ("none", "no noise, no privacy", "#6b7280", (0, (1, 1.5))),
+)
+
+
+def _draw(axes: Axes, found: Homomorphic) -> None:
+    steps = np.arange(1, found.steps + 1)
+    for kind, label, colour, line in _STYLES:
+        curve = found.of(kind)
+        axes.plot(steps, curve.deviation, color=colour, linestyle=line, linewidth=1.6, label=label)
+        if curve.epsilon:
+            told = ", ".join(f"\u03b5({step}) = {value:,.0f}" for step, value in curve.epsilon.items())
+            axes.annotate(
+                told,
+                (found.steps, curve.final),
+                xytext=(-4, 16),
+                textcoords="offset points",
+                color=colour,
+                fontsize=9,
+                ha="right",
+            )
+    axes.set(
+        yscale="log", xlabel="step i", ylabel="mean square deviation of the centroid", xlim=(0, found.steps)
+    )
+    axes.set_title(
+        f"Diffusion: M = {found.dimension}, K = {found.agents}, \u03bc = {found.step_size:g}, "
+        f"\u03c1 = {found.ridge:g}, noise of variance {found.noise_variance:g}; "
+        f"gradients of \u2113\u2081 norm \u2264 {found.l1_bound:g}",
+        fontsize=10,
+        loc="left",
+    )
+    axes.grid(True, which="major", color="#e0e0e0", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.1))

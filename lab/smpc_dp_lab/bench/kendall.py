@@ -1,0 +1,276 @@
+"""Kendall's tau of two ratings: two-party computation on few pairs, on all pairs, and local DP.
+
+[Bellet 2021, Fig. 3.7] has 246,000 records of a public data set, which is not part of this project; here
+records are drawn from a law on as many pairs of ratings, 36. Errors are those of (tau + 1) / 2, which has its
+kernel in [0, 1].
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.statistics.kernels import Field, kendall_tau
+from smpc_dp_lab.bench.tradeoff import write_plot
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Floats = NDArray[np.float64]
+Progress = Callable[[str, int, int], None]
+
+PARTIES = 246_000
+EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+PARTNERS = (1, 2, 4)
+REPETITIONS = 30
+DELTA = 1e-8
+RATINGS = 6
+# Marginal chances of the ratings, worst first, and how fast a second rating departs from the first.
+_MARGINAL = (0.03, 0.05, 0.08, 0.14, 0.28, 0.42)
+_DECAY = 0.9
+# What the thesis says of its figure, in these names; the composition theorem is the advanced one there.
+THESIS_ORDER = ("two-party", "local", "naive, advanced")
+
+
+class Point(msgspec.Struct, frozen=True):
+    """Root mean squared errors of one method at one epsilon.
+
+    `exact` is calculated for this law; `bound` holds for every law: the largest zetas, 1/8 and 1/4, for local
+    DP Theorem 3.3. `measured` is over the repetitions, None for what is too large to run.
+    """
+
+    method: str
+    epsilon: float
+    partners: int | None
+    exact: float
+    bound: float
+    measured: float | None
+
+
+class Kendall(msgspec.Struct, frozen=True, kw_only=True):
+    """What `kendall_errors` found, with what it was asked for.
+
+    `ranks`: by epsilon the methods, least calculated error first; `thesis` the order that it reports.
+    `advantage`: by epsilon, the error of local DP over that of the two-party protocol with the best P.
+    """
+
+    parties: int
+    delta: float
+    repetitions: int
+    seed: int
+    tau: float
+    zeta_1: float
+    zeta_2: float
+    data: str
+    seconds: float
+    naive_pairs: int
+    ranks: dict[str, list[str]]
+    thesis: tuple[str, ...]
+    advantage: dict[str, float]
+    points: tuple[Point, ...]
+
+    def of(self, method: str) -> list[Point]:
+        """Return the points of one method, by epsilon."""
+        return sorted((p for p in self.points if p.method == method), key=lambda p: p.epsilon)
+
+
+def ratings_law() -> Floats:
+    """Return the chances of the pairs of ratings, (36,): marginals to the good side, likes near likes."""
+    marginal = np.array(_MARGINAL)
+    distance = np.abs(np.subtract.outer(np.arange(RATINGS), np.arange(RATINGS)))
+    weights = np.sqrt(np.outer(marginal, marginal)) * np.exp(-_DECAY * distance)
+    return np.asarray(weights / weights.sum()).ravel()
+
+
+def kendall_errors(
+    *,
+    parties: int = PARTIES,
+    epsilons: Sequence[float] = EPSILONS,
+    delta: float = DELTA,
+    repetitions: int = REPETITIONS,
+    seed: int = 1,
+    progress: Progress | None = None,
+) -> Kendall:
+    """Run the protocols on fresh records `repetitions` times, and calculate what their errors should be.
+
+    Local DP: every user's report, by the library's own response. Two-party: the ideal functionality on drawn
+    matchings with exact discrete noise. All pairs are too many to run, and are calculated, at (epsilon,
+    delta); all else has delta = 0.
+
+    Args:
+        parties: even, 10 to 10,000,000.
+        repetitions: 2 to 10,000; a measured error is off by a fraction 1/sqrt(2 repetitions), typically.
+        seed: of records, pairs, responses and noise, which protect nothing here.
+
+    Raises:
+        ConfigError: a number is out of range.
+    """
+    faults = []
+    if not 10 <= parties <= 10_000_000 or parties % 2:
+        faults.append(Fault("parties", f"must be even, 10 to 10,000,000, is {parties}"))
+    if not 2 <= repetitions <= 10_000:
+        faults.append(Fault("repetitions", f"must be 2 to 10,000, is {repetitions}"))
+    if not epsilons:
+        faults.append(Fault("epsilon", "give at least one"))
+    if faults:
+        raise ConfigError(faults)
+    # Not at the top: scipy.
+    from smpc_dp.privacy.local_pairwise import published_variance_bound
+    from smpc_dp.privacy.local_rivals import zetas
+    from smpc_dp.privacy.naive_pairwise import CompositionTheorem, plan_naive
+    from smpc_dp.privacy.pairwise_plan import plan_pairwise
+    from smpc_dp.privacy.sampling import NoiseSource
+    from smpc_dp.statistics.ideal import noisy_mean, noisy_mean_variance
+    from smpc_dp.statistics.local import LocalPairwise
+
+    started = time.perf_counter()
+    field = Field(0, RATINGS - 1, exact=True)
+    kernel = kendall_tau(field, field)
+    law = ratings_law()
+    locals_ = {epsilon: LocalPairwise.plan(kernel, epsilon) for epsilon in epsilons}
+    quantiser = locals_[epsilons[0]].quantiser
+    points = quantiser.points()
+    matrix = quantiser.matrix(kernel)
+    tau = float(law @ matrix @ law)
+    zeta_1, zeta_2 = (value / kernel.width**2 for value in zetas(matrix, law))
+    squares: dict[tuple[str, float, int | None], list[float]] = {}
+    rng = np.random.default_rng(seed)
+    cumulative = np.cumsum(law)
+    for repetition in range(repetitions):
+        if progress is not None:
+            progress(f"repetition {repetition + 1}", repetition, repetitions)
+        chosen = np.minimum(np.searchsorted(cumulative, rng.random(parties), "right"), len(law) - 1)
+        records = points[chosen]
+        codes = kernel.codes(records)
+        matchings = np.stack([rng.permutation(parties) for _ in range(max(PARTNERS))])
+        for epsilon in epsilons:
+            randomness = SeededRandomnessForSimulation(seed, f"{repetition} {epsilon}")
+            answers = locals_[epsilon].randomise_many(records, randomness)
+            error = locals_[epsilon].estimate(answers).value - tau
+            squares.setdefault(("local", epsilon, None), []).append(error**2)
+            source = NoiseSource.keyed(randomness.bytes(32))
+            for partners in PARTNERS:
+                error = noisy_mean(kernel, codes, matchings[:partners], epsilon, source) - tau
+                squares.setdefault(("two-party", epsilon, partners), []).append(error**2)
+    found = []
+
+    def for_all_laws(epsilon: float, partners: int) -> float:
+        plan = plan_pairwise(parties, epsilon, 0.125, 0.25, partners=partners)
+        return math.sqrt(plan.mean_squared_error)
+
+    def naive(epsilon: float, composition: CompositionTheorem, first: float, second: float) -> float:
+        plan = plan_naive(parties, epsilon, delta, first, second, composition=composition)
+        return math.sqrt(plan.mean_squared_error)
+
+    for (method, epsilon, chosen_partners), values in squares.items():
+        measured = math.sqrt(float(np.mean(values))) / kernel.width
+        if chosen_partners is None:
+            exact = locals_[epsilon].exact_error(law, parties) / kernel.width
+            bound = math.sqrt(published_variance_bound(parties, len(law), epsilon))
+        else:
+            own = (zeta * kernel.width**2 for zeta in (zeta_1, zeta_2))
+            variance = noisy_mean_variance(kernel, parties, epsilon, chosen_partners, *own)
+            exact = math.sqrt(variance) / kernel.width
+            bound = for_all_laws(epsilon, chosen_partners)
+        found.append(Point(method, epsilon, chosen_partners, exact, bound, measured))
+    for composition in get_args(CompositionTheorem):
+        for epsilon in epsilons:
+            exact, bound = (naive(epsilon, composition, *both) for both in ((zeta_1, zeta_2), (0.125, 0.25)))
+            found.append(Point(f"naive, {composition}", epsilon, None, exact, bound, None))
+    if progress is not None:
+        progress("done", repetitions, repetitions)
+    return Kendall(
+        parties=parties,
+        delta=delta,
+        repetitions=repetitions,
+        seed=seed,
+        tau=tau,
+        zeta_1=zeta_1,
+        zeta_2=zeta_2,
+        data="synthetic: independent pairs of ratings 0..5",
+        seconds=time.perf_counter() - started,
+        naive_pairs=parties * (parties - 1) // 2,
+        ranks={f"{epsilon:g}": list(_least(found, epsilon)) for epsilon in epsilons},
+        thesis=THESIS_ORDER,
+        advantage={
+            f"{epsilon:g}": _least(found, epsilon)["local"] / _least(found, epsilon)["two-party"]
+            for epsilon in epsilons
+        },
+        points=tuple(found),
+    )
+
+
+def _least(points: Sequence[Point], epsilon: float) -> dict[str, float]:
+    """Calculated errors by method, the least first; the best P stands for the two-party protocol."""
+    least: dict[str, float] = {}
+    for point in points:
+        if point.epsilon == epsilon:
+            least[point.method] = min(point.exact, least.get(point.method, math.inf))
+    return dict(sorted(least.items(), key=lambda item: item[1]))
+
+
+def plot(found: Kendall, path: Path) -> None:
+    """Write the plot: error against epsilon on log axes, measured points on calculated lines.
+
+    Raises:
+        ConfigError, LocalError: as of `tradeoff.check_plot`.
+        OSError: the file cannot be written.
+    """
+    write_plot(path, (7.6, 5.2), lambda axes: _draw(axes, found))
+
+
+# Method, partners, label, colour, line and mark.
+_STYLES: tuple[tuple[str, int | None, str, str, str, str], ...] = (
+    ("local", None, "local DP, 36 categories", "#c2410c", "-", "s"),
+    ("naive, advanced", None, "all pairs, advanced composition (calculated)", "#6b7280", "--", ""),
+    ("naive, optimal", None, "all pairs, optimal composition (calculated)", "#6b7280", "-", ""),
+    ("two-party", 1, "two-party, P = 1", "#0b3d75", "-", "o"),
+    ("two-party", 2, "two-party, P = 2", "#2f7fc1", "-", "^"),
+    ("two-party", 4, "two-party, P = 4", "#7fb8e0", "-", "D"),
+)
+
+
+def _draw(axes: Axes, found: Kendall) -> None:
+    for method, partners, label, colour, line, mark in _STYLES:
+        points = [point for point in found.of(method) if point.partners == partners]
+        epsilons = [point.epsilon for point in points]
+        axes.plot(epsilons, [point.exact for point in points], line, color=colour, linewidth=1.4)
+        axes.plot([], [], line, color=colour, linewidth=1.4, marker=mark, markersize=5.5, label=label)
+        if mark:
+            measured = [point.measured or math.nan for point in points]
+            axes.plot(epsilons, measured, linestyle="none", marker=mark, markersize=5.5, color=colour)
+        if method == "local":
+            bounds = [point.bound for point in points]
+            axes.plot(
+                epsilons, bounds, ":", color=colour, linewidth=1.4, label="local DP, Theorem 3.3's bound"
+            )
+    axes.set(xscale="log", yscale="log", xlabel="\u03b5")
+    epsilons = sorted({point.epsilon for point in found.points})
+    axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
+    axes.minorticks_off()
+    axes.set_ylabel("root mean squared error of (\u03c4 + 1) / 2")
+    axes.set_title(
+        f"Kendall's \u03c4 of {found.parties:,} synthetic pairs of ratings, \u03c4 = {found.tau:.2f}; "
+        f"\u03b4 = 0, for all pairs {found.delta:g}",
+        fontsize=10.5,
+        loc="left",
+    )
+    axes.grid(True, which="major", color="#e0e0e0", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(
+        frameon=False,
+        fontsize=9,
+        title=f"lines: calculated; marks: {found.repetitions} repetitions",
+        title_fontsize=9,
+        alignment="left",
+    )

@@ -1,0 +1,167 @@
+"""The benchmark of learners in simulation: user-steps a second, beside the authors' own code.
+
+A synchronous tick is a step of every user, an asynchronous one a step of the two who meet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp_lab.bench.figures import Figure, Measure, Peer, Report, Target, alternate
+from smpc_dp_lab.bench.gosta import scored_records
+from smpc_dp_lab.bench.peer import GostaPeer
+
+if TYPE_CHECKING:
+    from smpc_dp.learn.topology import Topology
+
+SIZES = (1_000, 10_000)
+NEIGHBOURS, REWIRED = 10, 0.3
+# Ticks a user of ours, as many as in the figures; ticks of the peer, whose speed does not depend on them.
+TICKS_PER_USER, PEER_TICKS = 50, 3_000
+DUAL_TICKS = 1_000
+FEATURES = 9
+TIMES_PEER = 20.0
+
+Progress = Callable[[str, int, int], None]
+
+
+def run_learn_bench(
+    runs: int = 5,
+    progress: Progress | None = None,
+    sizes: Sequence[int] = SIZES,
+    peer: str | None = None,
+    peer_python: str | None = None,
+) -> Report:
+    """Measure learners in one process, by processor time, schedules included.
+
+    Args:
+        runs: measurements of each figure. sizes: users, 100 to 100,000.
+        peer: a folder with the authors' `gossip_solver.py`; None: no peer.
+        peer_python: a Python with numpy below 1.23, which that code needs; None: our own.
+
+    Raises:
+        ConfigError: a number is out of range. LocalError: `peer_python` cannot be run.
+    """
+    faults = []
+    if runs < 1:
+        faults.append(Fault("runs", f"must be at least 1, is {runs}"))
+    if not sizes or not all(100 <= users <= 100_000 for users in sizes):
+        faults.append(Fault("sizes", "must be 100 to 100,000"))
+    if faults:
+        raise ConfigError(faults)
+    from smpc_dp.learn import topology
+
+    measures: dict[str, Measure] = {}
+    done = 0
+
+    def advance() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress("rounds", done, runs)
+
+    with GostaPeer(peer, peer_python) as theirs:
+        for users in sizes:
+            graph = topology.watts_strogatz(users, NEIGHBOURS, REWIRED, 1)
+            records = scored_records(users, 1)
+            for task in ("synchronous", "asynchronous"):
+                measures[f"GoSta {task}, n = {users:,}"] = _gosta(graph, records, task)
+                measures[f"peer GoSta {task}, n = {users:,}"] = _peer(theirs, task, users)
+                measures[f"dual averaging {task}, n = {users:,}"] = _dual(graph, task)
+        taken = alternate(runs, measures, advance)
+    figures = [_figure(name, values, taken, theirs) for name, values in taken.items() if "peer" not in name]
+    versions = {
+        "smpc-dp": version("smpc-dp"),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "gosta": theirs.version,
+    }
+    return Report("learn", figures, versions, {"runs": runs, "sizes": list(sizes)})
+
+
+def _figure(name: str, values: list[float], taken: dict[str, list[float]], theirs: GostaPeer) -> Figure:
+    gosta = name.startswith("GoSta")
+    found = taken.get(f"peer {name}", [])
+    beside = None
+    if found and theirs.version is not None:
+        beside = Peer("the authors' gosta", theirs.version, float(np.median(found)))
+    if gosta:
+        note = (
+            f"Watts-Strogatz graph, {TICKS_PER_USER} ticks a user, schedule included; the peer is given its "
+            f"schedule and the matrix of the kernel. Ours evaluates it for the two who meet and adds up for "
+            "the others what does not change, with the same results"
+        )
+    else:
+        ticks = f"{DUAL_TICKS} ticks, or {TICKS_PER_USER} a user if asynchronous"
+        note = f"logistic AUC, {FEATURES} features, Watts-Strogatz graph, {ticks}; no peer"
+    target = Target("ratio_to_peer", TIMES_PEER) if gosta else None
+    return Figure(name, "user-steps/s", values, "higher", note, beside, target=target)
+
+
+def _rate(run: Callable[[], Coroutine[Any, Any, object]], steps: int) -> float:
+    begun = time.process_time()
+    asyncio.run(run())
+    return steps / (time.process_time() - begun)
+
+
+def _gosta(graph: Topology, records: np.ndarray[Any, np.dtype[np.float64]], task: str) -> Measure:
+    from smpc_dp.learn.averager import PlainExchange
+    from smpc_dp.learn.gosta import gosta, gosta_asynchronous
+    from smpc_dp.learn.schedule import EdgeClock
+    from smpc_dp.statistics.kernels import auc_private_labels
+
+    kernel, ticks = auc_private_labels().function, TICKS_PER_USER * graph.users
+    learner, width = (gosta, graph.users) if task == "synchronous" else (gosta_asynchronous, 2)
+
+    def measure() -> float:
+        clock = EdgeClock(graph, 1)
+        return _rate(
+            lambda: learner(PlainExchange(graph.users), records, kernel, clock, ticks), width * ticks
+        )
+
+    return measure
+
+
+def _peer(theirs: GostaPeer, task: str, users: int) -> Measure:
+    width = users if task == "synchronous" else 2
+
+    def measure() -> float | None:
+        seconds = theirs.seconds(task, users=users, ticks=PEER_TICKS)
+        return None if seconds is None else width * PEER_TICKS / seconds
+
+    return measure
+
+
+def _dual(graph: Topology, task: str) -> Measure:
+    from smpc_dp.learn.averager import PlainExchange
+    from smpc_dp.learn.dual_averaging import dual_averaging, dual_averaging_asynchronous
+    from smpc_dp.learn.pairwise_losses import logistic_auc
+    from smpc_dp.learn.schedule import EdgeClock
+
+    rng = np.random.default_rng(1)
+    labels = (np.arange(graph.users) % 4 == 0) * 1.0
+    records = np.column_stack([rng.normal(size=(graph.users, FEATURES)) + labels[:, None], labels])
+    synchronous = task == "synchronous"
+    learner, width, ticks = (
+        (dual_averaging, graph.users, DUAL_TICKS)
+        if synchronous
+        else (dual_averaging_asynchronous, 2, TICKS_PER_USER * graph.users)
+    )
+
+    def measure() -> float:
+        clock = EdgeClock(graph, 1)
+        gradient = logistic_auc().gradient
+        return _rate(
+            lambda: learner(PlainExchange(graph.users), records, gradient, clock, ticks, dimension=FEATURES),
+            width * ticks,
+        )
+
+    return measure

@@ -1,0 +1,292 @@
+"""The AUC under local DP against the number of bins: the generic protocol and hierarchical histograms.
+
+[Bellet 2021, Fig. 3.6] scores 693 positive and 95,985 negative records of a public data set with a trained
+model, which separates them well. Here scores are drawn, as many and well separated; labels are public.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.statistics.exact import auc as exact_auc
+from smpc_dp.statistics.kernels import Field, auc
+from smpc_dp_lab.bench.tradeoff import check_plot
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Floats = NDArray[np.float64]
+Progress = Callable[[str, int, int], None]
+Method = Literal["generic", "hierarchical"]
+
+POSITIVES, NEGATIVES = 693, 95_985
+EPSILONS = (1.0, 2.0, 4.0)
+BINS = (2, 4, 8, 16, 32, 64, 128, 256, 512)
+LEVELS = (1, 2, 4, 6, 8, 10, 12, 14, 16)
+REPETITIONS = 20
+# Distance of the labels' mean log-odds, in standard deviations.
+SEPARATION = 4.0
+GRID = 1e-6
+
+
+class Point(msgspec.Struct, frozen=True):
+    """Errors of one protocol with so many bins, over the repetitions, against the AUC of the scores.
+
+    `mean`, `deviation`: of the absolute errors. `exact`: the root mean squared error as calculated, of
+    responses and rounding; for the hierarchical protocol without its threshold, which lowers it, None from
+    more than 2^16 bins. `bound`: the root of Theorem 3.5's, for the hierarchical protocol
+    and log2 bins <= sqrt(n).
+    """
+
+    method: Method
+    epsilon: float
+    bins: int
+    mean: float
+    deviation: float
+    rms: float
+    exact: float | None
+    bound: float | None
+
+
+class AucErrors(msgspec.Struct, frozen=True, kw_only=True):
+    """What `auc_errors` found, with what it was asked for."""
+
+    positives: int
+    negatives: int
+    repetitions: int
+    seed: int
+    auc: float
+    data: str
+    seconds: float
+    points: tuple[Point, ...]
+
+    def of(self, method: Method, epsilon: float) -> list[Point]:
+        """Return the points of one protocol at one epsilon, by number of bins."""
+        return sorted(
+            (p for p in self.points if (p.method, p.epsilon) == (method, epsilon)), key=lambda p: p.bins
+        )
+
+
+def synthetic_scores(
+    positives: int, negatives: int, separation: float, seed: int
+) -> tuple[Floats, NDArray[np.int64]]:
+    """Return (scores in [0, 1], labels): a logistic model's, log-odds of normal laws `separation` apart."""
+    labels = np.r_[np.ones(positives, dtype=np.int64), np.zeros(negatives, dtype=np.int64)]
+    odds = np.random.default_rng(seed).normal(separation * (labels - 0.5))
+    return 1 / (1 + np.exp(-odds)), labels
+
+
+def auc_errors(
+    *,
+    positives: int = POSITIVES,
+    negatives: int = NEGATIVES,
+    epsilons: Sequence[float] = EPSILONS,
+    bins: Sequence[int] = BINS,
+    levels: Sequence[int] = LEVELS,
+    repetitions: int = REPETITIONS,
+    seed: int = 1,
+    progress: Progress | None = None,
+) -> AucErrors:
+    """Run both protocols `repetitions` times on the same scores, with every user's report.
+
+    Args:
+        positives, negatives: 2 to 10,000,000 each.
+        bins: of the generic protocol, equal parts of [0, 1]; levels: log2 of those of the hierarchical one.
+        repetitions: 2 to 10,000.
+        seed: of scores, coins and responses, which protect nothing here.
+
+    Raises:
+        ConfigError: a number is out of range.
+    """
+    faults = [
+        Fault(name, f"must be 2 to 10,000,000, is {value}")
+        for name, value in (("positives", positives), ("negatives", negatives))
+        if not 2 <= value <= 10_000_000
+    ]
+    if not 2 <= repetitions <= 10_000:
+        faults.append(Fault("repetitions", f"must be 2 to 10,000, is {repetitions}"))
+    if faults:
+        raise ConfigError(faults)
+    # Not at the top: scipy.
+    from smpc_dp.statistics.local import LocalPairwise
+    from smpc_dp.statistics.local_auc import LocalAuc
+
+    started = time.perf_counter()
+    field = Field(0, 1, GRID, name="score")
+    scores, labels = synthetic_scores(positives, negatives, SEPARATION, seed)
+    codes = field.codes(scores)
+    truth = _auc(codes, labels)
+    found: list[Point] = []
+    whole = len(epsilons) * (len(bins) + len(levels))
+    for epsilon in epsilons:
+        for k in bins:
+            if progress is not None:
+                progress(f"{k} bins, epsilon {epsilon:g}", len(found), whole)
+            plan = LocalPairwise.plan(auc(field), epsilon, bins=k)
+            randomness = SeededRandomnessForSimulation(seed, f"generic {k} {epsilon}")
+            values = [
+                plan.estimate(plan.randomise_many(scores, randomness), labels=labels).value
+                for _ in range(repetitions)
+            ]
+            places = codes * k // (field.steps + 1)
+            response = plan.exact_response_error(*_counts(places, labels, k))
+            exact = math.hypot(response, _auc(places, labels) - truth)
+            found.append(_point("generic", epsilon, k, np.array(values) - truth, exact, None))
+        for alpha in levels:
+            if progress is not None:
+                progress(f"2^{alpha} bins, epsilon {epsilon:g}", len(found), whole)
+            randomness = SeededRandomnessForSimulation(seed, f"hierarchical {alpha} {epsilon}")
+            values = []
+            for _ in range(repetitions):
+                tree = LocalAuc.plan(field, epsilon, levels=alpha, coins=randomness.bytes(32))
+                answers = tree.randomise_many(scores, randomness=randomness)
+                values.append(tree.estimate(answers, labels).value)
+            found.append(_hierarchical(epsilon, alpha, np.array(values) - truth, truth, codes, labels, field))
+    if progress is not None:
+        progress("done", whole, whole)
+    return AucErrors(
+        positives=positives,
+        negatives=negatives,
+        repetitions=repetitions,
+        seed=seed,
+        auc=truth,
+        data=f"synthetic: log-odds of two normal laws, {SEPARATION:g} standard deviations apart",
+        seconds=time.perf_counter() - started,
+        points=tuple(found),
+    )
+
+
+def _hierarchical(
+    epsilon: float,
+    alpha: int,
+    errors: Floats,
+    truth: float,
+    codes: NDArray[np.int64],
+    labels: NDArray[np.int64],
+    field: Field,
+) -> Point:
+    from smpc_dp.privacy.local_auc import exact_variance, published_error_bound
+
+    places = (codes << alpha) // (field.steps + 1)
+    up, down = _counts(places, labels, 1 << alpha)
+    exact = None
+    if alpha <= max(LEVELS):
+        variance = exact_variance(up, down, epsilon, split="users", ties=0.5)
+        exact = math.hypot(math.sqrt(variance), _auc(places, labels) - truth)
+    bound = None
+    if alpha**2 <= len(codes):  # the theorem's condition
+        bound = math.sqrt(published_error_bound(int(up.sum()), int(down.sum()), alpha, epsilon, "users"))
+    return _point("hierarchical", epsilon, 1 << alpha, errors, exact, bound)
+
+
+def _point(
+    method: Method, epsilon: float, bins: int, errors: Floats, exact: float | None, bound: float | None
+) -> Point:
+    absolute = np.abs(errors)
+    return Point(
+        method=method,
+        epsilon=epsilon,
+        bins=bins,
+        mean=float(absolute.mean()),
+        deviation=float(absolute.std(ddof=1)),
+        rms=math.sqrt(float(np.mean(errors**2))),
+        exact=exact,
+        bound=bound,
+    )
+
+
+def _counts(places: NDArray[np.int64], labels: NDArray[np.int64], size: int) -> tuple[Floats, Floats]:
+    up, down = (np.bincount(places[labels == label], minlength=size).astype(np.float64) for label in (1, 0))
+    return up, down
+
+
+def _auc(places: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
+    return exact_auc(places[labels == 1], places[labels == 0])
+
+
+def plot(found: AucErrors, path: Path) -> None:
+    """Write the plot: errors against bins on log axes, a panel for each protocol.
+
+    Raises:
+        ConfigError, LocalError: as of `check_plot`.
+        OSError: the file cannot be written.
+    """
+    check_plot(path)
+    # Not pyplot: it would look for a display and keep the figure.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10.4, 4.8), layout="constrained")
+    generic, hierarchical = figure.subplots(1, 2, sharey=True)
+    _draw(generic, found, "generic", "(a) generic protocol, Algorithm 3.3")
+    _draw(hierarchical, found, "hierarchical", "(b) hierarchical histograms, one bit a user")
+    generic.set_ylabel("error of the AUC")
+    figure.suptitle(
+        f"Local DP: AUC = {found.auc:.4f} of {found.positives:,} positive and {found.negatives:,} negative "
+        "synthetic scores",
+        fontsize=10.5,
+    )
+    figure.savefig(path, dpi=160)
+
+
+_COLOURS = ("#c2410c", "#6d28d9", "#0b3d75", "#15803d", "#6b7280")
+
+
+def _draw(axes: Axes, found: AucErrors, method: Method, title: str) -> None:
+    epsilons = sorted({point.epsilon for point in found.points})
+    for place, epsilon in enumerate(epsilons):
+        colour = _COLOURS[place % len(_COLOURS)]
+        points = found.of(method, epsilon)
+        # Side by side, where bars would hide each other.
+        bins = [
+            point.bins * 2 ** (0.012 * len(points) * (place - (len(epsilons) - 1) / 2)) for point in points
+        ]
+        known = [(point.bins, point.exact) for point in points if point.exact is not None]
+        axes.plot(
+            [place for place, _ in known],
+            [error for _, error in known],
+            "-" if method == "generic" else ":",
+            color=colour,
+            linewidth=1.2,
+        )
+        means = np.array([point.mean for point in points])
+        # A bar to below 0 has no end on a log axis.
+        spread = np.array([point.deviation for point in points])
+        low = np.minimum(spread, 0.9 * means)
+        axes.errorbar(
+            bins,
+            means,
+            yerr=(low, spread),
+            fmt="o",
+            markersize=5,
+            capsize=2.5,
+            elinewidth=1,
+            color=colour,
+            label=f"\u03b5 = {epsilon:g}",
+        )
+    axes.set_xscale("log", base=2)
+    axes.set(yscale="log", xlabel="bins")
+    # Errors of 1 and more say nothing about an AUC.
+    axes.set_ylim(1e-4, 3.0)
+    axes.set_title(title, fontsize=10, loc="left")
+    axes.grid(True, which="major", color="#e0e0e0", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    lines = "lines: calculated root mean square" + ("" if method == "generic" else ", no threshold")
+    axes.legend(
+        frameon=False,
+        fontsize=9,
+        loc="upper left" if method == "generic" else "lower right",
+        title=f"marks: mean absolute error \u00b1 s.d., {found.repetitions} runs\n{lines}",
+        title_fontsize=8.5,
+        alignment="left",
+    )

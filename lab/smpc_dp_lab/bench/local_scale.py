@@ -1,0 +1,272 @@
+"""Utility of block gossip against the size s of its groups, at equal epsilon and equal participations.
+
+The local scale of multi-party computation [Bellet 2021, chapter 5]: s - c = 1 is local DP; one group of all
+users with c = 0 has the noise of a trusted curator. Every user takes part equally often whatever s is, so
+larger groups mean fewer steps.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import numpy as np
+
+from smpc_dp.errors import ConfigError, Fault, LocalError
+from smpc_dp.learn.data import Dataset
+from smpc_dp.learn.models import Model
+from smpc_dp.learn.registry import LearnParameters, check_learn
+from smpc_dp.protocols.secagg.noisy import NoisySumParameters
+from smpc_dp.simulate.learning import Fidelity, learn
+from smpc_dp_lab.bench.tradeoff import check_plot, write_plot
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Kind = Literal["local", "secagg", "gopa", "curator", "none"]
+# Divisors of the users: then all users take part equally often.
+SIZES = (2, 3, 4, 6, 8, 12, 20, 30, 60, 120)
+USERS, PARTICIPATIONS, REPETITIONS, TEST = 120, 12, 10, 0.25
+
+Progress = Callable[[str, int, int], None]
+
+
+class Point(msgspec.Struct, frozen=True):
+    """Groups of one size, over all repetitions.
+
+    Attributes:
+        kind: "local": c = s - 1 or the smallest group; "curator": all users with c = 0; "none": no noise.
+        size: s. honest: the members whose noise is counted on: s - c, or fewer where an aggregator of a
+            sparse graph could leave honest ones out.
+        steps: T. noise: standard deviation of each coordinate of one average.
+        accuracy: mean over users and repetitions; spread: standard deviation between repetitions, of the mean
+            over users; low, high: the worst and the best repetition.
+    """
+
+    kind: Kind
+    size: int
+    honest: int
+    steps: int
+    noise: float
+    accuracy: float
+    spread: float
+    low: float
+    high: float
+
+
+class LocalScale(msgspec.Struct, frozen=True, kw_only=True):
+    """What `local_scale` found, with what it was asked for."""
+
+    data: str
+    users: int
+    participations: int
+    epsilon: float
+    delta: float
+    colluders: int
+    rate: float
+    repetitions: int
+    seed: int
+    seconds: float
+    points: tuple[Point, ...]
+
+    def of(self, *kinds: Kind) -> list[Point]:
+        """Return the points of some kinds, by size."""
+        return sorted((point for point in self.points if point.kind in kinds), key=lambda point: point.size)
+
+
+def local_scale(
+    data: Dataset,
+    *,
+    epsilon: float = 2.0,
+    delta: float = 1e-5,
+    users: int = USERS,
+    sizes: Sequence[int] = SIZES,
+    participations: int = PARTICIPATIONS,
+    colluders: int = 1,
+    method: Literal["secagg", "gopa"] = "secagg",
+    rate: float = 0.5,
+    repetitions: int = REPETITIONS,
+    seed: int = 1,
+    progress: Progress | None = None,
+) -> LocalScale:
+    """Learn by block gossip with groups of each size, and test each user's own model.
+
+    Args:
+        data: with labels 0 and 1.
+        epsilon, delta: for all points of a user, over all of its participations.
+        users: n. sizes: of groups, each a divisor of n. participations: of each user.
+        colluders: c in every group; groups of up to c + 1 are local DP.
+        repetitions: how often data are split and groups and noise drawn anew.
+        seed: of all that.
+
+    Raises:
+        ConfigError: what cannot be.
+    """
+    faults = [Fault("sizes", f"{size} does not divide {users} users") for size in sizes if users % size]
+    if repetitions < 2:
+        faults.append(Fault("repetitions", f"must be at least 2, is {repetitions}"))
+    if faults:
+        raise ConfigError(faults)
+    started = time.monotonic()
+    model = Model("logistic", data.features)
+    settings: list[tuple[Kind, int, int]] = []
+    for size in sizes:
+        settings += [
+            ("none", size, colluders),
+            (method if size > colluders + 1 else "local", size, colluders),
+        ]
+    settings.append(("curator", users, 0))
+    points = []
+    for place, (kind, size, corrupt) in enumerate(settings):
+        found, steps = [], participations * users // size
+        noise, honest = 0.0, size
+        for repetition in range(repetitions):
+            if progress is not None:
+                progress(f"s = {size}, {kind}", place * repetitions + repetition, len(settings) * repetitions)
+            draw = seed + 1000 * repetition
+            parameters = _planned(
+                {
+                    "learner": "block-gossip",
+                    "features": data.features,
+                    "steps": steps,
+                    "group": size,
+                    "epsilon": epsilon,
+                    "delta": delta,
+                    "rate": rate,
+                    "seed": draw,
+                    "averager": {"method": "local"}
+                    if size <= corrupt + 1
+                    else {"method": "secagg" if kind == "curator" else method, "colluders": corrupt},
+                },
+                users,
+            )
+            if kind == "curator":
+                parameters = _curated(parameters, users)
+            tables, test = data.split(users, TEST, draw)
+            fidelity: Fidelity = "plain" if kind == "none" else "ideal"
+            learned = learn(parameters, tables, fidelity=fidelity, seed_for_simulation=draw)
+            found.append(float(np.mean([model.accuracy(weights, test) for weights in learned.values])))
+            noise, honest = _noise(parameters, size)
+        if kind == "none":
+            noise, honest = 0.0, size
+        points.append(
+            Point(
+                kind,
+                size,
+                honest,
+                steps,
+                noise,
+                float(np.mean(found)),
+                float(np.std(found, ddof=1)),
+                min(found),
+                max(found),
+            )
+        )
+    return LocalScale(
+        data=data.source,
+        users=users,
+        participations=participations,
+        epsilon=epsilon,
+        delta=delta,
+        colluders=colluders,
+        rate=rate,
+        repetitions=repetitions,
+        seed=seed,
+        seconds=time.monotonic() - started,
+        points=tuple(points),
+    )
+
+
+def _planned(given: dict[str, object], users: int) -> LearnParameters:
+    checked, faults = check_learn(given, users)
+    if checked is None:
+        raise ConfigError(faults)
+    return checked
+
+
+def _curated(parameters: LearnParameters, users: int) -> LearnParameters:
+    """Return the parameters with the noise that a trusted curator adds to the sum, in equal shares."""
+    averaging = parameters.average
+    planned = None if averaging is None else averaging.plan(users)
+    if averaging is None or not isinstance(planned, NoisySumParameters):
+        raise LocalError("a curator's noise is that of a secure sum")
+    variance = Fraction(math.ceil(planned.curator_deviation**2), users)
+    alone = msgspec.structs.replace(planned, variance=variance, honest=users)
+    return replace(parameters, average=replace(averaging, plans={users: alone}))
+
+
+def _noise(parameters: LearnParameters, size: int) -> tuple[float, int]:
+    """Return the standard deviation of the noise in each coordinate of one average, and the honest shares."""
+    noise = None if parameters.average is None else parameters.average.plan(size).noise(size, 0)
+    return (0.0, size) if noise is None else (noise.total / size, noise.honest)
+
+
+def plot(found: LocalScale, path: Path) -> None:
+    """Write the plot: accuracy against s, with the spread between repetitions; errors as of `check_plot`."""
+    check_plot(path)
+    write_plot(path, (7.2, 4.8), lambda axes: _draw(axes, found))
+
+
+_STYLES: tuple[tuple[tuple[Kind, ...], str, str, str], ...] = (
+    (("none",), "no noise, no privacy", "#808080", "--"),
+    (("local", "secagg", "gopa"), "secure average of s, noise once for the group", "#0b3d75", "-"),
+)
+
+
+def _draw(axes: Axes, found: LocalScale) -> None:
+    for kinds, label, colour, line in _STYLES:
+        points = found.of(*kinds)
+        axes.errorbar(
+            [point.size for point in points],
+            [point.accuracy for point in points],
+            yerr=[point.spread for point in points],
+            color=colour,
+            linestyle=line,
+            marker="o",
+            markersize=4.5,
+            capsize=2.5,
+            linewidth=1.4,
+            label=label,
+        )
+    for kind, label, mark, colour in (
+        ("local", "local DP", "s", "#c2410c"),
+        ("curator", "trusted curator, once for all", "D", "#2f7d32"),
+    ):
+        ends = [point for point in found.points if point.kind == kind]
+        axes.errorbar(
+            [point.size for point in ends],
+            [point.accuracy for point in ends],
+            yerr=[point.spread for point in ends],
+            color=colour,
+            linestyle="none",
+            marker=mark,
+            markersize=7,
+            capsize=2.5,
+            zorder=5,
+            label=label,
+        )
+    axes.set(xscale="log", xlabel="users in a group, s", ylabel="test accuracy of the users' own models")
+    sizes = sorted({point.size for point in found.points})
+    axes.set_xticks(sizes, [str(size) for size in sizes])
+    axes.minorticks_off()
+    axes.set_title(
+        f"{found.users} users, {found.participations} participations each, \u03b5 = {found.epsilon:g}, "
+        f"\u03b4 = {found.delta:g}, c = {found.colluders}",
+        fontsize=10.5,
+        loc="left",
+    )
+    axes.grid(True, color="#e0e0e0", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(
+        frameon=False,
+        loc="lower right",
+        title=f"mean and standard deviation, {found.repetitions} repetitions",
+        alignment="left",
+    )

@@ -1,0 +1,81 @@
+"""Makes or audits one log in a process of its own, and prints what that took.
+
+`python -m smpc_dp_lab.bench.log_worker make PATH USERS STEPS EPSILON DELTA CORRUPT`, or `audit PATH THREADS`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+_PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
+
+
+def _peak_bytes() -> int:
+    """Return the most memory that this program had; getrusage would count whoever started it."""
+    try:
+        found = _PEAK.search(Path("/proc/self/status").read_text("ascii"))
+    except OSError:
+        found = None
+    if found is None:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return 1024 * int(found[1])
+
+
+def _making(path: str, users: str, steps: str, epsilon: str, delta: str, corrupt: str) -> Callable[[], bool]:
+    """Return what writes the log of a simulated run, with real randomness: values on a grid of `steps`."""
+    import numpy as np
+
+    from smpc_dp.simulate.average import average
+
+    count = int(users)
+    values = np.random.default_rng(count).random((count, 1))
+
+    def make() -> bool:
+        average(
+            values,
+            lower=0,
+            upper=1,
+            precision=1 / int(steps),
+            method="gopa",
+            epsilon=float(epsilon),
+            delta=float(delta),
+            planned_dropout=0.0,
+            corrupt=float(corrupt),
+            verifiable=True,
+            board=path,
+        )
+        return True
+
+    return make
+
+
+def _auditing(path: str, threads: str) -> Callable[[], bool]:
+    from smpc_dp.runtime.audit import audit
+
+    return lambda: not audit(path, threads=int(threads)).faults
+
+
+def main(task: str, *arguments: str) -> None:
+    """Do it; print seconds, processor seconds, and bytes of memory before it and at most."""
+    tasks: dict[str, Callable[..., Callable[[], bool]]] = {"make": _making, "audit": _auditing}
+    work = tasks[task](*arguments)
+    before, begun, used = _peak_bytes(), time.perf_counter(), time.process_time()
+    ok = work()
+    answer = {
+        "ok": ok,
+        "seconds": time.perf_counter() - begun,
+        "processor": time.process_time() - used,
+        "before": before,
+        "peak": _peak_bytes(),
+    }
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,119 @@
+"""Logs of whole verifiable runs: what making them takes, and what auditing them takes, in time and memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from smpc_dp.board.log import Entry
+from smpc_dp.board.reader import LogReader
+from smpc_dp.errors import LocalError
+from smpc_dp_lab.bench.figures import Figure
+
+THREADS = 2
+STEPS = 50
+"""Grid steps of a value's range."""
+EPSILON, DELTA, CORRUPT = 1.0, 1e-6, 0.1
+
+Progress = Callable[[str, int, int], None]
+_Taken = dict[str, float]
+
+
+def log_figures(users: Sequence[int], runs: int, progress: Progress | None = None) -> list[Figure]:
+    """Make a log of each number of users, by simulation, and audit it `runs` times: fresh processes."""
+    figures: list[Figure] = []
+    peaks: dict[int, float] = {}
+    for count in sorted({*users}):
+        with TemporaryDirectory() as folder:
+            more = _figures(Path(folder) / "board.jsonl", count, runs, progress)
+        figures += more
+        peaks[count] = next(figure.median for figure in more if figure.name.endswith(": audit, memory"))
+    first, *others = peaks or [0]
+    for count in others:
+        growth = (peaks[count] - peaks[first]) / (count - first)
+        note = f"the difference of the two peaks for each user more than {first}; they vary by megabytes"
+        name = f"logs of {first} and {count} users: audit, memory a user more"
+        figures.append(Figure(name, "B", [growth], "lower", note))
+    return figures
+
+
+def _figures(path: Path, users: int, runs: int, progress: Progress | None) -> list[Figure]:
+    name = f"log of {users} users"
+    done = 0
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(name, done, runs + 1)
+
+    given = (STEPS, EPSILON, DELTA, CORRUPT)
+    made = _apart("make", str(path), str(users), *map(str, given))
+    step()
+    said, neighbours = _sizes(path)
+    taken = []
+    for _ in range(runs):
+        taken.append(_apart("audit", str(path), str(THREADS)))
+        step()
+    note = (
+        f"length 1, values of 0 to {STEPS} grid steps, epsilon {EPSILON:g}, delta {DELTA:g}, "
+        f"{CORRUPT:g} of the users corrupt, {neighbours:.1f} neighbours on average"
+    )
+    making = f"{note}; all users and the relay in one thread of a fresh process"
+    auditing = f"{note}; {THREADS} threads, a fresh process"
+
+    def figures(what: str, runs: Sequence[_Taken], note: str) -> list[Figure]:
+        own = f"{note}; at most, of which the program itself {runs[0]['before'] / 1e6:.0f} MB"
+        return [
+            Figure(
+                f"{name}: {what}", "s", [one["seconds"] for one in runs], "lower", f"{note}, by the clock"
+            ),
+            Figure(f"{name}: {what}, processor", "s", [one["processor"] for one in runs], "lower", note),
+            Figure(f"{name}: {what}, memory", "B", [one["peak"] for one in runs], "lower", own),
+        ]
+
+    return [
+        *figures("make", [made], making),
+        Figure(f"{name}: bytes", "B", [float(path.stat().st_size)], "lower", note),
+        Figure(f"{name}: a user's messages", "B", [said], "lower", f"{note}; payloads, without signatures"),
+        *figures("audit", taken, auditing),
+    ]
+
+
+def _sizes(path: Path) -> tuple[float, float]:
+    """Return the bytes that a user says, and its neighbours, on average."""
+    said = neighbours = users = 0
+    with path.open("rb") as stream:
+        reader = LogReader(stream)
+        parties = msgspec.json.decode(reader.session.whole())["roster"]
+        for entry in reader.entries():
+            if any(entry.kind == kind for kind in ("commit", "coin", "publish")):
+                said += len(entry.payload)
+            if entry.kind == "commit":
+                users += 1
+                neighbours += _neighbours(entry)
+    if users != len(parties) - 1:
+        raise LocalError(f"{path}: {users} of {len(parties) - 1} users have committed")
+    return said / users, neighbours / users
+
+
+def _neighbours(entry: Entry) -> int:
+    return len(msgspec.msgpack.decode(entry.payload)[4]) // 2
+
+
+def _apart(task: str, *arguments: str) -> _Taken:
+    """Make or audit a log in a process of its own, and return what it says of itself."""
+    command = [sys.executable, "-m", "smpc_dp_lab.bench.log_worker", task, *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        raise LocalError(f"{task} {arguments[0]} failed: {ended.stderr[-500:]}")
+    answer: _Taken = json.loads(ended.stdout)
+    if not answer["ok"]:
+        raise LocalError(f"{arguments[0]}: the audit says that the log does not hold")
+    return answer

@@ -1,0 +1,116 @@
+"""Peak memory, in fresh processes: one machine against recorded messages, or a whole run.
+
+`python -m smpc_dp_lab.bench.memory` reads a request (JSON) and then the recorded messages, and prints
+the bytes.
+A fresh process, because what another machine or another measurement has used would be counted too.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import struct
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Iterator, Sequence
+from typing import IO
+
+import msgspec
+
+from smpc_dp.errors import LocalError
+from smpc_dp.protocols.contract import Envelope, Machine
+from smpc_dp.protocols.envelope import decode_envelope, encode_envelope
+from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
+from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.protocols.secagg.party import PartyMachine
+from smpc_dp.simulate.recording import record, vectors
+from smpc_dp.simulate.stage import AGGREGATOR, set_stage
+
+_LENGTH = struct.Struct("<I")
+_MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
+
+
+class _Request(msgspec.Struct, forbid_unknown_fields=True):
+    """`name` is the machine to replay, or "" for a whole run."""
+
+    name: str
+    parameters: SecAggParameters
+    dropouts: int
+    seed: int
+
+
+def replay_peak(name: str, heard: Sequence[Envelope | None], parameters: SecAggParameters, seed: int) -> int:
+    """Return the most bytes that one machine and the message it is given have allocated at any time.
+
+    Everything allocated through Python and numpy from the machine's making to its result, its vector
+    included; the interpreter, the modules and the roster's keys are not. The core allocates a few pages.
+    """
+    return _measure(_Request(name, parameters, 0, seed), heard)
+
+
+def whole_run_peak(parameters: SecAggParameters, dropouts: int, seed: int) -> int:
+    """Return the peak resident bytes of a process in which all parties and the aggregator run."""
+    return _measure(_Request("", parameters, dropouts, seed), ())
+
+
+def _measure(request: _Request, heard: Sequence[Envelope | None]) -> int:
+    frames = [msgspec.json.encode(request)]
+    frames += [b"" if envelope is None else encode_envelope(envelope) for envelope in heard]
+    data = b"".join(_LENGTH.pack(len(frame)) + frame for frame in frames)
+    done = subprocess.run(
+        [sys.executable, "-m", "smpc_dp_lab.bench.memory"], input=data, capture_output=True, check=False
+    )
+    if done.returncode:
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        raise LocalError(f"measuring memory failed: {' '.join(last)}")
+    peak: int = json.loads(done.stdout)
+    return peak
+
+
+def _frames(stream: IO[bytes]) -> Iterator[bytes]:
+    while header := stream.read(_LENGTH.size):
+        yield stream.read(_LENGTH.unpack(header)[0])
+
+
+def _machine(request: _Request) -> Machine:
+    stage = set_stage(request.parameters.plan.parties, seed_for_simulation=request.seed, remember=False)
+    signer = stage.signers[request.name]
+    if request.name == AGGREGATOR:
+        return AggregatorMachine(stage.context, request.parameters, signer)
+    row = vectors(request.parameters, request.seed)[stage.context.names.index(request.name)]
+    lanes, _ = request.parameters.encoding.encode(row, party=request.name)
+    return PartyMachine(stage.context, request.parameters, signer, lanes, stage.sources[request.name])
+
+
+def _replayed(request: _Request, frames: Iterator[bytes]) -> int:
+    machine = _machine(request)
+    lanes = request.parameters.encoding.lanes * request.parameters.encoding.dtype().itemsize
+    # The vector was there before the count began.
+    before = 0 if request.name == AGGREGATOR else lanes
+    tracemalloc.start()
+    machine.start()
+    for frame in frames:
+        if frame:
+            machine.receive(decode_envelope(frame, msgspec.msgpack.decode(frame)[2]))
+        else:
+            machine.expire()
+    if not machine.finished:
+        raise LocalError(f"{request.name}: the recorded messages do not bring it to its end")
+    return before + tracemalloc.get_traced_memory()[1]
+
+
+def main() -> None:
+    """Measure what standard input asks for."""
+    frames = _frames(sys.stdin.buffer)
+    request = msgspec.json.decode(next(frames), type=_Request)
+    if request.name:
+        peak = _replayed(request, frames)
+    else:
+        record(request.parameters, request.dropouts, request.seed)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT
+    print(json.dumps(peak))
+
+
+if __name__ == "__main__":
+    main()

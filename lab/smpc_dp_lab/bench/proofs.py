@@ -1,0 +1,319 @@
+"""The benchmark of commitments and proofs: ranges beside other crates', and what a verifiable average costs.
+
+A user of a verifiable average publishes commitments to its value, to its noise with each neighbour, to its
+secret bits and to its noise; a range proof; a noise proof; its noisy value and the total blinding. Signatures
+are apart. The peers are programs that are compiled elsewhere (`bench.drivers`) and run in turns with ours.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.metadata import version
+from statistics import median
+
+import numpy as np
+
+from smpc_dp.crypto import proofs
+from smpc_dp.crypto.commit import POINT_BYTES, SCALAR_BYTES, add_blindings, commit, fresh_blinding
+from smpc_dp.crypto.edges import Claim, EdgeFold
+from smpc_dp.crypto.randomness import SystemRandomness
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.protocols.gopa.verifiable.params import MAX_PARTIES
+from smpc_dp_lab.bench.drivers import DriverPeers
+from smpc_dp_lab.bench.figures import Figure, Measure, Peer, Report, Target, alternate
+from smpc_dp_lab.bench.logs import log_figures
+
+PEERS = ("bulletproofs_plus", "bulletproofs")
+PEER_BATCH, PEER_REPEATS = 100, 30
+DEGREE = 40
+NOISE_BITS = 40
+"""Of each coordinate: 20 n / n_H for half the users honest and stochastic rounding at 5 % of the variance."""
+STEPS = 50
+"""Grid steps of a value's range: sqrt(5 n) over a noise multiplier of about 4.5, for n = 10,000."""
+BATCH = 1000
+MADE = 8
+"""Users that are made; a batch repeats them, which is as much work."""
+VALUE_BYTES = 8
+PART_OF_PEER = 1 / 1.2
+PROVE_SECONDS, USER_BYTES, AUDIT_SECONDS = 0.15, 5000, 5.0
+AUDIT_THREADS = 2
+
+# Whom each user calls its neighbours.
+_NEIGHBOURS = np.arange(1, DEGREE + 1, dtype="<u2").tobytes()
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _User:
+    """What one user has published, and how long it took."""
+
+    context: bytes
+    value: bytes
+    deltas: Sequence[bytes]
+    secret: bytes
+    noise: bytes
+    of_range: bytes
+    of_noise: bytes
+    opened: Sequence[int]
+    total: bytes
+    coins: bytes
+    seconds: float
+
+    @property
+    def size(self) -> int:
+        points = 3 + len(self.deltas)
+        sizes = len(self.of_range) + len(self.of_noise) + SCALAR_BYTES + VALUE_BYTES * len(self.opened)
+        return POINT_BYTES * points + sizes
+
+    def claim(self, party: int) -> Claim:
+        """Its edges, as an auditor takes them."""
+        return Claim(party, _NEIGHBOURS, b"".join(self.deltas), self.value + self.secret)
+
+    def add_to(self, batch: proofs.Batch, edges: bytes) -> None:
+        """Add its statements; `edges` is the sum of its commitments to pairwise terms."""
+        length = len(self.opened)
+        batch.add_range("range", self.context, self.value, length, 0, STEPS, self.of_range)
+        batch.add_noise(
+            "noise", self.context, self.secret, self.noise, length, NOISE_BITS, self.coins, self.of_noise
+        )
+        batch.add_opening("sum", [self.value, self.noise, edges], [], self.opened, self.total)
+
+
+def run_proofs_bench(
+    runs: int = 5,
+    progress: Progress | None = None,
+    drivers: str | None = None,
+    *,
+    lengths: Sequence[int] = (1, 10, 100),
+    batch: int = BATCH,
+    users: Sequence[int] = (),
+) -> Report:
+    """Measure commitments and proofs, by the clock.
+
+    Args:
+        runs: measurements of each figure, 1 or more.
+        progress: called with what is measured, and how many rounds are done of how many.
+        drivers: a folder with the compiled programs of `benchmarks/bulletproofs`; without it, peers are None.
+        lengths: coordinates of the users' vectors.
+        batch: users that are verified together.
+        users: logs of whole runs of so many users, 3 or more, are made and audited.
+
+    Raises:
+        ConfigError: a number is out of range.
+        LocalError: a driver is missing, failed or printed something else.
+    """
+    faults = [
+        Fault(name, f"must be at least 1, is {value}")
+        for name, value in (("runs", runs), ("batch", batch), ("lengths", min(lengths)))
+        if value < 1
+    ]
+    faults += [
+        Fault("users", f"must be from 3 to {MAX_PARTIES}, is {count}")
+        for count in users
+        if not 3 <= count <= MAX_PARTIES
+    ]
+    if faults:
+        raise ConfigError(faults)
+    peers = DriverPeers(drivers, PEERS)
+    figures = _ranges(runs, peers, progress)
+    for length in lengths:
+        figures += _users(length, runs, batch, progress)
+    figures += log_figures(users, runs, progress)
+    versions = {"smpc-dp": version("smpc-dp"), "python": platform.python_version(), **peers.versions}
+    parameters = {
+        "runs": runs,
+        "degree": DEGREE,
+        "noise_bits": NOISE_BITS,
+        "steps": STEPS,
+        "batch": batch,
+        "made": MADE,
+    }
+    return Report("proofs", figures, versions, parameters)
+
+
+class _Steps:
+    """Counts rounds for a progress display."""
+
+    def __init__(self, name: str, runs: int, progress: Progress | None) -> None:
+        self._name, self._runs, self._progress, self._done = name, runs, progress, 0
+
+    def step(self) -> None:
+        self._done += 1
+        if self._progress is not None:
+            self._progress(self._name, self._done, self._runs)
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    call()
+    return time.perf_counter() - begun
+
+
+def _ranges(runs: int, peers: DriverPeers, progress: Progress | None) -> list[Figure]:
+    """64-bit ranges of one value: made, verified alone and together, as the crates' own benchmarks do."""
+    randomness = SystemRandomness()
+    context, top = proofs.context(b"bench", "user"), (1 << 64) - 1
+    numbers = [number * 0x9E3779B97F4A7C15 & top for number in range(PEER_BATCH)]
+    secrets = [(number, fresh_blinding(randomness)) for number in numbers]
+    statements = [commit([number], r) for number, r in secrets]
+    made: list[bytes] = []
+
+    def prove() -> float:
+        made.clear()
+        seconds = []
+        for number, r in secrets:
+            begun = time.perf_counter()
+            made.append(proofs.prove_range(context, [number], r, 0, top, randomness))
+            seconds.append(time.perf_counter() - begun)
+        return median(seconds)
+
+    def verify() -> float:
+        seconds = []
+        for commitment, proof in zip(statements[:PEER_REPEATS], made, strict=False):
+            begun = time.perf_counter()
+            proofs.verify_range(context, commitment, 1, 0, top, proof)
+            seconds.append(time.perf_counter() - begun)
+        return median(seconds)
+
+    def together() -> float:
+        batch = proofs.Batch()
+        for commitment, proof in zip(statements, made, strict=True):
+            batch.add_range("", context, commitment, 1, 0, top, proof)
+        return _seconds(batch.verify) / PEER_BATCH
+
+    ours: dict[str, Measure] = {"prove": prove, "verify": verify, "batch": together}
+    turns = [peers.turn(driver, PEER_BATCH, PEER_REPEATS) for driver in PEERS]
+    for measure in ours.values():
+        measure()
+    taken = alternate(
+        runs,
+        ours | {driver: turn for driver, turn in zip(PEERS, turns, strict=True)},
+        _Steps("64-bit range proof", runs, progress).step,
+    )
+    names = {"prove": "prove", "verify": "verify alone", "batch": f"verify in a batch of {PEER_BATCH}, each"}
+    figures = []
+    for name, shown in names.items():
+        found = [turn.peer(name, "s", "64 bits, its own interface") for turn in turns]
+        fastest = min((peer for peer in found if peer is not None), key=_median, default=None)
+        figures.append(
+            Figure(
+                f"64-bit range proof: {shown}",
+                "s",
+                taken[name],
+                "lower",
+                "one value, one thread, by the clock, through the Python face; the peer is the fastest crate",
+                peer=fastest,
+                target=Target("ratio_to_peer", PART_OF_PEER),
+            )
+        )
+    sizes = [turn.peer("bytes", "B", "64 bits, its own interface") for turn in turns]
+    smallest = min((peer for peer in sizes if peer is not None), key=_median, default=None)
+    note = "one value; the peer is the crate with the smallest proof"
+    size = float(proofs.range_proof_bytes(1, 0, top))
+    return [*figures, Figure("64-bit range proof: bytes", "B", [size], "lower", note, peer=smallest)]
+
+
+def _median(peer: Peer) -> float:
+    return peer.median
+
+
+def _user(name: str, length: int, coins: bytes) -> _User:
+    randomness = SystemRandomness()
+    values = [STEPS] * length
+    deltas = [[(-1) ** edge * (edge + 1) << 40] * length for edge in range(DEGREE)]
+    context = proofs.context(b"bench", name)
+    begun = time.perf_counter()
+    r, r_noise = fresh_blinding(randomness), fresh_blinding(randomness)
+    r_deltas = [fresh_blinding(randomness) for _ in deltas]
+    secret = proofs.NoiseSecret.draw(length, NOISE_BITS, randomness)
+    value = commit(values, r)
+    of_deltas = [commit(delta, blinding) for delta, blinding in zip(deltas, r_deltas, strict=True)]
+    of_range = proofs.prove_range(context, values, r, 0, STEPS, randomness)
+    eta = secret.noise(coins)
+    noise, of_noise = secret.prove(context, coins, r_noise, randomness)
+    opened = [sum(parts) for parts in zip(values, eta, *deltas, strict=True)]
+    total = add_blindings([r, r_noise, *r_deltas])
+    seconds = time.perf_counter() - begun
+    return _User(
+        context, value, of_deltas, secret.commitment, noise, of_range, of_noise, opened, total, coins, seconds
+    )
+
+
+def _users(length: int, runs: int, batch: int, progress: Progress | None) -> list[Figure]:
+    """A user of `length` coordinates: what it proves, and what that costs those who check it."""
+    name = f"user of length {length}"
+    coins = SystemRandomness().bytes(proofs.coin_bytes(length, NOISE_BITS))
+    users = [_user(f"user {number}", length, coins) for number in range(MADE)]
+
+    def prove() -> float:
+        return median(_user("user", length, coins).seconds for _ in range(3))
+
+    def check(count: int, threads: int) -> float:
+        """Fold all edges, then verify all proofs, as an audit does; parts of both go to threads."""
+        fold = EdgeFold(np.ones(count + DEGREE, dtype=np.bool_))
+        part = -(-count // threads)
+
+        def verify(start: int) -> None:
+            mine = [(number + 1, users[number % MADE]) for number in range(start, min(start + part, count))]
+            sums = fold.take([user.claim(number) for number, user in mine])
+            checked = proofs.Batch()
+            for (_, user), (edges, _) in zip(mine, sums, strict=True):
+                user.add_to(checked, edges)
+            checked.verify()
+
+        with ThreadPoolExecutor(threads) as pool:
+            return _seconds(lambda: list(pool.map(verify, range(0, count, part))))
+
+    measures: dict[str, Measure] = {
+        "prove": prove,
+        "alone": lambda: check(1, 1),
+        "batch": lambda: check(batch, 1) / batch,
+        "audit": lambda: check(batch, AUDIT_THREADS),
+    }
+    check(1, 1)
+    taken = alternate(runs, measures, _Steps(name, runs, progress).step)
+    small = length == 1
+    note = (
+        f"by the clock; {DEGREE} neighbours, values of 0 to {STEPS} grid steps, {NOISE_BITS} bits of noise a"
+        " coordinate; commitments, range proof, noise proof and opening of the sum, without signatures"
+    )
+    repeated = f"{note}; {MADE} users, repeated"
+    return [
+        Figure(
+            f"{name}: prove",
+            "s",
+            taken["prove"],
+            "lower",
+            f"{note}; one thread",
+            target=Target("median", PROVE_SECONDS) if small else None,
+        ),
+        Figure(
+            f"{name}: bytes",
+            "B",
+            [float(users[0].size)],
+            "lower",
+            f"of which proofs {len(users[0].of_range) + len(users[0].of_noise)} B; {note}",
+            target=Target("median", USER_BYTES) if small else None,
+        ),
+        Figure(f"{name}: verify alone", "s", taken["alone"], "lower", f"{note}; one thread"),
+        Figure(
+            f"{name}: verify in a batch of {batch}, each",
+            "s",
+            taken["batch"],
+            "lower",
+            f"{repeated}; one thread",
+        ),
+        Figure(
+            f"{name}: audit {batch}",
+            "s",
+            taken["audit"],
+            "lower",
+            f"{repeated}; {AUDIT_THREADS} threads",
+            target=Target("median", AUDIT_SECONDS) if small and batch == BATCH else None,
+        ),
+    ]

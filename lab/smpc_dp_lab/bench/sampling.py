@@ -1,0 +1,236 @@
+"""The benchmark of the samplers: CPU time a value, beside OpenDP (exact) and numpy (inexact)."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib.metadata import version
+from statistics import median
+
+import numpy as np
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.sampling import (
+    NoiseSource,
+    bernoulli_exp,
+    binomial,
+    discrete_gaussian,
+    discrete_laplace,
+    skellam,
+)
+from smpc_dp_lab.bench.figures import Figure, Limit, Measure, Peer, Report, Target, alternate
+from smpc_dp_lab.bench.peer import OpenDpPeer
+
+VALUES = 1_000_000
+"""Values of one measurement of ours and of numpy."""
+PEER_VALUES = 20_000
+KEYED_CALLS = 500
+TIMES_AS_FAST_AS_PEER = 20.0
+SCALE = 100
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Law:
+    """What is measured: our call, the peer's task if it has one, and numpy's call as the limit."""
+
+    name: str
+    ours: Callable[[int], object]
+    limit_name: str
+    limit: Callable[[int], object]
+    note: str
+    task: str | None = None
+    target: Target | None = None
+
+
+def run_sampling_bench(
+    runs: int = 7,
+    progress: Progress | None = None,
+    *,
+    values: int = VALUES,
+    peer_python: str | None = None,
+) -> Report:
+    """Measure the samplers.
+
+    Args:
+        runs: measurements of each figure, 1 or more.
+        progress: called with what is measured, and how many rounds are done of how many.
+        values: values of one measurement, 1000 or more; the peer draws at most 20,000.
+        peer_python: an interpreter that can import `opendp`; None for our own. Without it, peers are None.
+
+    Raises:
+        ConfigError: a number is out of range.
+        LocalError: `peer_python` cannot be run, or its process failed.
+    """
+    faults = [
+        Fault(name, f"must be at least {least}, is {value}")
+        for name, value, least in (("runs", runs, 1), ("values", values, 1000))
+        if value < least
+    ]
+    if faults:
+        raise ConfigError(faults)
+    with OpenDpPeer(peer_python) as peer:
+        figures = [_of_law(law, runs, values, peer, progress) for law in _laws()]
+        versions = {
+            "smpc-dp": version("smpc-dp"),
+            "opendp": peer.version,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+        }
+    figures += [_keyed(runs, progress), _first_call(runs, progress)]
+    return Report("sampling", figures, versions, {"runs": runs, "values": values, "peer_values": PEER_VALUES})
+
+
+def _laws() -> list[_Law]:
+    source, keyed = NoiseSource.system(), NoiseSource.keyed(bytes(32), b"bench")
+    generator = np.random.default_rng()
+
+    def normal(count: int) -> object:
+        return generator.normal(0.0, SCALE, count)
+
+    def poissons(count: int) -> object:
+        return generator.poisson(SCALE**2 / 2, count) - generator.poisson(SCALE**2 / 2, count)
+
+    target = Target("ratio_to_peer", TIMES_AS_FAST_AS_PEER)
+    wide = Fraction(1 << 60)
+    return [
+        _Law(
+            "discrete Gaussian, sigma 100",
+            lambda n: discrete_gaussian(source, n, SCALE**2),
+            "numpy normal",
+            normal,
+            "key of the operating system",
+            "gaussian",
+            target,
+        ),
+        _Law(
+            "discrete Gaussian, sigma 100, keyed",
+            lambda n: discrete_gaussian(keyed, n, SCALE**2),
+            "numpy normal",
+            normal,
+            "a source that two parties share",
+        ),
+        _Law(
+            "discrete Gaussian, sigma 2^30",
+            lambda n: discrete_gaussian(source, n, wide),
+            "numpy normal",
+            normal,
+            "key of the operating system",
+        ),
+        _Law(
+            "discrete Laplace, scale 100",
+            lambda n: discrete_laplace(source, n, SCALE),
+            "numpy laplace",
+            lambda n: generator.laplace(0.0, SCALE, n),
+            "key of the operating system",
+            "laplace",
+            target,
+        ),
+        _Law(
+            "Skellam, variance 100^2",
+            lambda n: skellam(source, n, SCALE**2),
+            "numpy, two Poissons",
+            poissons,
+            "two Poisson values each",
+        ),
+        _Law(
+            "binomial, 2^20 trials, p 1/2",
+            lambda n: binomial(source, n, 1 << 20, Fraction(1, 2)),
+            "numpy binomial",
+            lambda n: generator.binomial(1 << 20, 0.5, n),
+            "key of the operating system",
+        ),
+        _Law(
+            "Bernoulli(exp(-1/2))",
+            lambda n: bernoulli_exp(source, n, Fraction(1, 2)),
+            "numpy random < p",
+            lambda n: generator.random(n) < 0.6065306597126334,
+            "key of the operating system",
+        ),
+    ]
+
+
+def _cpu_nanoseconds(call: Callable[[int], object], count: int) -> float:
+    begun = time.process_time()
+    call(count)
+    return (time.process_time() - begun) / count * 1e9
+
+
+def _of_law(law: _Law, runs: int, values: int, peer: OpenDpPeer, progress: Progress | None) -> Figure:
+    count = min(values, PEER_VALUES)
+
+    def of_peer() -> float | None:
+        seconds = None if law.task is None else peer.seconds(law.task, count=count, scale=SCALE)
+        return None if seconds is None else seconds / count * 1e9
+
+    measures: dict[str, Measure] = {
+        "ours": lambda: _cpu_nanoseconds(law.ours, values),
+        "peer": of_peer,
+        "limit": lambda: _cpu_nanoseconds(law.limit, values),
+    }
+    for measure in measures.values():
+        measure()
+    done = _Steps(law.name, runs, progress)
+    taken = alternate(runs, measures, done.step)
+    version_of_peer = peer.version if taken["peer"] else None
+    return Figure(
+        law.name,
+        "ns",
+        taken["ours"],
+        "lower",
+        f"CPU time of one value, {values} values in one call, one thread; {law.note}"
+        + ("; the peer turns lists of Python integers into lists" if law.task else "")
+        + "; the limit is inexact and not cryptographic",
+        peer=None
+        if version_of_peer is None
+        else Peer(peer.name, version_of_peer, float(median(taken["peer"]))),
+        limit=Limit(law.limit_name, float(median(taken["limit"]))),
+        target=law.target,
+    )
+
+
+class _Steps:
+    """Counts rounds for a progress display."""
+
+    def __init__(self, name: str, runs: int, progress: Progress | None) -> None:
+        self._name, self._runs, self._progress, self._done = name, runs, progress, 0
+
+    def step(self) -> None:
+        self._done += 1
+        if self._progress is not None:
+            self._progress(self._name, self._done, self._runs)
+
+
+def _keyed(runs: int, progress: Progress | None) -> Figure:
+    name = "keyed source and one value, sigma 2^30"
+    numbers = [number.to_bytes(8, "big") for number in range(KEYED_CALLS)]
+
+    def measure() -> float:
+        begun = time.process_time()
+        for number in numbers:
+            discrete_gaussian(NoiseSource.keyed(bytes(32), number), 1, 1 << 60)
+        return (time.process_time() - begun) / KEYED_CALLS
+
+    measure()
+    taken = alternate(runs, {"ours": measure}, _Steps(name, runs, progress).step)
+    note = f"CPU time, mean of {KEYED_CALLS} sources: what a party pays for its noise with one neighbour"
+    return Figure(name, "s", taken["ours"], "lower", note)
+
+
+def _first_call(runs: int, progress: Progress | None) -> Figure:
+    name = "first value of a law not used before"
+    variances = iter(range(SCALE**2 + 1, SCALE**2 + 1 + runs))
+
+    def measure() -> float:
+        source, variance = NoiseSource.system(), Fraction(next(variances), 7)
+        begun = time.process_time()
+        discrete_gaussian(source, 1, variance)
+        return time.process_time() - begun
+
+    taken = alternate(runs, {"ours": measure}, _Steps(name, runs, progress).step)
+    note = "CPU time to make the table of a discrete Gaussian of sigma 38; the latest 64 laws are kept"
+    return Figure(name, "s", taken["ours"], "lower", note)

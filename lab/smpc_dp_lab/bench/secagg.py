@@ -1,0 +1,324 @@
+"""The benchmark of secure aggregation: what clients and aggregator pay, beside Flower and the machine."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from statistics import median
+
+import nacl
+import numpy as np
+from cryptography.hazmat.backends.openssl import backend
+
+from smpc_dp.encoding import Encoding
+from smpc_dp.errors import ConfigError, Fault, LocalError
+from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
+from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.simulate.recording import Recording, record
+from smpc_dp.simulate.stage import AGGREGATOR
+from smpc_dp_lab.bench import kernels, memory
+from smpc_dp_lab.bench.figures import Figure, Limit, Measure, Peer, Report, Target, alternate
+from smpc_dp_lab.bench.peer import FlowerPeer
+
+KEYSTREAM = "OpenSSL AES-256-CTR"
+MASKS_OF_KEYSTREAM = 0.5
+TIMES_AS_FAST_AS_PEER = 10.0
+# A combination of shares costs the peer time quadratic in the threshold: from here on a sample is scaled.
+SAMPLED_FROM_THRESHOLD = 40
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(slots=True)
+class _Bench:
+    parameters: SecAggParameters
+    dropouts: int
+    runs: int
+    peer: FlowerPeer
+    progress: Progress | None
+    first: Recording | None = None
+
+    @property
+    def length(self) -> int:
+        return self.parameters.encoding.lanes
+
+    @property
+    def lane_bytes(self) -> int:
+        return self.parameters.encoding.dtype().itemsize
+
+    def step(self, what: str) -> Callable[[], None] | None:
+        """Return what tells the progress that one more round of `what` is done."""
+        if self.progress is None:
+            return None
+        tell, done = self.progress, 0
+
+        def advance() -> None:
+            nonlocal done
+            done += 1
+            tell(what, done, self.runs)
+
+        return advance
+
+    def turns(self, what: str, measures: dict[str, Measure]) -> dict[str, list[float]]:
+        return alternate(self.runs, measures, self.step(what))
+
+    def beside(self, taken: dict[str, list[float]], scale: Callable[[float], float]) -> Peer | None:
+        """Return the peer with the measurements of its turns, each put into the figure's unit by `scale`."""
+        if self.peer.version is None or not taken["peer"]:
+            return None
+        return Peer(self.peer.name, self.peer.version, float(median(map(scale, taken["peer"]))))
+
+
+def run_secagg_bench(
+    parties: int = 100,
+    length: int = 100_000,
+    runs: int = 5,
+    progress: Progress | None = None,
+    *,
+    dropout: float = 0.1,
+    peer_python: str | None = None,
+) -> Report:
+    """Measure secure aggregation of `parties` vectors of `length` numbers in [-1, 1], precision 1e-6.
+
+    All times are CPU times of one thread. The fraction `dropout` of the parties is killed after dealing its
+    shares and before its masked vector, which is the dearest place.
+
+    Args:
+        parties: 4 or more, as many as `plan_secagg` can plan for.
+        runs: measurements of each figure, 1 or more; memory is measured once.
+        progress: called with what is measured, the rounds done and the rounds of it.
+        peer_python: an interpreter that can import `flwr`; None for our own. Where it cannot, peers are None.
+
+    Raises:
+        ConfigError: a number is out of range.
+        LocalError: `peer_python` cannot be run, or a measuring process failed.
+    """
+    if runs < 1:
+        raise ConfigError([Fault("runs", f"must be at least 1, is {runs}")])
+    plan = plan_secagg(parties, dropout=dropout)
+    if plan.max_dropouts < 1:
+        raise ConfigError([Fault("dropout", f"{dropout} of {parties} parties is nobody")])
+    encoding = Encoding.plan(length=length, lower=-1.0, upper=1.0, precision=1e-6, parties=parties)
+    with FlowerPeer(peer_python) as peer:
+        bench = _Bench(SecAggParameters(encoding, plan), plan.max_dropouts, runs, peer, progress)
+        figures = [_masks(bench), *_runs(bench), _recovery(bench, plan)]
+        if not plan.complete:
+            figures.append(_recovery(bench, _complete(parties, dropout)))
+        figures += _memory(bench)
+        return Report(
+            bench="secagg",
+            figures=figures,
+            versions={
+                "smpc-dp": version("smpc-dp"),
+                "python": platform.python_version(),
+                "numpy": np.__version__,
+                "pynacl": nacl.__version__,
+                "cryptography": version("cryptography"),
+                "openssl": backend.openssl_version_text(),
+                "flwr": peer.version,
+            },
+            parameters={
+                "parties": parties,
+                "length": length,
+                "dropouts": plan.max_dropouts,
+                "degree": plan.degree,
+                "threshold": plan.threshold,
+                "element_bytes": encoding.element_bytes,
+                "lane_bytes": bench.lane_bytes,
+            },
+        )
+
+
+def _complete(parties: int, dropout: float) -> SecAggPlan:
+    """Return the complete graph with a threshold of two thirds of the holders."""
+    threshold = -(-2 * (parties - 1) // 3)
+    return check_plan(parties, parties - 1, threshold, dropout=dropout)
+
+
+def _masks(bench: _Bench) -> Figure:
+    masks = round(bench.parameters.plan.mask_degree) + 1
+    made = masks * bench.length * bench.lane_bytes
+    taken = bench.turns(
+        "masks",
+        {
+            "ours": lambda: kernels.mask_rate(bench.length, bench.parameters.encoding.dtype, masks),
+            "peer": lambda: bench.peer.seconds("expand", length=bench.length, masks=masks),
+            "limit": kernels.keystream_rate,
+        },
+    )
+    return Figure(
+        name="mask expansion and addition",
+        unit="B/s",
+        values=taken["ours"],
+        better="higher",
+        peer=bench.beside(taken, lambda seconds: made / seconds),
+        limit=Limit(KEYSTREAM, float(median(taken["limit"]))),
+        target=Target("ratio_to_limit", MASKS_OF_KEYSTREAM),
+        note=f"{masks} masks of {bench.length} elements of {bench.lane_bytes} bytes added to one vector, one "
+        "thread; bound by the processor's AES units. The peer's elements are counted with the same bytes.",
+    )
+
+
+def _runs(bench: _Bench) -> list[Figure]:
+    plan, encoding = bench.parameters.plan, bench.parameters.encoding
+    masks = round(plan.mask_degree) + 1
+    made = masks * bench.length * bench.lane_bytes
+    seeds = iter(range(1, bench.runs + 1))
+
+    def run() -> float:
+        recording = record(bench.parameters, bench.dropouts, next(seeds))
+        bench.first = bench.first or recording
+        aggregator.append(recording.aggregator_seconds)
+        up.append(median(recording.up.values()))
+        down.append(median(recording.down.values()))
+        return median(recording.client_seconds.values())
+
+    aggregator: list[float] = []
+    up: list[float] = []
+    down: list[float] = []
+    taken = bench.turns(
+        "run",
+        {
+            "ours": run,
+            "peer": lambda: bench.peer.seconds(
+                "client", length=bench.length, masks=masks, holders=plan.degree, threshold=plan.threshold
+            ),
+            "limit": kernels.keystream_rate,
+        },
+    )
+    rate = float(median(taken["limit"]))
+    vector = float(encoding.lanes * encoding.element_bytes)
+    alone = Limit("the vector alone, packed", vector)
+    return [
+        Figure(
+            name="client CPU time",
+            unit="s",
+            values=taken["ours"],
+            better="lower",
+            peer=bench.beside(taken, lambda seconds: seconds),
+            limit=Limit(f"{KEYSTREAM} keystream of the client's masks", made / rate),
+            note="median over the surviving clients of all calls of their machine in a run; bound by the "
+            "signatures and key agreements in it; sealing and every check are included. The peer does its "
+            f"masking work alone: quantising, sharing two secrets among {plan.degree} with threshold "
+            f"{plan.threshold}, {masks - 1} key agreements and {masks} masks.",
+        ),
+        Figure(
+            name="aggregator CPU time",
+            unit="s",
+            values=aggregator,
+            better="lower",
+            note="all calls of the aggregator's machine in a run, recovery included; bound by checking and "
+            "writing signatures, and adding up the vectors.",
+        ),
+        Figure(
+            name="bytes up of one party",
+            unit="B",
+            values=up,
+            better="lower",
+            limit=alone,
+            note="median over the survivors of all encoded envelopes, without frames and TLS records.",
+        ),
+        Figure(
+            name="bytes down of one party",
+            unit="B",
+            values=down,
+            better="lower",
+            limit=alone,
+            note="median over the survivors of all encoded envelopes, the result included, without frames "
+            "and TLS records.",
+        ),
+    ]
+
+
+def _recovery(bench: _Bench, plan: SecAggPlan) -> Figure:
+    wreck = kernels.wreck(plan, bench.length, bench.parameters.encoding.dtype, bench.dropouts, seed=1)
+    survivors = len(wreck.survivors)
+    masks = survivors + wreck.pair_masks
+    sample = plan.threshold >= SAMPLED_FROM_THRESHOLD
+    taken = bench.turns(
+        f"recovery, {plan.degree} holders",
+        {
+            "ours": wreck.recover,
+            "peer": lambda: bench.peer.seconds(
+                "recovery",
+                length=bench.length,
+                threshold=plan.threshold,
+                holders=plan.degree,
+                seeds=survivors,
+                keys=bench.dropouts,
+                pairs=wreck.pair_masks,
+                sample=sample,
+            ),
+            "limit": kernels.keystream_rate,
+        },
+    )
+    made = masks * bench.length * bench.lane_bytes
+    estimate = (
+        " The peer's time is an ESTIMATE in part: 3 secrets of each kind are combined and their time is "
+        "scaled to all of them; its masks are measured in full."
+        if sample
+        else ""
+    )
+    graph = "complete graph" if plan.degree == plan.parties - 1 else "planned graph"
+    return Figure(
+        name=f"aggregator recovery, {graph}",
+        unit="s",
+        values=taken["ours"],
+        better="lower",
+        peer=bench.beside(taken, lambda seconds: seconds),
+        limit=Limit(f"{KEYSTREAM} keystream of the masks", made / float(median(taken["limit"]))),
+        target=Target("ratio_to_peer", TIMES_AS_FAST_AS_PEER),
+        note=f"degree {plan.degree}, threshold {plan.threshold}: from revealed shares to the bare sum, one "
+        f"thread: {survivors} self-mask seeds and {bench.dropouts} masking keys, {survivors} self-masks and "
+        f"{wreck.pair_masks} pairwise masks; bound by mask expansion and by key agreement. The peer combines "
+        f"{plan.threshold} shares for each secret and expands as many masks." + estimate,
+    )
+
+
+def _memory(bench: _Bench) -> list[Figure]:
+    recording = bench.first
+    if recording is None:
+        raise LocalError("memory is measured on a recorded run, and there is none")
+    vector = Limit("one vector, as it is computed with", float(bench.length * bench.lane_bytes))
+    tell = bench.progress or (lambda *_: None)
+    peaks: list[float] = []
+    for done, (name, heard) in enumerate(
+        [(recording.client, recording.client_heard), (AGGREGATOR, recording.aggregator_heard)], 1
+    ):
+        peaks.append(float(memory.replay_peak(name, heard, bench.parameters, seed=1)))
+        tell("memory", done, 3)
+    whole = float(memory.whole_run_peak(bench.parameters, bench.dropouts, seed=1))
+    tell("memory", 3, 3)
+    alone = (
+        "allocations through Python and numpy of one machine against recorded messages in a fresh process, "
+        "its vector and the message at hand included, interpreter and modules not; bound by "
+    )
+    return [
+        Figure(
+            name="peak memory of a client",
+            unit="B",
+            values=[peaks[0]],
+            better="lower",
+            limit=vector,
+            note=alone + "a few copies of the vector (lanes, packed, in the envelope).",
+        ),
+        Figure(
+            name="peak memory of the aggregator",
+            unit="B",
+            values=[peaks[1]],
+            better="lower",
+            limit=vector,
+            note=alone + "a few copies of the vector at hand and of the result; it does not grow with the "
+            "number of vectors.",
+        ),
+        Figure(
+            name="peak memory of a whole run in one process",
+            unit="B",
+            values=[whole],
+            better="lower",
+            note="resident memory of a fresh process with all parties, all their input vectors, the "
+            "aggregator, the messages under way, the interpreter and the modules.",
+        ),
+    ]

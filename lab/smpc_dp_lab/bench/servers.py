@@ -1,0 +1,186 @@
+"""A program on shares among processes of this machine, over mpyc's own sockets or our channels."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from smpc_dp.errors import LocalError
+from smpc_dp.protocols.mpyc.params import threshold_of
+from smpc_dp.protocols.mpyc.sharing import field_bytes, split, unpack
+from smpc_dp.protocols.mpyc.terms import ProgramTerms
+from smpc_dp.runtime.local import create_local_session
+from smpc_dp.runtime.servers.engine import ENVIRONMENT
+from smpc_dp.runtime.session_file import Timeouts
+from smpc_dp.statistics.shared.kernels import Way
+from smpc_dp_lab.bench.servers_worker import Told, Work
+
+WORKER_SECONDS = 900
+# Of every message, where rounds are counted: far above what a small program computes in a round.
+DELAY = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was opened, alike at all servers; and for each run, start-up left out:
+
+    seconds by the clock, of the slowest server; of processor time, and bytes of mpyc's messages, of all
+    servers together. Processor time is with that of the channels, where they are used.
+    """
+
+    opened: list[int]
+    wall: list[float]
+    cpu: list[float]
+    sent: list[int]
+    rounds: int
+    """Counted where messages are delayed, else 0."""
+
+
+def run_servers(
+    terms: ProgramTerms,
+    records: Sequence[Sequence[int]],
+    servers: int,
+    runs: int = 1,
+    *,
+    way: Way | None = None,
+    delay: float = 0.0,
+    warm: bool = True,
+    channels: bool = False,
+    shares: Sequence[Sequence[Sequence[int]]] | None = None,
+) -> Measured:
+    """Share records, or take `shares` (server, user, value), and run the program `runs` times.
+
+    Args:
+        terms, records, servers: what is computed, shape (users, length), and among how many.
+        way: how a statistic's sum is computed, if not in the cheapest way; not over channels.
+        delay: seconds, added to every message for counting rounds; not over channels.
+        warm: run the program once before, in the same processes; over channels each run is a process's first.
+        channels: as in a session, mpyc in processes of its own behind mutual TLS; else over mpyc's own
+            sockets, on loopback.
+
+    Raises LocalError where a server fails, or opens something else than another one.
+    """
+    held = split_records(terms, records, servers) if shares is None else shares
+    works = [
+        Work(
+            terms=terms,
+            shares=[[f"{share:x}" for share in row] for row in held[place]],
+            runs=runs,
+            place=place,
+            warm=warm,
+            way=way,
+            delay=delay,
+        )
+        for place in range(servers)
+    ]
+    told = _over_channels(works) if channels else _over_own_sockets(works)
+    if any(each.opened != told[0].opened for each in told):
+        raise LocalError("servers opened different values")
+    busy = [[answer.cpu + more for answer, more in zip(t.answers, t.carrying, strict=True)] for t in told]
+    answers = [each.answers for each in told]
+    return Measured(
+        opened=[int(value) for value in told[0].opened],
+        wall=[max(answer.wall for answer in run) for run in zip(*answers, strict=True)],
+        cpu=[sum(run) for run in zip(*busy, strict=True)],
+        sent=[sum(answer.sent for answer in run) for run in zip(*answers, strict=True)],
+        # A pause in the middle of a round, on a busy machine, makes some server count one more.
+        rounds=min((count for each in told for count in each.rounds), default=0),
+    )
+
+
+def split_records(
+    terms: ProgramTerms, records: Sequence[Sequence[int]], servers: int
+) -> list[list[list[int]]]:
+    """Return Shamir's shares of records: by server, user and value."""
+    held: list[list[list[int]]] = [[] for _ in range(servers)]
+    for number, record in enumerate(records):
+        packed = split(record, terms.prime, threshold_of(servers), servers)
+        for own, row in zip(held, packed, strict=True):
+            own.append(unpack(row, len(row) // field_bytes(terms.prime), terms.prime, f"user {number}"))
+    return held
+
+
+def _over_own_sockets(works: Sequence[Work]) -> list[Told]:
+    with _listening(len(works)) as sockets:
+        ports = [each.getsockname()[1] for each in sockets]
+        ready = [
+            msgspec.structs.replace(work, ports=ports, listening=own.fileno())
+            for work, own in zip(works, sockets, strict=True)
+        ]
+        return _together(ready)
+
+
+def _over_channels(works: Sequence[Work]) -> list[Told]:
+    with tempfile.TemporaryDirectory(prefix="smpc-dp-") as folder:
+        session = create_local_session(
+            Path(folder),
+            ["alice", "bob"],
+            {},
+            protocol="mpyc",
+            servers=len(works),
+            timeouts=Timeouts(60.0, 120.0, 60.0),
+        )
+        return _together(
+            [
+                msgspec.structs.replace(work, session=str(session), name=f"server{work.place + 1}")
+                for work in works
+            ]
+        )
+
+
+@contextmanager
+def _listening(servers: int) -> Iterator[list[socket.socket]]:
+    """Give a listening socket on loopback for each server: nobody else can have its port."""
+    sockets: list[socket.socket] = []
+    try:
+        for _ in range(servers):
+            sockets.append(socket.create_server(("127.0.0.1", 0)))
+        yield sockets
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def _together(works: Sequence[Work]) -> list[Told]:
+    """Run one worker for each server; return what they say."""
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        for work in works:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "smpc_dp_lab.bench.servers_worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=os.environ | ENVIRONMENT,
+                pass_fds=() if work.listening < 0 else (work.listening,),
+                # As mpyc behind channels: the scheduler shares a busy machine out among sessions.
+                start_new_session=True,
+            )
+            started.append(process)
+            if process.stdin is not None:
+                process.stdin.write(msgspec.json.encode(work))
+                process.stdin.close()
+                process.stdin = None
+        told = []
+        for process in started:
+            output, errors = process.communicate(timeout=WORKER_SECONDS)
+            if process.returncode:
+                lines = errors.decode("utf-8", "replace").strip().splitlines() or ["no message"]
+                raise LocalError(f"a server failed: {lines[-1]}")
+            told.append(msgspec.json.decode(output, type=Told))
+    except subprocess.TimeoutExpired:
+        raise LocalError(f"a server took more than {WORKER_SECONDS} s") from None
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    return told

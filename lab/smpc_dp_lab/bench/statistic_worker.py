@@ -1,0 +1,121 @@
+"""One process of `smpc-dp bench pairwise`: `python -m smpc_dp_lab.bench.statistic_worker`.
+
+As a member of a session it evaluates the noisy kernel with fresh setups, then several times with the setup
+that it has; alone it takes a whole statistic through every gate.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from smpc_dp.protocols.pairwise.transfers import Transfers
+from smpc_dp.protocols.pairwise.turns import Buffer
+from smpc_dp.runtime.pairwise import Conduit, PairwiseMember, drive
+from smpc_dp.simulate.statistic import pairwise
+from smpc_dp.statistics.kernels import Field, kendall_tau
+from smpc_dp_lab.bench.pairwise_worker import random_inputs
+
+CACHED = 20
+
+
+class Flights:
+    """A channel that counts how often one waits after one has sent: the rounds of a protocol."""
+
+    def __init__(self, channel: Conduit, shared: list[bool], count: list[int]) -> None:
+        self._channel = channel
+        self._sent = shared
+        self._count = count
+
+    @property
+    def bytes_sent(self) -> int:
+        """Of the channel."""
+        return self._channel.bytes_sent
+
+    @property
+    def bytes_received(self) -> int:
+        """Of the channel."""
+        return self._channel.bytes_received
+
+    def send(self, parts: Sequence[Buffer], /) -> None:
+        """Send."""
+        self._sent[0] = True
+        self._channel.send(parts)
+
+    def receive(self, limit: int, ahead: int = 0, /) -> Buffer:
+        """Receive, and count a round if something was sent since the last time."""
+        self._count[0] += self._sent[0]
+        self._sent[0] = False
+        return self._channel.receive(limit, ahead)
+
+    def close(self, parts: Sequence[Buffer], /) -> None:
+        """Close."""
+        self._channel.close(parts)
+
+
+def member(session: str, name: str, times: int) -> Mapping[str, object]:
+    """Be a member of `session`: `times` fresh evaluations over new channels, and CACHED after the last."""
+    loaded = PairwiseMember.load(session, name)
+    inputs = random_inputs(loaded)
+    told: dict[str, object] = {}
+    for turn in range(times):
+        transfers = Transfers()
+        began, clock = time.process_time(), time.perf_counter()
+        opened = loaded.connect()
+        connected = time.process_time()
+        sent, rounds = [False], [0]
+        channels = {peer: Flights(channel, sent, rounds) for peer, channel in opened.items()}
+        try:
+            first = drive(loaded.role(inputs, 1, transfers), channels)
+            fresh, wall, flights = time.process_time(), time.perf_counter(), rounds[0]
+            if not turn:
+                told["first"] = fresh - began
+            told |= {
+                "fresh": fresh - began,
+                "connect": connected - began,
+                "wall": wall - clock,
+                "bytes": first.bytes_sent,
+                "rounds": flights,
+            }
+            if turn < times - 1 or times == 1:
+                continue
+            for request in range(2, CACHED + 2):
+                last = drive(loaded.role(inputs, request, transfers), channels)
+            told |= {
+                "cached": (time.process_time() - fresh) / CACHED,
+                "cached_bytes": (last.bytes_sent - first.bytes_sent) / CACHED,
+                "cached_rounds": (rounds[0] - flights) / CACHED,
+            }
+        finally:
+            for channel in opened.values():
+                channel.close()
+    return told
+
+
+def whole(parties: int) -> Mapping[str, object]:
+    """Estimate tau of so many parties through every gate, in this process."""
+    rng = np.random.default_rng(1)
+    field = Field(-(1 << 31), (1 << 31) - 1)
+    first = rng.integers(-(1 << 31), 1 << 31, parties)
+    began, clock = time.process_time(), time.perf_counter()
+    result = pairwise(kendall_tau(field, field), (first, first[::-1]), 1.0, 1)
+    return {
+        "pairs": result.pairs,
+        "wall": time.perf_counter() - clock,
+        "cpu": time.process_time() - began,
+        "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+if __name__ == "__main__":
+    told = (
+        whole(int(sys.argv[2]))
+        if sys.argv[1] == "whole"
+        else member(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    )
+    sys.stdout.write(json.dumps(told) + "\n")

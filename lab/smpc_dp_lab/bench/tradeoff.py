@@ -1,0 +1,237 @@
+"""Error of a private average against the number of users: local DP, GOPA and a trusted curator.
+
+[Bellet 2021, section 4.1] states it in orders of magnitude: 1/sqrt(n) for local DP, 1/n for the other two.
+Here each is planned at the same epsilon and delta, and its noise is drawn as often as asked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import numpy as np
+
+from smpc_dp.encoding import Lanes
+from smpc_dp.errors import ConfigError, Fault, LocalError
+from smpc_dp.protocols.gopa.params import GopaParameters, check_parameters
+from smpc_dp.protocols.secagg.noisy import DEFAULT_STEPS
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Method = Literal["local", "gopa", "curator"]
+PARTIES = (10, 30, 100, 300, 1_000, 3_000, 10_000)
+REPETITIONS = 2_000
+MOST_REPETITIONS = 100_000
+FORMATS = (".png", ".svg", ".pdf")
+
+Progress = Callable[[str, int, int], None]
+
+
+class Point(msgspec.Struct, frozen=True):
+    """One method with so many users; errors are standard deviations of the average's noise.
+
+    `planned` is calculated, `measured` the root mean square over the repetitions. The curator averages the
+    `honest` users' values, the others those of all.
+    """
+
+    method: Method
+    parties: int
+    honest: int
+    planned: float
+    measured: float
+
+
+class Tradeoff(msgspec.Struct, frozen=True, kw_only=True):
+    """What `gopa_tradeoff` found, with what it was asked for; values are in [0, 1]."""
+
+    epsilon: float
+    delta: float
+    corrupt: float
+    repetitions: int
+    seed: int
+    points: tuple[Point, ...]
+
+    def of(self, method: Method) -> list[Point]:
+        """Return the points of one method, by number of users."""
+        return [point for point in self.points if point.method == method]
+
+
+def gopa_tradeoff(
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    *,
+    parties: Sequence[int] = PARTIES,
+    corrupt: float = 0.1,
+    repetitions: int = REPETITIONS,
+    seed: int = 1,
+    progress: Progress | None = None,
+) -> Tradeoff:
+    """Plan the three methods for users with a value in [0, 1] each, and draw their noise `repetitions` times.
+
+    All have exact discrete Gaussian noise on a grid of 2^20 steps. GOPA's is its users' independent noise, as
+    their machines add it; its pairwise noise cancels to the last bit and is not drawn here. It is planned
+    for users of whom the fraction `corrupt` colludes and none is lost.
+
+    Args:
+        parties: 5 to 10,000 each.
+        repetitions: 100 to 100,000; a measured error is off by a fraction 1/sqrt(2 repetitions), typically.
+        seed: of the noise, which protects nothing here.
+
+    Raises:
+        ConfigError: a number is out of range, or nothing can be planned for it.
+    """
+    faults = [Fault("parties", f"must be 5 to 10,000, is {n}") for n in parties if not 5 <= n <= 10_000]
+    if not 100 <= repetitions <= MOST_REPETITIONS:
+        faults.append(Fault("repetitions", f"must be 100 to {MOST_REPETITIONS}, is {repetitions}"))
+    if faults:
+        raise ConfigError(faults)
+    # Not at the top: scipy.
+    from smpc_dp.privacy.mechanisms import DiscreteGaussian, Sensitivity
+    from smpc_dp.privacy.sampling import NoiseSource
+
+    points: list[Point] = []
+    for done, n in enumerate(parties):
+        if progress is not None:
+            progress(f"{n} users", done, len(parties))
+        gopa = _planned(n, epsilon, delta, corrupt)
+        step, honest = gopa.encoding.step, gopa.session.honest
+        width = gopa.encoding.highest - gopa.encoding.lowest
+        alone = DiscreteGaussian.calibrate(
+            epsilon, delta, Sensitivity.on_integers("substitution", l2=float(width))
+        )
+        randomness = SeededRandomnessForSimulation(seed, f"{n} users")
+        source = NoiseSource.keyed(randomness.bytes(32))
+        local, shares = (np.zeros(repetitions, dtype=np.uint64) for _ in range(2))
+        for _ in range(n):
+            local += alone.noise(source, repetitions).view(np.uint64)
+            gopa.add_noise(shares, randomness)
+        curator = alone.noise(source, repetitions).view(np.uint64)
+        deviation = step * math.sqrt(alone.variance)
+        points += [
+            Point("local", n, honest, deviation / math.sqrt(n), step * _deviation(local) / n),
+            Point("gopa", n, honest, gopa.noise(n, 0).total / n, step * _deviation(shares) / n),
+            Point("curator", n, honest, deviation / honest, step * _deviation(curator) / honest),
+        ]
+    if progress is not None:
+        progress("done", len(parties), len(parties))
+    return Tradeoff(
+        epsilon=epsilon,
+        delta=delta,
+        corrupt=corrupt,
+        repetitions=repetitions,
+        seed=seed,
+        points=tuple(points),
+    )
+
+
+def _planned(parties: int, epsilon: float, delta: float, corrupt: float) -> GopaParameters:
+    given = {"length": 1, "lower": 0.0, "upper": 1.0, "precision": 1 / DEFAULT_STEPS, "dropout": 0.0}
+    parameters, faults = check_parameters(
+        given | {"epsilon": epsilon, "delta": delta, "corrupt": corrupt}, parties
+    )
+    if parameters is None:
+        raise ConfigError(faults)
+    return parameters
+
+
+def _deviation(noise: Lanes) -> float:
+    return float(np.sqrt(np.mean(noise.view(np.int64).astype(np.float64) ** 2)))
+
+
+def check_plot(path: Path) -> None:
+    """Say early whether `plot` can write `path`.
+
+    Raises:
+        ConfigError: its ending is none of .png, .svg and .pdf, or its folder is not there.
+        LocalError: matplotlib is not installed.
+    """
+    if path.suffix not in FORMATS:
+        raise ConfigError([Fault("plot", f"must end in {', '.join(FORMATS)}, is {path.name!r}")])
+    if not path.parent.is_dir():
+        raise ConfigError([Fault("plot", f"there is no folder {path.parent}")])
+    if find_spec("matplotlib") is None:
+        raise LocalError("plots need matplotlib: pip install matplotlib, or --json for the numbers")
+
+
+def write_plot(path: Path, inches: tuple[float, float], draw: Callable[[Axes], None]) -> None:
+    """Write a plot of one pair of axes, width and height in inches; errors as of `plot`."""
+    check_plot(path)
+    # Not pyplot: it would look for a display and keep the figure.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=inches, layout="constrained")
+    draw(figure.add_subplot())
+    figure.savefig(path, dpi=160)
+
+
+def plot(found: Tradeoff, path: Path) -> None:
+    """Write the plot: error against users on log axes, measured points on the lines of theory.
+
+    Raises:
+        ConfigError, LocalError: as of `check_plot`.
+        OSError: the file cannot be written.
+    """
+    write_plot(path, (7.2, 4.8), lambda axes: _draw(axes, found))
+
+
+# Line and mark of each method, in colours that differ in lightness too; the curator's lie under GOPA's.
+_STYLES: tuple[tuple[Method, str, str, float, str, float, float], ...] = (
+    ("local", "local DP: each user's noise suffices alone", "#c2410c", 1.4, "s", 5.5, -0.5),
+    ("curator", "trusted curator, over the honest users' values", "#9cc3e6", 7.0, "o", 12.0, -1.0),
+    ("gopa", "GOPA: no curator, nobody sees a value", "#0b3d75", 1.4, "o", 5.0, -1.0),
+)
+
+
+def _draw(axes: Axes, found: Tradeoff) -> None:
+    for method, label, colour, width, mark, size, slope in _STYLES:
+        points = found.of(method)
+        users = np.array([point.parties for point in points])
+        # Theory has the slope, the plan for the most users the constant.
+        largest = max(points, key=lambda point: point.parties)
+        ends = np.array([users.min() * 0.8, users.max() * 1.25])
+        theory = largest.planned * (ends / largest.parties) ** slope
+        axes.plot(ends, theory, color=colour, linewidth=width, solid_capstyle="butt")
+        axes.plot(
+            users,
+            [point.measured for point in points],
+            linestyle="none",
+            marker=mark,
+            markersize=size,
+            color=colour,
+            label=label,
+        )
+        power = "1/\u221an" if slope == -0.5 else "1/n"
+        if method != "gopa":
+            axes.annotate(
+                f"theory:\n{power}",
+                (ends[1], theory[1]),
+                xytext=(5, 0),
+                textcoords="offset points",
+                va="center",
+                color="#404040",
+                fontsize=9,
+            )
+    axes.set(xscale="log", yscale="log", xlabel="users n")
+    axes.margins(x=0.09)
+    axes.set_ylabel("standard error of the average, due to noise")
+    axes.set_title(
+        f"Private average of values in [0, 1] at \u03b5 = {found.epsilon:g}, \u03b4 = {found.delta:g}; "
+        f"{found.corrupt:.0%} of the users collude",
+        fontsize=10.5,
+        loc="left",
+    )
+    axes.grid(True, which="major", color="#e0e0e0", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(
+        frameon=False,
+        loc="lower left",
+        title=f"measured, {found.repetitions:,} repetitions",
+        alignment="left",
+    )

@@ -1,0 +1,312 @@
+"""Oblivious transfer: its setup, and how many correlated transfers a second two parties make.
+
+In memory and over a channel alike, both parties work at the same time, each on a thread of its own, in one
+process or in two, with several chunks on their way. Arrays are used again; choices are drawn beforehand, the
+same for every chunk; setup is not counted. The clock runs from before the first chunk until the last check.
+"""
+
+from __future__ import annotations
+
+import queue
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import Any, Protocol
+
+import numpy as np
+
+from smpc_dp.crypto import ot
+from smpc_dp.crypto.ot import CONTEXT_BYTES, FIELD_SIZES, ROW_BYTES, Octets, Receiver, Rows, Sender
+from smpc_dp.errors import LocalError
+from smpc_dp_lab.bench.drivers import Turn
+from smpc_dp_lab.bench.figures import Figure, Limit, Measure, Target, alternate
+
+# With the block that hides, a chunk is 256 blocks of 128 rows: whole tiles of the core.
+CHUNK = 255 * 128
+DEPTH = 3
+CHUNKS = 256
+# A setup's messages, and a chunk's corrections, are below this.
+MAX_MESSAGE = 1 << 20
+
+
+# Multiplications in the group that 128 base transfers need: 256 + 128 of points that vary, 1 + 128 of the
+# generator.
+VARYING, GENERATOR = 384, 129
+MOST_TIMES = 1.3
+PEER = "malicious, random choices, one check for all"
+
+
+class Channel(Protocol):
+    """What a measurement needs of a channel; a buffer that was sent stays as it is until it has arrived."""
+
+    @property
+    def peer(self) -> str: ...
+
+    def send(self, buffers: Sequence[bytes | memoryview]) -> None: ...
+
+    def receive(self, limit: int, ahead: int = 0) -> Octets: ...
+
+
+class _Queues:
+    """A channel inside the process: it hands the buffers over."""
+
+    def __init__(
+        self, peer: str, out: queue.SimpleQueue[Octets], into: queue.SimpleQueue[Octets], patience: float
+    ) -> None:
+        self.peer = peer
+        self._out, self._into, self._patience = out, into, patience
+
+    def send(self, buffers: Sequence[bytes | memoryview]) -> None:
+        (buffer,) = buffers
+        self._out.put(buffer)
+
+    def receive(self, limit: int, ahead: int = 0) -> Octets:  # noqa: ARG002 (a channel's)
+        try:
+            return self._into.get(timeout=self._patience)
+        except queue.Empty:
+            raise LocalError(f"'{self.peer}' sent nothing for {self._patience} s") from None
+
+
+class _Party:
+    """What both parties have."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self.rows = np.empty((CHUNK, ROW_BYTES), np.uint8)
+        self.processor_seconds = 0.0
+
+    def run(self, chunks: int) -> float:
+        """Return the seconds that `chunks` chunks took; `rows` are those of the last."""
+        began, busy = time.perf_counter(), time.thread_time()
+        self._work(chunks, min(DEPTH, chunks))
+        self.processor_seconds = time.thread_time() - busy
+        return time.perf_counter() - began
+
+    def _work(self, chunks: int, begun: int) -> None:
+        raise NotImplementedError
+
+
+class SendingParty(_Party):
+    """The sender, over a channel."""
+
+    def __init__(self, channel: Channel, k: int) -> None:
+        """Set up."""
+        super().__init__(channel)
+        self.sender = Sender(channel.peer, bytes(CONTEXT_BYTES), secrets.token_bytes(32), k)
+        channel.send([self.sender.respond(bytes(channel.receive(MAX_MESSAGE)))])
+        self.sender.finish_setup(bytes(channel.receive(MAX_MESSAGE)))
+
+    def _work(self, chunks: int, begun: int) -> None:
+        channel = self._channel
+        for left in range(begun - 1, -1, -1):
+            channel.send([self.sender.challenge(CHUNK, channel.receive(MAX_MESSAGE, left))])
+        for chunk in range(chunks):
+            # The receiver sends the next corrections right after a response.
+            more = chunk + begun < chunks
+            response = channel.receive(MAX_MESSAGE, int(more))
+            self.sender.correlated(bytes(response), self.rows)
+            if more:
+                channel.send([self.sender.challenge(CHUNK, channel.receive(MAX_MESSAGE))])
+
+
+class ReceivingParty(_Party):
+    """The receiver, over a channel."""
+
+    def __init__(self, channel: Channel, k: int) -> None:
+        """Set up."""
+        super().__init__(channel)
+        self.receiver = Receiver(channel.peer, bytes(CONTEXT_BYTES), secrets.token_bytes(32), k)
+        channel.send([self.receiver.first_message()])
+        channel.send([self.receiver.finish_setup(bytes(channel.receive(MAX_MESSAGE)))])
+        self.choices = secrets.token_bytes(CHUNK // 8)
+        size = self.receiver.corrections_bytes(CHUNK)
+        self._corrections = [np.empty(size, np.uint8) for _ in range(DEPTH)]
+
+    def _work(self, chunks: int, begun: int) -> None:
+        channel = self._channel
+        for chunk in range(begun):
+            self._begin(chunk)
+        for chunk in range(chunks):
+            challenge = channel.receive(MAX_MESSAGE)
+            response, _ = self.receiver.correlated(bytes(challenge), self.rows)
+            channel.send([response])
+            if chunk + begun < chunks:
+                # The chunk that was answered has arrived, so its buffer is free.
+                self._begin(chunk)
+
+    def _begin(self, chunk: int) -> None:
+        corrections = self._corrections[chunk % DEPTH]
+        self.receiver.extend_into(CHUNK, self.choices, corrections)
+        self._channel.send([corrections.data])
+
+
+class Pair:
+    """Both parties in this process, each with a thread of its own while they work."""
+
+    def __init__(self, k: int, patience: float = 60) -> None:
+        """Set up; a party that waits longer than `patience` seconds gives up."""
+        there: queue.SimpleQueue[Octets] = queue.SimpleQueue()
+        back: queue.SimpleQueue[Octets] = queue.SimpleQueue()
+        channels = _Queues("receiver", back, there, patience), _Queues("sender", there, back, patience)
+        parties: list[SendingParty] = []
+        other = threading.Thread(target=lambda: parties.append(SendingParty(channels[0], k)))
+        other.start()
+        self._receiving = ReceivingParty(channels[1], k)
+        other.join()
+        (self._sending,) = parties
+        # Transfers a second of processor time, of the side that takes more: what both reach with a core each.
+        self.by_processor: list[float] = []
+
+    def rate(self, chunks: int = CHUNKS) -> float:
+        """Return correlated transfers a second of `chunks` chunks, until both parties are done.
+
+        Raises LocalError when a party fails, or the rows of the last chunk do not fit.
+        """
+        other = threading.Thread(target=self._sending.run, args=(chunks,))
+        began = time.perf_counter()
+        other.start()
+        self._receiving.run(chunks)
+        other.join()
+        seconds = time.perf_counter() - began
+        self._check()
+        busy = max(self._sending.processor_seconds, self._receiving.processor_seconds)
+        self.by_processor.append(chunks * CHUNK / busy)
+        return chunks * CHUNK / seconds
+
+    def _check(self) -> None:
+        delta = np.frombuffer(self._sending.sender.delta, np.uint8)
+        bits = np.unpackbits(np.frombuffer(self._receiving.choices, np.uint8), bitorder="little")
+        expected: Rows = self._sending.rows ^ (np.negative(bits)[:, None] & delta)
+        if not np.array_equal(self._receiving.rows, expected):
+            raise LocalError("the two sides' rows do not fit")
+
+
+def over(k: int) -> str:
+    """Return what a process that measures calls its rate over the channel."""
+    return f"transfers, k = {k}"
+
+
+def setup_figures(runs: int, peer: Turn) -> list[Figure]:
+    """Measure a setup, and its base transfers beside the multiplications that they need.
+
+    In processor time, of all threads. `peer` has had its turns.
+    """
+    seed = secrets.token_bytes(32)
+    measures: dict[str, Measure] = {
+        "setup": lambda: _seconds(_set_up),
+        "base": lambda: _seconds(lambda: ot.base_transfers(seed)),
+        "same": lambda: _seconds(lambda: ot.group_multiplications(seed, VARYING + GENERATOR, 0)),
+        "made": lambda: _seconds(lambda: ot.group_multiplications(seed, VARYING, GENERATOR)),
+    }
+    alternate(1, measures)
+    # A setup takes hundredths of a second: more runs cost little.
+    taken = alternate(max(runs, 21), measures)
+    how = "both sides in turn, processor time"
+    # The same number of multiplications, which the target is about; and those really made, which are cheaper.
+    limits = (
+        ("", "same", f"{VARYING + GENERATOR} multiplications of a varying point"),
+        (
+            ", of those made",
+            "made",
+            f"{VARYING} multiplications of a varying point, {GENERATOR} of the generator",
+        ),
+    )
+    bound = f"{how}; bound by ristretto255, above the limit by maps to the group, decodings and hashing"
+    return [
+        Figure(
+            "setup",
+            "s",
+            taken["setup"],
+            "lower",
+            f"128 base transfers and trees of k = 2, {how}",
+            peer.peer("setup", "s", "transfers on P-256, processor time of both sides"),
+        ),
+        *(
+            Figure(
+                f"128 base transfers{name}",
+                "s",
+                taken["base"],
+                "lower",
+                bound,
+                limit=Limit(limit, median(taken[measure])),
+                target=Target("ratio_to_limit", 1 / MOST_TIMES) if measure == "same" else None,
+            )
+            for name, measure, limit in limits
+        ),
+    ]
+
+
+def transfer_figures(
+    take: Callable[[dict[str, Measure]], dict[str, list[float]]],
+    between: Callable[[], Mapping[str, Any]],
+    peers: Mapping[int, Turn],
+) -> list[Figure]:
+    """Measure transfers in memory, between processes and by the peer of each k, in turns.
+
+    `take` takes all measurements, `between` one between processes. Raises LocalError as `Pair.rate`.
+    """
+    over_channel: list[Mapping[str, Any]] = []
+
+    def channel_rates() -> None:
+        over_channel.append(between())
+
+    pairs = {str(k): Pair(k) for k in FIELD_SIZES}
+    measures: dict[str, Measure] = {k: pair.rate for k, pair in pairs.items()}
+    alternate(1, measures)
+    for pair in pairs.values():
+        pair.by_processor.clear()
+    between()
+    peer_turns: dict[str, Measure] = {f"peer {k}": turn for k, turn in peers.items()}
+    taken = take(measures | {"channel": channel_rates} | peer_turns)
+    how = f"SoftSpoken with its check, {CHUNKS} chunks of {CHUNK}, {DEPTH} on their way, sender and receiver"
+    memory = [
+        Figure(
+            f"correlated transfers in memory, k = {k}",
+            "OT/s",
+            taken[str(k)],
+            "higher",
+            f"{how} on a thread each in one process, until both are done; bound by AES and the caches",
+            peers[k].peer("random, memory", "OT/s", f"{PEER}, a thread each"),
+            target=Target("median", 80e6) if k == 2 else None,
+        )
+        for k in FIELD_SIZES
+    ]
+    memory += [
+        Figure(
+            f"correlated transfers in memory, k = {k}, processor time",
+            "OT/s",
+            pair.by_processor,
+            "higher",
+            f"{how} as above, by the processor time of the side that takes more",
+        )
+        for k, pair in pairs.items()
+    ]
+    channel = median(run["channel"] for run in over_channel)
+    return memory + [
+        Figure(
+            f"correlated transfers over the channel, k = {k}",
+            "OT/s",
+            [run[over(k)] for run in over_channel],
+            "higher",
+            f"{how} in two processes, mutual TLS on loopback; bound by TLS, beside AES on the same cores",
+            peers[k].peer("random, loopback", "OT/s", f"{PEER}, channel not encrypted"),
+            limit=Limit(f"channel, {ROW_BYTES // k} bytes a transfer", channel * k / ROW_BYTES),
+            target=Target("median", 50e6) if k == 4 else None,
+        )
+        for k in FIELD_SIZES
+    ]
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def _set_up() -> None:
+    context = bytes(CONTEXT_BYTES)
+    sender = Sender("receiver", context, secrets.token_bytes(32))
+    receiver = Receiver("sender", context, secrets.token_bytes(32))
+    sender.finish_setup(receiver.finish_setup(sender.respond(receiver.first_message())))

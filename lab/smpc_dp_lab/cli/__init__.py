@@ -1,0 +1,1 @@
+"""The commands `smpc-dp bench`, `smpc-dp reproduce` and `smpc-dp vectors`."""

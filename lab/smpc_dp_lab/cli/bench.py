@@ -1,0 +1,302 @@
+"""`smpc-dp bench`: how fast it is, beside its peers and its limit in the same run."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from smpc_dp.cli.output import console, print_json
+from smpc_dp.cli.progress import Bar
+
+if TYPE_CHECKING:
+    # Loaded by the commands: all benchmarks together take a while.
+    from smpc_dp_lab.bench import Report
+
+STANDARD_PARTIES, STANDARD_LENGTH = 100, 100_000
+STANDARD = f"{STANDARD_PARTIES} parties, {STANDARD_LENGTH:,} coordinates"
+
+app = typer.Typer(name="bench", help="Measure, beside peers and limits.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    pass
+
+
+@app.command()
+def secagg(
+    parties: Annotated[int, typer.Option(help="How many parties.")] = STANDARD_PARTIES,
+    length: Annotated[int, typer.Option(help="Coordinates a vector.")] = STANDARD_LENGTH,
+    runs: Annotated[int, typer.Option(help="Measurements of each figure.")] = 5,
+    dropout: Annotated[float, typer.Option(help="Fraction that is killed in the dearest place.")] = 0.1,
+    peer_python: Annotated[
+        str | None, typer.Option(help="An interpreter with flwr, if this one has none.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Measure secure aggregation.
+
+    Beside Flower's SecAgg+ functions and the machine's raw AES-256-CTR rate. The targets count at the size
+    that is the default.
+    """
+    from smpc_dp_lab.bench import run_secagg_bench
+
+    with Bar("rounds", quiet=as_json) as bar:
+        report = run_secagg_bench(parties, length, runs, bar.show, dropout=dropout, peer_python=peer_python)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        _print(report)
+
+
+Runs = Annotated[int, typer.Option(help="Measurements of each figure.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Emp = Annotated[str | None, typer.Option(help="A folder with the compiled drivers of emp's packages.")]
+Progressing = Callable[[str, int, int], None]
+
+
+@app.command()
+def garbling(runs: Runs = 7, emp: Emp = None, as_json: Json = False) -> None:
+    """Measure garbling.
+
+    In memory, and end to end between two processes.
+    """
+    from smpc_dp_lab.bench import run_garbling_bench
+
+    _measure(run_garbling_bench, runs, emp, as_json)
+
+
+@app.command()
+def ot(runs: Runs = 7, emp: Emp = None, as_json: Json = False) -> None:
+    """Measure oblivious transfer.
+
+    Its setup, in memory, and over the channel.
+    """
+    from smpc_dp_lab.bench import run_ot_bench
+
+    _measure(run_ot_bench, runs, emp, as_json)
+
+
+@app.command()
+def compare(runs: Runs = 7, emp: Emp = None, as_json: Json = False) -> None:
+    """Measure comparisons.
+
+    Of 16-bit integers between two fresh processes: 10,000, and one.
+    """
+    from smpc_dp_lab.bench import run_compare_bench
+
+    _measure(run_compare_bench, runs, emp, as_json)
+
+
+@app.command()
+def proofs(
+    runs: Runs = 5,
+    drivers: Annotated[
+        str | None, typer.Option(help="A folder with the compiled drivers of other crates' range proofs.")
+    ] = None,
+    users: Annotated[
+        list[int] | None,
+        typer.Option(help="Make and audit logs of so many users; may be repeated. 10,000 take minutes."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure commitments and proofs.
+
+    Range proofs beside other crates', a user of a verifiable average at lengths 1, 10 and 100, and audits.
+    """
+    from smpc_dp_lab.bench import run_proofs_bench
+
+    _measure(functools.partial(run_proofs_bench, users=users or ()), runs, drivers, as_json)
+
+
+@app.command()
+def sampling(
+    runs: Runs = 7,
+    peer_python: Annotated[
+        str | None, typer.Option(help="An interpreter with opendp, if this one has none.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure the exact samplers.
+
+    Beside OpenDP's exact ones, and numpy's, which are neither exact nor cryptographic.
+    """
+    from smpc_dp_lab.bench import run_sampling_bench
+
+    with Bar("rounds", quiet=as_json) as bar:
+        report = run_sampling_bench(runs, bar.show, peer_python=peer_python)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        _print(report)
+
+
+@app.command()
+def gopa(
+    parties: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="Users, 10 to 10,000; may be repeated. Left out: 100 and 1,000.", show_default=False
+        ),
+    ] = None,
+    length: Annotated[int, typer.Option(help="Coordinates a vector.")] = 1,
+    runs: Annotated[int, typer.Option(help="Measurements of each figure.")] = 1,
+    lost: Annotated[int, typer.Option(help="Users that the plans may lose, at most a tenth of them.")] = 10,
+    dropout: Annotated[float, typer.Option(help="Fraction that two plans may lose instead.")] = 0.01,
+    as_json: Json = False,
+) -> None:
+    """Measure private averaging (GOPA).
+
+    What a user pays as users grow in number, beside secure sums on the sparse and on the complete graph.
+    """
+    from smpc_dp_lab.bench import run_gopa_bench
+
+    with Bar("runs", quiet=as_json) as bar:
+        report = run_gopa_bench(
+            parties or (100, 1_000), runs, bar.show, length=length, lost=lost, dropout=dropout
+        )
+    if as_json:
+        print_json(report.to_json())
+    else:
+        _print(report)
+
+
+@app.command()
+def pairwise(
+    parties: Annotated[int, typer.Option(help="Users of the statistic in one process.")] = 246_000,
+    runs: Annotated[int, typer.Option(help="Measurements of each figure.")] = 5,
+    peer_python: Annotated[
+        str | None, typer.Option(help="An interpreter with mpyc, if this one has none.")
+    ] = None,
+    emp: Emp = None,
+    as_json: Json = False,
+) -> None:
+    """Measure pairwise statistics.
+
+    Kendall's tau with noise: a pair alone, with cached setup, in a batch, and all pairs of many users.
+    """
+    from smpc_dp_lab.bench import run_statistic_bench
+
+    with Bar("rounds", quiet=as_json) as bar:
+        report = run_statistic_bench(runs, bar.show, parties, peer_python, emp)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        _print(report)
+
+
+@app.command()
+def engines(
+    runs: Annotated[int, typer.Option(help="Measurements of each figure.")] = 3,
+    servers: Annotated[
+        list[int] | None, typer.Option(help="A number of servers, odd; several times for several.")
+    ] = None,
+    parties: Annotated[
+        list[int] | None, typer.Option(help="Users n of an error's figure; several times for several.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure the same noisy kernel by both engines.
+
+    By a garbled circuit between two, and on shares among servers: time, bytes, rounds, and the error at equal
+    epsilon against n.
+    """
+    from smpc_dp_lab.bench import run_engines_bench
+
+    with Bar("measurements", quiet=as_json) as bar:
+        report = run_engines_bench(runs, bar.show, servers or (3, 5, 7), parties or (30, 100, 1_000, 10_000))
+    if as_json:
+        print_json(report.to_json())
+    else:
+        _print(report)
+
+
+@app.command()
+def learn(
+    runs: Runs = 5,
+    users: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="Users, 100 to 100,000; may be repeated. Left out: 1,000 and 10,000.", show_default=False
+        ),
+    ] = None,
+    peer: Annotated[
+        str | None, typer.Option(help="A folder with gossip_solver.py of the authors' gosta code.")
+    ] = None,
+    peer_python: Annotated[
+        str | None, typer.Option(help="An interpreter with numpy below 1.23, which that code needs.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure learners in simulation.
+
+    User-steps a second of GoSta, beside its authors' code, and of gossip dual averaging.
+    """
+    from smpc_dp_lab.bench import run_learn_bench
+
+    with Bar("rounds", quiet=as_json) as bar:
+        report = run_learn_bench(runs, bar.show, users or (1_000, 10_000), peer, peer_python)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        _print(report)
+
+
+def _measure(
+    bench: Callable[[int, Progressing, str | None], Report], runs: int, emp: str | None, as_json: bool
+) -> None:
+    with Bar("rounds", quiet=as_json) as bar:
+        report = bench(runs, bar.show, emp)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        _print(report)
+
+
+def _print(report: Report) -> None:
+    out = console()
+    # What the columns beside the name need; the name is wrapped.
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("figure", overflow="fold", min_width=16)
+    for heading in ("median", "peer", "× peer", "limit", "of limit", "target"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for figure in report.figures:
+        table.add_row(
+            figure.name,
+            _number(figure.median, figure.unit),
+            "" if figure.peer is None else _number(figure.peer.median, figure.unit),
+            "" if figure.ratio_to_peer is None else f"{figure.ratio_to_peer:.3g}",
+            "" if figure.limit is None else _number(figure.limit.median, figure.unit),
+            "" if figure.ratio_to_limit is None else f"{figure.ratio_to_limit:.2f}",
+            "" if figure.met is None else "met" if figure.met else "MISSED",
+        )
+    out.print(table)
+    out.print()
+    if report.bench == "secagg":
+        out.print(f"Targets count at the standard size: {STANDARD}.")
+    notes: dict[str, list[str]] = {}
+    for figure in report.figures:
+        beside = [
+            f"peer: {figure.peer.name} {figure.peer.version}" if figure.peer is not None else "",
+            f"limit: {figure.limit.name}" if figure.limit is not None else "",
+        ]
+        note = "; ".join([figure.note.rstrip("."), *filter(None, beside)])
+        notes.setdefault(note, []).append(figure.name)
+    for note, names in notes.items():
+        # Figures of several sizes share a note, and what follows the colon of their names.
+        kinds = dict.fromkeys(name.rpartition(": ")[2] for name in names)
+        out.print(f"{', '.join(kinds)}: {note}.", markup=False)
+
+
+def _number(value: float, unit: str) -> str:
+    if unit in ("B", "B/s"):
+        for prefix, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+            if value >= size:
+                return f"{value / size:.3g} {prefix}{unit}"
+    if unit == "s" and value < 1:
+        return f"{value * 1e3:.3g} ms" if value >= 1e-3 else f"{value * 1e6:.3g} µs"
+    return f"{value:.3g} {unit}"

@@ -1,0 +1,91 @@
+"""`smpc-dp reproduce local-scale`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.table import Table
+
+from smpc_dp.cli.output import console
+from smpc_dp.cli.progress import Bar
+from smpc_dp_lab.cli.figure import Json, hand_over, plot_path
+
+DATA = Path("examples/data/breast_cancer_wisconsin_original.csv")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command("local-scale")(scale)
+
+
+def scale(
+    epsilon: Annotated[float, typer.Option(help="For all points of a user, all steps together.")] = 2.0,
+    delta: Annotated[float, typer.Option(help="Likewise.")] = 1e-5,
+    users: Annotated[int, typer.Option(help="Users.")] = 120,
+    sizes: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--size", help="Of groups, a divisor of the users; may be repeated.", show_default=False
+        ),
+    ] = None,
+    participations: Annotated[int, typer.Option(help="Of each user, whatever the size.")] = 12,
+    colluders: Annotated[int, typer.Option(help="In a group; groups of up to one more are local DP.")] = 1,
+    method: Annotated[Literal["secagg", "gopa"], typer.Option(help="Whose noise it is.")] = "secagg",
+    rate: Annotated[float, typer.Option(help="Step size.")] = 0.5,
+    repetitions: Annotated[int, typer.Option(help="Splits, schedules and noises.")] = 10,
+    seed: Annotated[int, typer.Option(help="Of those.")] = 1,
+    data: Annotated[Path, typer.Option(help="The file of the Wisconsin (Original) data.")] = DATA,
+    plot_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot",
+            help="The plot: .png, .svg or .pdf. Left out: local-scale.png, with --json none.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Utility of block gossip against the size of its groups [Bellet 2021, chapter 5].
+
+    From local DP to a trusted curator at the same epsilon and as many participations. Takes two minutes.
+    """
+    from smpc_dp.learn.data import wisconsin
+    from smpc_dp_lab.bench.local_scale import SIZES, local_scale, plot
+
+    path = plot_path("local-scale", plot_file, as_json)
+    with Bar("runs", quiet=as_json) as bar:
+        found = local_scale(
+            wisconsin(data),
+            epsilon=epsilon,
+            delta=delta,
+            users=users,
+            sizes=sizes or SIZES,
+            participations=participations,
+            colluders=colluders,
+            method=method,
+            rate=rate,
+            repetitions=repetitions,
+            seed=seed,
+            progress=bar.show,
+        )
+    if hand_over(found, path, plot, as_json):
+        return
+    columns = ("s", "honest", "noise from", "steps", "noise", "accuracy", "s.d.", "worst", "best")
+    table = Table(*columns, title="test accuracy of the users' own models")
+    for point in found.of("none", "local", "secagg", "gopa", "curator"):
+        table.add_row(
+            str(point.size),
+            str(point.honest),
+            {"local": "local DP", "curator": "trusted curator"}.get(point.kind, point.kind),
+            str(point.steps),
+            f"{point.noise:.3g}",
+            *(f"{value:.3f}" for value in (point.accuracy, point.spread, point.low, point.high)),
+        )
+    show = console()
+    show.print(table)
+    show.print(f"data: {found.data}, {found.users} users; noise: standard deviation in an average")
+    show.print(f"seed {found.seed}, {found.repetitions} repetitions, {found.seconds:.0f} s")
+    if path is not None:
+        show.print(f"plot: {path}", markup=False)

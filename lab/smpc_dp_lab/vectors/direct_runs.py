@@ -1,0 +1,137 @@
+"""Whole runs of GOPA without a relay as vectors; their variances too are given, not planned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from smpc_dp.encoding import Encoding
+from smpc_dp.privacy.secagg_plan import plan_secagg
+from smpc_dp.protocols.envelope import decode
+from smpc_dp.protocols.gopa import messages as g
+from smpc_dp.protocols.gopa.direct import DirectMachine
+from smpc_dp.protocols.gopa.direct_messages import EVERYONE
+from smpc_dp.protocols.gopa.direct_params import DirectParameters, without_relay
+from smpc_dp.protocols.gopa.plan import Place
+from smpc_dp.protocols.registry import direct_machine
+from smpc_dp.simulate.drive import drive
+from smpc_dp.transport.memory import Faults
+from smpc_dp_lab.vectors.gopa_runs import GopaScenario, gopa_session_json
+from smpc_dp_lab.vectors.runs import (
+    RecordingNetwork,
+    Row,
+    Staged,
+    inputs_json,
+    messages_json,
+    result_json,
+    set_stage,
+)
+
+# Of the first request.
+COORDINATOR = "alice"
+
+_ROWS: tuple[Row, ...] = ((0.5, -1.25), (-2.0, 0.0078125), (0.1, -0.1), (1.999, 1.0), (0.0, 0.25))
+
+
+@dataclass(slots=True)
+class DirectRun(Staged):
+    """The machines of one scenario."""
+
+    users: dict[str, DirectMachine]
+
+    def play(self) -> DirectRun:
+        """Drive the run to its end."""
+        network = RecordingNetwork(Faults(kill=self.scenario.kill))
+        drive(self.users.values(), network, COORDINATOR, mesh=True)
+        self.sent = network.sent
+        return self
+
+
+def direct_parameters(scenario: GopaScenario) -> DirectParameters:
+    """Return what the machines of a scenario are made with."""
+    return without_relay(scenario.parameters)
+
+
+def _scenario(name: str, about: str, **kill: int) -> GopaScenario:
+    users = len(_ROWS)
+    plan = plan_secagg(users, dropout=0.2, corrupt=0.0)
+    place = Place(least_own=users - 2, most_drawn_by=users - 1)
+    encoding = Encoding.plan(length=2, lower=-2.0, upper=2.0, precision=2.0**-16, parties=users)
+    scenario = GopaScenario(
+        name=name,
+        about=about,
+        encoding=msgspec.structs.replace(encoding, element_bytes=8),
+        plan=plan,
+        vectors=_ROWS,
+        kill=kill,
+        on_dropout="keep",
+        place=place,
+    )
+    return replace(scenario, plan=direct_parameters(scenario).plan)
+
+
+# What is for everybody is one message to each of the four others.
+SCENARIOS: tuple[GopaScenario, ...] = (
+    _scenario("all", "Five users, the complete graph, nobody is lost; alice coordinates."),
+    _scenario(
+        "lost-before-the-certificate",
+        "Dave dies before he reveals his draw: nobody puts in noise that is shared with him.",
+        dave=9,
+    ),
+    _scenario(
+        "lost-after-the-certificate",
+        "Dave attests who takes part and never publishes: four pairs leave their noise in the total.",
+        dave=17,
+    ),
+    _scenario(
+        "forward",
+        "Dave dies after his value reached alice and bob: alice forwards it to carol and erin.",
+        dave=19,
+    ),
+)
+
+
+def cast(scenario: GopaScenario) -> DirectRun:
+    """Return fresh machines for a scenario, with the same randomness every time."""
+    stage = set_stage(scenario, EVERYONE, ())
+    parameters = direct_parameters(scenario)
+    users = {
+        name: direct_machine(
+            stage.context, parameters, stage.signers[name], lanes.copy(), stage.randomness[name]
+        )
+        for name, lanes in stage.lanes.items()
+    }
+    return DirectRun(scenario, stage.context, stage.signers, stage.randomness, stage.lanes, users)
+
+
+def to_json(scenario: GopaScenario) -> dict[str, object]:
+    """Return the vector of one run."""
+    run = cast(scenario).play()
+    outcome, by_step = run.users[COORDINATOR].result, run.by_step
+    evidence = outcome.evidence
+    return {
+        **inputs_json(run),
+        "kind": "direct-run",
+        "session": gopa_session_json(run, scenario) | {"topology": "direct", "coordinator": COORDINATOR},
+        "intermediate": {
+            "run_id": evidence.run_id.hex(),
+            "participants_digest": evidence.participants.set_digest.hex(),
+            "total_digest": None if evidence.survivors is None else evidence.survivors.set_digest.hex(),
+            "x_hat": {
+                name: decode(by_step[g.PUBLISH, name], g.Published, name).x_hat.hex()
+                for name in scenario.names
+                if (g.PUBLISH, name) in by_step
+            },
+        },
+        "messages": messages_json(run),
+        "result": result_json(outcome)
+        | {
+            "residual_pairs": 0 if outcome.noise is None else outcome.noise.residual_pairs,
+            "faults": {
+                name: list(user.result.faults)
+                for name, user in run.users.items()
+                if user.name not in scenario.kill
+            },
+        },
+    }

@@ -1,0 +1,163 @@
+"""Whole exchanges as vectors. The variance is given, not planned: a run depends on nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from msgspec.structs import replace
+
+from smpc_dp.protocols.exchange.machines import ExchangeHub, ExchangeParty
+from smpc_dp.protocols.exchange.params import Edges, ExchangeParameters, plan_exchange
+from smpc_dp.simulate.drive import drive
+from smpc_dp.transport.memory import Faults
+from smpc_dp_lab.vectors.runs import (
+    AGGREGATOR,
+    RecordingNetwork,
+    Row,
+    Scenario,
+    Staged,
+    inputs_json,
+    messages_json,
+    result_json,
+    set_stage,
+)
+
+VARIANCE = Fraction(1_000_003)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeScenario(Scenario):
+    """The inputs of one exchange; `given` is what its machines are made with.
+
+    Where vectors differ by receiver, user i has for user j the row i + j of `_ROWS`, counted around.
+    """
+
+    given: ExchangeParameters
+
+    def rows(self, place: int) -> list[Row]:
+        """Return what the user at this place has for each user."""
+        return [_ROWS[(place + other) % len(_ROWS)] for other in range(len(self.vectors))]
+
+    @property
+    def parameters(self) -> ExchangeParameters:
+        """What the machines are made with."""
+        return self.given
+
+    @property
+    def question(self) -> str:
+        """Variance and edges."""
+        return f"average {self.given.planned()}"
+
+
+_ROWS: tuple[Row, ...] = ((0.5, -0.25), (-0.75, 0.0078125), (0.1, -0.1), (0.0, 1.0))
+
+
+def _scenario(
+    name: str,
+    about: str,
+    users: int,
+    *,
+    missing: int = 0,
+    honest: int = 1,
+    variance: Fraction = VARIANCE,
+    edges: Edges | None = None,
+    apart: bool = False,
+    **kill: int,
+) -> ExchangeScenario:
+    planned = plan_exchange(users, length=2, l2_bound=1.0, precision=2.0**-16, honest=honest, missing=missing)
+    given = replace(planned, variance=variance, epsilon=1.0, delta=1e-6) if variance else planned
+    given = given if edges is None else given.between(edges)
+    given = given.to_each() if apart else given
+    return ExchangeScenario(
+        name=name,
+        about=about,
+        encoding=given.encoding,
+        plan=given.plan,
+        vectors=_ROWS[:users],
+        kill=kill,
+        given=given,
+    )
+
+
+SCENARIOS = (
+    _scenario(
+        "average", "Four users, each with all of its noise; one may be missing, none is.", 4, missing=1
+    ),
+    _scenario("average-absent", "Dave never says hello: the average is of three.", 4, missing=1, dave=1),
+    _scenario("average-lost", "Dave says hello and sends nothing.", 4, missing=1, dave=2),
+    _scenario("pair", "Two users who bring half of the noise each.", 2, honest=2),
+    _scenario(
+        "edges",
+        "Exact vectors along edges: alice to bob and carol, carol to alice.",
+        3,
+        variance=Fraction(0),
+        edges=((2, 3), (), (1,)),
+    ),
+    _scenario(
+        "apart",
+        "Exact vectors, another one for each receiver.",
+        3,
+        variance=Fraction(0),
+        apart=True,
+    ),
+)
+
+
+@dataclass(slots=True)
+class Run(Staged):
+    """The machines of one scenario."""
+
+    parties: dict[str, ExchangeParty]
+    aggregator: ExchangeHub
+
+    def play(self) -> Run:
+        """Drive the run to its end."""
+        network = RecordingNetwork(Faults(kill=self.scenario.kill))
+        drive([self.aggregator, *self.parties.values()], network, AGGREGATOR)
+        self.sent = network.sent
+        return self
+
+
+def cast(scenario: ExchangeScenario) -> Run:
+    """Return fresh machines for a scenario, with the same randomness every time."""
+    stage = set_stage(scenario, AGGREGATOR, (AGGREGATOR,))
+    if scenario.given.apart:
+        for place, name in enumerate(scenario.names):
+            rows = [scenario.encoding.encode(row, party=name)[0] for row in scenario.rows(place)]
+            stage.lanes[name] = np.stack(rows)
+    parties = {
+        name: ExchangeParty(
+            stage.context, scenario.given, stage.signers[name], lanes.copy(), stage.randomness[name]
+        )
+        for name, lanes in stage.lanes.items()
+    }
+    hub = ExchangeHub(stage.context, scenario.given, stage.signers[AGGREGATOR])
+    return Run(scenario, stage.context, stage.signers, stage.randomness, stage.lanes, parties, hub)
+
+
+def to_json(scenario: ExchangeScenario) -> dict[str, object]:
+    """Return the vector of one run."""
+    run, given = cast(scenario).play(), scenario.given
+    ended = {name: party for name, party in run.parties.items() if name not in scenario.kill}
+    content = inputs_json(run)
+    session = dict(content["session"])  # type: ignore[call-overload]
+    session |= {"variance": [given.variance.numerator, given.variance.denominator], "edges": given.edges}
+    if given.apart:
+        session["apart"] = True
+        for place, name in enumerate(scenario.names):
+            content["inputs"][name]["vector"] = scenario.rows(place)  # type: ignore[index]
+    return {
+        **content,
+        "session": session,
+        "intermediate": {
+            "run_id": run.parties[scenario.names[0]].run_id.hex(),
+            "received": {
+                name: {sender: lanes.tolist() for sender, lanes in party.received.items()}
+                for name, party in ended.items()
+            },
+        },
+        "messages": messages_json(run),
+        "result": {name: result_json(party.result) for name, party in ended.items()},
+    }

@@ -1,0 +1,215 @@
+"""Whole runs of GOPA as vectors. The variances are given, not planned: a run depends on nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+from msgspec.structs import replace
+
+from smpc_dp.box import Bound
+from smpc_dp.encoding import Encoding
+from smpc_dp.privacy.secagg_plan import check_plan, plan_secagg
+from smpc_dp.protocols.envelope import decode
+from smpc_dp.protocols.gopa import messages as g
+from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout
+from smpc_dp.protocols.gopa.plan import Place, SessionNoise
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp_lab.vectors.runs import (
+    AGGREGATOR,
+    Row,
+    Scenario,
+    Staged,
+    cast,
+    inputs_json,
+    messages_json,
+    result_json,
+    session_json,
+)
+
+OWN_VARIANCE, PAIR_VARIANCE = 1_000_003, 5_000_000_029
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GopaScenario(Scenario):
+    """The inputs of one run; `place` as in a plan."""
+
+    on_dropout: OnDropout
+    place: Place
+
+    @property
+    def parameters(self) -> GopaParameters:
+        """What the machines are made with; what is claimed does not enter a run, and is left out."""
+        session = SessionNoise(
+            epsilon=1.0,
+            delta=1e-6,
+            mu=0.0,
+            closeness=0.0,
+            slack=0.0,
+            own_variance=OWN_VARIANCE,
+            pair_variance=PAIR_VARIANCE,
+            honest=2,
+            curator_deviation=0.0,
+            place=self.place,
+            assumption="given, not planned",
+        )
+        return GopaParameters(
+            encoding=self.encoding, plan=self.plan, session=session, on_dropout=self.on_dropout
+        )
+
+    @property
+    def question(self) -> str:
+        """An average, and the variances."""
+        return f"average {self.parameters.planned()}"
+
+
+_ROWS: tuple[Row, ...] = (
+    (0.5, -1.25, 2.0),
+    (-2.0, 0.0078125, 1.5),
+    (0.1, -0.1, 0.3),
+    (1.999, 1.0, -2.0),
+    (0.0, 0.25, -0.75),
+    (-1.0, 1.75, 0.625),
+)
+
+
+def _encoding(
+    parties: int, *, lower: Bound | None = None, upper: Bound | None = None, l2_bound: float | None = None
+) -> Encoding:
+    planned = Encoding.plan(
+        length=3, lower=lower, upper=upper, l2_bound=l2_bound, precision=2.0**-16, parties=parties
+    )
+    return replace(planned, element_bytes=8)
+
+
+def _complete(
+    name: str,
+    about: str,
+    on_dropout: OnDropout,
+    encoding: Encoding | None = None,
+    rows: tuple[Row, ...] = _ROWS[:4],
+    **kill: int,
+) -> GopaScenario:
+    return GopaScenario(
+        name=name,
+        about=about,
+        encoding=encoding or _encoding(4, lower=-2.0, upper=2.0),
+        plan=plan_secagg(4, dropout=0.25, corrupt=0.0),
+        vectors=rows,
+        kill=kill,
+        on_dropout=on_dropout,
+        place=Place(least_own=2, most_drawn_by=3),
+    )
+
+
+def _sparse(name: str, about: str, on_dropout: OnDropout, **kill: int) -> GopaScenario:
+    return GopaScenario(
+        name=name,
+        about=about,
+        encoding=_encoding(6, lower=-2.0, upper=2.0),
+        plan=check_plan(6, 3, 2, dropout=0.34, corrupt=0.0),
+        vectors=_ROWS,
+        kill=kill,
+        on_dropout=on_dropout,
+        place=Place(least_own=2, most_drawn_by=5),
+    )
+
+
+SCENARIOS: tuple[GopaScenario, ...] = (
+    _complete("keep", "Four users, the complete graph, nobody is lost.", "keep"),
+    _complete(
+        "keep-lost-before-the-certificate",
+        "Dave dies before he reveals his draw: nobody puts in noise that is shared with him.",
+        "keep",
+        dave=3,
+    ),
+    _complete(
+        "keep-lost-after-the-certificate",
+        "Dave attests who takes part and never publishes: three pairs leave their noise in the total.",
+        "keep",
+        dave=5,
+    ),
+    _complete(
+        "keep-ball",
+        "Vectors of norm at most 3; alice's, rounded to nearest, would leave the ball.",
+        "keep",
+        _encoding(4, l2_bound=3.0),
+        ((1.7320508, -1.7320508, 1.7320508), *_ROWS[1:4]),
+    ),
+    _complete(
+        "keep-box",
+        "Each coordinate has bounds of its own.",
+        "keep",
+        _encoding(4, lower=[-2.0, -1.5, -2.0], upper=[2.0, 1.0, 2.0]),
+    ),
+    _sparse(
+        "keep-sparse",
+        "Six users that draw three neighbours each, too few for any plan; bob attests and never publishes.",
+        "keep",
+        bob=5,
+    ),
+    _complete("roll-back", "The complete graph, nobody is lost.", "roll-back"),
+    _complete(
+        "roll-back-lost-before-masked",
+        "Dave dies before he sends his vector: his masking key is opened, his pairwise noise taken out.",
+        "roll-back",
+        dave=6,
+    ),
+    _complete(
+        "roll-back-lost-after-masked",
+        "Dave dies after he sent his vector: it counts, and his self-mask is opened.",
+        "roll-back",
+        dave=7,
+    ),
+    _sparse(
+        "roll-back-sparse",
+        "Six users that draw three neighbours each, too few for any plan; bob is lost before he sends.",
+        "roll-back",
+        bob=6,
+    ),
+)
+
+
+def to_json(scenario: GopaScenario) -> dict[str, object]:
+    """Return the vector of one run."""
+    run = cast(scenario).play()
+    outcome, by_step = run.aggregator.result, run.by_step
+    evidence, keep = outcome.evidence, scenario.on_dropout == "keep"
+    step = g.PUBLISH if keep else m.MASKED
+    sent = {name: by_step[step, name] for name in scenario.names if (step, name) in by_step}
+    total = (
+        decode(by_step[g.AVERAGE, AGGREGATOR], g.Average, AGGREGATOR).total
+        if keep
+        else decode(by_step[m.RESULT, AGGREGATOR], m.Result, AGGREGATOR).total
+    )
+    return {
+        **inputs_json(run),
+        "session": gopa_session_json(run, scenario),
+        "intermediate": {
+            "run_id": evidence.run_id.hex(),
+            "participants_digest": evidence.participants.set_digest.hex(),
+            "survivors_digest": None if evidence.survivors is None else evidence.survivors.set_digest.hex(),
+            "x_hat": {
+                name: (
+                    decode(body, g.Published, name).x_hat if keep else decode(body, m.Masked, name).vector
+                ).hex()
+                for name, body in sent.items()
+            },
+        },
+        "messages": messages_json(run),
+        "result": result_json(outcome)
+        | {
+            "residual_pairs": 0 if outcome.noise is None else outcome.noise.residual_pairs,
+            "total": total.hex(),
+        },
+    }
+
+
+def gopa_session_json(run: Staged, scenario: GopaScenario) -> dict[str, object]:
+    """Return what everybody knows before a run of GOPA."""
+    return session_json(run) | {
+        "on_dropout": scenario.on_dropout,
+        "own_variance": OWN_VARIANCE,
+        "pair_variance": PAIR_VARIANCE,
+        "place": msgspec.to_builtins(scenario.place),
+    }

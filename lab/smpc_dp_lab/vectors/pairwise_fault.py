@@ -1,0 +1,186 @@
+"""What a negative vector of a two-party evaluation is: one message to one role, changed in one place."""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from smpc_dp.errors import SmpcError
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import decode, decode_envelope, encode_envelope
+from smpc_dp.protocols.pairwise.messages import BULK, CONTROL, PIECE_HEADER
+from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
+from smpc_dp.protocols.pairwise.turns import Receive
+from smpc_dp_lab.vectors.pairwise_runs import SCHEMA, cast, find
+
+B = TypeVar("B", bound=msgspec.Struct)
+
+# Which layer refuses: the framing of pieces; the envelope (who, to whom, which signature); the order of
+# steps; the strict decoding of a body; the comparison of circuits and plans; the oblivious transfer; the
+# hash of all pieces; or a check of content.
+FRAMING, ENVELOPE, ORDER, DECODING = "framing", "envelope", "order", "decoding"
+AGREEMENT, TRANSFER, TRANSCRIPT, CONTENT = "agreement", "transfer", "transcript", "content"
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a role ended with when it was fed messages, and those that it took, in order."""
+
+    end: Evaluated | SmpcError | None
+    taken: list[tuple[str, bytes]]
+
+
+def replay(
+    role: Participant, arriving: Mapping[str, Iterable[bytes]], fault: Fault | None = None
+) -> Replayed:
+    """Feed a role what each sender sends, in the order in which it asks, and the fault in its place.
+
+    The end is None when the role asks for more than there is.
+    """
+    links = {sender: deque(messages) for sender, messages in arriving.items()}
+    taken: list[tuple[str, bytes]] = []
+    turns = role.run()
+    try:
+        turn = next(turns)
+        while True:
+            if not isinstance(turn, Receive):
+                turn = next(turns)
+                continue
+            if not links[turn.sender]:
+                turns.close()
+                return Replayed(None, taken)
+            data = links[turn.sender].popleft()
+            if fault is not None and len(taken) == fault.after:
+                if turn.sender != fault.sender:
+                    raise LookupError(f"{fault.name}: message {fault.after} is due from {turn.sender}")
+                data = fault.message
+            taken.append((turn.sender, data))
+            turn = turns.send(data)
+    except StopIteration as stop:
+        return Replayed(stop.value, taken)
+    except SmpcError as error:
+        return Replayed(error, taken)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`receiver` gets the messages of the base run, but `message` from `sender` after the first `after`.
+
+    It must raise `error` once it has taken that message and `later` more.
+    """
+
+    name: str
+    about: str
+    base: str
+    receiver: str
+    after: int
+    sender: str
+    message: bytes
+    layer: str
+    error: str = "PeerFault"
+    culprit: str = ""
+    later: int = 0
+
+    def to_json(self) -> dict[str, object]:
+        """Return the vector."""
+        return {
+            "schema": SCHEMA,
+            "kind": "negative",
+            "name": self.name,
+            "about": self.about,
+            "base": f"run-{self.base}.json",
+            "receiver": self.receiver,
+            "after": self.after,
+            "message": {"sender": self.sender, "bytes": self.message.hex()},
+            "expect": {
+                "layer": self.layer,
+                "error": self.error,
+                "culprit": self.culprit,
+                "later": self.later,
+            },
+        }
+
+
+class Base:
+    """A finished run whose messages are changed one at a time."""
+
+    def __init__(self, name: str) -> None:
+        self.scenario = find(name)
+        self.name = name
+        self.run = cast(self.scenario).play()
+
+    def taken(self, receiver: str) -> list[tuple[str, bytes]]:
+        """Return what `receiver` takes in the run, in the order in which it asks: sender and message."""
+        return replay(cast(self.scenario).roles[receiver], self.run.sent_to(receiver)).taken
+
+    def step(self, receiver: str, sender: str, step: str) -> tuple[int, Envelope]:
+        """Return the place of a signed message among those that `receiver` takes, and its envelope."""
+        for place, (name, data) in enumerate(self.taken(receiver)):
+            if name == sender and data[0] == CONTROL and opened(data, sender).step == step:
+                return place, opened(data, sender)
+        raise LookupError(f"{self.name}: no {step} from {sender} to {receiver}")
+
+    def piece(self, receiver: str, sender: str, number: int) -> tuple[int, bytes]:
+        """Return the place and the content of a piece; from the last one back if `number` is negative."""
+        pieces = [
+            (place, data[PIECE_HEADER.size :])
+            for place, (name, data) in enumerate(self.taken(receiver))
+            if name == sender and data[0] == BULK
+        ]
+        return pieces[number]
+
+    def sign(self, envelope: Envelope, **changes: Any) -> Envelope:
+        """Return the envelope changed and signed by its sender."""
+        changed = msgspec.structs.replace(envelope, **changes)
+        raw: Any = msgspec.Raw(changed.body)
+        [signed] = self.run.context.write(
+            self.run.signers[changed.sender], changed.run_id, changed.step, (changed.receiver,), raw
+        )
+        return signed
+
+
+def opened(data: bytes, sender: str) -> Envelope:
+    """Return the envelope of a signed message."""
+    return decode_envelope(data[1:], sender)
+
+
+def framed(envelope: Envelope) -> bytes:
+    """Return the bytes that travel."""
+    return bytes([CONTROL]) + encode_envelope(envelope)
+
+
+def piece_of(side: int, number: int, content: bytes) -> bytes:
+    """Return a piece with its header."""
+    return PIECE_HEADER.pack(BULK, side, number, len(content)) + content
+
+
+def resigned(
+    base: Base,
+    receiver: str,
+    sender: str,
+    step: str,
+    kind: type[B],
+    change: Callable[[B], Mapping[str, object]],
+) -> tuple[int, bytes]:
+    """Return the place of a signed message, and it with its body changed and signed again."""
+    place, envelope = base.step(receiver, sender, step)
+    message = decode(envelope.body, kind, sender)
+    body = msgspec.msgpack.encode(msgspec.structs.replace(message, **change(message)))
+    return place, framed(base.sign(envelope, body=body))
+
+
+def flip(data: bytes, place: int = 0, mask: int = 1) -> bytes:
+    """Return `data` with bits of one byte flipped."""
+    changed = bytearray(data)
+    changed[place] ^= mask
+    return bytes(changed)
+
+
+def uint64(n: int) -> bytes:
+    """Return 8 bytes, big-endian."""
+    return struct.pack(">Q", n)

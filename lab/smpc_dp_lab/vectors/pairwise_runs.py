@@ -1,0 +1,325 @@
+"""Whole two-party evaluations as vectors: every input and random byte, and every message that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from nacl.signing import SigningKey
+
+from smpc_dp.circuits.bristol import format_bristol, parse_bristol
+from smpc_dp.circuits.circuit import Circuit, pack, unpack
+from smpc_dp.errors import SmpcError
+from smpc_dp.protocols.envelope import Context, decode_envelope
+from smpc_dp.protocols.pairwise.aggregator import AggregatorRole
+from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
+from smpc_dp.protocols.pairwise.garbler import GarblerRole
+from smpc_dp.protocols.pairwise.messages import CONTROL
+from smpc_dp.protocols.pairwise.params import PROTOCOL, VERSION, Mode, Output, PairwiseParameters
+from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
+from smpc_dp.protocols.pairwise.plan import Plan
+from smpc_dp.protocols.pairwise.transfers import Transfers
+from smpc_dp.simulate.pairwise import evaluate_in_memory
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.stage import Signer
+from smpc_dp_lab.vectors.runs import Recording
+
+JsonObject = dict[str, object]
+
+SCHEMA = 1
+GARBLER, EVALUATOR, AGGREGATOR = "alice", "bob", "hub"
+
+# Every kind of gate; a gate of the second level stands before one of the first.
+MIXED = """11 15
+2 2 2
+2 2 1
+
+2 1 0 2 4 XOR
+2 1 0 2 5 AND
+1 1 5 6 INV
+1 1 1 7 EQ
+2 1 6 7 8 AND
+2 1 1 3 9 AND
+1 1 9 10 EQW
+2 1 8 10 11 XOR
+2 1 4 11 12 XOR
+2 1 12 9 13 AND
+1 1 0 14 EQ
+"""
+# Three values; no AND gate, so there are no tables.
+FREE = """3 7
+3 1 2 1
+1 2
+
+2 1 0 1 4 XOR
+2 1 4 3 5 XOR
+1 1 2 6 INV
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """The terms of one evaluation; its inputs and random bytes follow from its name.
+
+    `before`: the scenario that the same two have played before, with the oblivious transfers set up there;
+    who `forgot` has lost its side of them.
+    """
+
+    name: str
+    about: str
+    output: Output
+    instances: int = 1
+    mode: Mode = "tile"
+    evaluator_inputs: tuple[int, ...] | None = None
+    circuit: str = MIXED
+    before: str = ""
+    forgot: str = ""
+
+    @property
+    def parameters(self) -> PairwiseParameters:
+        """The parameters, as a session file would give them."""
+        return PairwiseParameters(
+            circuit="circuit.txt",
+            garbler=GARBLER,
+            evaluator=EVALUATOR,
+            digest=self.built.digest.hex(),
+            instances=self.instances,
+            evaluator_inputs=None if self.evaluator_inputs is None else list(self.evaluator_inputs),
+            output=self.output,
+            mode=self.mode,
+        )
+
+    @property
+    def built(self) -> Circuit:
+        """The circuit."""
+        return parse_bristol(self.circuit.encode())
+
+
+SCENARIOS = (
+    Scenario("both", "One instance; garbler and evaluator learn the output.", "both"),
+    Scenario(
+        "garbler",
+        "Three instances, keys unique to each; the garbler learns the output.",
+        "garbler",
+        3,
+        "unique",
+    ),
+    Scenario("evaluator", "Three instances; the evaluator learns the output.", "evaluator", 3),
+    Scenario("aggregator", "Two instances; a third party alone learns the output.", "aggregator", 2),
+    Scenario(
+        "tiles",
+        "Instances for two tiles, the second not full; the evaluator's transfers end inside a block.",
+        "both",
+        260,
+    ),
+    Scenario(
+        "tiles-unique",
+        "A tile that is not full, keys unique to each instance; a third party alone learns the output.",
+        "aggregator",
+        17,
+        "unique",
+    ),
+    Scenario(
+        "evaluator-has-no-input",
+        "No transfer takes place, and a circuit without AND gates has no tables.",
+        "both",
+        2,
+        evaluator_inputs=(),
+        circuit=FREE,
+    ),
+    Scenario(
+        "garbler-has-no-input",
+        "Every input is chosen by transfer; three input values of the evaluator, of unequal widths.",
+        "evaluator",
+        2,
+        evaluator_inputs=(0, 1, 2),
+        circuit=FREE,
+    ),
+    Scenario(
+        "inputs-interleaved",
+        "The evaluator has the first and the last input value, the garbler the one between.",
+        "garbler",
+        65,
+        evaluator_inputs=(0, 2),
+        circuit=FREE,
+    ),
+    Scenario(
+        "second",
+        "After the run 'both' of the same two: their transfers are set up, and go on at the next index.",
+        "both",
+        2,
+        before="both",
+    ),
+    Scenario(
+        "second-forgotten",
+        "After the run 'both' of the same two: the evaluator has lost its side of the transfers, so both set "
+        "up others.",
+        "both",
+        2,
+        before="both",
+        forgot=EVALUATOR,
+    ),
+)
+
+
+@dataclass(slots=True)
+class Run:
+    """The roles of one scenario, and after `play` what was sent and what each role ended with."""
+
+    scenario: Scenario
+    plan: Plan
+    context: Context
+    signers: dict[str, Signer]
+    randomness: dict[str, Recording]
+    inputs: dict[str, list[list[int]]]
+    roles: dict[str, Participant]
+    transfers: dict[str, Transfers]
+    # (sender, receiver, bytes), in an order in which they can be sent.
+    sent: list[tuple[str, str, bytes]] = field(default_factory=list)
+    ends: dict[str, Evaluated] = field(default_factory=dict)
+
+    def play(self) -> Run:
+        """Drive the run to its end."""
+
+        def listen(sender: str, to: str, data: bytes) -> list[bytes]:
+            self.sent.append((sender, to, data))
+            return [data]
+
+        for name, end in evaluate_in_memory(self.roles, listen).items():
+            if isinstance(end, SmpcError):
+                raise end
+            self.ends[name] = end
+        return self
+
+    def sent_to(self, receiver: str) -> dict[str, list[bytes]]:
+        """Return what each sender sent to `receiver`, in order."""
+        links: dict[str, list[bytes]] = {name: [] for name in self.roles}
+        for sender, to, data in self.sent:
+            if to == receiver:
+                links[sender].append(data)
+        return links
+
+
+def cast(scenario: Scenario) -> Run:
+    """Return fresh roles for a scenario, with the same inputs and randomness every time."""
+
+    def source(name: str, purpose: str, of: str = scenario.name) -> SeededRandomnessForSimulation:
+        return SeededRandomnessForSimulation(1, f"pairwise vectors {of} {purpose} {name}")
+
+    # Who has met before, is in the same session.
+    stage = scenario.before or scenario.name
+    transfers = {GARBLER: Transfers(), EVALUATOR: Transfers()}
+    if scenario.before:
+        transfers = cast(find(scenario.before)).play().transfers
+    if scenario.forgot:
+        transfers[scenario.forgot] = Transfers()
+    third = scenario.output == "aggregator"
+    everyone = (GARBLER, EVALUATOR, *([AGGREGATOR] if third else []))
+    signers = {name: Signer(name, SigningKey(source(name, "signing", stage).bytes(32))) for name in everyone}
+    context = Context(
+        protocol=PROTOCOL,
+        version=VERSION,
+        session_digest=source("", "session", stage).bytes(32),
+        request=2 if scenario.before else 1,
+        names=(GARBLER, EVALUATOR),
+        aggregator=AGGREGATOR if third else "",
+        keys={name: bytes(signer.key.verify_key) for name, signer in signers.items()},
+    )
+    plan = Plan(scenario.built, scenario.parameters)
+    randomness = {name: Recording(source(name, "run")) for name in everyone}
+    places = {GARBLER: plan.garbler_values, EVALUATOR: plan.evaluator_values}
+    inputs = {
+        name: [_values(source(name, f"input {place}"), plan, place) for place in places[name]]
+        for name in places
+    }
+    rows = {
+        name: [
+            pack(values, plan.circuit.inputs[place])
+            for place, values in zip(places[name], inputs[name], strict=True)
+        ]
+        for name in places
+    }
+    roles: dict[str, Participant] = {
+        name: kind(context, signers[name], plan, rows[name], randomness[name], transfers[name])
+        for name, kind in ((GARBLER, GarblerRole), (EVALUATOR, EvaluatorRole))
+    }
+    if third:
+        roles[AGGREGATOR] = AggregatorRole(context, signers[AGGREGATOR], plan, randomness[AGGREGATOR])
+    return Run(scenario, plan, context, signers, randomness, inputs, roles, transfers)
+
+
+def find(name: str) -> Scenario:
+    """Return the scenario of this name."""
+    [scenario] = [scenario for scenario in SCENARIOS if scenario.name == name]
+    return scenario
+
+
+def _values(source: SeededRandomnessForSimulation, plan: Plan, place: int) -> list[int]:
+    """Return one random value of a place (at most 8 bits wide) for each instance."""
+    drawn = source.bytes(plan.parameters.instances)
+    return [byte % (1 << plan.circuit.inputs[place]) for byte in drawn]
+
+
+def to_json(scenario: Scenario) -> JsonObject:
+    """Return the vector of one run."""
+    return run_json(cast(scenario).play())
+
+
+def run_json(run: Run) -> JsonObject:
+    """Return the vector of a run that has been played."""
+    scenario, plan = run.scenario, run.plan
+    first = next(plan.blocks())
+    end = run.ends[GARBLER]
+    return {
+        "schema": SCHEMA,
+        "kind": "run",
+        "name": scenario.name,
+        "about": scenario.about,
+        "before": f"run-{scenario.before}.json" if scenario.before else "",
+        "forgot": scenario.forgot,
+        "session": {
+            "protocol": run.context.protocol,
+            "version": run.context.version,
+            "session_digest": run.context.session_digest.hex(),
+            "request": run.context.request,
+            "garbler": GARBLER,
+            "evaluator": EVALUATOR,
+            "aggregator": run.context.aggregator,
+            "evaluator_inputs": list(plan.evaluator_values),
+            "instances": scenario.instances,
+            "output": scenario.output,
+            "mode": scenario.mode,
+        },
+        "circuit": format_bristol(plan.circuit).decode(),
+        "plan": {"tile": plan.tile, "block": first.count},
+        "identities": {
+            name: {"signing_seed": bytes(signer.key).hex(), "public_key": run.context.keys[name].hex()}
+            for name, signer in run.signers.items()
+        },
+        "inputs": run.inputs,
+        "randomness": {
+            name: [draw.hex() for draw in source.draws] for name, source in run.randomness.items()
+        },
+        "intermediate": {
+            "circuit_digest": plan.circuit.digest.hex(),
+            "plan_digest": plan.digest().hex(),
+            "run_id": end.run_id.hex(),
+            "transcript": end.transcript.hex(),
+        },
+        "messages": [
+            {"sender": sender, "receiver": to, "what": described(sender, data), "bytes": data.hex()}
+            for sender, to, data in run.sent
+        ],
+        "result": {name: _learned(run, end) for name, end in run.ends.items()},
+    }
+
+
+def described(sender: str, data: bytes) -> str:
+    """Return the step of a signed message, or "piece"."""
+    return decode_envelope(data[1:], sender).step if data[0] == CONTROL else "piece"
+
+
+def _learned(run: Run, end: Evaluated) -> Sequence[list[int]] | None:
+    if end.outputs is None:
+        return None
+    return [unpack(rows, run.scenario.instances) for rows in end.outputs]

@@ -1,0 +1,407 @@
+"""Whole pairwise statistics as vectors: coins, matchings, every pair's evaluation, direct or relayed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from nacl.signing import SigningKey
+
+from smpc_dp.board.memory import MemoryBoard
+from smpc_dp.circuits.bristol import format_bristol
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import Context, encode_envelope
+from smpc_dp.protocols.pairwise import statistic_messages as m
+from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
+from smpc_dp.protocols.pairwise.garbler import GarblerRole
+from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
+from smpc_dp.protocols.pairwise.relay import SealedLine
+from smpc_dp.protocols.pairwise.statistic import PROTOCOL, VERSION, StatisticPlan
+from smpc_dp.protocols.pairwise.statistic_hub import StatisticHub
+from smpc_dp.protocols.pairwise.statistic_party import StatisticParty
+from smpc_dp.protocols.pairwise.statistic_terms import draw
+from smpc_dp.protocols.pairwise.turns import Receive, Send, Turns
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.stage import Signer
+from smpc_dp.statistics.compiled import plan_statistic, question_of
+from smpc_dp.statistics.kernels import Field, Kernel, auc, collision
+from smpc_dp_lab.vectors.runs import Recording
+
+JsonObject = dict[str, object]
+
+SCHEMA = 1
+HUB = "hub"
+NAMES = ("ada", "ben", "cem", "dot", "eve")
+EPSILON = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One run; its records and random bytes follow from its name.
+
+    `silent`: who never opens the coin of which attempt. `relayed`: no pair has a channel of its own.
+    """
+
+    name: str
+    about: str
+    kernel: Kernel
+    partners: int
+    marks: tuple[int, ...] | None = None
+    silent: Mapping[str, int] = field(default_factory=dict)
+    relayed: bool = False
+
+    @property
+    def plan(self) -> StatisticPlan:
+        """The compiled statistic."""
+        return plan_statistic(
+            self.kernel, len(NAMES), EPSILON, partners=self.partners, noise="randomised_response"
+        )
+
+
+_EQUAL = collision(Field(0, 3))
+SCENARIOS = (
+    Scenario("matchings", "Five parties, two matchings: in each somebody is left out.", _EQUAL, 2),
+    Scenario(
+        "labels",
+        "Public labels: only parties of different labels are paired, and label 1 garbles.",
+        auc(Field(0, 3)),
+        1,
+        marks=(1, 0, 0, 1, 0),
+    ),
+    Scenario(
+        "again",
+        "Cem withholds its coin, then dot the next one; the third draw counts.",
+        _EQUAL,
+        1,
+        silent={"cem": 1, "dot": 2},
+    ),
+    Scenario("relayed", "Pairs talk through the aggregator, sealed.", _EQUAL, 1, relayed=True),
+)
+
+
+def find(name: str) -> Scenario:
+    """Return the scenario of this name."""
+    [scenario] = [scenario for scenario in SCENARIOS if scenario.name == name]
+    return scenario
+
+
+@dataclass(slots=True)
+class Ended:
+    """What is told of one evaluation: its terms, every random draw, and every message of the pair."""
+
+    matching: int
+    pair: tuple[str, str]
+    session_digest: bytes
+    randomness: dict[str, Recording]
+    relay_randomness: dict[str, Recording] = field(default_factory=dict)
+    # (sender, receiver, bytes) of messages between the two, in an order in which they can be sent.
+    sent: list[tuple[str, str, bytes]] = field(default_factory=list)
+
+
+class Run:
+    """The machines of one scenario, and after `play` every envelope in the order of sending."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.plan = scenario.plan
+        everyone = (*NAMES, HUB)
+        self.signers = {
+            name: Signer(name, SigningKey(self.source(name, "signing").bytes(32))) for name in everyone
+        }
+        self.context = Context(
+            PROTOCOL,
+            VERSION,
+            self.source("", "session").bytes(32),
+            1,
+            NAMES,
+            HUB,
+            {name: bytes(signer.key.verify_key) for name, signer in self.signers.items()},
+        )
+        self.question = question_of(scenario.kernel, self.plan, "randomised_response")
+        self.randomness = {name: Recording(self.source(name, "run")) for name in everyone}
+        self.board = MemoryBoard("")
+        self.records = {name: self._record(name) for name in NAMES}
+        self.hub = StatisticHub(
+            self.context, self.signers[HUB], lambda _: self.plan, self.randomness[HUB], board=self.board
+        )
+        marks = scenario.marks or (-1,) * len(NAMES)
+        self.parties = {
+            name: StatisticParty(
+                self.context, self.signers[name], self.plan, self.question, mark, self.randomness[name]
+            )
+            for name, mark in zip(NAMES, marks, strict=True)
+        }
+        self.sent: list[Envelope] = []
+        self.evaluations: list[Ended] = []
+        self._inboxes: dict[tuple[str, int], deque[bytes]] = {}
+        self._frames: dict[tuple[str, int], deque[m.Relay]] = {}
+
+    def source(self, name: str, purpose: str) -> SeededRandomnessForSimulation:
+        """Return the randomness of one member for one purpose."""
+        return SeededRandomnessForSimulation(1, f"statistic vectors {self.scenario.name} {purpose} {name}")
+
+    def _record(self, name: str) -> int:
+        [byte] = self.source(name, "record").bytes(1)
+        return byte % 4
+
+    def play(self) -> Run:
+        """Drive the run to its end."""
+        self.deliver([envelope for party in self.parties.values() for envelope in party.start()])
+        while self.hub.step in m.COINS:
+            self.deliver(self.hub.expire())
+        for matching in range(self.plan.partners):
+            for pair in self.pairs[matching]:
+                self._evaluate(matching, pair)
+        for name in self._present:
+            self.deliver(self.parties[name].done(()))
+        return self
+
+    @cached_property
+    def pairs(self) -> tuple[tuple[tuple[str, str], ...], ...]:
+        """The drawn pairs of each matching, the garbler first."""
+        coins = b"".join(self.randomness[name].draws[len(self.scenario.silent)] for name in self._present)
+        marks = self.scenario.marks or (-1,) * len(NAMES)
+        labels = bytes(marks[NAMES.index(name)] + 1 for name in self._present)
+        plan = self.plan
+        return draw(plan.partners, plan.bipartite, self.hub.run_id, self._present, labels, coins).pairs
+
+    @property
+    def _present(self) -> list[str]:
+        return [name for name in NAMES if self.parties[name].evaluations is not None]
+
+    def deliver(self, envelopes: Iterable[Envelope]) -> None:
+        """Deliver these, and what follows from them."""
+        waiting = deque(envelopes)
+        while waiting:
+            envelope = waiting.popleft()
+            withheld = self.scenario.silent.get(envelope.sender)
+            if withheld is not None and envelope.step == m.COINS[withheld - 1]:
+                continue
+            self.sent.append(envelope)
+            if envelope.receiver == HUB:
+                waiting += self.hub.receive(envelope)
+            elif envelope.step == m.PAIR:
+                matching, content = self.parties[envelope.receiver].open_pair(envelope)
+                self._inboxes.setdefault((envelope.receiver, matching), deque()).append(content)
+            elif envelope.step == m.RELAY:
+                frame = self.parties[envelope.receiver].open_relay(envelope)
+                if isinstance(frame, m.Relay):
+                    self._frames.setdefault((envelope.receiver, frame.matching), deque()).append(frame)
+            elif envelope.step != "abort":
+                waiting += self.parties[envelope.receiver].receive(envelope)
+
+    def _evaluate(self, matching: int, pair: tuple[str, str]) -> None:
+        """Run both roles of a pair to their ends."""
+        garbler, evaluator = pair
+        contexts = {name: self.parties[name].pair_context(matching, garbler, evaluator) for name in pair}
+        sources = {name: Recording(self.source(name, f"pair {matching}")) for name in pair}
+        terms = self.plan.evaluation(garbler, evaluator)
+        roles: dict[str, Participant] = {}
+        for name, kind in ((garbler, GarblerRole), (evaluator, EvaluatorRole)):
+            codes = np.array([[self.records[name]]], np.int64)
+            rows = self.plan.inputs(codes, sources[name])
+            roles[name] = kind(contexts[name], self.signers[name], terms, rows, sources[name])
+        ended = Ended(matching, pair, contexts[garbler].session_digest, sources)
+        self.evaluations.append(ended)
+        links: dict[str, Link] = {
+            name: self._link(name, peer, ended) for name, peer in (pair, (evaluator, garbler))
+        }
+        _connect(links, pair)
+        turns: dict[str, Turns[Evaluated]] = {name: role.run() for name, role in roles.items()}
+        waits: dict[str, Receive | None] = dict.fromkeys(pair)
+        while turns:
+            moved = False
+            for name in tuple(turns):
+                due = waits[name]
+                answer = None if due is None else self._answer(name, due, links[name], matching)
+                if due is not None and answer is None:
+                    continue
+                moved = True
+                try:
+                    turn = next(turns[name]) if answer is None else turns[name].send(answer)
+                except StopIteration:
+                    del turns[name]
+                    continue
+                waits[name] = turn if isinstance(turn, Receive) else None
+                if isinstance(turn, Send):
+                    self._give(name, turn, links[name], ended)
+            if not moved:
+                raise RuntimeError(f"everybody waits: {', '.join(turns)}")
+
+    def _answer(self, name: str, due: Receive, link: Link, matching: int) -> bytes | None:
+        inbox = self._inboxes.get((name, matching)) if due.sender == HUB else link.inbox()
+        return inbox.popleft() if inbox else None
+
+    def _give(self, name: str, turn: Send, link: Link, ended: Ended) -> None:
+        data = b"".join(turn.parts)
+        if turn.to == HUB:
+            self.deliver(self.parties[name].pair_message(ended.matching, data))
+        else:
+            ended.sent.append((name, turn.to, data))
+            link.send(data)
+
+    def _link(self, name: str, peer: str, ended: Ended) -> Link:
+        if not self.scenario.relayed:
+            return Link(peer)
+        source = Recording(self.source(name, f"relay {ended.matching}"))
+        ended.relay_randomness[name] = source
+        context = self.parties[name].pair_context(ended.matching, *ended.pair)
+        line = SealedLine(context, self.signers[name], source)
+        return RelayedLink(self, name, peer, ended.matching, line)
+
+    def frames(self, name: str, matching: int) -> deque[m.Relay]:
+        """Return the frames that have come to a party for a matching and wait."""
+        return self._frames.setdefault((name, matching), deque())
+
+
+class Link:
+    """One end of a pair's own channel."""
+
+    def __init__(self, peer: str) -> None:
+        self.peer = peer
+        self._inbox: deque[bytes] = deque()
+        self._other: Link | None = None
+
+    def connect(self, other: Link) -> None:
+        """Join the other end."""
+        self._other = other
+
+    def send(self, data: bytes) -> None:
+        """Send one message."""
+        if self._other is not None:
+            self._other._inbox.append(data)
+
+    def inbox(self) -> deque[bytes]:
+        """Return the messages that wait."""
+        return self._inbox
+
+
+class RelayedLink(Link):
+    """One end of a relayed channel: whoever takes 4 frames more than it has said, says so."""
+
+    def __init__(self, run: Run, name: str, peer: str, matching: int, line: SealedLine) -> None:
+        super().__init__(peer)
+        self._run, self._name, self._matching, self.line = run, name, matching, line
+        self._sent = self._taken = self._told = 0
+        self._message = b""
+
+    def connect(self, other: Link) -> None:
+        """Send the own key."""
+        super().connect(other)
+        self.frame(self.line.first())
+
+    def frame(self, content: bytes) -> None:
+        """Send one frame, or with no content what was taken."""
+        number, self._told = self._sent, self._taken
+        self._sent += bool(content)
+        message = m.Relay(self._matching, number, self._told, content)
+        self._run.deliver(self._run.parties[self._name].relay_message(message))
+
+    def send(self, data: bytes) -> None:
+        """Send one message, in as many frames as it takes; the other end takes each at once."""
+        for frame in self.line.seal(data):
+            self.frame(frame)
+            if isinstance(self._other, RelayedLink):
+                self._other.take()
+
+    def take(self) -> None:
+        """Take the frames that have come."""
+        waiting = self._run.frames(self._name, self._matching)
+        while waiting:
+            content = waiting.popleft().content
+            if not content:
+                continue
+            self._taken += 1
+            if self._taken == 1:
+                self.line.meet(content)
+                continue
+            chunk, last = self.line.open(content)
+            self._message += chunk
+            if last:
+                self._inbox.append(self._message)
+                self._message = b""
+        if self._taken - self._told >= m.WINDOW // 2:
+            self.frame(b"")
+
+
+def _connect(links: Mapping[str, Link], pair: tuple[str, str]) -> None:
+    """Join both ends; of relayed ones each has the other's key afterwards."""
+    first, second = (links[name] for name in pair)
+    first.connect(second)
+    second.connect(first)
+    for link in (first, second):
+        if isinstance(link, RelayedLink):
+            link.take()
+
+
+def to_json(scenario: Scenario) -> JsonObject:
+    """Return the vector of one run."""
+    run = Run(scenario).play()
+    plan, outcome = run.plan, run.hub.result
+    evidence = outcome.evidence
+    return {
+        "schema": SCHEMA,
+        "kind": "statistic-run",
+        "name": scenario.name,
+        "about": scenario.about,
+        "session": {
+            "protocol": run.context.protocol,
+            "version": run.context.version,
+            "session_digest": run.context.session_digest.hex(),
+            "request": run.context.request,
+            "parties": list(NAMES),
+            "aggregator": HUB,
+            "partners": plan.partners,
+            "relayed": scenario.relayed,
+            "silent": dict(scenario.silent),
+        },
+        "terms": plan.canonical().decode(),
+        "circuit": format_bristol(plan.circuit).decode(),
+        "question": run.question,
+        "labels": None if scenario.marks is None else list(scenario.marks),
+        "records": run.records,
+        "identities": {
+            name: {"signing_seed": bytes(signer.key).hex(), "public_key": run.context.keys[name].hex()}
+            for name, signer in run.signers.items()
+        },
+        "randomness": {name: _draws(source) for name, source in run.randomness.items()},
+        "intermediate": {
+            "circuit_digest": plan.circuit.digest.hex(),
+            "plan_digest": plan.digest.hex(),
+            "run_id": run.hub.run_id.hex(),
+            "beacon": "" if evidence is None else evidence.beacon.hex(),
+            "pairs": [[list(pair) for pair in matching] for matching in run.pairs],
+        },
+        "evaluations": [
+            {
+                "matching": each.matching,
+                "garbler": each.pair[0],
+                "evaluator": each.pair[1],
+                "session_digest": each.session_digest.hex(),
+                "randomness": {name: _draws(source) for name, source in each.randomness.items()},
+                "relay_randomness": {name: _draws(source) for name, source in each.relay_randomness.items()},
+                "messages": [
+                    {"sender": sender, "receiver": to, "bytes": data.hex()} for sender, to, data in each.sent
+                ],
+            }
+            for each in run.evaluations
+        ],
+        "messages": [
+            {
+                "sender": envelope.sender,
+                "receiver": envelope.receiver,
+                "step": envelope.step,
+                "bytes": encode_envelope(envelope).hex(),
+            }
+            for envelope in run.sent
+        ],
+        "log": [line.decode() for line in run.board.export().splitlines()],
+        "result": {"value": outcome.value, "noise_error": outcome.noise_error, "pairs": outcome.pairs},
+    }
+
+
+def _draws(source: Recording) -> Sequence[str]:
+    return [draw.hex() for draw in source.draws]

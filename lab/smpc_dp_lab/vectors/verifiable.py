@@ -1,0 +1,81 @@
+"""The vectors of verifiable GOPA: honest runs, runs with false openings, every cheat as the log it leaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from smpc_dp.protocols.gopa.verifiable.statements import OPENING, OPENING_BOUNDS, SUM
+from smpc_dp_lab.vectors import (
+    verifiable_boxes,
+    verifiable_host,
+    verifiable_norms,
+    verifiable_openings,
+    verifiable_relay,
+    verifiable_users,
+)
+from smpc_dp_lab.vectors.runs import SCHEMA
+from smpc_dp_lab.vectors.verifiable_cheat import BALL_BASE, BASE, BOX_BASE, ROUNDS_BASE, Cheat
+from smpc_dp_lab.vectors.verifiable_runs import BOX, Played, honest
+
+
+def all_cheats() -> Iterator[Cheat]:
+    """Yield every cheat."""
+    yield from verifiable_users.all_cheats()
+    yield from verifiable_norms.all_cheats()
+    yield from verifiable_boxes.all_cheats()
+    yield from verifiable_host.all_cheats()
+    yield from verifiable_relay.all_cheats()
+    yield from verifiable_openings.all_cheats()
+
+
+def generate() -> dict[str, bytes]:
+    """Return the content of every file by its name; the same bytes on every machine."""
+    bases = {
+        BASE: honest(),
+        BALL_BASE: honest(ball=True),
+        BOX_BASE: honest(setting=BOX),
+        ROUNDS_BASE: verifiable_openings.in_one_round(),
+    }
+    bounds = {
+        BASE: "values from 0 to 4",
+        BALL_BASE: "norms of at most 5",
+        BOX_BASE: "values from 1 to 4 in the first and from -1 to 3 in the second",
+    }
+    files = {
+        name: _run(name, bases[name], f"Five users, two coordinates, {bound}; nobody deviates.")
+        for name, bound in bounds.items()
+    }
+    false = {"dan": SUM, "ben": OPENING}
+    about = "Nine users, values from 0 to 2: dan publishes a wrong sum, ben opens its edge to dan wrongly."
+    files[ROUNDS_BASE] = _run(ROUNDS_BASE, bases[ROUNDS_BASE], about, false)
+    twice, played = f"{ROUNDS_BASE}-in-two-rounds", verifiable_openings.in_two_rounds()
+    about = f"{about[:-1]}; in the next round eve opens its edge to ben wrongly."
+    files[twice] = _run(twice, played, about, false | {"eve": OPENING_BOUNDS})
+    for cheat in all_cheats():
+        files[f"verifiable-negative-{cheat.name}"] = cheat.to_json(bases[cheat.base].lines)
+    return {
+        f"{name}.json": (json.dumps(content, indent=1, ensure_ascii=True) + "\n").encode()
+        for name, content in files.items()
+    }
+
+
+def _run(
+    name: str,
+    played: Played,
+    about: str,
+    false: Mapping[str, str] | None = None,
+) -> dict[str, object]:
+    """Return a run as a vector; `false` tells of each user that is excluded what shows that."""
+    outcome = played.relay.result
+    shown: dict[str, object] = {} if false is None else {"excluded": dict(sorted(false.items()))}
+    return {
+        "schema": SCHEMA,
+        "kind": "verifiable-run",
+        "name": name.removeprefix("verifiable-run-"),
+        "about": about,
+        "session": played.context.session_digest.hex(),
+        "total": outcome.total.tolist(),
+        **shown,
+        "log": [line.decode("ascii") for line in played.lines],
+    }

@@ -1,0 +1,59 @@
+"""What a cheat in a verifiable run is: a whole log, and what an audit of it must find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from smpc_dp_lab.vectors.runs import SCHEMA
+
+# The audit holds: the culprits are excluded for a false statement.
+EXCLUDED = "excluded"
+# The audit holds: an edge of the two culprits is void, and nothing of it is in the average.
+VOID = "void"
+# The audit does not hold; where there are culprits, it names them.
+REFUSED = "refused"
+# The log is self-consistent, and not of the true session.
+SESSION = "session"
+
+BASE = "verifiable-run-honest"
+BALL_BASE = "verifiable-run-honest-ball"
+BOX_BASE = "verifiable-run-honest-box"
+ROUNDS_BASE = "verifiable-run-false-openings"
+
+
+@dataclass(frozen=True, slots=True)
+class Cheat:
+    """One cheat.
+
+    Attributes:
+        name, about: what is done, one thing.
+        check: what catches it: "range", "noise", "sum", "opening" or another key of `FALSE` for a false
+            statement, else in words.
+        expect: what the audit finds.
+        culprits: whom it names.
+        make: returns the lines of the log.
+        base: the honest run that it is told against.
+    """
+
+    name: str
+    about: str
+    check: str
+    expect: str
+    culprits: tuple[str, ...]
+    make: Callable[[], list[bytes]]
+    base: str = BASE
+
+    def to_json(self, base: Sequence[bytes]) -> dict[str, object]:
+        """Return the vector; a line that is one of `base`, those of the honest run, is its place there."""
+        known: dict[bytes, object] = {line: place for place, line in enumerate(base)}
+        return {
+            "schema": SCHEMA,
+            "kind": "verifiable-negative",
+            "name": self.name,
+            "about": self.about,
+            "base": f"{self.base}.json",
+            "check": self.check,
+            "expect": {"audit": self.expect, "culprits": list(self.culprits)},
+            "log": [known.get(line, line.decode("ascii")) for line in self.make()],
+        }

@@ -1,0 +1,144 @@
+"""Five runs of one session with their session log, and other lists that its users could be made to sign."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from smpc_dp.board.log import Chain, encode_line
+from smpc_dp.board.memory import MemoryBoard
+from smpc_dp.board.runs import NOTHING_SEEN, CertifiedLine, MemorySessionLog, RunLine, Seen, Shown
+from smpc_dp.identity import Identity
+from smpc_dp.protocols.begin import Begin, attested
+from smpc_dp.protocols.envelope import Context, encode
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.secagg.graph import pack_set
+from smpc_dp.protocols.secagg.messages import Attestation
+from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, Played, honest, play
+
+# Request, randomness, and who falls silent instead of sending its message of that number: ben before it opens
+# its coin; ann and ben before they sign the session log, so that there is no quorum.
+RUNS: tuple[tuple[int, int, Mapping[str, int]], ...] = (
+    (1, 21, {"ben": 7}),
+    (1, 22, {}),
+    (2, 23, {"ann": 2, "ben": 2}),
+    (2, 24, {}),
+    (2, 25, {}),
+)
+# Whose view of the list the vectors have.
+PARTY = "ann"
+QUORUM = USERS[:4]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The runs, the session log after them, and what `PARTY` kept before each."""
+
+    runs: tuple[Played, ...]
+    seen: tuple[Seen, ...]
+    log: MemorySessionLog
+    lines: tuple[bytes, ...]
+
+    @property
+    def context(self) -> Context:
+        """The context of the last run."""
+        return self.runs[-1].context
+
+    def line(self, number: int) -> RunLine:
+        """Return the line of a run."""
+        return self.log.lines[number - 1]
+
+    def place(self, number: int) -> int:
+        """Return at which place of the file the line of a run is."""
+        return self.lines.index(encode_line(self.line(number)))
+
+    def end(self, number: int) -> bytes:
+        """Return the last head of the log of a run."""
+        played = self.runs[number - 1]
+        chain = Chain(played.header)
+        for entry in played.entries:
+            chain.follow(entry)
+        return chain.head
+
+    def shown(self, number: int) -> Begin:
+        """Return what `PARTY` was shown of the list when a run began."""
+        known = self.seen[number - 1].number
+        base = min(known, number - 1) if known else number - 1
+        return Begin(base, self.log.head(base), [shown_line(line) for line in self.log.lines[base:number]])
+
+    def listing(self, runs: Sequence[RunLine]) -> list[bytes]:
+        """Return the file of another list, with these runs in this order, that all users have signed."""
+        log = MemorySessionLog(self.context.session_digest, self.context.scope)
+        for run in runs:
+            log.begin(*shown_line(run))
+        last = runs[-1]
+        log.certify(self.certificate(len(runs), log.head(), bytes.fromhex(last.run_id)))
+        return log.export().splitlines()
+
+    def certificate(
+        self,
+        number: int,
+        head: bytes | None = None,
+        run_id: bytes | None = None,
+        *,
+        signers: Sequence[str] = QUORUM,
+        keys: Mapping[str, Identity] | None = None,
+    ) -> CertifiedLine:
+        """Return the certificate of the list up to a run, with the signatures of `signers`.
+
+        Args:
+            number: of the run.
+            head, run_id: what is signed in the place of the head after that run, and in the place of its id.
+            signers: whose signatures it claims to have.
+            keys: whose key is used in the place of a signer's own.
+        """
+        context, played = self.context, self.runs[-1]
+        head = self.log.head(number) if head is None else head
+        run_id = bytes.fromhex(self.line(number).run_id) if run_id is None else run_id
+        members = packed(USERS)
+        body = encode(Attestation(attested(context, run_id, head, members)))
+        digest = hashlib.sha256(body).digest()
+        signatures = [
+            (keys or played.identities)[name].sign(
+                context.statement(run_id, v.ATTEST_BEGIN, name, RELAY, digest)
+            )
+            for name in signers
+        ]
+        return CertifiedLine(
+            number, context.protocol, context.version, members, packed(signers), b"".join(signatures)
+        )
+
+
+@functools.cache
+def listed() -> Listed:
+    """Return the runs, one after the other on one board."""
+    board, kept = MemoryBoard(honest().header.session), dict[str, Seen]()
+    played: list[Played] = []
+    seen: list[Seen] = []
+    for request, randomness, kill in RUNS:
+        seen.append(kept.get(PARTY, NOTHING_SEEN))
+        run = play(run=randomness, request=request, kill=kill, board=board, seen=kept)
+        played.append(run)
+        kept = {name: user.seen for name, user in run.users.items()}
+    context = played[-1].context
+    log = board.runs(context.session_digest, context.scope)
+    return Listed(tuple(played), tuple(seen), log, tuple(log.export().splitlines()))
+
+
+def packed(names: Sequence[str]) -> bytes:
+    """Return how a set of users travels."""
+    return pack_set([USERS.index(name) + 1 for name in names], len(USERS))
+
+
+def shown_line(line: RunLine) -> Shown:
+    """Return how a line of a run travels."""
+    return line.request, bytes.fromhex(line.run_id), bytes.fromhex(line.before)
+
+
+def with_fields(line: RunLine, **fields: object) -> bytes:
+    """Return the line of a run with other fields."""
+    return encode_line(replace(line, **fields))

@@ -1,0 +1,90 @@
+"""The vectors of the session log: one of five runs with their logs, and each falsified list."""
+
+from __future__ import annotations
+
+import json
+
+from smpc_dp.board.runs import Seen
+from smpc_dp.protocols.begin import Begin
+from smpc_dp.protocols.envelope import encode
+from smpc_dp_lab.vectors.runs import SCHEMA
+from smpc_dp_lab.vectors.verifiable_listed import RUNS, Listed, listed
+from smpc_dp_lab.vectors.verifiable_lists import AUDITED, LAST, Falsified, all_falsified
+
+BASE = "session-log"
+
+
+def generate() -> dict[str, bytes]:
+    """Return the content of every file by its name; the same bytes on every machine."""
+    base = listed()
+    files = {BASE: _valid(base)}
+    files |= {f"{BASE}-negative-{item.name}": _falsified(item, base) for item in all_falsified()}
+    return {
+        f"{name}.json": (json.dumps(content, indent=1, ensure_ascii=True) + "\n").encode()
+        for name, content in files.items()
+    }
+
+
+def _valid(base: Listed) -> dict[str, object]:
+    about = (
+        "Five users. Run 1 stops, since ben withholds its coin; run 3 has no quorum; the others end."
+        " Runs 1 and 2 are of request 1, the others of request 2."
+    )
+    return {
+        "schema": SCHEMA,
+        "kind": "session-log",
+        "name": "five-runs",
+        "about": about,
+        "session": base.context.session_digest.hex(),
+        "scope": base.context.scope.hex(),
+        "log": [line.decode("ascii") for line in base.lines],
+        "runs": [_run(base, number) for number in range(1, len(RUNS) + 1)],
+    }
+
+
+def _run(base: Listed, number: int) -> dict[str, object]:
+    """Return a run: heads of both logs, what a party kept before it and was shown, and the log."""
+    return {
+        "number": number,
+        "session_head": base.log.head(number).hex(),
+        "head": base.end(number).hex(),
+        "seen": _seen(base.seen[number - 1]),
+        "begin": _body(base.shown(number)),
+        "log": [line.decode("ascii") for line in base.runs[number - 1].lines],
+    }
+
+
+def _falsified(item: Falsified, base: Listed) -> dict[str, object]:
+    """Return a falsified list; a line that is one of the valid file is its place there."""
+    made = item.make()
+    content: dict[str, object]
+    if isinstance(made, Begin):
+        content = {"run": LAST, "seen": _seen(base.seen[LAST - 1]), "begin": _body(made)}
+    else:
+        known: dict[bytes, object] = {line: place for place, line in enumerate(base.lines)}
+        head = base.log.head() if item.session_head else base.end(AUDITED)
+        log = [known.get(line, line.decode("ascii")) for line in made]
+        content = {"run": AUDITED, "head": head.hex(), "log": log}
+    return {
+        "schema": SCHEMA,
+        "kind": "session-log-negative",
+        "name": item.name,
+        "about": item.about,
+        "base": f"{BASE}.json",
+        "check": item.check,
+        "expect": {"refused_by": item.by},
+        **content,
+    }
+
+
+def _body(shown: Begin) -> str:
+    return encode(shown).hex()
+
+
+def _seen(seen: Seen) -> dict[str, object]:
+    return {
+        "number": seen.number,
+        "head": seen.head.hex(),
+        "closed": seen.closed,
+        "closed_head": seen.closed_head.hex(),
+    }
