@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,6 +38,7 @@ from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 MAX_THREADS = 256
 DEFAULT_PRECISION = 1e-6
+SESSION_LOG_SUFFIX = ".session.jsonl"
 # Eight gigabytes of input.
 MAX_VALUES = 1 << 30
 
@@ -154,7 +156,8 @@ def average(
         on_dropout, topology: of gopa, mechanism: of a secure sum with epsilon and delta; as in a session
             file. Without a relay a coordinator is never killed.
         verifiable: of gopa: with commitments, proofs and a log. The default precision is then a coarse grid.
-        board: where the log of a verifiable run is written, as JSON lines for `smpc-dp audit`.
+        board: where the log of a verifiable run is written, as JSON lines for `smpc-dp audit`; the session
+            log, of this one run, goes beside it: `x.session.jsonl` for `x.jsonl`.
         seed_for_simulation: makes the run reproducible and thereby insecure; None uses real randomness.
         progress: called with each step of the aggregator and the number of parties that it waits for.
 
@@ -249,7 +252,7 @@ def average(
     network = MemoryNetwork(Faults(kill=kills), seed=seed_for_simulation or 0)
     errors = drive(cast.machines, network, AGGREGATOR, progress)
     if board is not None and cast.board is not None:
-        write_file(board, cast.board.export(), "the log")
+        _write_logs(Path(board), cast.board, cast.context)
     _raise_first(errors)
     return Result.of(cast.aggregator.result, kind, clipped)
 
@@ -273,6 +276,13 @@ def check_size(parties: int, length: int, threads: int, seed_for_simulation: int
         faults.append(Fault("length", f"{parties} parties times {length} is more than {MAX_VALUES} values"))
     if faults:
         raise ConfigError(faults)
+
+
+def _write_logs(path: Path, board: MemoryBoard, context: Context) -> None:
+    """Write the log of a run, and the session log that lists it."""
+    write_file(path, board.export(), "the log")
+    session_log = board.runs(context.session_digest, context.scope)
+    write_file(path.with_suffix(SESSION_LOG_SUFFIX), session_log.export(), "the session log")
 
 
 def _largest(weights: Sequence[int]) -> int:

@@ -7,6 +7,7 @@ import io
 import json
 import re
 import socketserver
+import sys
 import threading
 from collections.abc import Hashable
 from pathlib import Path
@@ -21,11 +22,12 @@ from smpc_dp import simulate
 from smpc_dp.board.serve import BoardServer
 from smpc_dp.cli import app
 from smpc_dp.crypto import proofs
-from smpc_dp.errors import ConfigError, LocalError
+from smpc_dp.errors import ConfigError, LocalError, TimeoutFault
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.result import Result
 from smpc_dp.runtime import audit as runtime
 from smpc_dp.runtime.audit import audit, audit_stream
+from smpc_dp.runtime.audit_selection import read_session_log
 from smpc_dp.runtime.log_session import LogSession, held_session
 from smpc_dp.simulate.stage import RememberingVerifier
 from smpc_dp_lab.vectors.verifiable_runs import honest, play
@@ -234,6 +236,44 @@ def test_the_command_and_its_json(log: Path) -> None:
         code, told = invoke(str(log), "--session", session, *given)
         assert code == 1
         assert fault in told["faults"][0]
+
+
+def test_a_simulated_run_is_audited_with_its_session_log(tmp_path: Path) -> None:
+    """As a real one: with the list of all runs, and a head of a party, it is try 1 of 1."""
+    path, values = tmp_path / "x.jsonl", np.array([[0.0], [1.0], [0.5]])
+    evidence = write_log(path, values, 5).evidence
+    assert evidence.log is not None
+    given = [str(path), "--session", evidence.session_digest.hex()]
+    given += ["--session-log", str(tmp_path / "x.session.jsonl")]
+    for head in (evidence.log.head, evidence.log.session_head):
+        code, told = invoke(*given, "--head", head.hex())
+        assert (code, told["ok"], told["place"], told["tries"]) == (0, True, 1, 1)
+        assert (told["verdict"]["tries"], told["verdict"]["tries_listed"]) == (1, True)
+    code, told = invoke(*given)
+    assert (code, told["tries"]) == (4, 1)
+    assert "a session log can be cut short" in told["conclusion"]
+    # The list of another session does not have this run.
+    write_log(tmp_path / "y.jsonl", values, 6)
+    given[-1] = str(tmp_path / "y.session.jsonl")
+    code, told = invoke(*given, "--head", evidence.log.head.hex())
+    assert code == 1
+    assert "the session log is of another session" in told["conclusion"]
+
+
+def test_a_simulated_run_that_stops_is_in_its_session_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its log has no end, and the list has the try."""
+    kills = {"party-00001": 7}
+    monkeypatch.setattr(sys.modules["smpc_dp.simulate.average"], "draw_kills", lambda *_: kills)
+    with pytest.raises(TimeoutFault, match="coin"):
+        write_log(tmp_path / "x.jsonl", np.array([[0.0], [1.0], [0.5]]), 3)
+    session_log = read_session_log(tmp_path / "x.session.jsonl")
+    assert [line.number for line in session_log.lines] == [1]
+    assert session_log.certified is not None
+    report = audit(tmp_path / "x.jsonl", session_log=tmp_path / "x.session.jsonl")
+    assert report.code == 1
+    assert "the run was not finished" in report.conclusion
 
 
 def test_the_command_says_where_it_fails(log: Path, small: bytes) -> None:
