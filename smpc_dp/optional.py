@@ -9,7 +9,6 @@ from smpc_dp.errors import LocalError
 
 # The package that is imported -> (the name under which it is installed, the extra of pyproject.toml).
 EXTRAS: dict[str, tuple[str, str]] = {
-    "matplotlib": ("matplotlib", "report"),
     "networkx": ("networkx", "graphs"),
     "sklearn": ("scikit-learn", "learn"),
 }
