@@ -68,7 +68,7 @@ $(VENV)/.installed: requirements/dev.lock | tools
 
 $(READY): $(VENV)/.installed $(CORE) $(LAB)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) RUSTFLAGS="$(REMAP) $(RUSTFLAGS)" $(BIN)/maturin develop --quiet --release --locked
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --config-settings editable_mode=compat --editable lab
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable lab
 	@touch $@
 
 lock: $(READY)
