@@ -44,7 +44,8 @@ def audit(
     which pairs failed. It needs no key. Exit code 0: everything holds for the session and the run that were
     given. 1: it does not hold. 3: no session was given, the log is self-consistent, and may be made up.
     4: a session was given, and nothing that says which of its runs this is: --run or --head does, from a
-    party's result, since a relay that starts again can make many and show the one that it likes.
+    party's result, since a relay that starts again can make many and show the one that it likes. Of a
+    pairwise statistic only --head with the log's last head does: the aggregator alone signs its end.
     """
     from smpc_dp.runtime import audit as runtime
 

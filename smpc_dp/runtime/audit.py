@@ -37,6 +37,7 @@ from smpc_dp.runtime.audit_selection import (
     Selected,
     Wanted,
     conclusion,
+    of_one_log,
     select,
 )
 from smpc_dp.runtime.log_groups import group_of
@@ -58,7 +59,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         ok: everything holds for the session, request and run that were given; `code` is 0.
         code: the exit code: 0; 1: it does not hold; 3: no session was given, the log is self-consistent, and
             nothing says that it is not made up; 4: it holds for the session, and nothing that was given says
-            which of its runs it is.
+            which of its runs it is, or which log of a run that may have two.
         conclusion: in one sentence. limits: what it does not say, in further ones.
         session: its digest in hex; session_checked: whether it is the one that was asked for.
         request: its number; place, tries: which of how many runs of this request it is, where a session log
@@ -119,7 +120,8 @@ def audit(
         session_log: path of the relay's session log: how many runs of the request there were.
         request: its number. run: the run id. head: from a party's result, of the run's log or of the session
             log, in hex. `run`, such a head, or a head of the session log after the run with `request` and
-            `session_log` say which run it is; a relay that starts again can make many with one number.
+            `session_log` say which run it is; a relay that starts again can make many with one number. Of a
+            pairwise statistic only the last head of its log does.
         threads: that verify proofs; by default one for each processor.
         timeout: seconds from the first connection to the last byte of a URL, the audit included.
         progress: called with the line, the bytes read and the bytes there are (None: unknown).
@@ -222,7 +224,9 @@ def _read(
         known["session"] = session.digest.hex()
         if wanted.session is not None and known["session"] != wanted.session:
             raise VerificationError(f"the session is {known['session']}, not {wanted.session}")
-        wanted.check_header(reader.header)
+        wanted.check_request(reader.header)
+        if not _is_statistic(reader, session):
+            wanted.check_run(reader.header.run_id)
         auditor = _auditor(reader, session, None if wanted.session is None else session.digest, again, pool)
     except LocalError:
         raise
@@ -281,11 +285,18 @@ def _take_all(
     _settle(auditor)
     try:
         if isinstance(auditor, StatisticAuditor):
-            known["statistic"] = auditor.verdict()
+            known["statistic"] = drawn = auditor.verdict()
+            # That of the last draw, as in the results of parties.
+            wanted.check_run(drawn.run_id)
         found = select(wanted, reader.header, head, auditor.context, auditor.quorum)
-        if isinstance(auditor, Auditor):
-            known["verdict"] = auditor.verdict(found.tries)
-        known["selected"], known["corrupt"] = found, auditor.corrupt
+        if isinstance(auditor, StatisticAuditor):
+            doubt = "its end is signed by the aggregator alone"
+        else:
+            known["verdict"] = verdict = auditor.verdict(found.runs)
+            doubt = ""
+            if len(verdict.excluded) > verdict.corrupt:
+                doubt = f"more than c = {verdict.corrupt} users signed something false"
+        known["selected"], known["corrupt"] = of_one_log(found, wanted, head, doubt), auditor.corrupt
     except SmpcError as error:
         raise reader.fault(error) from None
     known["head"] = head.hex()
@@ -297,12 +308,16 @@ def _session(reader: LogReader) -> LogSession:
     return held_session(text.whole()) if long is None else long
 
 
+def _is_statistic(reader: LogReader, session: LogSession) -> bool:
+    return reader.header.question.startswith(QUESTION) and session.protocol != LEARN
+
+
 def _auditor(
     reader: LogReader, session: LogSession, known: bytes | None, again: Again, pool: _Pool
 ) -> Auditor | StatisticAuditor:
     """Return the auditor of a log; of a verifiable run nothing is planned until the run id is right."""
     header, learns = reader.header, session.protocol == LEARN
-    statistic = header.question.startswith(QUESTION) and not learns
+    statistic = _is_statistic(reader, session)
     verifiable = statistic or learns or session.parameters.get("verifiable") is True
     if not verifiable or session.aggregator is None:
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable")
@@ -374,7 +389,8 @@ def _limits(verdict: Verdict | None, statistic: StatisticVerdict | None, corrupt
         return f"Not detected: false records, and a false estimate. {assumed}"
     tries = "" if verdict is None else f" The bound on the bias is for {verdict.tries} tries"
     if verdict is not None:
-        tries += ", those in the session log." if verdict.tries_listed else ", which is an assumption."
+        listed = ", as many as the session log lists runs."
+        tries += listed if verdict.tries_listed else ", which is an assumption."
     return f"Not detected: false inputs within the bounds. {assumed}{tries}"
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import BinaryIO
 
-from smpc_dp.board.log import Header
+from smpc_dp.board.log import MAX_LINE_BYTES, Header
 from smpc_dp.board.runs import SessionLog, read_all
 from smpc_dp.errors import ConfigError, Fault, LocalError, VerificationError
 from smpc_dp.protocols.begin import check_begin, session_head
@@ -55,12 +57,15 @@ class Wanted:
         log = None if session_log is None else read_session_log(session_log)
         return cls(digest, request, run, head, log)
 
-    def check_header(self, header: Header) -> None:
-        """Raise VerificationError if the log is of another request or run than was asked for."""
+    def check_request(self, header: Header) -> None:
+        """Raise VerificationError if the log is of another request than was asked for."""
         if self.request is not None and header.request != self.request:
             raise VerificationError(f"the log is of request {header.request}, not of request {self.request}")
-        if self.run is not None and header.run_id != self.run:
-            raise VerificationError(f"the run is {header.run_id}, not {self.run}")
+
+    def check_run(self, run_id: str) -> None:
+        """Raise VerificationError if the log is of another run than was asked for."""
+        if self.run is not None and run_id != self.run:
+            raise VerificationError(f"the run is {run_id}, not {self.run}")
 
 
 @dataclass(frozen=True)
@@ -68,9 +73,11 @@ class Selected:
     """What is known of the run of a log that holds."""
 
     session_head: bytes
-    # Which try of how many of its request it is, as far as a session log lists them.
+    # Which try of how many of its request it is, as far as a session log lists them, and how many runs that
+    # lists in all: a request that failed is asked for again under another number.
     place: int | None
     tries: int | None
+    runs: int | None
     # Whether what was given says that it is this run.
     certain: bool
     # Why not.
@@ -92,11 +99,19 @@ def read_session_log(path: str | os.PathLike[str]) -> SessionLog:
     """Read a session log; raise LocalError if that cannot be done, or it is none."""
     try:
         with open(path, "rb") as file:
-            return read_all(line.removesuffix(b"\n") for line in file)
+            return read_all(_lines(file))
     except OSError as error:
         raise LocalError(f"{path}: cannot read the session log ({error.strerror})") from None
     except VerificationError as error:
         raise LocalError(f"{path}: not a session log ({error})") from None
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a session log, which may be a stranger's; raise VerificationError for a long one."""
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        if len(line) > MAX_LINE_BYTES:
+            raise VerificationError(f"a line is longer than {MAX_LINE_BYTES} bytes")
+        yield line.removesuffix(b"\n")
 
 
 def select(wanted: Wanted, header: Header, head: bytes, context: Context, quorum: int) -> Selected:
@@ -106,13 +121,14 @@ def select(wanted: Wanted, header: Header, head: bytes, context: Context, quorum
     is of neither.
     """
     own = session_head(header, context.scope)
-    place = tries = None
+    place = tries = runs = None
     later: set[str] = set()
     last = True
     if (log := wanted.log) is not None:
         _check_listed(log, header, head, own, context, quorum)
         same = [line.number for line in log.lines if line.request == header.request]
         place, tries, last = same.index(header.number) + 1, len(same), header.number == same[-1]
+        runs = len(log.lines)
         later = {log.head(number).hex() for number in range(header.number, len(log.lines) + 1)}
     ended = wanted.head in (head.hex(), own.hex())
     # Also with a run id: a party that has another head of the run has seen another log of it.
@@ -129,7 +145,18 @@ def select(wanted: Wanted, header: Header, head: bytes, context: Context, quorum
         why = f"it is try {place} of {tries} of this request"
     else:
         why = "a session log can be cut short, and no run id or head from a party was given"
-    return Selected(own, place, tries, certain, why)
+    return Selected(own, place, tries, runs, certain, why)
+
+
+def of_one_log(selected: Selected, wanted: Wanted, head: bytes, doubt: str) -> Selected:
+    """Return what is known of a run of which there may be two logs, for the reason `doubt`; "": there is one.
+
+    Then the last head of the log alone says which, from a party's result.
+    """
+    if not doubt or not selected.certain or wanted.head == head.hex():
+        return selected
+    why = f"of which there may be another log, since {doubt}, and no head of the end of its log was given"
+    return replace(selected, certain=False, why=why)
 
 
 def _check_listed(

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import io
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from smpc_dp.board.log import Chain, Entry, Header, decode_line, encode_line
+from smpc_dp.board.log import MAX_LINE_BYTES, Chain, Entry, Header, decode_line, encode_line
 from smpc_dp.board.runs import NO_HEAD, CertifiedLine, MemorySessionLog, SessionLog
 from smpc_dp.board.session import canonical_session, session_json
+from smpc_dp.errors import LocalError
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.runtime.audit import Report, audit_stream
-from smpc_dp.runtime.audit_selection import Wanted
-from smpc_dp_lab.vectors.verifiable_runs import Played, honest, members
+from smpc_dp.runtime.audit_selection import Wanted, read_session_log
+from smpc_dp_lab.vectors.verifiable_runs import NINE, Played, honest, members, play
+from smpc_dp_lab.vectors.verifiable_users import off_by_one
 
 
 def lines_of(played: Played) -> bytes:
@@ -137,7 +140,43 @@ def test_the_bias_is_for_the_tries_that_there_were() -> None:
     assert twice.verdict.bias is not None
     assert twice.verdict.bias < alone.verdict.bias
     assert "1000 tries, which is an assumption" in alone.limits
-    assert "2 tries, those in the session log" in twice.limits
+    assert "2 tries, as many as the session log lists runs" in twice.limits
+
+
+def test_a_failed_run_is_a_try_whatever_request_came_after_it() -> None:
+    """Who withholds a coin ends a request; the users' next call has the next number, and is the next try."""
+    played = honest()
+    header, log = played.header, listed(played)
+    for request in (2, 3, 4):
+        log.begin(request + header.request, bytes([request]) * 32, ends(played))
+    report = judge(lines_of(played), session=session_of(played), head=ends(played).hex(), log=log)
+    assert (report.code, report.place, report.tries) == (0, 1, 1)
+    assert report.verdict is not None
+    assert (report.verdict.tries, report.verdict.tries_listed) == (4, True)
+
+
+def test_with_more_cheats_than_planned_a_run_id_does_not_say_which_log() -> None:
+    """Two quorums need not share an honest user then: the head of the end is what a user has of its own."""
+    played = play(dict.fromkeys(("ann", "ben", "cyd"), off_by_one), setting=NINE)
+    chain = ends(played)
+    asked: dict[str, Any] = {"session": session_of(played), "run": played.header.run_id}
+    report = judge(lines_of(played), **asked)
+    assert report.verdict is not None
+    assert len(report.excluded) > report.verdict.corrupt
+    assert (report.ok, report.code) == (False, 4)
+    assert "there may be another log" in report.conclusion
+    assert judge(lines_of(played), **asked, head=chain.hex()).ok
+    planned = play(dict.fromkeys(("ann", "ben"), off_by_one), setting=NINE)
+    assert judge(lines_of(planned), session=session_of(planned), run=planned.header.run_id).ok
+
+
+def test_a_session_log_has_no_line_without_an_end(tmp_path: Path) -> None:
+    """It comes from the relay: what it says is not read into memory without a bound."""
+    file = tmp_path / "session.jsonl"
+    with file.open("wb") as sparse:
+        sparse.truncate(MAX_LINE_BYTES + 2)
+    with pytest.raises(LocalError, match=f"longer than {MAX_LINE_BYTES} bytes"):
+        read_session_log(file)
 
 
 @pytest.mark.parametrize("what", ["omitted", "another-end", "without-a-quorum", "of-another-session"])

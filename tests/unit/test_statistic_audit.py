@@ -46,7 +46,6 @@ from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.statistics.compiled import plan_statistic, question_of
 from smpc_dp.statistics.kernels import Field, Kernel, kendall_tau
 from smpc_dp.statistics.known import find_kernel
-from tests.audits import of_itself
 
 ROOT = Path(__file__).parents[2]
 HUB = "hub"
@@ -237,9 +236,19 @@ def second_draw() -> Played:
 
 
 def judge(played: Played, log: bytes | None = None) -> Report:
-    judged = played.log if log is None else log
-    wanted = dataclasses.replace(of_itself(judged), session=played.session)
-    return audit_stream(io.BytesIO(judged), wanted=wanted, threads=1)
+    """Audit a run's log as a party of it would; or a `log` of which only the session is known."""
+    wanted = Wanted(session=played.session)
+    if log is None:
+        wanted = dataclasses.replace(wanted, head=ended(played))
+    return audit_stream(io.BytesIO(played.log if log is None else log), wanted=wanted, threads=1)
+
+
+def ended(played: Played) -> str:
+    """Return the head of the log's end, from a result."""
+    evidence = played.hub.result.evidence
+    assert evidence is not None
+    assert evidence.log is not None
+    return evidence.log.head.hex()
 
 
 def test_a_stranger_draws_the_matchings_again(honest: Played) -> None:
@@ -266,6 +275,24 @@ def test_a_stranger_draws_the_matchings_again(honest: Played) -> None:
     assert found.value == honest.hub.result.value
 
 
+def test_a_run_id_selects_the_last_draw_and_no_end_of_the_log(honest: Played, second_draw: Played) -> None:
+    """The aggregator alone signs the end: with a run id alone it could show the auditor another outcome."""
+    for played in (honest, second_draw):
+        evidence = played.hub.result.evidence
+        assert evidence is not None
+        wanted = Wanted(session=played.session, run=evidence.run_id.hex())
+        report = audit_stream(io.BytesIO(played.log), wanted=wanted, threads=1)
+        assert (report.ok, report.code) == (False, 4)
+        assert "signed by the aggregator alone" in report.conclusion
+        wanted = dataclasses.replace(wanted, head=ended(played))
+        assert audit_stream(io.BytesIO(played.log), wanted=wanted, threads=1).ok
+    first = decode_line(second_draw.lines[0], Header).run_id
+    wanted = Wanted(session=second_draw.session, run=first, head=ended(second_draw))
+    report = audit_stream(io.BytesIO(second_draw.log), wanted=wanted, threads=1)
+    assert report.code == 1
+    assert "the run is" in report.conclusion
+
+
 def test_the_command_prints_it(second_draw: Played, tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     log.write_bytes(second_draw.log)
@@ -290,7 +317,7 @@ def test_what_was_opened_of_a_request_that_failed_is_logged() -> None:
         ("coin", "dot"),
         ("coin", "eve"),
     ]
-    assert "ends before the outcome" in judge(played).conclusion
+    assert "ends before the outcome" in judge(played, played.log).conclusion
 
 
 def test_without_a_session_it_says_so(honest: Played) -> None:

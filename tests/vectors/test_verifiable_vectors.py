@@ -42,10 +42,12 @@ def reason_of(report: Report) -> str:
     return _PLACE.sub("", report.conclusion)
 
 
-def audited(lines: list[str | int], session: str | None = None, base: str | None = None) -> Report:
+def audited(
+    lines: list[str | int], session: str | None = None, base: str | None = None, head: str | None = None
+) -> Report:
     known = (BASES | ROUNDS)[base or "verifiable-run-honest.json"]["log"]
     log = "".join(f"{known[line] if isinstance(line, int) else line}\n" for line in lines)
-    wanted = Wanted() if session is None else replace(of_itself(log.encode()), session=session)
+    wanted = Wanted() if session is None else replace(of_itself(log.encode()), session=session, head=head)
     return audit_stream(io.BytesIO(log.encode()), wanted=wanted, threads=1)
 
 
@@ -70,6 +72,9 @@ def test_a_run_without_who_opens_something_false_holds(name: str, epsilon: float
     """Two excluded users are what the plan counts on as corrupt; for a third epsilon is computed anew."""
     base = ROUNDS[name]
     report = audited(base["log"], base["session"], name)
+    # Of a run with more cheats than planned for there may be another log.
+    assert report.code == (4 if len(base["excluded"]) > 2 else 0), report.conclusion
+    report = audited(base["log"], base["session"], name, report.head)
     assert report.ok, report.conclusion
     assert report.verdict is not None
     assert {item.party: item.reason for item in report.excluded} == {

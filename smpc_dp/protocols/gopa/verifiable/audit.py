@@ -356,7 +356,7 @@ class Auditor:
     def verdict(self, tries: int | None) -> Verdict:
         """Return what was found, after the last entry; raise VerificationError if it was not the last.
 
-        `tries`: runs of the request that a session log lists.
+        `tries`: runs that a session log lists.
         """
         if not self._closed or self._tally is None:
             due = self._order[min(self._stage, len(self._order) - 1)]

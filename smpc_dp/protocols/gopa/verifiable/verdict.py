@@ -26,8 +26,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         average: in the unit of the session, shape (length,); None if there is none.
         standard_error: of the noise in it.
         bias: what corrupt users can move it by, at most, in expectation; see `greatest_bias`.
-        tries: runs of the request that the bias is for; tries_listed: whether a session log lists them, or
-            they are assumed.
+        tries: runs that the bias is for; tries_listed: whether a session log lists so many, or they are
+            assumed.
         epsilon, delta: of each honest user, after the exclusions; None: nothing is claimed any more.
         attested: what the quorum signed in the end, in hex; in a user's result it is
             `evidence.survivors.set_digest`, so that the user knows the log for its own run's.
