@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -135,6 +136,112 @@ def test_a_party_audits_from_the_command_line(tmp_path: Path) -> None:
     assert json.loads(said["ben"][0])["bias"] > 0
     [log] = (tmp_path / "board").glob("request-*.jsonl")
     assert (tmp_path / "kept.jsonl").read_bytes() == log.read_bytes()
+
+
+SMALL = {"length": 1, "lower": 0, "upper": 1, "precision": 0.5, "epsilon": 20.0, "delta": 1e-2}
+SMALL |= {"corrupt": 0.0, "verifiable": True}
+USERS = ("ann", "ben", "cyd")
+
+
+def average_in_processes(folder: Path, path: Path) -> dict[str, tuple[int, str, str]]:
+    """Average once, everyone in a process of its own; return exit codes, output and errors."""
+    command = [sys.executable, "-m", "smpc_dp", "party", str(path), "--as"]
+    (folder / "value.json").write_text("[0.5]")
+    commands = {"aggregator": [*command, "aggregator"]}
+    commands |= {name: [*command, name, "--input", str(folder / "value.json"), "--json"] for name in USERS}
+    processes = {
+        name: subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for name, given in commands.items()
+    }
+    return {
+        name: (process.returncode, *said)
+        for name, process in processes.items()
+        for said in [process.communicate(timeout=120)]
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kept", [0, 1], ids=["begun-anew", "rolled-back"])
+def test_users_refuse_a_relay_that_is_back_at_an_older_list(tmp_path: Path, kept: int) -> None:
+    """Each request has new processes: what was signed is in a file beside each user's key."""
+    path = create_local_session(tmp_path, list(USERS), SMALL, protocol="gopa")
+    board, older = tmp_path / "board", tmp_path / "older"
+    for _ in range(kept + 1):
+        if board.exists():
+            shutil.copytree(board, older)
+        done = average_in_processes(tmp_path, path)
+        assert all(code == 0 for code, _, _ in done.values()), done
+    runs = {name: (tmp_path / "keys" / f"{name}.runs").read_bytes() for name in USERS}
+    shutil.rmtree(board)
+    if kept:
+        older.rename(board)
+    before = {*board.glob("request-*.jsonl")}
+    done = average_in_processes(tmp_path, path)
+    signed = kept + 1
+    for name in USERS:
+        code, out, error = done[name]
+        assert (code, out) == (1, "")
+        shown = f"a session log of {signed} runs, one with {signed} was signed: it was rolled back"
+        assert f"smpc-dp: aggregator: shows {shown}" in " ".join(error.split())
+        assert (tmp_path / "keys" / f"{name}.runs").read_bytes() == runs[name]
+    code, _, error = done["aggregator"]
+    assert code == 1
+    assert "missing in step 'attest-begin'" in error
+    assert "(left: aggregator: broke the protocol)" in " ".join(error.split())
+    # Nobody has signed its line, and nobody has said anything else.
+    [log] = {*board.glob("request-*.jsonl")} - before
+    assert log.read_bytes().count(b"\n") == 1
+
+
+FORGETTING_RELAY = """
+import asyncio, sys
+from pathlib import Path
+import smpc_dp
+from smpc_dp.protocols.registry import group_hub_machine
+from smpc_dp.runtime.board import BoardFolder
+
+def forgets(context, *given, board, **more):
+    # Each request has a list of runs of its own.
+    folder = Path(sys.argv[1]).with_name(f"board-{context.request}")
+    return group_hub_machine(context, *given, board=BoardFolder(folder, board.session), **more)
+
+for ended in asyncio.run(smpc_dp.serve(sys.argv[1], requests=2, role=forgets)):
+    print(ended if isinstance(ended, Exception) else "ended")
+"""
+USER_OF_TWO = """
+import asyncio, sys
+import smpc_dp
+
+async def main():
+    async with smpc_dp.connect(sys.argv[1], sys.argv[2]) as session:
+        for _ in range(2):
+            result = await session.average([0.5], method="gopa", verifiable=True)
+            print("line", result.evidence.log.number, flush=True)
+
+try:
+    asyncio.run(main())
+except smpc_dp.PeerFault as fault:
+    print(fault.culprit, "|", fault)
+"""
+
+
+@pytest.mark.slow
+def test_users_refuse_a_relay_that_forgets_its_list_between_two_requests(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, list(USERS), SMALL, protocol="gopa")
+    commands = {"aggregator": [FORGETTING_RELAY, str(path)]}
+    commands |= {name: [USER_OF_TWO, str(path), name] for name in USERS}
+    processes = {
+        name: subprocess.Popen([sys.executable, "-c", *given], stdout=subprocess.PIPE, text=True)
+        for name, given in commands.items()
+    }
+    said = {name: process.communicate(timeout=120)[0].splitlines() for name, process in processes.items()}
+    assert [process.returncode for process in processes.values()] == [0, 0, 0, 0]
+    refused = "shows a session log of 1 runs, one with 1 was signed: it was rolled back"
+    for name in USERS:
+        assert said[name] == ["line 1", f"aggregator | aggregator: {refused}"]
+    assert said["aggregator"][0] == "ended"
+    assert "missing in step 'attest-begin'" in said["aggregator"][1]
+    assert "left: aggregator: broke the protocol" in said["aggregator"][1]
 
 
 def test_a_relay_does_not_linger_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
