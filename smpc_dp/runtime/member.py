@@ -92,7 +92,9 @@ class Membership:
         if aggregator is not None and aggregator.address is None:
             raise ConfigError([Fault("roster", f"the aggregator '{aggregator.name}' has no address")])
         identity = load_identity(session, path, name, key, role)
-        seen = SeenRuns(Path(key if key is not None else default_key(path, name)).with_suffix(SUFFIX))
+        beside = Path(key if key is not None else default_key(path, name))
+        # By the name of the member: keys need not have a suffix of their own.
+        seen = SeenRuns(beside.with_name(name + SUFFIX))
         return cls(session, identity, parameters, EVERYONE if aggregator is None else aggregator.name, seen)
 
     @property

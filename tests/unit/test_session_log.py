@@ -23,6 +23,8 @@ from smpc_dp.board.runs import (
 )
 from smpc_dp.errors import LocalError, VerificationError
 from smpc_dp.runtime.board import BoardFolder
+from smpc_dp.runtime.local import create_local_session
+from smpc_dp.runtime.member import Membership, default_key
 from smpc_dp.runtime.seen import SeenRuns
 
 SESSION = b"s" * 32
@@ -166,6 +168,17 @@ def test_what_a_party_has_signed_outlives_its_process(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert SeenRuns(path).get(SESSION) == seen
     assert SeenRuns(path).get(b"t" * 32) == NOTHING_SEEN
+
+
+def test_parties_whose_keys_differ_in_their_suffix_have_files_of_their_own(tmp_path: Path) -> None:
+    """With one file for both, each would be told that another process has its key."""
+    parameters = {"length": 1, "lower": 0.0, "upper": 1.0, "precision": 0.1, "dropout": 0.0, "corrupt": 0.0}
+    session = create_local_session(tmp_path, ("ann", "ben", "cyd"), parameters)
+    files = set[Path]()
+    for name in ("ann", "ben"):
+        key = default_key(session, name).rename(tmp_path / f"site.{name}")
+        files.add(Membership.load(session, name, key).runs_seen.path)
+    assert files == {tmp_path / "ann.runs", tmp_path / "ben.runs"}
 
 
 def test_two_processes_with_one_key_do_not_sign_two_lists(tmp_path: Path) -> None:
