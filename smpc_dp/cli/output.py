@@ -85,8 +85,15 @@ def result_text(result: Mapping[str, Any]) -> str:
         f"privacy: {result['privacy']['claim']}",
         *_spent(result["privacy"].get("receipt")),
         *(f"not protected: {line}" for line in result["privacy"]["not_protected"]),
+        *logged_lines(result),
     ]
     return "\n".join(lines)
+
+
+def logged_lines(result: Mapping[str, Any]) -> list[str]:
+    """Return what says, to an auditor, which log is that of a result; nothing where there is none."""
+    log = result["evidence"].get("log") if result.get("evidence") else None
+    return [] if log is None else [f"the log of the run ends with head {log['head']}"]
 
 
 def _noise(result: Mapping[str, Any]) -> str:

@@ -155,7 +155,9 @@ def run(
     if (logged or isinstance(checked, VerifiableParameters)) and not as_json:
         kept = board if board is not None else session.parent / "board"
         logs = sorted(kept.glob("request-*.jsonl"), key=lambda path: path.stat().st_mtime)
-        console().print(f"log: {logs[-1] if logs else kept}, which smpc-dp audit checks")
+        console().print(
+            f"log: {logs[-1] if logs else kept}, which smpc-dp audit checks, given --session and --head"
+        )
 
 
 def _load_all(loaded: SessionFile, session: Path, keys: Path | None) -> str | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from smpc_dp.cli.output import logged_lines
 from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.protocols.mpyc.params import SharedParameters
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
@@ -167,6 +168,7 @@ def statistic_text(result: Mapping[str, Any]) -> str:
         f"epsilon {privacy['epsilon']:g}, delta {privacy['delta']:g} for each record, all its pairs together",
         f"privacy: {privacy['claim']}",
         *(f"not protected: {line}" for line in privacy["not_protected"]),
+        *logged_lines(result),
     ]
     return "\n".join(lines)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from smpc_dp.runtime.audit import audit
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.session_file import Timeouts
 
@@ -57,6 +59,9 @@ def test_public_labels_come_from_a_file(session: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("auc: ")
     assert ".jsonl, which smpc-dp audit checks" in ended.stdout
+    (log,) = (session.parent / "board").glob("request-*.jsonl")
+    (head,) = re.findall(r"the log of the run ends with head ([0-9a-f]{64})", ended.stdout)
+    assert audit(log, session=session, head=head).ok
     assert "epsilon 12, delta 0 for each record" in ended.stdout
 
 
