@@ -31,6 +31,7 @@ from smpc_dp.simulate.stage import Signer
 from smpc_dp.transport.memory import Faults
 from smpc_dp_lab.vectors.direct_runs import SCENARIOS, direct_parameters
 from smpc_dp_lab.vectors.runs import RecordingNetwork
+from tests.vectors.reasons import check_reason
 from tests.vectors.test_secagg_vectors import envelope_of, layer_of
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "gopa" / "vectors"
@@ -193,7 +194,8 @@ def test_fault_is_refused(path: Path) -> None:
     if vector["deadline"]:
         steps.append(machine.expire)
     if not vector["expect"]["ends"]:
-        assert_noted(vector, machine, [*steps, *(partial(machine.receive, e) for e in rest)])
+        why = assert_noted(vector, machine, [*steps, *(partial(machine.receive, e) for e in rest)])
+        check_reason(path, why)
         return
     for step in steps[:-1]:
         step()
@@ -206,6 +208,7 @@ def test_fault_is_refused(path: Path) -> None:
     culprits = error.missing if isinstance(error, TimeoutFault) else {error.culprit}
     assert sorted(culprits) == expect["culprits"]
     assert layer_of(str(error)) == expect["layer"]
+    check_reason(path, str(error))
     assert machine.finished, "a user that refused goes on"
     assert machine.receive(rest[-1]) == ()
     with pytest.raises(SmpcError, match="has no result"):
@@ -214,8 +217,8 @@ def test_fault_is_refused(path: Path) -> None:
 
 def assert_noted(
     vector: dict[str, Any], machine: DirectMachine, steps: Iterable[Callable[[], object]]
-) -> None:
-    """The fault costs the run nothing: the result is that of the base run, and names the culprit."""
+) -> str:
+    """The fault costs the run nothing: the result is the base run's, with a note, which is returned."""
     for step in steps:
         step()
     expected = json.loads((PUBLISHED / vector["base"]).read_bytes())["result"]
@@ -224,6 +227,7 @@ def assert_noted(
     [fault] = machine.result.faults
     assert [fault.partition(": ")[0]] == vector["expect"]["culprits"]
     assert layer_of(fault) == vector["expect"]["layer"]
+    return fault
 
 
 @pytest.mark.parametrize("path", NEGATIVE, ids=lambda path: path.stem.removeprefix("direct-negative-"))

@@ -12,6 +12,7 @@ from smpc_dp.protocols.abort import ABORT, LEAVE
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp_lab import vectors
 from smpc_dp_lab.vectors.exchange_runs import SCENARIOS, Run, cast
+from tests.vectors.reasons import check_reason
 from tests.vectors.test_secagg_vectors import assert_refuses, envelope_of
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "exchange" / "vectors"
@@ -47,7 +48,7 @@ def replayed(vector: dict[str, Any]) -> tuple[Run, Envelope, Envelope]:
 def test_fault_is_refused(path: Path) -> None:
     vector = json.loads(path.read_bytes())
     run, envelope, _ = replayed(vector)
-    assert_refuses(run, envelope, vector["expect"])
+    check_reason(path, assert_refuses(run, envelope, vector["expect"]))
 
 
 @pytest.mark.parametrize("path", NEGATIVE, ids=lambda path: path.stem.removeprefix("negative-"))

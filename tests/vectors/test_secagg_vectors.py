@@ -19,6 +19,7 @@ from smpc_dp.protocols.secagg.certify import check_certificate
 from smpc_dp.protocols.secagg.messages import Certificate
 from smpc_dp_lab import vectors
 from smpc_dp_lab.vectors import runs, succinct
+from tests.vectors.reasons import REASONS, check_reason
 
 # What an error says when it comes from the named layer; any other text comes from a check of content.
 SAYS = {
@@ -90,23 +91,25 @@ def layer_of(text: str) -> str:
 
 @pytest.mark.parametrize("path", NEGATIVE, ids=lambda path: path.stem.removeprefix("negative-"))
 def test_fault_is_refused(path: Path) -> None:
-    assert_refused(json.loads(path.read_bytes()))
+    assert_refused(path)
 
 
-def assert_refused(vector: dict[str, Any], scenarios: Sequence[runs.Scenario] = runs.SCENARIOS) -> None:
+def assert_refused(path: Path, scenarios: Sequence[runs.Scenario] = runs.SCENARIOS) -> None:
+    vector = json.loads(path.read_bytes())
     run, envelope = replayed(vector, scenarios)
-    assert_refuses(run, envelope, vector["expect"])
+    check_reason(path, assert_refuses(run, envelope, vector["expect"]))
 
 
-def assert_refuses(run: Any, envelope: Envelope, expect: dict[str, str]) -> None:
-    """The receiver of the envelope, among the machines of `run`, refuses it as a vector says."""
+def assert_refuses(run: Any, envelope: Envelope, expect: dict[str, str]) -> str:
+    """The receiver of the envelope, among the machines of `run`, refuses it as a vector says; return why."""
     if envelope.receiver == runs.AGGREGATOR:
         [abort] = [e for e in run.aggregator.receive(envelope) if e.step == ABORT]
         assert abort.receiver == expect["culprit"]
         told = decode(abort.body, Abort, runs.AGGREGATOR)
-        assert layer_of(run.aggregator._faults[-1]) == expect["layer"]
+        [*_, why] = run.aggregator._faults
+        assert layer_of(why) == expect["layer"]
         assert told == Abort(Code.FAULT, expect["culprit"])
-        return
+        return str(why)
     party = run.parties[envelope.receiver]
     with pytest.raises(errors.SmpcError) as raised:
         party.receive(envelope)
@@ -115,6 +118,13 @@ def assert_refuses(run: Any, envelope: Envelope, expect: dict[str, str]) -> None
     assert layer_of(str(raised.value)) == expect["layer"]
     assert party.finished, "a party that refused goes on"
     assert party.receive(envelope) == ()
+    return str(raised.value)
+
+
+def test_every_reason_is_of_a_vector() -> None:
+    for protocol, reasons in REASONS.items():
+        for name in reasons:
+            assert (PUBLISHED.parents[1] / protocol / "vectors" / f"{name}.json").is_file()
 
 
 @pytest.mark.parametrize("path", NEGATIVE, ids=lambda path: path.stem.removeprefix("negative-"))

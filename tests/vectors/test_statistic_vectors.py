@@ -20,6 +20,7 @@ from smpc_dp.protocols.pairwise.relay import SealedLine
 from smpc_dp.protocols.pairwise.statistic_party import StatisticParty
 from smpc_dp_lab.vectors import statistic_runs as runs
 from smpc_dp_lab.vectors.runs import Recording
+from tests.vectors.reasons import check_reason
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "pairwise" / "vectors"
 NEGATIVE = sorted(PUBLISHED.glob("statistic-negative-*.json"))
@@ -122,6 +123,7 @@ def test_message_is_refused(path: Path) -> None:
     assert (place, type(error).__name__) == (after, vector["expect"]["error"])
     assert getattr(error, "culprit", "") == vector["expect"]["culprit"]
     assert layer_of(str(error)) == vector["expect"]["layer"], str(error)
+    check_reason(path, str(error))
     if envelope not in good:
         taken, error = refusal(base, good[: after + 1], receiver)
         assert (taken, error) == (after + 1, None)
@@ -158,5 +160,6 @@ def test_frame_is_refused(path: Path) -> None:
             line.open(frame)
 
     feed(*frames[: vector["after"] + 1])
-    with pytest.raises(VerificationError):
+    with pytest.raises(VerificationError) as refused:
         feed(*frames[: vector["after"]], bytes.fromhex(vector["frame"]))
+    check_reason(path, str(refused.value))
