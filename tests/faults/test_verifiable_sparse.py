@@ -293,3 +293,24 @@ def test_an_edge_is_checked_after_the_fact_too() -> None:
     assert report.code == 1
     assert f"no edges opened to {entries[place].party}, who signed something false" in report.faults[0]
     assert any("opened an edge to something else" in fault for fault in report.faults[1:])
+
+
+def test_a_ledger_is_not_charged_for_cheats_that_the_relay_makes_up() -> None:
+    """Of users who are no neighbours a user is not shown what is false: too many of them are a lie."""
+    victim = NAMES[0]
+    near = {victim, *neighbours_of(honest(), victim)}
+    far = [party for party, name in enumerate(NAMES, 1) if name not in near]
+    assert parameters(SPARSE).epsilon_without(len(far)) > parameters(SPARSE).epsilon_without(0)
+
+    class Slandering(VerifiableRelayMachine):
+        def _write(self, step: str, names: Sequence[str], message: msgspec.Struct) -> list[Envelope]:
+            if step == v.PUBLICATIONS and victim in names:
+                message = replace(message, false=pack_list(far))
+            return super()._write(step, names, message)
+
+    played = run(relay=Slandering)
+    error = played.errors[victim]
+    assert isinstance(error, PeerFault)
+    assert error.culprit == RELAY
+    assert "goes on with too few users" in str(error)
+    assert played.users[victim].take_raised() == []

@@ -279,12 +279,16 @@ class VerifiablePartyMachine(BoardPartyMachine):
             self._check_false(item.party, name, item.body, known)
         if not false:
             return ()
-        self._false += len(false)
+        # Of those who are no neighbours there is the relay's word alone: until the rest is found right, a
+        # ledger must not be charged for them.
+        told = self._false + len(false)
+        self._false += len(self._opening)
         self._good, self._shown_false = self._without(self._good, message.false), false
         if self._index not in self._good:
             raise self._refuse(f"says that {self.name} has signed something false")
-        if len(self._good) < self._verifiable.least_left(self._false):
+        if len(self._good) < self._verifiable.least_left(told):
             raise self._refuse("goes on with too few users whose statements are true")
+        self._false = told
         self._agreed = [party for party in self._agreed if party not in false]
         return self._begin_round(message.false)
 
