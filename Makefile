@@ -13,10 +13,17 @@ REMAP := --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=cargo --remap-pa
 LAB := lab/pyproject.toml
 CORE := Cargo.toml Cargo.lock pyproject.toml core/Cargo.toml $(wildcard core/src/*.rs core/src/*/*.rs)
 
-.PHONY: demo test fuzz timing mutants check lint types setup lock clean tools
+.PHONY: demo wheel test fuzz timing mutants check lint types setup lock clean tools
 
 demo: $(READY)
 	$(BIN)/smpc-dp demo
+
+# The wheel that users install, checked: it holds the product alone, and `smpc-dp demo` runs from it without a compiler.
+wheel: $(READY)
+	rm -f dist/smpc_dp-*.whl
+	RUSTFLAGS="$(REMAP) $(RUSTFLAGS)" \
+	  $(BIN)/maturin build --quiet --release --locked --interpreter $(BIN)/python --out dist
+	$(BIN)/python -m tests.wheel dist/smpc_dp-*.whl
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto --dist loadfile
@@ -77,4 +84,4 @@ lock: $(READY)
 	cargo update
 
 clean:
-	rm -rf $(VENV) target smpc_dp/*.so
+	rm -rf $(VENV) target dist smpc_dp/*.so

@@ -1,0 +1,119 @@
+"""Check a wheel: `python -m tests.wheel FILE`.
+
+It must hold the product alone, install without a compiler in a fresh environment, and run `smpc-dp demo`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LOCK = ROOT / "requirements" / "dev.lock"
+LAB = ROOT / "lab" / "smpc_dp_lab"
+PACKAGE = "smpc_dp"
+# Words of a file's or folder's name that only development code has.
+FOREIGN_WORDS = frozenset(
+    {"bench", "benchmark", "benchmarks", "conftest", "figure", "figures", "fuzz", "lab", "mutants"}
+    | {"plot", "plots", "reproduce", "test", "tests"}
+)
+# What a program needs that is compiled.
+TOOLS = ("cargo", "rustc", "cc", "gcc", "clang")
+
+
+def foreign(names: Iterable[str], version: str) -> list[str]:
+    """Return the files of a wheel that a user neither imports nor runs."""
+    return [name for name in names if _is_foreign(name, f"{PACKAGE}-{version}.dist-info")]
+
+
+def _is_foreign(name: str, metadata: str) -> bool:
+    top, _, place = name.partition("/")
+    if top == metadata:
+        return False
+    words = set(re.split(r"[/._-]", place.lower()))
+    # The lab's own modules, such as the generators in `vectors/`, at the place that they have there.
+    from_lab = Path(place).name != "__init__.py" and (LAB / place).exists()
+    return top != PACKAGE or bool(words & FOREIGN_WORDS) or from_lab or place.startswith("vectors/")
+
+
+def check_content(wheel: Path) -> None:
+    """Exit with a message unless the wheel is for the stable interface and holds the product alone."""
+    with zipfile.ZipFile(wheel) as file:
+        names = file.namelist()
+    _, version, _, abi, _ = wheel.stem.split("-")
+    if abi != "abi3":
+        sys.exit(f"{wheel.name}: made for one Python alone ({abi}), not for abi3")
+    if found := foreign(names, version):
+        sys.exit("\n".join([f"{wheel.name} holds what no user runs:", *found]))
+    if f"{PACKAGE}/_core.abi3.so" not in names:
+        sys.exit(f"{wheel.name} lacks the compiled core")
+    print(f"{wheel.name}: {len(names)} files, nothing of development among them")
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return the environment of commands in a virtual environment: its programs are all that they find."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    path = str(folder / "bin")
+    if found := [tool for tool in TOOLS if shutil.which(tool, path=path)]:
+        sys.exit(f"{path} holds a compiler: {', '.join(found)}")
+    return {**kept, "PATH": path, "VIRTUAL_ENV": str(folder)}
+
+
+def needed(lock: str) -> str:
+    """Return the part of a lock file that the product needs: `# via` says of each version what needs it."""
+    blocks = re.findall(r"^\w.*\n(?:[ ].*\n)*", lock, re.MULTILINE)
+    kept: dict[str, str] = {}
+    wanted = {"smpc-dp (pyproject.toml)"}
+    while found := {
+        block.partition("==")[0]: block
+        for block in blocks
+        if block not in kept.values()
+        and wanted & set(re.findall(r"^    #(?: via|  ) +(.+)$", block, re.MULTILINE))
+    }:
+        kept |= found
+        wanted |= found.keys()
+    return "".join(kept.values())
+
+
+def install(wheel: Path, folder: Path) -> None:
+    """Install the wheel in a new environment, with the locked versions of what it needs; compile nothing."""
+    venv.create(folder, clear=True, with_pip=True)
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    listed = folder / "requirements.txt"
+    own = f"{wheel.resolve().as_uri()} --hash=sha256:{digest}\n"
+    listed.write_text(needed(LOCK.read_text("utf-8")) + own, "utf-8")
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    wanted = ["--only-binary", ":all:", "--require-hashes", "--requirement", str(listed)]
+    subprocess.run([*pip, *wanted], env=environment(folder), check=True)
+
+
+def run_demo(folder: Path) -> None:
+    """Run the demonstration from the environment, in a folder that holds no source."""
+    with tempfile.TemporaryDirectory() as elsewhere:
+        command = [str(folder / "bin" / "smpc-dp"), "demo"]
+        subprocess.run(command, cwd=elsewhere, env=environment(folder), check=True)
+
+
+def main() -> None:
+    """Check the wheel that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("wheel", type=Path)
+    wheel = parser.parse_args().wheel
+    check_content(wheel)
+    folder = wheel.resolve().parent / "venv"
+    install(wheel, folder)
+    run_demo(folder)
+
+
+if __name__ == "__main__":
+    main()
