@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,10 +52,17 @@ class FileSessionLog(SessionLog):
 
     def _keep(self, line: bytes) -> None:
         try:
-            with self._path.open("ab") as file:
-                file.write(line + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
+            # Without a buffer: what is left in one would be written once more when the file is closed.
+            with self._path.open("ab", buffering=0) as file:
+                end = file.tell()
+                try:
+                    if file.write(line + b"\n") <= len(line):
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                    os.fsync(file.fileno())
+                except OSError:
+                    # Nobody was shown it, and the next line has its number.
+                    file.truncate(end)
+                    raise
         except OSError as error:
             raise LocalError(f"{self._path}: cannot write the session log ({error.strerror})") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable
@@ -158,6 +159,26 @@ def test_a_damaged_list_is_not_gone_on_with(tmp_path: Path) -> None:
     path.write_bytes((tmp_path / f"group-{SESSION.hex()[:16]}.jsonl").read_bytes())
     with pytest.raises(LocalError, match="of another session or group"):
         BoardFolder(tmp_path, "{}").runs(SESSION, SESSION)
+
+
+def test_a_line_that_the_disk_refused_is_not_left_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The relay goes on with the next request: a line with the same number after it would end the session."""
+    log = BoardFolder(tmp_path, "{}").runs(SESSION, SESSION)
+    log.begin(1, RUNS[0], NO_HEAD)
+
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(LocalError, match="cannot write the session log"):
+            log.begin(2, RUNS[1], NO_HEAD)
+    log.begin(3, RUNS[2], NO_HEAD)
+    again = BoardFolder(tmp_path, "{}").runs(SESSION, SESSION)
+    assert [line.request for line in again.lines] == [1, 3]
+    assert again.head() == log.head()
 
 
 def test_what_a_party_has_signed_outlives_its_process(tmp_path: Path) -> None:
