@@ -28,6 +28,19 @@ def is_store(path: Path) -> bool:
         return False
 
 
+def is_begun(path: Path) -> bool:
+    """Tell whether the file of a board has its header: a crash may have come before that."""
+    if not path.stat().st_size:
+        return False
+    connection = _connect(path, "ro")
+    try:
+        return connection.execute("PRAGMA application_id").fetchall() != [(0,)]
+    except sqlite3.Error as error:
+        raise LocalError(f"{path}: the board cannot be used ({error})") from None
+    finally:
+        connection.close()
+
+
 class Store:
     """One log in one file; `append` returns when the disk has it. Use as a context manager, or `close`.
 

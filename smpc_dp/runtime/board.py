@@ -9,7 +9,7 @@ from pathlib import Path
 
 from smpc_dp.board.log import Entry, Header, encode_line, first_head, next_head
 from smpc_dp.board.runs import NO_HEAD, RunLine, SessionLog, checked_first, read_line
-from smpc_dp.board.store import Store
+from smpc_dp.board.store import Store, is_begun
 from smpc_dp.errors import LocalError, VerificationError
 from smpc_dp.files import replace_file
 
@@ -97,7 +97,7 @@ class BoardFolder:
         if run.run_id in self._heads:
             return self._heads[run.run_id]
         place = self._place(run.request, run.run_id)
-        if not place.is_file():
+        if not place.is_file() or not is_begun(place):
             return NO_HEAD
         with Store.open(place) as store:
             try:

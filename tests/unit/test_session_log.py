@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import sqlite3
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -179,6 +181,21 @@ def test_a_line_that_the_disk_refused_is_not_left_in_the_file(
     again = BoardFolder(tmp_path, "{}").runs(SESSION, SESSION)
     assert [line.request for line in again.lines] == [1, 3]
     assert again.head() == log.head()
+
+
+@pytest.mark.parametrize("left", ["nothing", "a database without a header"])
+def test_a_crash_before_the_header_of_a_run_does_not_end_the_session(tmp_path: Path, left: str) -> None:
+    folder = BoardFolder(tmp_path, "{}")
+    line = folder.runs(SESSION, SESSION).begin(1, RUNS[0], NO_HEAD)
+    place = tmp_path / f"request-1-{line.run_id[:16]}.board"
+    place.touch()
+    if left != "nothing":
+        with contextlib.closing(sqlite3.connect(place)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+    assert BoardFolder(tmp_path, "{}").head_of(line) == NO_HEAD
+    place.write_bytes(b"something else")
+    with pytest.raises(LocalError):
+        BoardFolder(tmp_path, "{}").head_of(line)
 
 
 def test_what_a_party_has_signed_outlives_its_process(tmp_path: Path) -> None:
