@@ -17,12 +17,12 @@ from typing import Any
 
 import smpc_dp
 from smpc_dp.demo.lenders import DATA
+from smpc_dp.kernels import Field, kendall_tau
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.pairwise_plan import plan_pairwise
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.statistics import exact
-from smpc_dp.statistics.kernels import Field, kendall_tau
 
 BORROWERS = tuple(f"borrower-{number:02d}" for number in range(1, 21))
 # Public, and not taken from anyone's data.

@@ -10,12 +10,12 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from smpc_dp.circuits.check import RANDOM_INPUTS
-from smpc_dp.circuits.entry import Published
-from smpc_dp.circuits.library import PUBLISHED, find
-from smpc_dp.circuits.publish import Finding, check_folder, check_published, export
 from smpc_dp.cli import circuits_run
 from smpc_dp.cli.output import console, print_json, progress_console
+from smpc_dp.published.check import RANDOM_INPUTS
+from smpc_dp.published.entry import Published
+from smpc_dp.published.library import PUBLISHED, find
+from smpc_dp.published.publish import Finding, check_folder, check_published, export
 
 app = typer.Typer(
     name="circuits", help="List, export and check the published circuits.", no_args_is_help=True

@@ -20,7 +20,8 @@ from smpc_dp.runtime.session import connect
 from smpc_dp.runtime.session_file import SessionFile
 
 if TYPE_CHECKING:
-    from smpc_dp.statistics.kernels import Field, Kernel
+    from smpc_dp.kernels.fields import Field
+    from smpc_dp.kernels.kernel import Kernel
 
 KernelName = Annotated[
     str | None, typer.Option("--statistic", help="Estimate a pairwise statistic: kendall_tau, auc, gini, …")
@@ -66,7 +67,7 @@ class Statistic:
         if epsilon is None:
             raise ConfigError([Fault("--epsilon", "a statistic needs one")])
         # Not at the top: most calls are sums.
-        from smpc_dp.statistics.known import ALIASES, NEEDS_FIELDS, find_kernel
+        from smpc_dp.kernels.named import ALIASES, NEEDS_FIELDS, find_kernel
 
         if not fields and ALIASES.get(name, name) in NEEDS_FIELDS:
             raise ConfigError([Fault("--field", f"'{name}' needs the bounds of its values, LOW:HIGH")])
@@ -174,7 +175,7 @@ def statistic_text(result: Mapping[str, Any]) -> str:
 
 
 def _field(text: str) -> Field:
-    from smpc_dp.statistics.kernels import Field
+    from smpc_dp.kernels.fields import Field
 
     try:
         numbers = [float(part) for part in text.split(":")]

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from smpc_dp.errors import Code, ConfigError, Fault, PeerFault, SmpcError
+from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.exchange.machines import ExchangeHub, Relayed
@@ -32,7 +33,6 @@ from smpc_dp.runtime.links import SMALL_MESSAGE, Links, News
 from smpc_dp.runtime.member import Membership, aggregator_name
 from smpc_dp.runtime.served_log import answer, asks_for_lines
 from smpc_dp.runtime.statistic import plan_maker
-from smpc_dp.statistics.kernels import Kernel
 from smpc_dp.transport.endpoint import listen
 
 # After the last request logs are shown for so many times a step, at most: nobody can keep a relay for ever.

@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike
 
 from smpc_dp.encoding import Encoding, Lanes
 from smpc_dp.errors import ConfigError, Fault, SmpcError
+from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.kernels.named import find_kernel
 from smpc_dp.protocols.contract import Machine
 from smpc_dp.protocols.mpyc.params import SharedParameters
 from smpc_dp.protocols.pairwise.evaluation import AnyCircuit, Evaluation, Input, Question, Role
@@ -33,8 +35,6 @@ from smpc_dp.runtime.servers.member import SharedMembership, encoding_of, load_m
 from smpc_dp.runtime.servers.programs import question_of
 from smpc_dp.runtime.statistic import Asked, PairRounds, SessionWire
 from smpc_dp.statistics.compiled import NoiseKind
-from smpc_dp.statistics.kernels import Kernel
-from smpc_dp.statistics.known import find_kernel
 from smpc_dp.statistics.shared.pairs import PairLaw
 
 if TYPE_CHECKING:

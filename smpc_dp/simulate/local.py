@@ -10,9 +10,10 @@ from numpy.typing import ArrayLike
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 
 if TYPE_CHECKING:
+    from smpc_dp.kernels.fields import Field
+    from smpc_dp.kernels.kernel import Kernel
+    from smpc_dp.kernels.quantiser import Rounding
     from smpc_dp.privacy.local_auc import Split
-    from smpc_dp.statistics.kernels import Field, Kernel
-    from smpc_dp.statistics.local_domain import Rounding
     from smpc_dp.statistics.local_estimate import LocalEstimate
     from smpc_dp.statistics.local_tree import Oracle
 
@@ -32,8 +33,8 @@ def local_pairwise(
     """Estimate a pairwise statistic from local reports [Bellet 2021, Algorithm 3.3].
 
     Args:
-        kernel: from `smpc_dp.statistics.kernels`, its fields have the bounds and grids of a record; or a name
-            of `statistics.known`, on integers of 32 bits, which are too many categories without `bins`.
+        kernel: from `smpc_dp.kernels`, its fields have the bounds and grids of a record; or a name
+            of `kernels.named`, on integers of 32 bits, which are too many categories without `bins`.
         data: one record for each user, shape (n, fields), or a tuple of one array (n,) for each field.
         epsilon: of each report, above 0, at most 100.
         labels: (n,) of 0 and 1, for a kernel with public labels.
@@ -44,7 +45,7 @@ def local_pairwise(
         ConfigError: an argument is wrong. PrivacyError: a value is outside its domain.
     """
     # Not at the top: scipy.
-    from smpc_dp.statistics.known import find_kernel
+    from smpc_dp.kernels.named import find_kernel
     from smpc_dp.statistics.local import LocalPairwise
 
     kernel = find_kernel(kernel)

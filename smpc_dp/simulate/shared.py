@@ -20,7 +20,7 @@ import numpy as np
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.statistics.kernels import Codes
+from smpc_dp.kernels.fields import Codes
 from smpc_dp.statistics.shared.plan import Program
 from smpc_dp.statistics.shared.program import design_pairs, kernel_in, output_spans, run_program
 

@@ -10,6 +10,9 @@ from nacl.signing import SigningKey
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigError, Fault, SmpcError
+from smpc_dp.kernels.fields import Codes, checked_labels
+from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.kernels.named import find_kernel
 from smpc_dp.privacy.circuit_noise import Raw
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.pairwise.aggregator import AggregatorRole
@@ -27,8 +30,6 @@ from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.shared import run_alone, run_ideal
 from smpc_dp.simulate.stage import Signer
 from smpc_dp.statistics.compiled import NoiseKind, plan_statistic
-from smpc_dp.statistics.kernels import Codes, Kernel, checked_labels
-from smpc_dp.statistics.known import find_kernel
 from smpc_dp.statistics.shared.pairs import PAIR_LAWS, PairLaw
 from smpc_dp.statistics.shared.plan import read_answer, statistic_program
 from smpc_dp.statistics.shared.result import statistic_result

@@ -6,19 +6,16 @@ import json
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import lru_cache
 from typing import Literal
 
-from smpc_dp.circuits import randomisers
-from smpc_dp.circuits.builder import Bits, Builder
-from smpc_dp.circuits.circuit import Circuit
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.kernels.compiled import compile_kernel
+from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.circuit_gaussian import TableGaussian
 from smpc_dp.privacy.circuit_noise import CyclicLaplace, Noise, RandomisedResponse
 from smpc_dp.privacy.pairwise_plan import best_partners
 from smpc_dp.protocols.pairwise.statistic import MAX_PARTNERS, StatisticPlan
 from smpc_dp.protocols.pairwise.statistic_messages import MAX_QUESTION
-from smpc_dp.statistics.kernels import Kernel
 
 NoiseKind = Literal["laplace", "gaussian", "randomised_response"]
 NOISES = ("laplace", "gaussian", "randomised_response")
@@ -91,42 +88,6 @@ def design_noise(steps: int, epsilon: float, delta: float, partners: int, kind: 
     if kind == "randomised_response":
         return RandomisedResponse.design(steps, share)
     raise ConfigError([Fault("noise", f"{kind!r} is none of {', '.join(NOISES)}")])
-
-
-@lru_cache(maxsize=64)
-def compile_kernel(kernel: Kernel, noise: Noise | None) -> Circuit:
-    """Return the circuit: records and random bits to a raw output; without noise, records to the integer.
-
-    Raises ConfigError for a kernel without a circuit.
-    """
-    if kernel.gadget is None:
-        raise ConfigError([Fault("kernel", f"'{kernel.name}' has no circuit")])
-    builder = Builder()
-
-    def side() -> tuple[list[Bits], Bits]:
-        record = [builder.input(field.bits) for field in kernel.fields]
-        return record, () if noise is None else builder.input(noise.joint_bits)
-
-    (x, first), (y, second) = side(), side()
-    integer = kernel.gadget(builder, x, y)
-    if noise is None:
-        builder.output(integer)
-        return builder.build()
-    joint = randomisers.joint_bits(builder, first, second)
-    builder.output(_randomised(builder, integer, joint, noise))
-    return builder.build()
-
-
-def _randomised(builder: Builder, integer: Bits, joint: Bits, noise: Noise) -> Bits:
-    match noise:
-        case CyclicLaplace():
-            return randomisers.add_cyclic_laplace(builder, integer, joint, noise.coins)
-        case RandomisedResponse():
-            return randomisers.randomised_response(builder, integer, joint, noise.exchange, noise.cuts)
-        case TableGaussian():
-            return randomisers.add_table_gaussian(builder, integer, joint, noise.cuts, noise.output_bits)
-        case _:
-            raise ConfigError([Fault("noise", f"no circuit for {type(noise).__name__}")])
 
 
 def _choose(kernel: Kernel, parties: int, epsilon: float, zetas: Sequence[float] | None) -> int:

@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from smpc_dp.crypto.prg import expand
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.statistics.kernels import Floats, Kernel
-from smpc_dp.statistics.known import is_known
+from smpc_dp.kernels.fields import Floats
+from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.kernels.named import is_known
 
 # Pairs of one step where all pairs are looked at.
 BLOCK = 1 << 22

@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from smpc_dp.kernels.fields import Codes
+from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.pairwise_plan import sampling_error
 from smpc_dp.privacy.sampling import NoiseSource, discrete_laplace
-from smpc_dp.statistics.kernels import Codes, Kernel
 
 
 def noise_scale(kernel: Kernel, epsilon: float, partners: int) -> Fraction:

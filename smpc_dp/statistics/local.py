@@ -21,14 +21,15 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.kernels.fields import Codes, Floats, as_array, checked_labels
+from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.kernels.quantiser import Quantiser, Rounding, bins_of, choose_bins
 from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.local_pairwise import exact_variance, two_sample_variance, variance_bound
 from smpc_dp.privacy.mechanisms.randomised_response import KaryRandomisedResponse
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.statistics.kernels import Codes, Floats, Kernel, as_array, checked_labels
-from smpc_dp.statistics.local_domain import Quantiser, Rounding, bins_of, choose_bins
 from smpc_dp.statistics.local_estimate import (
     LocalEstimate,
     all_pairs,

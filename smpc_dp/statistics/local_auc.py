@@ -21,12 +21,13 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.kernels.fields import Codes, Field, Floats, checked_labels
+from smpc_dp.kernels.named import auc
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.local_auc import Split
-from smpc_dp.statistics.kernels import Codes, Field, Floats, auc, checked_labels
 from smpc_dp.statistics.local import FINGERPRINT_BYTES, noise_source
 from smpc_dp.statistics.local_estimate import LocalEstimate, joined, local_privacy, normal_interval
 from smpc_dp.statistics.local_tree import MAX_USERS, Histogram, Oracle, Tree

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.kernels.fields import Codes, Floats
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.protocols.result import Privacy
-from smpc_dp.statistics.kernels import Codes, Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto.prg import SEED_BYTES, add_masks
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.kernels.fields import Codes, Floats
 from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.local_auc import Split
 from smpc_dp.privacy.mechanisms.randomised_response import KaryRandomisedResponse
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.statistics.kernels import Codes, Floats
 
 Oracle = Literal["hadamard", "krr"]
 

@@ -14,6 +14,7 @@ import pytest
 
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
+from smpc_dp.kernels import Field, kendall_tau
 from smpc_dp.protocols.pairwise.participant import Participant
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.pairwise.turns import Send
@@ -27,7 +28,6 @@ from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.relay import Tunnel
 from smpc_dp.runtime.seen import KeptRun, SeenRuns
 from smpc_dp.runtime.statistic import Asked, PairRounds, SessionWire
-from smpc_dp.statistics.kernels import Field, kendall_tau
 from smpc_dp.transport.blocking import Halt
 from tests.faults.crooks import CrookedPipe
 from tests.faults.test_fault_schedules import SESSIONS, TIMEOUTS, draw_crooks

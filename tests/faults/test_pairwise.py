@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from smpc_dp.circuits.circuit import Circuit, pack, unpack
-from smpc_dp.circuits.library import find
 from smpc_dp.crypto.agree import public_key
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import Code, ConfigError, PeerFault, SmpcError
@@ -23,6 +22,7 @@ from smpc_dp.protocols.pairwise.params import PairwiseParameters
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.plan import Plan
 from smpc_dp.protocols.pairwise.turns import Send, Turns
+from smpc_dp.published.library import find
 from smpc_dp.simulate.pairwise import Tamper, evaluate_in_memory
 
 IDENTITIES = {name: Identity.generate(name) for name in ("alice", "bob", "hub")}

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from smpc_dp.circuits.circuit import pack, unpack
-from smpc_dp.circuits.library import find
 from smpc_dp.crypto.ot import MAX_INDEX, rows_of_chunk
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import SmpcError
@@ -22,6 +21,7 @@ from smpc_dp.protocols.pairwise.params import PairwiseParameters
 from smpc_dp.protocols.pairwise.participant import Evaluated
 from smpc_dp.protocols.pairwise.plan import Plan
 from smpc_dp.protocols.pairwise.transfers import Transfers
+from smpc_dp.published.library import find
 from smpc_dp.runtime.pairwise import PairwiseMember, create_pairwise_session, drive
 from smpc_dp.simulate.pairwise import Tamper, evaluate_in_memory
 from tests.faults.test_pairwise import IDENTITIES

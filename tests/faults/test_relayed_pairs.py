@@ -11,6 +11,7 @@ from nacl.signing import SigningKey
 
 import smpc_dp
 from smpc_dp.errors import PeerFault, VerificationError
+from smpc_dp.kernels import Field, kendall_tau
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode, decode_envelope, encode_envelope
@@ -26,7 +27,6 @@ from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import Signer
 from smpc_dp.statistics.compiled import plan_statistic
-from smpc_dp.statistics.kernels import Field, kendall_tau
 
 PARTIES = ("ada", "ben", "cem", "dot")
 PARAMETERS: dict[str, object] = {

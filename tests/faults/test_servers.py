@@ -28,6 +28,7 @@ from smpc_dp.errors import (
     TimeoutFault,
 )
 from smpc_dp.identity import Identity
+from smpc_dp.kernels import Field, Kernel
 from smpc_dp.protocols.abort import LEAVE, TEXTS, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode, encode
@@ -46,7 +47,6 @@ from smpc_dp.runtime.servers.engine import Engine
 from smpc_dp.runtime.servers.hub import serve_shares
 from smpc_dp.runtime.servers.member import FAULT_BYTES, SharedMembership
 from smpc_dp.runtime.session_file import Timeouts, load_session, write_session
-from smpc_dp.statistics.kernels import Field, Kernel
 from smpc_dp.statistics.shared.plan import statistic_program, sum_program
 from smpc_dp_lab.bench.servers import split_records
 

@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from nacl.signing import SigningKey
 
 from smpc_dp.errors import Code, ConfigError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.kernels import Field, Kernel, kendall_tau
+from smpc_dp.kernels.named import find_kernel
 from smpc_dp.protocols.abort import TEXTS
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode
@@ -23,8 +25,6 @@ from smpc_dp.runtime.statistic import plan_maker
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import Signer
 from smpc_dp.statistics.compiled import plan_statistic, question_of
-from smpc_dp.statistics.kernels import Field, Kernel, kendall_tau
-from smpc_dp.statistics.known import find_kernel
 
 HUB = "hub"
 NAMES = ("ada", "ben", "cem", "dot", "eve")

@@ -13,11 +13,11 @@ from smpc_dp.board.reader import LogReader
 from smpc_dp.circuits.bristol import format_bristol, parse_bristol
 from smpc_dp.errors import SmpcError, VerificationError
 from smpc_dp.files import Spool
+from smpc_dp.kernels import Field
+from smpc_dp.kernels.described import describe, read_kernel
 from smpc_dp.protocols.mpyc.params import check_parameters
 from smpc_dp.runtime.servers.programs import compile_question
 from smpc_dp.runtime.statistic import plan_maker
-from smpc_dp.statistics.described import describe, read_kernel
-from smpc_dp.statistics.kernels import Field
 from tests.fuzz.target import Decoder, Target
 
 
@@ -87,7 +87,7 @@ def _circuit(content: bytes) -> None:
 
 
 def _kernels() -> tuple[bytes, ...]:
-    from smpc_dp.statistics.kernels import gini_mean_difference, kendall_tau
+    from smpc_dp.kernels import gini_mean_difference, kendall_tau
 
     field = Field(0.0, 3.0, 1.0, "x")
     known = [kendall_tau(field, field), gini_mean_difference(field)]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from smpc_dp.circuits.bristol import format_bristol
-from smpc_dp.circuits.library import find
+from smpc_dp.published.library import find
 
 # FIPS 197, appendix C.1.
 KEY, PLAINTEXT = "000102030405060708090a0b0c0d0e0f", "00112233445566778899aabbccddeeff"

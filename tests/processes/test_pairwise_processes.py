@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from smpc_dp.circuits.library import find
+from smpc_dp.published.library import find
 from smpc_dp.runtime.pairwise import AGGREGATOR, create_pairwise_session
 from smpc_dp.runtime.session_file import Timeouts
 

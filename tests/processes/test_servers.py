@@ -20,8 +20,10 @@ import pytest
 import smpc_dp
 from smpc_dp.circuits.builder import Bits, Builder
 from smpc_dp.circuits.gadgets import equal, less_than
-from smpc_dp.circuits.kernels import Record
 from smpc_dp.errors import ConfigError, PeerFault, PrivacyError, SmpcError
+from smpc_dp.kernels import Field, auc, circuit_kernel, kendall_tau, table_kernel
+from smpc_dp.kernels.fields import Codes
+from smpc_dp.kernels.on_bits import Record
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.mpyc.agreement import Opened
 from smpc_dp.protocols.mpyc.params import SharedParameters
@@ -32,9 +34,7 @@ from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.servers import line, member, programs
 from smpc_dp.runtime.servers.hub import serve_shares
 from smpc_dp.runtime.session_file import Timeouts
-from smpc_dp.statistics.kernels import Codes, Field, auc, kendall_tau
 from smpc_dp.statistics.shared.plan import Program
-from smpc_dp.statistics.user_kernels import circuit_kernel, table_kernel
 
 USERS = ("alice", "bob", "carol", "dave")
 SERVERS = ("server1", "server2", "server3")

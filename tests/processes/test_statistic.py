@@ -13,14 +13,13 @@ import numpy as np
 import pytest
 
 import smpc_dp
+from smpc_dp.kernels import Field, kendall_tau, table_kernel
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.pairwise.draw import matchings
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.runtime.audit import audit
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.session_file import Timeouts
-from smpc_dp.statistics.kernels import Field, kendall_tau
-from smpc_dp.statistics.user_kernels import table_kernel
 
 PARTIES = ("alice", "bob", "carol", "dave", "eve")
 PARAMETERS: dict[str, object] = {

@@ -20,6 +20,7 @@ import pytest
 
 import smpc_dp
 from smpc_dp.errors import Code
+from smpc_dp.kernels import Field, kendall_tau
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.abort import LEAVE, TEXTS, Abort
 from smpc_dp.protocols.contract import Envelope
@@ -27,7 +28,6 @@ from smpc_dp.protocols.envelope import encode
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.servers.hub import serve_shares
 from smpc_dp.runtime.session_file import Timeouts
-from smpc_dp.statistics.kernels import Field, kendall_tau
 from smpc_dp.transport.blocking import BlockingChannel
 from smpc_dp.transport.channel import Channel
 

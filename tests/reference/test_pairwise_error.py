@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from scipy.stats import chi2_contingency, norm
 
 from smpc_dp.errors import ConfigError
+from smpc_dp.kernels import Field, Kernel, auc_private_labels, gini_mean_difference, kendall_tau
+from smpc_dp.kernels.named import find_kernel
 from smpc_dp.privacy.local_rivals import zetas
 from smpc_dp.privacy.pairwise_plan import sampling_error
 from smpc_dp.protocols.pairwise.draw import bipartite_matchings, matchings
@@ -21,8 +23,6 @@ from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.statistic import pairwise, through_gates
 from smpc_dp.statistics import exact
 from smpc_dp.statistics.compiled import plan_statistic
-from smpc_dp.statistics.kernels import Field, Kernel, auc_private_labels, gini_mean_difference, kendall_tau
-from smpc_dp.statistics.known import find_kernel
 
 USERS = 10
 REPETITIONS = 20_000

@@ -12,9 +12,9 @@ import pytest
 
 from smpc_dp.circuits.bristol import format_bristol
 from smpc_dp.circuits.builder import Builder
-from smpc_dp.circuits.library import find
 from smpc_dp.protocols.pairwise.params import Mode, Output, PairwiseParameters
 from smpc_dp.protocols.pairwise.plan import Plan
+from smpc_dp.published.library import find
 from smpc_dp_lab.vectors import pairwise_runs as runs
 from tests.reference import blake3_twin, garble_twin, ot_twin, ristretto
 from tests.reference import pairwise_twin as twin

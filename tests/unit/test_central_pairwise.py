@@ -12,12 +12,7 @@ import pytest
 
 from smpc_dp import simulate
 from smpc_dp.errors import ConfigError
-from smpc_dp.privacy.central_pairwise import design_central, plan_central, split, sum_sensitivity
-from smpc_dp.privacy.pairwise_plan import complete_error
-from smpc_dp.protocols.pairwise.draw import matchings
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.shared import run_ideal
-from smpc_dp.statistics.kernels import (
+from smpc_dp.kernels import (
     Field,
     Kernel,
     auc,
@@ -27,6 +22,11 @@ from smpc_dp.statistics.kernels import (
     kendall_tau,
     variance,
 )
+from smpc_dp.privacy.central_pairwise import design_central, plan_central, split, sum_sensitivity
+from smpc_dp.privacy.pairwise_plan import complete_error
+from smpc_dp.protocols.pairwise.draw import matchings
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.shared import run_ideal
 from smpc_dp.statistics.shared.plan import read_answer, statistic_program
 from smpc_dp.statistics.shared.program import design_pairs
 

@@ -10,22 +10,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smpc_dp.circuits.circuit import pack, unpack
-from smpc_dp.circuits.definitions import absolute_difference
-from smpc_dp.circuits.kernels import as_circuit
 from smpc_dp.errors import ConfigError, PrivacyError
-from smpc_dp.statistics.compiled import compile_kernel
-from smpc_dp.statistics.kernels import (
+from smpc_dp.kernels import (
     Field,
     Kernel,
     auc,
     auc_private_labels,
+    circuit_kernel,
     collision,
     gini_mean_difference,
     kendall_tau,
+    table_kernel,
     variance,
 )
-from smpc_dp.statistics.known import NAMES, find_kernel, kernel_of
-from smpc_dp.statistics.user_kernels import circuit_kernel, table_kernel
+from smpc_dp.kernels.compiled import compile_kernel
+from smpc_dp.kernels.definitions import absolute_difference
+from smpc_dp.kernels.named import NAMES, find_kernel, kernel_of
+from smpc_dp.kernels.on_bits import as_circuit
 
 SMALL = Field(-1.0, 1.5, 0.5)  # six points in three bits: two patterns encode nothing
 TINY = {

@@ -18,30 +18,32 @@ from smpc_dp.circuits.bristol import format_bristol, parse_bristol
 from smpc_dp.circuits.builder import Bits, Builder
 from smpc_dp.circuits.circuit import pack, unpack
 from smpc_dp.circuits.gadgets import less_than, multiply
-from smpc_dp.circuits.kernels import Record
 from smpc_dp.circuits.layers import layers_of
 from smpc_dp.errors import ConfigError
-from smpc_dp.protocols.mpyc.messages import MAX_QUESTION
-from smpc_dp.runtime.servers.programs import question_of
-from smpc_dp.simulate.shared import run_alone
-from smpc_dp.statistics import exact
-from smpc_dp.statistics.compiled import compile_kernel
-from smpc_dp.statistics.described import MAX_CIRCUIT, describe, read_kernel, table_of
-from smpc_dp.statistics.kernels import (
-    Codes,
+from smpc_dp.kernels import (
     Field,
     Kernel,
     auc,
     auc_private_labels,
+    circuit_kernel,
     collision,
     gini_mean_difference,
     kendall_tau,
+    table_kernel,
     variance,
 )
-from smpc_dp.statistics.shared.kernels import Bilinear, Column, Distance, OnShares, compiled_layers
+from smpc_dp.kernels.compiled import compile_kernel
+from smpc_dp.kernels.described import MAX_CIRCUIT, describe, read_kernel, table_of
+from smpc_dp.kernels.fields import Codes
+from smpc_dp.kernels.on_bits import Record
+from smpc_dp.kernels.on_shares import Bilinear, Column, Distance, OnShares
+from smpc_dp.protocols.mpyc.messages import MAX_QUESTION
+from smpc_dp.runtime.servers.programs import question_of
+from smpc_dp.simulate.shared import run_alone
+from smpc_dp.statistics import exact
+from smpc_dp.statistics.shared.kernels import compiled_layers
 from smpc_dp.statistics.shared.plan import read_answer, statistic_program
 from smpc_dp.statistics.shared.program import design_pairs, kernel_in, way_of
-from smpc_dp.statistics.user_kernels import circuit_kernel, table_kernel
 
 SEED = bytes(range(32))
 FINE = Field(0, 65_535)

@@ -24,7 +24,8 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"transport"}),
     frozenset({"learn", "statistics"}),
     frozenset({"protocols"}),
-    frozenset({"board"}),
+    frozenset({"board", "published"}),
+    frozenset({"kernels"}),
     frozenset({"circuits", "privacy"}),
     frozenset({"identity", "packed_roster"}),
     frozenset({"roster"}),
@@ -48,7 +49,7 @@ ONLY_FOR: dict[str, frozenset[str]] = {
 MAY_IMPORT_RANDOM = (
     "simulate/",
     "transport/memory.py",
-    "circuits/check.py",
+    "published/check.py",
     "demo/",
     "learn/schedule.py",
     "cli/simulate.py",

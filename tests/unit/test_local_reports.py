@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, PrivacyError
+from smpc_dp.kernels import Field, kendall_tau
 from smpc_dp.learn import topology
 from smpc_dp.learn.averager import PlainExchange
 from smpc_dp.learn.dual_averaging import dual_averaging_asynchronous
@@ -18,7 +19,6 @@ from smpc_dp.learn.local_reports import LocalReports
 from smpc_dp.learn.pairwise_losses import logistic_auc, logistic_metric
 from smpc_dp.learn.schedule import EdgeClock, ManyClocks, PoissonClock
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.statistics.kernels import Field, kendall_tau
 from smpc_dp.statistics.local import LocalPairwise
 
 K = 3

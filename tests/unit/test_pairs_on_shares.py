@@ -14,18 +14,17 @@ from scipy import stats
 from smpc_dp import simulate
 from smpc_dp.circuits.circuit import pack, unpack
 from smpc_dp.errors import ConfigError
+from smpc_dp.kernels import Field, Kernel, auc, collision, gini_mean_difference, kendall_tau, table_kernel
+from smpc_dp.kernels.compiled import compile_kernel
+from smpc_dp.kernels.share_gadgets import public
 from smpc_dp.privacy.circuit_gaussian import LOOKUP_BITS, TableGaussian
 from smpc_dp.privacy.circuit_noise import CyclicLaplace, Noise, RandomisedResponse
 from smpc_dp.protocols.mpyc.params import check_parameters
 from smpc_dp.runtime.servers.programs import compile_question, question_of
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.shared import _lone_runtime, run_alone, run_ideal
-from smpc_dp.statistics.compiled import compile_kernel
-from smpc_dp.statistics.kernels import Field, Kernel, auc, collision, gini_mean_difference, kendall_tau
-from smpc_dp.statistics.shared.arithmetic import public
 from smpc_dp.statistics.shared.pairs import PAIR_LAWS, each_pair, pair_circuit, pair_layers, pair_terms
 from smpc_dp.statistics.shared.plan import read_answer, statistic_program
-from smpc_dp.statistics.user_kernels import table_kernel
 
 # The chance that a sound implementation fails one of the chi-square tests.
 FALSE_ALARM = 1e-6

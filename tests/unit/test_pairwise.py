@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from smpc_dp.circuits.builder import Builder
 from smpc_dp.circuits.circuit import Circuit, pack, unpack
-from smpc_dp.circuits.library import find
 from smpc_dp.crypto.ot import Receiver, Rows
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigError, PeerFault, SmpcError
@@ -26,6 +25,7 @@ from smpc_dp.protocols.pairwise.messages import BULK, MAX_CONTROL, PIECE_HEADER
 from smpc_dp.protocols.pairwise.params import PairwiseParameters, check_parameters
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.plan import Plan
+from smpc_dp.published.library import find
 from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 

@@ -19,13 +19,7 @@ from scipy import stats
 
 from smpc_dp.circuits.circuit import pack, unpack
 from smpc_dp.errors import ConfigError
-from smpc_dp.privacy.central_noise import CoarseGaussian, FlooredLaplace
-from smpc_dp.privacy.circuit_noise import Coin
-from smpc_dp.simulate import shared as simulated
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.shared import run_alone, run_ideal
-from smpc_dp.statistics.compiled import compile_kernel
-from smpc_dp.statistics.kernels import (
+from smpc_dp.kernels import (
     Field,
     Kernel,
     auc,
@@ -33,9 +27,15 @@ from smpc_dp.statistics.kernels import (
     collision,
     gini_mean_difference,
     kendall_tau,
+    share_gadgets,
     variance,
 )
-from smpc_dp.statistics.shared import arithmetic
+from smpc_dp.kernels.compiled import compile_kernel
+from smpc_dp.privacy.central_noise import CoarseGaussian, FlooredLaplace
+from smpc_dp.privacy.circuit_noise import Coin
+from smpc_dp.simulate import shared as simulated
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.shared import run_alone, run_ideal
 from smpc_dp.statistics.shared.kernels import SORTED, Way
 from smpc_dp.statistics.shared.noise import add_noise, noise_terms, read_coins
 from smpc_dp.statistics.shared.plan import Program, read_answer, statistic_program, sum_program
@@ -154,7 +154,7 @@ def test_coins_on_shares_are_comparisons(coins: list[tuple[int, int]], random: A
     bits = [
         number >> place & 1 for number, coin in zip(numbers, exact, strict=True) for place in range(coin.bits)
     ]
-    found = arithmetic.below(secint.array(arithmetic.public([bits])), exact)
+    found = share_gadgets.below(secint.array(share_gadgets.public([bits])), exact)
     opened = drive(_opened(runtime, found))
     assert opened.tolist() == [[int(n < coin.threshold) for n, coin in zip(numbers, exact, strict=True)]]
 
@@ -191,7 +191,7 @@ def test_noise_on_shares_has_the_exact_mass_function(
     monkeypatch.setattr(mpc, "np_random_bits", given_bits)
 
     async def noisy() -> Any:
-        integers = secint.array(arithmetic.public([integer] * count))
+        integers = secint.array(share_gadgets.public([integer] * count))
         noisy = await add_noise(mpc, secint, integers, noise_terms(noise), noise.span.bit_length())
         return await mpc.output(noisy)
 

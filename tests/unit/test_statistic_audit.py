@@ -25,6 +25,8 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import SmpcError
 from smpc_dp.identity import Identity
+from smpc_dp.kernels import Field, Kernel, kendall_tau
+from smpc_dp.kernels.named import find_kernel
 from smpc_dp.protocols.begin import attested, session_head
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode, encode
@@ -44,8 +46,6 @@ from smpc_dp.runtime.audit_selection import Wanted
 from smpc_dp.runtime.statistic import plan_maker
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.statistics.compiled import plan_statistic, question_of
-from smpc_dp.statistics.kernels import Field, Kernel, kendall_tau
-from smpc_dp.statistics.known import find_kernel
 
 ROOT = Path(__file__).parents[2]
 HUB = "hub"

@@ -20,16 +20,7 @@ from numpy.typing import NDArray
 
 import smpc_dp
 from smpc_dp.errors import ConfigError, PrivacyError
-from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.privacy.local_pairwise import (
-    corollary_bins,
-    exact_variance,
-    published_variance_bound,
-    response_beta,
-    variance_bound,
-)
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.statistics.kernels import (
+from smpc_dp.kernels import (
     Field,
     Kernel,
     auc,
@@ -39,8 +30,17 @@ from smpc_dp.statistics.kernels import (
     kendall_tau,
     variance,
 )
+from smpc_dp.kernels.quantiser import Quantiser, Rounding, choose_bins
+from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.privacy.local_pairwise import (
+    corollary_bins,
+    exact_variance,
+    published_variance_bound,
+    response_beta,
+    variance_bound,
+)
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.statistics.local import LocalPairwise
-from smpc_dp.statistics.local_domain import Quantiser, Rounding, choose_bins
 from smpc_dp.statistics.local_estimate import all_pairs, two_samples
 
 Floats = NDArray[np.float64]

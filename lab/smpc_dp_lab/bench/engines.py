@@ -15,18 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from smpc_dp.circuits import definitions
-from smpc_dp.circuits.kernels import as_circuit
 from smpc_dp.crypto.noise import NoiseSource
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.kernels import Field, Kernel, circuit_kernel, definitions, gini_mean_difference, kendall_tau
+from smpc_dp.kernels.fields import Codes
+from smpc_dp.kernels.on_bits import as_circuit
 from smpc_dp.protocols.pairwise.draw import matchings
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.statistics import exact
 from smpc_dp.statistics.ideal import noisy_mean
-from smpc_dp.statistics.kernels import Codes, Field, Kernel, gini_mean_difference, kendall_tau
 from smpc_dp.statistics.shared.kernels import Way
 from smpc_dp.statistics.shared.plan import read_answer, statistic_program
-from smpc_dp.statistics.user_kernels import circuit_kernel
 from smpc_dp_lab.bench.figures import Figure, Peer, Report, Target
 from smpc_dp_lab.bench.servers import DELAY, Measured, run_servers
 from smpc_dp_lab.bench.statistic import garbled_session

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.statistics.kernels import auc_private_labels
+from smpc_dp.kernels import auc_private_labels
 from smpc_dp_lab.bench.tradeoff import check_plot
 
 if TYPE_CHECKING:

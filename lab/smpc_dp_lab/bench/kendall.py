@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.kernels import Field, kendall_tau
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.statistics.kernels import Field, kendall_tau
 from smpc_dp_lab.bench.tradeoff import write_plot
 
 if TYPE_CHECKING:

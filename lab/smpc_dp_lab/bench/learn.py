@@ -113,10 +113,10 @@ def _rate(run: Callable[[], Coroutine[Any, Any, object]], steps: int) -> float:
 
 
 def _gosta(graph: Topology, records: np.ndarray[Any, np.dtype[np.float64]], task: str) -> Measure:
+    from smpc_dp.kernels import auc_private_labels
     from smpc_dp.learn.averager import PlainExchange
     from smpc_dp.learn.gosta import gosta, gosta_asynchronous
     from smpc_dp.learn.schedule import EdgeClock
-    from smpc_dp.statistics.kernels import auc_private_labels
 
     kernel, ticks = auc_private_labels().function, TICKS_PER_USER * graph.users
     learner, width = (gosta, graph.users) if task == "synchronous" else (gosta_asynchronous, 2)

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.kernels import Field, auc
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.statistics.exact import auc as exact_auc
-from smpc_dp.statistics.kernels import Field, auc
 from smpc_dp_lab.bench.tradeoff import check_plot
 
 if TYPE_CHECKING:

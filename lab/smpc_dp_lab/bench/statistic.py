@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from smpc_dp.circuits.bristol import format_bristol
-from smpc_dp.circuits.kernel_entries import TAU_COINS
-from smpc_dp.circuits.library import find
 from smpc_dp.errors import ConfigError, Fault, LocalError
+from smpc_dp.published.kernels import TAU_COINS
+from smpc_dp.published.library import find
 from smpc_dp.runtime.pairwise import AGGREGATOR, create_pairwise_session
 from smpc_dp_lab.bench.drivers import DriverPeers, Turn
 from smpc_dp_lab.bench.figures import Figure, Peer, Report, Target, alternate

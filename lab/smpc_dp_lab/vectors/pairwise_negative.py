@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from smpc_dp.circuits.library import find
 from smpc_dp.errors import Code
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.pairwise import messages as m
 from smpc_dp.protocols.pairwise.participant import EVALUATOR as FROM_EVALUATOR
 from smpc_dp.protocols.pairwise.participant import GARBLER as FROM_GARBLER
+from smpc_dp.published.library import find
 from smpc_dp_lab.vectors.pairwise_fault import (
     AGREEMENT,
     CONTENT,

@@ -12,6 +12,7 @@ from nacl.signing import SigningKey
 
 from smpc_dp.board.memory import MemoryBoard
 from smpc_dp.circuits.bristol import format_bristol
+from smpc_dp.kernels import Field, Kernel, auc, collision
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, encode_envelope
 from smpc_dp.protocols.pairwise import statistic_messages as m
@@ -27,7 +28,6 @@ from smpc_dp.protocols.pairwise.turns import Receive, Send, Turns
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import Signer
 from smpc_dp.statistics.compiled import plan_statistic, question_of
-from smpc_dp.statistics.kernels import Field, Kernel, auc, collision
 from smpc_dp_lab.vectors.runs import Recording
 
 JsonObject = dict[str, object]

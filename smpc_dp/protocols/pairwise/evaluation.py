@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from smpc_dp.circuits.bristol import read_bristol
 from smpc_dp.circuits.circuit import Circuit, pack, pack_bytes, unpack, unpack_bytes
-from smpc_dp.circuits.library import PUBLISHED, find
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.protocols.pairwise.params import PROTOCOL, VERSION, check_parameters
 from smpc_dp.protocols.pairwise.participant import Evaluated
 from smpc_dp.protocols.pairwise.plan import Plan, Rows
 from smpc_dp.protocols.result import Privacy
+from smpc_dp.published.library import PUBLISHED, find
 
 AnyCircuit = str | os.PathLike[str] | Circuit
 Role = Literal["garbler", "evaluator"]

@@ -11,10 +11,10 @@ import msgspec
 
 from smpc_dp.circuits.bristol import read_bristol
 from smpc_dp.circuits.circuit import Circuit
-from smpc_dp.circuits.library import PUBLISHED, find
 from smpc_dp.decoding import convert
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.published.library import PUBLISHED, find
 
 PROTOCOL = "pairwise"
 VERSION = 1

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import LocalError, SmpcError
+from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.mpyc.messages import SHARES, START
@@ -30,7 +31,6 @@ from smpc_dp.runtime.servers.programs import (
     sum_outcome,
     sum_record,
 )
-from smpc_dp.statistics.kernels import Kernel
 from smpc_dp.statistics.shared.plan import Program
 from smpc_dp.transport.endpoint import dial
 

@@ -14,6 +14,9 @@ import numpy as np
 
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigError, Fault, VerificationError
+from smpc_dp.kernels.described import describe, read_kernel
+from smpc_dp.kernels.fields import as_array
+from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.mpyc.agreement import Opened
 from smpc_dp.protocols.mpyc.claims import SharedEvidence, with_servers
@@ -22,8 +25,6 @@ from smpc_dp.protocols.mpyc.params import SharedParameters, VectorParameters
 from smpc_dp.protocols.mpyc.terms import ProgramKind, ProgramTerms
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.result import Evidence, Noise, Outcome
-from smpc_dp.statistics.described import describe, read_kernel
-from smpc_dp.statistics.kernels import Kernel, as_array
 from smpc_dp.statistics.shared.pairs import PAIR_LAWS
 from smpc_dp.statistics.shared.plan import (
     Program,

@@ -9,29 +9,19 @@ from two sums, and rank statistics from records in order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
 from smpc_dp.circuits.layers import Layers, layers_of
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.kernels.compiled import compile_kernel
+from smpc_dp.kernels.described import table_of
+from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.kernels.on_shares import Bilinear, Column, Distance, OnShares
+from smpc_dp.kernels.share_gadgets import Shared, exchanges, half, inner, number, one_hot, public, sign, sort
 from smpc_dp.protocols.pairwise.draw import Pairs
-from smpc_dp.statistics.compiled import compile_kernel
-from smpc_dp.statistics.described import table_of
-from smpc_dp.statistics.kernels import Kernel
-from smpc_dp.statistics.shared.arithmetic import (
-    Shared,
-    exchanges,
-    half,
-    inner,
-    number,
-    one_hot,
-    public,
-    sign,
-    sort,
-)
 
 Way = Literal["pairs", "counts", "sums", "sort", "circuit"]
 
@@ -48,74 +38,6 @@ MAX_GRID_BITS = 12
 
 MAX_PRODUCTS = 1 << 27
 """Shared products of a user's circuit over all pairs, at most: some minutes of three servers."""
-
-
-class Column(NamedTuple):
-    """One field of one record of each pair: bits, shape (pairs, w), and the same as numbers, (pairs,)."""
-
-    bits: Shared
-    values: Shared
-
-
-@dataclass(frozen=True, eq=False)
-class Bilinear:
-    """constant + factor * left * right, elementwise: a product that a sum over pairs need not make."""
-
-    constant: int
-    factor: int
-    left: Shared
-    right: Shared = None
-
-    def total(self) -> Shared:
-        """Return the sum of all, shape (1,)."""
-        whole = np.sum(self.left, keepdims=True) if self.right is None else inner(self.left, self.right)
-        return self.factor * whole + self.constant * self.left.shape[0]
-
-
-@dataclass(frozen=True, eq=False)
-class Distance:
-    """|x - y| of columns within their grid, as what it may become."""
-
-    x: Column
-    y: Column
-
-
-class OnShares:
-    """The arithmetic of programs: `circuits.definitions.Arithmetic` on columns of pairs.
-
-    A sign is shares of -1, 0 and 1, or a product of two.
-    """
-
-    def sign(self, x: Column, y: Column) -> Bilinear:
-        """2 (w - 1) products for w bits."""
-        return Bilinear(0, 1, sign(x.bits, y.bits))
-
-    def product(self, s: Bilinear, t: Bilinear) -> Bilinear:
-        """No product by itself."""
-        return Bilinear(0, 1, _made(s), _made(t))
-
-    def raised(self, s: Bilinear) -> Bilinear:
-        """No product."""
-        return replace(s, constant=s.constant + 1)
-
-    def decided(self, s: Bilinear, by: Bilinear) -> Bilinear:
-        """No product by itself: by**2 (1 + by s) = by (by + s)."""
-        decisive = _made(by)
-        return Bilinear(0, 1, decisive, decisive + _made(s))
-
-    def equal(self, x: Column, y: Column) -> Bilinear:
-        """2 (w - 1) products for w bits."""
-        apart = sign(x.bits, y.bits)
-        return Bilinear(1, -1, apart, apart)
-
-    def distance(self, x: Column, y: Column, limit: int) -> Distance:  # noqa: ARG002
-        """No product; the limit is that of codes within their bounds, which shares are."""
-        return Distance(x, y)
-
-    def square(self, distance: Distance) -> Bilinear:
-        """No product by itself."""
-        apart = distance.x.values - distance.y.values
-        return Bilinear(0, 1, apart, apart)
 
 
 def over_pairs(kernel: Kernel, bits: Sequence[Shared], values: Shared, pairs: Pairs) -> Iterator[Shared]:
@@ -249,13 +171,6 @@ def _cheapest_of_circuit(kernel: Kernel, users: int, pairs: int, complete: bool)
         if table is not None and (table == table.T).all():
             return "counts"
     return "circuit"
-
-
-def _made(sign: Bilinear) -> Shared:
-    """Return a sign as shares."""
-    if sign.right is None:
-        return sign.left
-    return sign.left * sign.right
 
 
 def grid_widths(kernel: Kernel) -> list[int]:

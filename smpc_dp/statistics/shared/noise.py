@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.kernels.share_gadgets import Shared, below, below_each, number
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_noise import CentralNoise, FlooredLaplace
 from smpc_dp.privacy.circuit_gaussian import LOOKUP_BITS
 from smpc_dp.privacy.circuit_noise import Coin
 from smpc_dp.protocols.mpyc.terms import NoiseTerms
-from smpc_dp.statistics.shared.arithmetic import Shared, below, below_each, number
 from smpc_dp.statistics.shared.wide import wide_noise, wide_reach, wide_terms
 
 

@@ -18,13 +18,13 @@ from smpc_dp.circuits.builder import Builder
 from smpc_dp.circuits.circuit import Circuit
 from smpc_dp.circuits.layers import Layers, layers_of
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.kernels.share_gadgets import Shared, public
 from smpc_dp.privacy.circuit_gaussian import LOOKUP_BITS, TableGaussian
 from smpc_dp.privacy.circuit_noise import Coin, CyclicLaplace, Noise, RandomisedResponse
 from smpc_dp.protocols.mpyc.terms import NoiseLaw, NoiseTerms
 from smpc_dp.protocols.pairwise.draw import Pairs
 from smpc_dp.statistics.compiled import NoiseKind
-from smpc_dp.statistics.kernels import Kernel
-from smpc_dp.statistics.shared.arithmetic import Shared, public
 from smpc_dp.statistics.shared.kernels import CHUNK
 from smpc_dp.statistics.shared.noise import read_coins
 

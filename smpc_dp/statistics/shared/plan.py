@@ -12,6 +12,8 @@ import msgspec
 import numpy as np
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.kernels.described import describe, read_kernel
+from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_noise import CentralNoise, CoarseGaussian
 from smpc_dp.privacy.central_pairwise import CentralLaw, design_central, split, sum_sensitivity
@@ -19,8 +21,6 @@ from smpc_dp.protocols.mpyc.terms import NoiseTerms, ProgramKind, ProgramTerms, 
 from smpc_dp.protocols.pairwise.estimate import Estimate, estimate
 from smpc_dp.protocols.pairwise.statistic import StatisticPlan
 from smpc_dp.statistics.compiled import plan_statistic
-from smpc_dp.statistics.described import describe, read_kernel
-from smpc_dp.statistics.kernels import Kernel
 from smpc_dp.statistics.shared.noise import noise_terms
 from smpc_dp.statistics.shared.pairs import PAIR_LAWS, PairLaw, pair_terms
 from smpc_dp.statistics.shared.program import (

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.kernels.described import read_kernel
+from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.kernels.share_gadgets import Shared, below_each, number, public
 from smpc_dp.protocols.mpyc.terms import ProgramTerms
 from smpc_dp.protocols.pairwise.draw import Pairs, bipartite_matchings, matchings
-from smpc_dp.statistics.described import read_kernel
-from smpc_dp.statistics.kernels import Kernel
-from smpc_dp.statistics.shared.arithmetic import Shared, below_each, number, public
 from smpc_dp.statistics.shared.kernels import (
     MAX_PRODUCTS,
     Way,

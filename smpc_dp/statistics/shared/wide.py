@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.kernels.share_gadgets import Public, Shared, half, one_hot, public, sign
 from smpc_dp.privacy.central_gaussian import (
     MOST_LEVELS,
     NUMBER_BITS,
@@ -19,7 +20,6 @@ from smpc_dp.privacy.central_gaussian import (
     table_of,
 )
 from smpc_dp.protocols.mpyc.terms import NoiseTerms
-from smpc_dp.statistics.shared.arithmetic import Public, Shared, half, one_hot, public, sign
 
 AT_ONCE = 1024
 """Draws from tables that are under way together: about 0.1 GB."""

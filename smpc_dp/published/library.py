@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from smpc_dp.circuits import aes, sha256
-from smpc_dp.circuits.entry import Published, Value, Values
 from smpc_dp.circuits.gadgets import (
     absolute,
     add,
@@ -16,8 +15,9 @@ from smpc_dp.circuits.gadgets import (
     popcount,
     subtract,
 )
-from smpc_dp.circuits.kernel_entries import KERNELS
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.published.entry import Published, Value, Values
+from smpc_dp.published.kernels import KERNELS
 
 # The public constant of the example.
 THRESHOLD = 1000

@@ -10,12 +10,12 @@ from hashlib import sha256
 from pathlib import Path
 
 from smpc_dp.circuits.bristol import format_bristol, parse_bristol
-from smpc_dp.circuits.check import RANDOM_INPUTS, check_meaning
 from smpc_dp.circuits.circuit import Circuit, Op
-from smpc_dp.circuits.entry import Published, Value
-from smpc_dp.circuits.library import PUBLISHED
 from smpc_dp.errors import ConfigError, Fault, LocalError, VerificationError
 from smpc_dp.files import read_bounded
+from smpc_dp.published.check import RANDOM_INPUTS, check_meaning
+from smpc_dp.published.entry import Published, Value
+from smpc_dp.published.library import PUBLISHED
 
 MANIFEST = "MANIFEST.json"
 MAX_FILE_BYTES = 1 << 26

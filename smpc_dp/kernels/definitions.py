@@ -1,8 +1,7 @@
 """Kernels of pairwise statistics, each written once: the integer 0..steps of two records.
 
-A definition takes an arithmetic and two records, and is compiled by handing it one: `circuits.kernels` makes
-circuits of it, `statistics.shared.kernels` programs on shares. What the integer means in plain numbers is in
-`statistics.kernels`.
+A definition takes an arithmetic and two records, and is interpreted by handing it one: `on_bits` makes
+circuits of it, `on_shares` programs on shares, `on_arrays` functions of NumPy arrays.
 """
 
 from __future__ import annotations

@@ -12,9 +12,10 @@ import numpy as np
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.kernels.fields import Codes, Field, Floats
+from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.local_pairwise import plan_quantisation, variance_bound
-from smpc_dp.statistics.kernels import Codes, Field, Floats, Kernel
 
 Rounding = Literal["simple", "randomised"]
 

@@ -1,6 +1,6 @@
 """Kernels of pairwise statistics as circuits: an integer 0..steps from the bits of two records.
 
-A record is one value of unsigned bits, or a few; what the integer means is in `statistics.kernels`. The
+A record is one value of unsigned bits, or a few; what the integer means is in `kernels.forms`. The
 integer is at most `steps` for every pattern of input bits, those included that encode no record: noise is
 scaled to that range, and a party may give any bits that it likes.
 
@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from smpc_dp.circuits.builder import Bit, Bits, Builder
-from smpc_dp.circuits.definitions import Definition
 from smpc_dp.circuits.gadgets import (
     absolute,
     equal,
@@ -28,6 +27,7 @@ from smpc_dp.circuits.gadgets import (
     subtract,
 )
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.kernels.definitions import Definition
 
 Record = Sequence[Bits]
 Gadget = Callable[[Builder, Record, Record], Bits]
@@ -53,7 +53,7 @@ class Distance(NamedTuple):
 
 @dataclass(frozen=True)
 class OnBits:
-    """The arithmetic of circuits: `circuits.definitions.Arithmetic` on bits of a builder."""
+    """The arithmetic of circuits: `kernels.definitions.Arithmetic` on bits of a builder."""
 
     builder: Builder
 

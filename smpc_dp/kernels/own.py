@@ -10,9 +10,10 @@ import numpy as np
 
 from smpc_dp.circuits.builder import Bits, Builder
 from smpc_dp.circuits.circuit import pack, unpack
-from smpc_dp.circuits.kernels import MAX_TABLE_BITS, Gadget, Record, at_most, table
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.statistics.kernels import MAX_STEPS, Codes, Field, Kernel
+from smpc_dp.kernels.fields import Codes, Field
+from smpc_dp.kernels.kernel import MAX_STEPS, Kernel
+from smpc_dp.kernels.on_bits import MAX_TABLE_BITS, Gadget, Record, at_most, table
 
 # Inputs on which a circuit is compared with its meaning where its inputs are too many for all of them.
 SAMPLES = 20_000

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from smpc_dp.circuits import definitions
 from smpc_dp.circuits.builder import Bits, Builder
-from smpc_dp.circuits.entry import Published, Value, Values
-from smpc_dp.circuits.kernels import as_circuit
 from smpc_dp.circuits.randomisers import add_cyclic_laplace, joint_bits
+from smpc_dp.kernels import definitions
+from smpc_dp.kernels.on_bits import as_circuit
+from smpc_dp.published.entry import Published, Value, Values
 
 # (threshold, bits) of the coins of `privacy.circuit_noise.CyclicLaplace.design(2, 1.0)`.
 TAU_COINS = (

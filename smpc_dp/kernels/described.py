@@ -13,11 +13,12 @@ import numpy as np
 from smpc_dp.circuits.bristol import format_bristol, parse_bristol
 from smpc_dp.circuits.builder import Bits, Builder
 from smpc_dp.circuits.circuit import Circuit, pack, unpack
-from smpc_dp.circuits.kernels import MAX_TABLE_BITS, Record, at_most
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.statistics.compiled import compile_kernel
-from smpc_dp.statistics.kernels import Codes, Field, Kernel
-from smpc_dp.statistics.known import MAX_NAME, is_known, kernel_of, read_fields
+from smpc_dp.kernels.compiled import compile_kernel
+from smpc_dp.kernels.fields import Codes, Field
+from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.kernels.named import MAX_NAME, is_known, kernel_of, read_fields
+from smpc_dp.kernels.on_bits import MAX_TABLE_BITS, Record, at_most
 
 MAX_CIRCUIT = 60_000
 """Bytes of a user's circuit in Bristol Fashion: every user sends it to every server."""

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.circuits.circuit import Circuit, pack, pack_bytes, unpack, unpack_bytes
-from smpc_dp.circuits.entry import Published
 from smpc_dp.errors import VerificationError
+from smpc_dp.published.entry import Published
 
 # Circuits with at most so many input bits are tried on every input.
 EXHAUSTIVE_BITS = 16

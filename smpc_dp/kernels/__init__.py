@@ -1,0 +1,26 @@
+"""Kernels of pairwise statistics: one definition each, for bits, shares and arrays; fields."""
+
+from smpc_dp.kernels.fields import Field
+from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.kernels.named import (
+    auc,
+    auc_private_labels,
+    collision,
+    gini_mean_difference,
+    kendall_tau,
+    variance,
+)
+from smpc_dp.kernels.own import circuit_kernel, table_kernel
+
+__all__ = [
+    "Field",
+    "Kernel",
+    "auc",
+    "auc_private_labels",
+    "circuit_kernel",
+    "collision",
+    "gini_mean_difference",
+    "kendall_tau",
+    "table_kernel",
+    "variance",
+]

@@ -1,0 +1,126 @@
+"""The values of a record, each on a declared grid, and their codes: the numbers of the grid points."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from smpc_dp.errors import ConfigError, Fault, PrivacyError
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+MAX_BITS = 32
+"""Bits of one value of a record on its grid, at most."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """One value of a record: a number from `low` to `high` on a grid of width `step`.
+
+    Values are rounded to the grid, or with `exact` refused unless they lie on it. `low`, `high` and `step`
+    are taken as the decimals that they are written as. Raises ConfigError unless they are finite, low < high,
+    step > 0, and (high - low) / step is an integer below 2**32.
+    """
+
+    low: float
+    high: float
+    step: float = 1.0
+    name: str = "value"
+    exact: bool = False
+
+    def __post_init__(self) -> None:
+        numbers = {"low": self.low, "high": self.high, "step": self.step}
+        for key, value in numbers.items():
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                raise ConfigError([Fault(f"{self.name}.{key}", f"{value!r} is not a finite number")])
+        if not self.low < self.high:
+            raise ConfigError([Fault(f"{self.name}.high", f"{self.high} is not above low = {self.low}")])
+        if not self.step > 0:
+            raise ConfigError([Fault(f"{self.name}.step", f"{self.step} is not above 0")])
+        steps = (_exact(self.high) - _exact(self.low)) / _exact(self.step)
+        if steps.denominator != 1 or steps >= 1 << MAX_BITS:
+            what = f"{self.step} does not divide high - low = {self.high - self.low:g} into an integer"
+            raise ConfigError([Fault(f"{self.name}.step", f"{what} of steps below 2**{MAX_BITS}")])
+
+    @property
+    def steps(self) -> int:
+        """The greatest code: the number of grid points less one."""
+        return int((_exact(self.high) - _exact(self.low)) / _exact(self.step))
+
+    @property
+    def bits(self) -> int:
+        """Bits of a code."""
+        return max(1, self.steps.bit_length())
+
+    def codes(self, values: ArrayLike) -> Codes:
+        """Return the nearest grid point of each value as an integer 0..steps, of the shape of `values`.
+
+        Raises PrivacyError for a value out of bounds, not a finite number, or with `exact` off the grid;
+        nothing is clipped.
+        """
+        try:
+            array = np.asarray(values, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise PrivacyError(f"{self.name}: not an array of numbers") from None
+        bad = ~((array >= self.low) & (array <= self.high))
+        if bad.any():
+            what = "not a number" if np.isnan(array[bad]).any() else "out of bounds"
+            raise PrivacyError(
+                f"{self.name}: {int(bad.sum())} of {bad.size} values are {what}; "
+                f"the domain is {self.low:g} to {self.high:g}"
+            )
+        places = (array - self.low) / self.step
+        codes: Codes = np.rint(places).astype(np.int64)
+        if self.exact and (off := np.abs(places - codes) > 1e-9).any():
+            raise PrivacyError(
+                f"{self.name}: {int(off.sum())} of {off.size} values are no multiples of {self.step:g} from "
+                f"{self.low:g} to {self.high:g}"
+            )
+        return codes
+
+    def values(self, codes: Codes) -> Floats:
+        """Return the values of codes."""
+        return self.low + self.step * codes.astype(np.float64)
+
+    def terms(self) -> dict[str, object]:
+        """Return what two sides compare, as plain data."""
+        return {
+            "name": self.name,
+            "low": repr(float(self.low)),
+            "high": repr(float(self.high)),
+            "step": repr(float(self.step)),
+            "exact": self.exact,
+        }
+
+
+def as_array(name: str, values: Any) -> NDArray[Any]:
+    """Return values as an array; raise ConfigError, naming them, for lists of different lengths."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise ConfigError([Fault(name, "its rows are not equally long")]) from None
+
+
+def checked_labels(labels: ArrayLike | None, count: int) -> Codes:
+    """Return labels as integers, (n,); raise ConfigError unless all are 0 or 1, and both occur."""
+    if labels is None:
+        raise ConfigError([Fault("labels", "public labels are needed, 0 or 1 for each record")])
+    array = as_array("labels", labels)
+    if array.shape != (count,):
+        raise ConfigError([Fault("labels", f"shape {array.shape}, not ({count},)")])
+    if array.dtype.kind not in "iufb" or not np.isin(array, (0, 1)).all():
+        raise ConfigError([Fault("labels", "must all be 0 or 1")])
+    if len(np.unique(array)) < 2:
+        raise ConfigError([Fault("labels", "all are the same: there is no pair to compare")])
+    return array.astype(np.int64)
+
+
+def _exact(value: float) -> Fraction:
+    """Return the decimal that a number is written as: 1/10 for 0.1."""
+    return Fraction(str(value))

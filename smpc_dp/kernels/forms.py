@@ -1,0 +1,74 @@
+"""A kernel whatever the grids of its fields are: one definition, with what follows from it on any grid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.kernels.definitions import Definition
+from smpc_dp.kernels.fields import Field
+from smpc_dp.kernels.kernel import Kernel, Labels
+from smpc_dp.kernels.on_arrays import as_function
+
+LABEL = Field(0, 1, name="label", exact=True)
+
+
+@dataclass(frozen=True)
+class Form:
+    """A kernel h = low + scale * (its definition on values); called with fields it is a `Kernel`.
+
+    Attributes:
+        fields: names of the values of a record; a private label comes behind them.
+        define: the definition for a first field whose greatest code is given.
+        degree: the definition is at most the first field's width to this power; 0: at most `steps`.
+        labels: as of `Kernel`.
+    """
+
+    name: str
+    fields: tuple[str, ...]
+    define: Callable[[int], Definition]
+    low: float = 0.0
+    scale: float = 1.0
+    degree: int = 0
+    steps: int = 1
+    symmetric: bool = True
+    labels: Labels = "none"
+
+    def __call__(self, *fields: Field) -> Kernel:
+        """Return the kernel on these fields, others being integers of 32 bits. Raises ConfigError."""
+        if self.degree and not fields:
+            what = f"'{self.name}' needs the bounds of its values: kernels.{self.name}(Field(low, high))"
+            raise ConfigError([Fault("kernel", what)])
+        if len(fields) > len(self.fields):
+            what = f"'{self.name}' has {len(self.fields)} fields, {len(fields)} are given"
+            raise ConfigError([Fault("kernel", what)])
+        integers = (Field(-(1 << 31), (1 << 31) - 1, name=n, exact=True) for n in self.fields[len(fields) :])
+        whole = (*fields, *integers, *([LABEL] if self.labels == "private" else []))
+        first, lipschitz = whole[0], None
+        if self.degree:
+            lipschitz = self.scale * self.degree * float(first.high - first.low) ** (self.degree - 1)
+        definition = self.define(first.steps)
+        return Kernel(
+            self.name,
+            whole,
+            low=self.low,
+            unit=self.scale * first.step**self.degree,
+            steps=first.steps**self.degree if self.degree else self.steps,
+            function=self.value,
+            integer=as_function(definition),
+            definition=definition,
+            lipschitz=lipschitz,
+            symmetric=self.symmetric,
+            labels=self.labels,
+        )
+
+    def value(self, a: Any, b: Any) -> Any:
+        """Return h on values of records, as `Kernel.function`."""
+        return self.low + self.scale * as_function(self.define(0))(a, b)
+
+    def high(self, width: float) -> float:
+        """Return the greatest value where the first field is so wide."""
+        return self.low + self.scale * (math.prod([width] * self.degree) if self.degree else self.steps)

@@ -1,0 +1,125 @@
+"""A kernel of pairwise statistics on declared grids: what it means, its range and its Lipschitz constant.
+
+A record is one value, or a few, each on a grid (`Field`). On the grid a kernel is an integer 0..steps, which
+its circuit computes exactly: h = low + unit * integer [Bellet 2021, 3.3.1].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.kernels.definitions import Definition
+from smpc_dp.kernels.fields import Codes, Field, Floats, as_array
+from smpc_dp.kernels.on_bits import Gadget, as_circuit
+
+Pairwise = Callable[[Any, Any], Any]
+Labels = Literal["none", "private", "public"]
+
+MAX_STEPS = 1 << 40
+"""Greatest integer of a kernel."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel h on pairs of records.
+
+    Attributes:
+        name: as in "kendall_tau".
+        fields: the values of a record, in order.
+        low: its least value; high: its greatest. Over the grid both are right: no value lies outside.
+        unit, steps: h = low + unit * j for an integer j in 0..steps.
+        lipschitz: a constant L with |h(x, y) - h(x', y)| <= L |x - x'| in the fields' unit, over the whole
+            domain; None where there is none.
+        function: h on values: takes two arrays of shape (..., len(fields)), broadcast against each other,
+            and returns float64 of shape (...). Any real values serve, grid or not.
+        integer: j on codes, int64: what the circuit computes; shapes as for `function`.
+        definition: j in an arithmetic that circuits and programs on shares are made from; None for a kernel
+            of which there is a circuit alone, or nothing.
+        gadget: j as a circuit on the bits of two records: that of the definition unless it is given.
+        symmetric: whether h(x, y) = h(y, x).
+        labels: "none"; "private": the last field of a record is its label, 0 or 1; "public": the first
+            argument is a record with label 1, the second one with label 0, and labels are no part of them.
+    """
+
+    name: str
+    fields: tuple[Field, ...]
+    low: float
+    unit: float
+    steps: int
+    function: Pairwise
+    integer: Pairwise
+    lipschitz: float | None = None
+    symmetric: bool = True
+    labels: Labels = "none"
+    definition: Definition | None = None
+    gadget: Gadget | None = None
+
+    def __post_init__(self) -> None:
+        if self.gadget is None and self.definition is not None:
+            object.__setattr__(self, "gadget", as_circuit(self.definition))
+        if not 1 <= self.steps <= MAX_STEPS:
+            what = f"{self.steps} steps between its least and its greatest value, not 1 to {MAX_STEPS}"
+            raise ConfigError([Fault(f"kernel {self.name}", f"{what}: take a coarser grid")])
+
+    @property
+    def high(self) -> float:
+        """The greatest value."""
+        return self.low + self.unit * self.steps
+
+    @property
+    def width(self) -> float:
+        """Greatest less least value: what noise is scaled to."""
+        return self.unit * self.steps
+
+    def codes(self, records: ArrayLike | Sequence[ArrayLike]) -> Codes:
+        """Return the codes of records, shape (n, len(fields)).
+
+        `records` has that shape, or is a tuple of one array (n,) for each field. Raises PrivacyError for a
+        value out of its domain (NaN, a label that is neither 0 nor 1), ConfigError for a wrong shape.
+        """
+        columns = self._columns(records)
+        return np.stack(
+            [field.codes(column) for field, column in zip(self.fields, columns, strict=True)], axis=-1
+        )
+
+    def values(self, codes: Codes) -> Floats:
+        """Undo `codes`, as far as the grid allows: shape (n, len(fields))."""
+        columns = [field.values(codes[..., place]) for place, field in enumerate(self.fields)]
+        return np.stack(columns, axis=-1)
+
+    def decode(self, integers: Any) -> Any:
+        """Return the kernel's values for its integers; works for noisy ones as well."""
+        return self.low + self.unit * np.asarray(integers, dtype=np.float64)
+
+    def terms(self) -> dict[str, object]:
+        """Return what two sides compare, as plain data."""
+        return {
+            "kernel": self.name,
+            "fields": [field.terms() for field in self.fields],
+            "low": repr(float(self.low)),
+            "unit": repr(float(self.unit)),
+            "steps": self.steps,
+            "labels": self.labels,
+        }
+
+    def _columns(self, records: ArrayLike | Sequence[ArrayLike]) -> list[Any]:
+        count = len(self.fields)
+        if isinstance(records, tuple):
+            columns = [as_array("data", column) for column in records]
+        else:
+            array = as_array("data", records)
+            if array.ndim == 1 and count == 1:
+                array = array[:, None]
+            columns = [array[:, place] for place in range(array.shape[1])] if array.ndim == 2 else []
+        shapes = {column.shape for column in columns}
+        if len(columns) != count or len(shapes) != 1 or columns[0].ndim != 1:
+            names = ", ".join(field.name for field in self.fields)
+            what = f"not {count} values ({names}) for each record: shape (n, {count}), or a tuple of arrays"
+            raise ConfigError([Fault("data", what)])
+        return columns

@@ -1,0 +1,112 @@
+"""The kernels of this package: by name, as sessions and commands take them, and as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.kernels import definitions
+from smpc_dp.kernels.fields import Field
+from smpc_dp.kernels.forms import Form
+from smpc_dp.kernels.kernel import Kernel
+
+kendall_tau = Form("kendall_tau", ("x", "y"), lambda _: definitions.kendall_tau, low=-1.0, steps=2)
+"""Kendall's tau: sign(x - x') sign(y - y'), ties counted as 0 [Bellet 2021, 3.4]."""
+
+gini_mean_difference = Form("gini_mean_difference", ("x",), definitions.absolute_difference, degree=1)
+"""Gini's mean difference: |x - x'|."""
+
+variance = Form("variance", ("x",), definitions.squared_difference, scale=0.5, degree=2)
+"""The sample variance: (x - x')**2 / 2."""
+
+collision = Form("collision", ("x",), lambda _: definitions.collision)
+"""Whether two records are equal; minus the logarithm of the mean is the Rényi-2 entropy.
+
+The mean times n (n - 1) / 2 is the number of duplicate pairs.
+"""
+
+auc = Form("auc", ("score",), lambda _: definitions.auc, scale=0.5, steps=2, symmetric=False, labels="public")
+"""The area under the ROC curve with public labels: 1 where the first score is greater, 1/2 for ties.
+
+The first argument is a record of label 1, the second one of label 0. n+ n- times the mean is the statistic of
+Mann and Whitney.
+"""
+
+auc_private_labels = Form(
+    "auc_private_labels",
+    ("score",),
+    lambda _: definitions.auc_private_labels,
+    scale=0.5,
+    steps=2,
+    labels="private",
+)
+"""The area under the ROC curve times the share of pairs with two labels; labels are private.
+
+A record is (score, label). 1 where the labels differ and the record of label 1 has the greater score, 1/2 for
+equal scores, 0 otherwise and for equal labels. AUC = mean * n (n - 1) / (2 n+ n-).
+"""
+
+FORMS: Mapping[str, Form] = {
+    form.name: form
+    for form in (kendall_tau, gini_mean_difference, variance, collision, auc, auc_private_labels)
+}
+ALIASES: Mapping[str, str] = {
+    "gini": "gini_mean_difference",
+    "mann_whitney": "auc",
+    "renyi_2": "collision",
+}
+MAX_NAME = 40
+NEEDS_FIELDS = tuple(form.name for form in FORMS.values() if form.degree)
+NAMES = (*FORMS, *ALIASES)
+
+
+def find_kernel(kernel: str | Kernel, *fields: Field) -> Kernel:
+    """Return a kernel: itself, or the one of this name on these fields (none: integers of 32 bits).
+
+    Raises ConfigError for an unknown name, a wrong number of fields, or none where the range depends on them.
+    """
+    if isinstance(kernel, Kernel):
+        return kernel
+    name = ALIASES.get(kernel, kernel) if isinstance(kernel, str) else ""
+    if name not in FORMS:
+        raise ConfigError([Fault("kernel", f"{kernel!r} is none of {', '.join(NAMES)}, and no Kernel")])
+    form = FORMS[name]
+    if fields and len(fields) != len(form.fields):
+        what = f"'{name}' has {len(form.fields)} fields, {len(fields)} are given"
+        raise ConfigError([Fault("kernel", what)])
+    return form(*fields)
+
+
+def kernel_of(terms: Mapping[str, Any]) -> Kernel:
+    """Return the kernel of this package that `Kernel.terms` describes. Raises ConfigError for others."""
+    fields, name = read_fields(terms), terms.get("kernel")
+    if not isinstance(name, str) or name not in FORMS:
+        raise ConfigError([Fault("kernel", f"no kernel {name!r}")])
+    return find_kernel(name, *fields[: len(FORMS[name].fields)])
+
+
+def read_fields(terms: Mapping[str, Any]) -> list[Field]:
+    """Return the fields of the kernel that `Kernel.terms` describes. Raises ConfigError."""
+    try:
+        names = [str(f["name"]) for f in terms["fields"]]
+        if not all(name.isprintable() and len(name) <= MAX_NAME for name in names):
+            raise ValueError(f"names of fields must be printable, {MAX_NAME} characters at most")
+        return [
+            Field(float(f["low"]), float(f["high"]), float(f["step"]), str(f["name"]), bool(f["exact"]))
+            for f in terms["fields"]
+        ]
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise ConfigError([Fault("kernel", f"not a kernel's description ({error})")]) from None
+
+
+def is_known(kernel: Kernel) -> bool:
+    """Whether a kernel is the one of this package by its name, and not by its name alone: by its code."""
+    try:
+        made = kernel_of(kernel.terms())
+    except ConfigError:
+        return False
+    return made.terms() == kernel.terms() and all(
+        getattr(getattr(kernel, part), "__code__", part) == getattr(getattr(made, part), "__code__", None)
+        for part in ("integer", "definition", "gadget")
+    )
