@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -35,6 +36,13 @@ class Field:
     exact: bool = False
 
     def __post_init__(self) -> None:
+        self._check_bounds()
+        steps = (_exact(self.high) - _exact(self.low)) / _exact(self.step)
+        if steps.denominator != 1 or steps >= 1 << MAX_BITS:
+            what = f"{self.step} does not divide high - low = {self.high - self.low:g} into an integer"
+            raise ConfigError([Fault(f"{self.name}.step", f"{what} of steps below 2**{MAX_BITS}")])
+
+    def _check_bounds(self) -> None:
         numbers = {"low": self.low, "high": self.high, "step": self.step}
         for key, value in numbers.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
@@ -43,10 +51,6 @@ class Field:
             raise ConfigError([Fault(f"{self.name}.high", f"{self.high} is not above low = {self.low}")])
         if not self.step > 0:
             raise ConfigError([Fault(f"{self.name}.step", f"{self.step} is not above 0")])
-        steps = (_exact(self.high) - _exact(self.low)) / _exact(self.step)
-        if steps.denominator != 1 or steps >= 1 << MAX_BITS:
-            what = f"{self.step} does not divide high - low = {self.high - self.low:g} into an integer"
-            raise ConfigError([Fault(f"{self.name}.step", f"{what} of steps below 2**{MAX_BITS}")])
 
     @property
     def steps(self) -> int:
@@ -64,6 +68,18 @@ class Field:
         Raises PrivacyError for a value out of bounds, not a finite number, or with `exact` off the grid;
         nothing is clipped.
         """
+        array = self._within(values)
+        places = (array - self.low) / self.step
+        codes: Codes = np.rint(places).astype(np.int64)
+        if self.exact and (off := np.abs(places - codes) > 1e-9).any():
+            raise PrivacyError(
+                f"{self.name}: {int(off.sum())} of {off.size} values are no multiples of {self.step:g} from "
+                f"{self.low:g} to {self.high:g}"
+            )
+        return codes
+
+    def _within(self, values: ArrayLike) -> Floats:
+        """Return values as an array; raise PrivacyError unless all are within bounds."""
         try:
             array = np.asarray(values, dtype=np.float64)
         except (TypeError, ValueError):
@@ -75,17 +91,10 @@ class Field:
                 f"{self.name}: {int(bad.sum())} of {bad.size} values are {what}; "
                 f"the domain is {self.low:g} to {self.high:g}"
             )
-        places = (array - self.low) / self.step
-        codes: Codes = np.rint(places).astype(np.int64)
-        if self.exact and (off := np.abs(places - codes) > 1e-9).any():
-            raise PrivacyError(
-                f"{self.name}: {int(off.sum())} of {off.size} values are no multiples of {self.step:g} from "
-                f"{self.low:g} to {self.high:g}"
-            )
-        return codes
+        return array
 
-    def values(self, codes: Codes) -> Floats:
-        """Return the values of codes."""
+    def values(self, codes: NDArray[Any]) -> Floats:
+        """Return the values of codes, or of places between them."""
         return self.low + self.step * codes.astype(np.float64)
 
     def terms(self) -> dict[str, object]:
@@ -97,6 +106,47 @@ class Field:
             "step": repr(float(self.step)),
             "exact": self.exact,
         }
+
+
+@dataclass(frozen=True)
+class Cells(Field):
+    """One value of a record: any number from `low` to `high`, which is cut into `bins` equal cells.
+
+    A code is a cell's number and stands for its centre; `step` is a cell's width. Raises ConfigError unless
+    the bounds are finite, low < high, and bins are 2 to 2**32.
+    """
+
+    step: float = field(init=False)
+    bins: int = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        if type(self.bins) is not int or not 2 <= self.bins <= 1 << MAX_BITS:
+            raise ConfigError([Fault(f"{self.name}.bins", f"{self.bins!r} is not 2 to 2**{MAX_BITS}")])
+        object.__setattr__(self, "step", (self.high - self.low) / self.bins)
+        self._check_bounds()
+
+    @property
+    def steps(self) -> int:
+        """The greatest code."""
+        return self.bins - 1
+
+    def codes(self, values: ArrayLike) -> Codes:
+        """Return the cell of each value; `high` is in the last one. Raises PrivacyError out of bounds."""
+        places = (self._within(values) - self.low) / (self.high - self.low) * self.bins
+        return np.minimum(np.floor(places).astype(np.int64), self.steps)
+
+    def values(self, codes: NDArray[Any]) -> Floats:
+        """Return the centres of cells."""
+        return self.low + (self.high - self.low) * (codes.astype(np.float64) + 0.5) / self.bins
+
+    def terms(self) -> dict[str, object]:
+        """Return what two sides compare, as plain data."""
+        return {**super().terms(), "bins": self.bins}
+
+
+def codes_of(fields: Sequence[Field], values: Any) -> Codes:
+    """Return the codes of records, both of shape (..., fields). Raises PrivacyError."""
+    return np.stack([field.codes(values[..., place]) for place, field in enumerate(fields)], axis=-1)
 
 
 def as_array(name: str, values: Any) -> NDArray[Any]:

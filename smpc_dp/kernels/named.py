@@ -7,7 +7,7 @@ from typing import Any
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.kernels import definitions
-from smpc_dp.kernels.fields import Field
+from smpc_dp.kernels.fields import Cells, Field
 from smpc_dp.kernels.forms import Form
 from smpc_dp.kernels.kernel import Kernel
 
@@ -93,7 +93,9 @@ def read_fields(terms: Mapping[str, Any]) -> list[Field]:
         if not all(name.isprintable() and len(name) <= MAX_NAME for name in names):
             raise ValueError(f"names of fields must be printable, {MAX_NAME} characters at most")
         return [
-            Field(float(f["low"]), float(f["high"]), float(f["step"]), str(f["name"]), bool(f["exact"]))
+            Cells(float(f["low"]), float(f["high"]), str(f["name"]), bool(f["exact"]), bins=f["bins"])
+            if "bins" in f
+            else Field(float(f["low"]), float(f["high"]), float(f["step"]), str(f["name"]), bool(f["exact"]))
             for f in terms["fields"]
         ]
     except (KeyError, TypeError, ValueError, OverflowError) as error:

@@ -11,7 +11,7 @@ import numpy as np
 from smpc_dp.circuits.builder import Bits, Builder
 from smpc_dp.circuits.circuit import pack, unpack
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.kernels.fields import Codes, Field
+from smpc_dp.kernels.fields import Codes, Field, codes_of
 from smpc_dp.kernels.kernel import MAX_STEPS, Kernel
 from smpc_dp.kernels.on_bits import MAX_TABLE_BITS, Gadget, Record, at_most, table
 
@@ -68,7 +68,7 @@ def table_kernel(
         low=low,
         unit=unit,
         steps=steps,
-        function=lambda a, b: low + unit * integer(_codes(fields, a), _codes(fields, b)),
+        function=lambda a, b: low + unit * integer(codes_of(fields, a), codes_of(fields, b)),
         integer=integer,
         lipschitz=lipschitz,
         gadget=lambda builder, x, y: table(builder, x, y, entries, steps),
@@ -107,7 +107,7 @@ def circuit_kernel(
         low=low,
         unit=unit,
         steps=steps,
-        function=lambda a, b: low + unit * integer(_codes(fields, a), _codes(fields, b)),
+        function=lambda a, b: low + unit * integer(codes_of(fields, a), codes_of(fields, b)),
         integer=integer,
         lipschitz=lipschitz,
         gadget=bounded,
@@ -115,10 +115,6 @@ def circuit_kernel(
     )
     _compare(kernel, gadget)
     return kernel
-
-
-def _codes(fields: tuple[Field, ...], values: Any) -> Codes:
-    return np.stack([field.codes(values[..., place]) for place, field in enumerate(fields)], axis=-1)
 
 
 def _steps(name: str, low: float, high: float, unit: float) -> int:

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.kernels.fields import Codes, Field, Floats
 from smpc_dp.kernels.kernel import Kernel
@@ -56,7 +56,7 @@ class Quantiser:
         """k."""
         return math.prod(self.bins)
 
-    def categorise(self, codes: Codes, randomness: Randomness) -> Codes:
+    def categorise(self, codes: Codes, randomness: Randomness | None = None) -> Codes:
         """Return the category of each record, (n,), from its codes, (n, fields).
 
         The coins of randomised rounding are exact. Privacy rests on none of them: it is the response's.
@@ -68,14 +68,14 @@ class Quantiser:
                 chosen = column * bins // (field.steps + 1)
             else:
                 chosen, rest = np.divmod(column * (bins - 1), field.steps)
-                chosen = chosen + (_uniform(randomness, len(codes), field.steps) < rest)
+                chosen = chosen + (_uniform(randomness or SystemRandomness(), len(codes), field.steps) < rest)
             category = category * bins + chosen
         return category
 
     def points(self) -> Floats:
         """Return the record that each category stands for, (k, fields)."""
         axes = [
-            field.low + field.step * self._positions(field, bins)
+            field.values(self._positions(field, bins))
             for field, bins in zip(self.fields, self.bins, strict=True)
         ]
         return np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=-1)

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from msgspec import Meta
-from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.kernels.fields import Cells, Field, codes_of
+from smpc_dp.kernels.quantiser import Quantiser
 from smpc_dp.learn.exchanges import EXACT_STEPS
 from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
 from smpc_dp.learn.pair_descent import PairDescent
@@ -43,11 +44,13 @@ class DualAveragingReports(PairDescent, frozen=True, kw_only=True, forbid_unknow
     epsilon: Annotated[float, Meta(gt=0, le=100)]
     labels: Literal["private", "public"] = "private"
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Cells of each feature, and labels if they are private."""
-        labels = (self.classes,) if self.labels == "private" else ()
-        return (*(self.bins for _ in range(self.features)), *labels)
+    @cached_property
+    def quantiser(self) -> Quantiser:
+        """Records to cells, with their labels if these are private."""
+        cells = Cells(self.lower, self.upper, bins=self.bins)
+        label = Field(0, self.classes - 1, name="label", exact=True)
+        fields = (*[cells] * self.features, *([label] if self.labels == "private" else []))
+        return Quantiser(fields, tuple(field.steps + 1 for field in fields))
 
     @cached_property
     def reports(self) -> LocalReports:
@@ -55,21 +58,14 @@ class DualAveragingReports(PairDescent, frozen=True, kw_only=True, forbid_unknow
         # Not at the top: scipy.
         from smpc_dp.learn.local_reports import LocalReports
 
-        return LocalReports.plan(self.epsilon, math.prod(self.shape))
-
-    @property
-    def points(self) -> NDArray[np.float64]:
-        """The record that each cell stands for, shape (k, features) or with private labels one more."""
-        width = self.upper - self.lower
-        places = np.indices(self.shape).reshape(len(self.shape), -1).T.astype(np.float64)
-        places[:, : self.features] = self.lower + width * (places[:, : self.features] + 0.5) / self.bins
-        return places
+        return LocalReports.plan(self.epsilon, self.quantiser.categories)
 
     def faults(self, users: int) -> list[Fault]:
         """Return what is wrong with the settings for so many users."""
         if not (math.isfinite(self.upper - self.lower) and self.lower < self.upper):
             return [Fault("upper", f"must be above lower and both finite: {self.lower}, {self.upper}")]
-        if math.log(self.bins) * self.features > math.log(MAX_CELLS) or math.prod(self.shape) > MAX_CELLS:
+        labels = self.classes if self.labels == "private" else 1
+        if math.log(self.bins) * self.features + math.log(labels) > math.log(MAX_CELLS) + 1e-9:
             what = f"{self.bins} for each of {self.features} features are more than {MAX_CELLS} cells"
             return [Fault("bins", f"{what}, labels counted" if self.labels == "private" else what)]
         faults = self.setting_faults(users)
@@ -87,7 +83,7 @@ class DualAveragingReports(PairDescent, frozen=True, kw_only=True, forbid_unknow
     def _bound(self, users: int) -> float:
         """Bound a message's l2 norm."""
         dual = self.dual_bound(self._slope, users)
-        return math.hypot(dual, math.prod(self.shape), users, self.classes) * (1 + 1e-9)
+        return math.hypot(dual, self.quantiser.categories, users, self.classes) * (1 + 1e-9)
 
     @property
     def _slope(self) -> float:
@@ -110,14 +106,6 @@ class DualAveragingReports(PairDescent, frozen=True, kw_only=True, forbid_unknow
         if not np.all((table[:, :-1] >= self.lower) & (table[:, :-1] <= self.upper)):
             raise ConfigError([Fault(user, f"a feature is outside [{self.lower:g}, {self.upper:g}]")])
 
-    def cells(self, records: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the cell of each record, shape (rows,), from (rows, features + 1)."""
-        scaled = (records[:, :-1] - self.lower) / (self.upper - self.lower) * self.bins
-        found = np.minimum(np.floor(scaled).astype(np.int64), self.bins - 1)
-        if self.labels == "private":
-            found = np.column_stack([found, records[:, -1].astype(np.int64)])
-        return np.asarray(np.ravel_multi_index(tuple(found.T), self.shape), dtype=np.int64)
-
     async def run(self, means: Means, data: list[Table]) -> Learned:
         """Report and learn; see `needs.Learner`."""
         exchange = means.exchange
@@ -125,13 +113,16 @@ class DualAveragingReports(PairDescent, frozen=True, kw_only=True, forbid_unknow
             raise ConfigError([Fault("exchange", "is needed to meet other users")])
         here, public = exchange.here, self.labels == "public"
         records = np.concatenate(data) if data else np.zeros((0, self.features + 1))
+        codes = codes_of(self.quantiser.fields, records)
         rows = self.reports.randomise(
-            self.cells(records),
+            self.quantiser.categorise(codes),
             here,
             labels=records[:, -1] if public else None,
             source=means.source,
         )
-        gradient = self.reports.gradient(self.pairwise_loss.gradient, self.points, labelled=public)
+        gradient = self.reports.gradient(
+            self.pairwise_loss.gradient, self.quantiser.points(), labelled=public
+        )
         known = self.reports.known(exchange.users, labels=self.classes if public else None)
         screen = self.screen(self._slope, exchange.users, self._bound(exchange.users), known)
         found = await self.descend(exchange, rows, gradient, screen)

@@ -15,7 +15,7 @@ from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import Rows, whole
 from smpc_dp.learn.exchanges import EXACT_STEPS, on_messages_grid
 from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
-from smpc_dp.learn.pair_statistics import SLACK, PairEstimate, pair_kernel
+from smpc_dp.learn.pair_statistics import SLACK, PairEstimate
 
 CLAIM = "NO PRIVACY between users: records wander from user to user, and each sees those that it gets"
 # A message travels in `exchanges.EXACT_STEPS` steps of its bound; a range of values is to have so many.
@@ -43,8 +43,7 @@ class GossipClear(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fields
     @property
     def _largest(self) -> float:
         """Bound |h|."""
-        width = self.upper - self.lower
-        return {"gini_mean_difference": width, "variance": width * width / 2}.get(self.statistic, 1.0)
+        return max(abs(self.form.low), abs(self.form.high(self.upper - self.lower)))
 
     def _known(self, records: Rows) -> NDArray[np.bool_]:
         """Tell which records are within the bounds, shape (m,)."""
@@ -73,7 +72,7 @@ class GossipClear(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fields
         found = await self.estimate(
             exchange,
             records,
-            pair_kernel(self.statistic),
+            self.form.value,
             self.screen(self._largest, self._bound(), self._known),
         )
         steps = self.meetings(users)[exchange.here]

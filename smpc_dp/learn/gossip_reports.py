@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from msgspec import Meta
-from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.kernels.fields import Cells
+from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.kernels.named import auc
+from smpc_dp.kernels.quantiser import Quantiser
 from smpc_dp.learn.gosta import PairKernel
 from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
-from smpc_dp.learn.pair_statistics import PairEstimate, pair_kernel
+from smpc_dp.learn.pair_statistics import PairEstimate
 
 if TYPE_CHECKING:
     from smpc_dp.learn.local_reports import LocalReports
@@ -51,12 +54,16 @@ class GossipReports(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fiel
         """Whether reports come with their labels."""
         return self.statistic == "auc" and self.labels == "public"
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Cells of each value of a record."""
-        if self.statistic == "auc":
-            return (self.bins,) if self.labelled else (self.bins, 2)
-        return (self.bins,) * self.fields
+    @cached_property
+    def kernel(self) -> Kernel:
+        """h on cells; of label 1 and 0 where labels are sent."""
+        form = auc if self.labelled else self.form
+        return form(*[Cells(self.lower, self.upper, bins=self.bins) for _ in form.fields])
+
+    @cached_property
+    def quantiser(self) -> Quantiser:
+        """Records to cells."""
+        return Quantiser(self.kernel.fields, tuple(field.steps + 1 for field in self.kernel.fields))
 
     @cached_property
     def reports(self) -> LocalReports:
@@ -64,30 +71,18 @@ class GossipReports(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fiel
         # Not at the top: scipy.
         from smpc_dp.learn.local_reports import LocalReports
 
-        return LocalReports.plan(self.epsilon, math.prod(self.shape))
-
-    def matrix(self) -> NDArray[np.float64]:
-        """Return h between the centres of the cells, shape (k, k); of label 1 and 0 where they are sent."""
-        width = self.upper - self.lower
-        centres = self.lower + width * (np.arange(self.bins) + 0.5) / self.bins
-        places = np.indices(self.shape).reshape(len(self.shape), -1)
-        points = np.stack([centres[place] for place in places], axis=-1)
-        if self.labelled:
-            return np.asarray((1 + np.sign(centres[:, None] - centres[None])) / 2)
-        if self.statistic == "auc":
-            points[:, 1] = places[1]
-        return pair_kernel(self.statistic)(points[:, None], points[None])
+        return LocalReports.plan(self.epsilon, self.quantiser.categories)
 
     def faults(self, users: int) -> list[Fault]:
         """Return what is wrong with the settings for so many users."""
         if self.labels == "public" and self.statistic != "auc":
             return [Fault("labels", "are of auc alone")]
-        if math.prod(self.shape) > MAX_CELLS:
-            what = f"{self.bins} for each value of a record are more than {MAX_CELLS} cells"
-            return [Fault("bins", what)]
         faults = self.setting_faults(users)
         if faults:
             return faults
+        if math.prod(field.steps + 1 for field in self.kernel.fields) > MAX_CELLS:
+            what = f"{self.bins} for each value of a record are more than {MAX_CELLS} cells"
+            return [Fault("bins", what)]
         try:
             bound = self._bound(users)
         except ConfigError as error:
@@ -99,12 +94,12 @@ class GossipReports(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def _bound(self, users: int) -> float:
         """Bound a message's l2 norm: an estimate is a mean of values of the unbiased kernel."""
-        return math.hypot(self.state_bound(self._largest), math.prod(self.shape), users) * (1 + 1e-9)
+        return math.hypot(self.state_bound(self._largest), self.quantiser.categories, users) * (1 + 1e-9)
 
     @cached_property
     def _largest(self) -> float:
         """Bound the unbiased kernel's absolute value."""
-        return float(np.abs(self.reports.response.unbiased_pairs(self.matrix())).max())
+        return float(np.abs(self.reports.response.unbiased_pairs(self.quantiser.matrix(self.kernel))).max())
 
     def needs(self, users: int) -> Needs:
         """Return what it communicates: estimates with wandering reports, charged as one report."""
@@ -117,21 +112,11 @@ class GossipReports(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fiel
         )
         return Needs(exchange=messages, own=self.reports.response.event())
 
-    def cells(self, records: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the cell of each record, shape (rows,), from (rows, fields)."""
-        found = np.floor((records - self.lower) / (self.upper - self.lower) * self.bins).astype(np.int64)
-        found = np.minimum(found, self.bins - 1)
-        if self.labelled:
-            found = found[:, :1]
-        elif self.statistic == "auc":
-            found[:, 1] = records[:, 1]
-        return np.asarray(np.ravel_multi_index(tuple(found.T), self.shape), dtype=np.int64)
-
     def _kernel(self) -> PairKernel:
         """Return the unbiased kernel on reports, of the statistic over all pairs."""
         if not self.labelled:
-            return self.reports.kernel(self.matrix())
-        half = self.reports.labelled_kernel(self.matrix())
+            return self.reports.kernel(self.quantiser.matrix(self.kernel))
+        half = self.reports.labelled_kernel(self.quantiser.matrix(self.kernel))
         return lambda own, other: 2 * half(own, other)
 
     async def run(self, means: Means, data: list[Table]) -> Learned:
@@ -142,7 +127,10 @@ class GossipReports(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fiel
         users, here = exchange.users, exchange.here
         records = np.concatenate(data) if data else np.zeros((0, self.fields))
         labels = records[:, 1] if self.labelled else None
-        rows = self.reports.randomise(self.cells(records), here, labels=labels, source=means.source)
+        codes = self.kernel.codes(records[:, : len(self.kernel.fields)])
+        rows = self.reports.randomise(
+            self.quantiser.categorise(codes), here, labels=labels, source=means.source
+        )
         known = self.reports.known(users, labels=2 if self.labelled else None)
         screen = self.screen(self._largest, self._bound(users), known)
         found = await self.estimate(exchange, rows, self._kernel(), screen)

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.kernels.forms import Form
+from smpc_dp.kernels.named import FORMS
 from smpc_dp.learn.averager import PeerExchange, Rows, Screen
 from smpc_dp.learn.gosta import Estimates, PairKernel, gosta, gosta_asynchronous, u2_gossip
 from smpc_dp.learn.meetings import (
@@ -36,35 +38,11 @@ Known = Callable[[Rows], NDArray[np.bool_]]
 SLACK = 2.0**-31
 
 
-def pair_kernel(statistic: Statistic) -> PairKernel:
-    """Return h, on records of shape (..., fields): 0 for a record with itself.
-
-    |x - y|, (x - y)^2 / 2, sign(x - y) sign(x' - y'), or for (score, label) whether label 1 has the greater
-    score, 1/2 for equal ones and 0 for equal labels.
-    """
-
-    def gini(own: Rows, other: Rows) -> Floats:
-        return np.asarray(np.abs(own[..., 0] - other[..., 0]))
-
-    def variance(own: Rows, other: Rows) -> Floats:
-        return np.asarray((own[..., 0] - other[..., 0]) ** 2 / 2)
-
-    def kendall(own: Rows, other: Rows) -> Floats:
-        return np.asarray(np.sign(own[..., 0] - other[..., 0]) * np.sign(own[..., 1] - other[..., 1]))
-
-    def auc(own: Rows, other: Rows) -> Floats:
-        apart = own[..., 1] - other[..., 1]
-        return np.where(apart != 0, (1 + apart * np.sign(own[..., 0] - other[..., 0])) / 2, 0.0)
-
-    kernels = {"gini_mean_difference": gini, "variance": variance, "kendall_tau": kendall, "auc": auc}
-    return kernels[statistic]
-
-
 class PairEstimate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """What estimates of a pairwise statistic by gossip have in common: records, and who meets when.
 
     Attributes:
-        statistic: h, see `pair_kernel`.
+        statistic: h, see `form`.
         lower, upper: of every value; a label is 0 or 1.
         ticks: T: two users meet at each, and everybody must meet somebody.
         method: "gosta", or "u2", the baseline, with two meetings a tick.
@@ -84,9 +62,14 @@ class PairEstimate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     positives: int | None = None
 
     @property
+    def form(self) -> Form:
+        """h; of auc for records (score, label): 0 for equal labels."""
+        return FORMS["auc_private_labels" if self.statistic == "auc" else self.statistic]
+
+    @property
     def fields(self) -> int:
         """Values of a record."""
-        return 2 if self.statistic in ("kendall_tau", "auc") else 1
+        return len(self.form.fields) + (self.statistic == "auc")
 
     def setting_faults(self, users: int) -> list[Fault]:
         """Return what is wrong with these settings for so many users."""

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from smpc_dp.crypto.labels import Label
-from smpc_dp.crypto.randomness import Randomness, SystemRandomness
+from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.kernels.fields import Codes, Floats, as_array, checked_labels
@@ -153,7 +153,7 @@ class LocalPairwise:
         return self._answer(self.kernel.codes(records), randomness)
 
     def _answer(self, codes: Codes, randomness: Randomness | None) -> Codes:
-        category = self.quantiser.categorise(codes, randomness or SystemRandomness())
+        category = self.quantiser.categorise(codes, randomness)
         return self.response.release(category, noise_source(randomness))
 
     def reports(self, answers: Codes) -> list[bytes]:

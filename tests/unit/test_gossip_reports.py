@@ -119,8 +119,8 @@ def test_data_are_checked(bad: list[list[float]]) -> None:
 def test_the_last_cell_holds_the_upper_bound() -> None:
     learner = GossipReports(statistic="kendall_tau", lower=-1.0, upper=1.0, bins=3, epsilon=1.0, ticks=10)
     records = np.array([[-1.0, -1.0], [1.0, 1.0], [0.0, 1.0], [1.0, -1.0]])
-    assert learner.cells(records).tolist() == [0, 8, 5, 6]
-    matrix = learner.matrix()
+    assert learner.quantiser.categorise(learner.kernel.codes(records)).tolist() == [0, 8, 5, 6]
+    matrix = learner.quantiser.matrix(learner.kernel)
     assert matrix[8, 0] == 1
     assert matrix[6, 2] == -1
     assert matrix[5, 2] == 0

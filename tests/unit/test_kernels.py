@@ -25,6 +25,8 @@ from smpc_dp.kernels import (
 )
 from smpc_dp.kernels.compiled import compile_kernel
 from smpc_dp.kernels.definitions import absolute_difference
+from smpc_dp.kernels.described import describe, read_kernel
+from smpc_dp.kernels.fields import Cells
 from smpc_dp.kernels.named import NAMES, find_kernel, kernel_of
 from smpc_dp.kernels.on_bits import as_circuit
 
@@ -149,6 +151,32 @@ def test_a_record_has_the_kernels_fields() -> None:
 def test_a_field_must_be_a_grid(arguments: tuple[float, float, float], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Field(*arguments)
+
+
+def test_cells_hold_their_lower_edges_and_the_last_one_the_upper_bound() -> None:
+    cells = Cells(0.0, 1.0, bins=10)
+    assert cells.codes([0.0, 0.099, 0.1, 0.55, 0.999, 1.0]).tolist() == [0, 0, 1, 5, 9, 9]
+    assert cells.values(np.arange(10)) == pytest.approx(0.05 + 0.1 * np.arange(10))
+    assert (cells.steps, cells.bits) == (9, 4)
+    with pytest.raises(PrivacyError, match="value: 1 of 2 values are out of bounds"):
+        cells.codes([0.5, 1.01])
+    for bins in (1, 2.0, 1 << 33):
+        with pytest.raises(ConfigError, match="bins"):
+            Cells(0.0, 1.0, bins=bins)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="above low"):
+        Cells(1.0, 1.0, bins=2)
+
+
+def test_a_kernel_on_cells_is_described() -> None:
+    """Thirds of an interval: no grid of decimals."""
+    kernel = gini_mean_difference(Cells(-1.0, 1.0, "share", bins=3))
+    again = read_kernel(describe(kernel))
+    assert again.fields == kernel.fields
+    assert again.high == pytest.approx(4 / 3)
+    near = table_kernel("near", lambda x, y: float(abs(x[0] - y[0]) < 1), *kernel.fields, low=0, high=1)
+    read = read_kernel(describe(near))
+    records = np.array([[-0.9], [0.0], [0.1], [0.9]])
+    assert read.integer(read.codes(records), read.codes(records[::-1])).tolist() == [0, 1, 1, 0]
 
 
 def test_kernels_have_names() -> None:
