@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 
-from smpc_dp.board.session import session_digest
+from smpc_dp.protocols.session import session_digest
 from smpc_dp.runtime.audit_selection import Wanted
 
 

@@ -20,15 +20,12 @@ from smpc_dp.board.log import Hex32, Name, decode_line, encode_line
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import VerificationError
+from smpc_dp.seen import Seen
 
 FORMAT = "smpc-dp session log"
 VERSION = 1
 NO_HEAD = bytes(32)
 """What stands for the last head of a log where there is none."""
-MOST_BEHIND = 10_000
-"""Lines that a party may have missed, at most: they go in one message."""
-LINE_BYTES = 96
-"""Of one line in a message, at most."""
 
 Number = Annotated[int, Meta(ge=1, lt=1 << 62)]
 
@@ -62,11 +59,6 @@ class CertifiedLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     signatures: bytes
 
 
-def scope_of_group(session_digest: bytes, names: Sequence[str]) -> bytes:
-    """Return the scope of a learner's group: a digest of its session and its names."""
-    return digest(Label.SUB_SESSION, session_digest, *(name.encode() for name in names))
-
-
 def start_of(scope: bytes) -> bytes:
     """Return the head of the session log of a scope before its first line."""
     return digest(Label.SESSION_LOG, scope)
@@ -77,17 +69,6 @@ def head_after(head: bytes, number: int, request: int, run_id: bytes, before: by
     parts = (encode_uint(number), encode_uint(request), run_id, before)
     return digest(Label.SESSION_LOG_LINE, head, *parts)
 
-
-class Seen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a party keeps of a session log: the last line that it signed, the last run that it saw closed."""
-
-    number: Annotated[int, Meta(ge=0, lt=1 << 62)] = 0
-    head: bytes = b""
-    closed: Annotated[int, Meta(ge=0, lt=1 << 62)] = 0
-    closed_head: bytes = b""
-
-
-NOTHING_SEEN = Seen()
 
 # Request, run id and `before` of a line.
 Shown = tuple[int, bytes, bytes]

@@ -13,7 +13,6 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from smpc_dp.board.runs import NOTHING_SEEN, Seen
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Lanes
@@ -26,6 +25,7 @@ from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
 from smpc_dp.protocols.registry import MakeParty
 from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.protocols.secagg.survivors import FixedSurvivors
+from smpc_dp.seen import NOTHING_SEEN, Seen
 
 
 class NegativeLoans(VerifiablePartyMachine):

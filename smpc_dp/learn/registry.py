@@ -24,16 +24,12 @@ from smpc_dp.learn.gossip_reports import GossipReports
 from smpc_dp.learn.methods import AveragerTable, Averaging, GroupParameters, plan_private, plan_public
 from smpc_dp.learn.needs import Learned, Learner
 from smpc_dp.learn.ring_learner import RingHistogramLearner, RingSumLearner
-from smpc_dp.learn.servers import uses_servers
 from smpc_dp.learn.sgd import FederatedSgd
 from smpc_dp.learn.walk_learners import WalkHistogramLearner, WalkSumLearner
 from smpc_dp.learn.walk_sgd_learner import WalkSgdLearner
 from smpc_dp.protocols.mpyc.params import VectorParameters
+from smpc_dp.protocols.names import LEARN, VERIFIABLE_VERSION, has_servers, version_of
 from smpc_dp.protocols.secagg.params import SumParameters
-
-PROTOCOL = "learn"
-# With verifiable averages, and without.
-VERIFIABLE_VERSION, VERSION = 2, 1
 
 LEARNERS: Mapping[str, type[Any]] = {
     "sgd": FederatedSgd,
@@ -88,17 +84,11 @@ class LearnParameters:
         return [one for found in averages if found is not None for one in found.plans.values()]
 
 
-def is_verifiable(parameters: Mapping[str, object]) -> bool:
-    """Tell whether the averages of a session that learns, as written, are verifiable."""
-    averager = parameters.get("averager")
-    return isinstance(averager, Mapping) and averager.get("verifiable") is True
-
-
 def check_learn_as(
     version: int, parameters: Mapping[str, object], users: int
 ) -> tuple[LearnParameters | None, list[Fault]]:
     """Check a `[parameters]` table as `check_learn`, for this version of the protocol."""
-    due = VERIFIABLE_VERSION if is_verifiable(parameters) else VERSION
+    due = version_of(LEARN, parameters)
     if version != due:
         why = "verifiable averages" if due == VERIFIABLE_VERSION else "without verifiable averages 'learn'"
         what = f"{why} need version = {due}, this session file has version = {version}"
@@ -128,7 +118,7 @@ def check_learn(parameters: Mapping[str, object], users: int) -> tuple[LearnPara
     needs = learner.needs(users)
     sizes = set() if needs.average is None else needs.average.sizes
     faults += [fault for size in sizes for fault in table.faults(size)]
-    if uses_servers(parameters) and (needs.average is None or needs.exchange is not None):
+    if has_servers(LEARN, parameters) and (needs.average is None or needs.exchange is not None):
         what = "'mpyc' averages, and this learner sends messages, which need an aggregator"
         faults.append(Fault("averager.method", what))
     if faults:

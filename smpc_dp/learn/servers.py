@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.central_gaussian import GREATEST_EPSILON, WideGaussian
-from smpc_dp.protocols.mpyc.params import PROTOCOL, VectorParameters
+from smpc_dp.protocols.mpyc.params import VectorParameters
 from smpc_dp.protocols.secagg.noisy import sensitivity_of
 
 # A step of the grid is this fraction of the bound of a vector: far below any noise, and cheap to check.
@@ -16,12 +14,6 @@ STEPS = 1 << 12
 SECONDS = 600.0
 # Processor time of a server, as measured: of a level of a draw, and of a bit of a value that is checked.
 _DRAW_SECONDS, _BIT_SECONDS = 6e-3, 7e-5
-
-
-def uses_servers(parameters: Mapping[str, object]) -> bool:
-    """Tell whether a `[parameters]` table of "learn" is for a roster of servers."""
-    table = parameters.get("averager")
-    return isinstance(table, Mapping) and table.get("method") == PROTOCOL
 
 
 def check_epsilon(epsilon: float) -> None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from smpc_dp.board.keeping import Board
 from smpc_dp.board.log import Chain, Header
-from smpc_dp.board.runs import MOST_BEHIND, NO_HEAD, CertifiedLine, Seen, check_shown, head_after, start_of
+from smpc_dp.board.runs import NO_HEAD, CertifiedLine, check_shown, head_after, start_of
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import LocalError, PeerFault, VerificationError
@@ -26,6 +26,7 @@ from smpc_dp.protocols.result import LoggedRun
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.certify import check_certificate, make_certificate
 from smpc_dp.protocols.secagg.graph import PartySet
+from smpc_dp.seen import MOST_BEHIND, Seen
 
 Known = Annotated[int, Meta(ge=0, lt=1 << 62)]
 

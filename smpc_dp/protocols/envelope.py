@@ -9,13 +9,13 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from smpc_dp.board.runs import scope_of_group
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.decoding import decode_msgpack
 from smpc_dp.errors import PeerFault, VerificationError
 from smpc_dp.identity import verify
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.seen import scope_of_group
 
 T = TypeVar("T")
 

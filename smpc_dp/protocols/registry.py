@@ -4,32 +4,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
-from smpc_dp.board.keeping import Board
-from smpc_dp.board.runs import NOTHING_SEEN, Seen
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Lanes, shown
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import Fault
 from smpc_dp.protocols.envelope import Context, Signer
-from smpc_dp.protocols.exchange.machines import ExchangeHub, ExchangeParty
-from smpc_dp.protocols.exchange.params import ExchangeParameters
-from smpc_dp.protocols.gopa.direct import DirectMachine
-from smpc_dp.protocols.gopa.direct_coordinator import CoordinatorMachine
-from smpc_dp.protocols.gopa.direct_evidence import coordinator_of
-from smpc_dp.protocols.gopa.direct_params import DirectParameters
-from smpc_dp.protocols.gopa.direct_params import check_parameters as check_plain_gopa
-from smpc_dp.protocols.gopa.params import GopaParameters
-from smpc_dp.protocols.gopa.party import GopaPartyMachine
-from smpc_dp.protocols.gopa.relay import GopaRelayMachine
-from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.gopa.verifiable.params import check_parameters as check_verifiable
-from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
-from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
-from smpc_dp.protocols.mpyc.params import PROTOCOL as MPYC
-from smpc_dp.protocols.mpyc.params import check_parameters as check_mpyc
-from smpc_dp.protocols.mpyc.params import roster_faults as mpyc_roster_faults
-from smpc_dp.protocols.pairwise.params import check_parameters as check_pairwise
+from smpc_dp.protocols.names import (
+    EXCHANGE,
+    GOPA,
+    MPYC,
+    PAIRWISE,
+    SECAGG,
+    VERIFIABLE_VERSION,
+    VERSION,
+    is_verifiable,
+)
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
 from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import PRIVACY_KEYS, SumParameters
@@ -37,6 +27,18 @@ from smpc_dp.protocols.secagg.params import check_parameters as check_secagg
 from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.protocols.secagg.survivors import FixedSurvivors
 from smpc_dp.roster import Member
+from smpc_dp.seen import NOTHING_SEEN, Seen
+
+if TYPE_CHECKING:
+    from smpc_dp.board.keeping import Board
+    from smpc_dp.protocols.exchange.machines import ExchangeHub, ExchangeParty
+    from smpc_dp.protocols.exchange.params import ExchangeParameters
+    from smpc_dp.protocols.gopa.direct import DirectMachine
+    from smpc_dp.protocols.gopa.direct_params import DirectParameters
+    from smpc_dp.protocols.gopa.params import GopaParameters
+
+# Every sum is a secure sum, or like one. What the other protocols have besides is imported by their sessions
+# alone, in the functions below.
 
 # (the parameters as written in the session file, number of parties) -> (checked parameters or None, faults).
 # A fault's `where` is a key of [parameters], or "roster" when the number of parties is at fault.
@@ -49,11 +51,6 @@ def _check_secagg(parameters: Mapping[str, object], parties: int) -> tuple[SumPa
     return check(parameters, parties)
 
 
-def is_verifiable(protocol: str, parameters: Mapping[str, object]) -> bool:
-    """Tell whether a session as written has verifiable averages."""
-    return protocol == GopaParameters.protocol and parameters.get("verifiable") is True
-
-
 def version_fault(version: int, due: int, why: str) -> Fault:
     """Return the fault of a session file that has another version than its parameters need."""
     return Fault("verifiable", f"{why}: write version = {due} in the place of version = {version}")
@@ -62,20 +59,24 @@ def version_fault(version: int, due: int, why: str) -> Fault:
 def _check_gopa_as(
     version: int, parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[Fault]]:
-    verifiable = is_verifiable(GopaParameters.protocol, parameters)
-    if verifiable and version != VerifiableParameters.version:
-        why = f"needs version {VerifiableParameters.version} of 'gopa', which has the session log"
-        return None, [version_fault(version, VerifiableParameters.version, why)]
-    if not verifiable and version != GopaParameters.version:
+    verifiable = is_verifiable(GOPA, parameters)
+    if verifiable and version != VERIFIABLE_VERSION:
+        why = f"needs version {VERIFIABLE_VERSION} of 'gopa', which has the session log"
+        return None, [version_fault(version, VERIFIABLE_VERSION, why)]
+    if not verifiable and version != VERSION:
         why = f"must be true in version {version} of 'gopa'; without it the version is 1"
-        return None, [version_fault(version, GopaParameters.version, why)]
+        return None, [version_fault(version, VERSION, why)]
     return check_gopa(parameters, parties)
 
 
 def check_gopa(parameters: Mapping[str, object], parties: int) -> tuple[GopaParameters | None, list[Fault]]:
     """Check a `[parameters]` table of GOPA, verifiable or not; return every fault found."""
-    if not is_verifiable(GopaParameters.protocol, parameters):
+    if not is_verifiable(GOPA, parameters):
+        from smpc_dp.protocols.gopa.direct_params import check_parameters as check_plain_gopa
+
         return check_plain_gopa(parameters, parties)
+    from smpc_dp.protocols.gopa.verifiable.params import check_parameters as check_verifiable
+
     checked, faults = check_verifiable(parameters, parties)
     if parameters.get("topology", "relay") != "relay":
         given = shown(parameters["topology"])
@@ -84,23 +85,30 @@ def check_gopa(parameters: Mapping[str, object], parties: int) -> tuple[GopaPara
     return checked, faults
 
 
+def _check_pairwise(parameters: Mapping[str, object], parties: int) -> tuple[object | None, list[Fault]]:
+    from smpc_dp.protocols.pairwise.params import check_parameters
+
+    return check_parameters(parameters, parties)
+
+
+def _check_mpyc(parameters: Mapping[str, object], parties: int) -> tuple[object | None, list[Fault]]:
+    from smpc_dp.protocols.mpyc.params import check_parameters
+
+    return check_parameters(parameters, parties)
+
+
 PARAMETER_CHECKERS: dict[tuple[str, int], ParameterChecker] = {
-    ("secagg", 1): _check_secagg,
-    ("gopa", 1): functools.partial(_check_gopa_as, 1),
-    ("gopa", VerifiableParameters.version): functools.partial(_check_gopa_as, VerifiableParameters.version),
-    ("pairwise", 1): check_pairwise,
-    (MPYC, 1): check_mpyc,
+    (SECAGG, 1): _check_secagg,
+    (GOPA, VERSION): functools.partial(_check_gopa_as, VERSION),
+    (GOPA, VERIFIABLE_VERSION): functools.partial(_check_gopa_as, VERIFIABLE_VERSION),
+    (PAIRWISE, 1): _check_pairwise,
+    (MPYC, 1): _check_mpyc,
 }
 
-# The protocols in which exactly one member of the roster must be the aggregator, but for `is_direct`.
+# The protocols in which exactly one member of the roster must be the aggregator, but for `names.is_direct`.
 NEEDS_AGGREGATOR: frozenset[tuple[str, int]] = frozenset(
-    {("secagg", 1), ("gopa", 1), ("gopa", VerifiableParameters.version)}
+    {(SECAGG, 1), (GOPA, VERSION), (GOPA, VERIFIABLE_VERSION)}
 )
-
-
-def is_direct(protocol: str, parameters: Mapping[str, object]) -> bool:
-    """Tell whether a session as written has channels between all parties, and no aggregator."""
-    return protocol == GopaParameters.protocol and parameters.get("topology") == "direct"
 
 
 def direct_roster_faults(members: Iterable[Member]) -> list[Fault]:
@@ -118,7 +126,9 @@ def direct_roster_faults(members: Iterable[Member]) -> list[Fault]:
 def server_roster_faults(protocol: str, members: Iterable[Member]) -> list[Fault]:
     """Return what is wrong with the servers of a session: too few, or any where the protocol has none."""
     if protocol == MPYC:
-        return mpyc_roster_faults(members)
+        from smpc_dp.protocols.mpyc.params import roster_faults
+
+        return roster_faults(members)
     return [
         Fault(
             f"roster[{place}].role",
@@ -177,10 +187,10 @@ def party_machine(
 
     `seen`: what the party keeps of the session log; for a verifiable run.
     """
-    if isinstance(parameters, VerifiableParameters):
-        return VerifiablePartyMachine(context, parameters, identity, lanes, randomness, seen)
-    if isinstance(parameters, GopaParameters) and parameters.on_dropout == "keep":
-        return GopaPartyMachine(context, parameters, identity, lanes, randomness)
+    if parameters.protocol == GOPA:
+        from smpc_dp.protocols.gopa.roles import user_machine
+
+        return user_machine(context, parameters, identity, lanes, randomness, fixed, seen)
     return PartyMachine(context, parameters, identity, lanes, randomness, fixed)
 
 
@@ -194,8 +204,10 @@ def group_machine(
     seen: Seen = NOTHING_SEEN,
 ) -> PartyMachine | ExchangeParty:
     """Return the machine of a member of a group, in an exchange too; arguments as of `party_machine`."""
-    if isinstance(parameters, ExchangeParameters):
-        return ExchangeParty(context, parameters, identity, lanes, randomness)
+    if parameters.protocol == EXCHANGE:
+        from smpc_dp.protocols.exchange.machines import ExchangeParty
+
+        return ExchangeParty(context, cast("ExchangeParameters", parameters), identity, lanes, randomness)
     return party_machine(context, parameters, identity, lanes, randomness, fixed, seen)
 
 
@@ -207,6 +219,10 @@ def direct_machine(
     randomness: Randomness | None = None,
 ) -> DirectMachine:
     """Return the machine of a user without a relay: of whoever coordinates the request, or another."""
+    from smpc_dp.protocols.gopa.direct import DirectMachine
+    from smpc_dp.protocols.gopa.direct_coordinator import CoordinatorMachine
+    from smpc_dp.protocols.gopa.direct_evidence import coordinator_of
+
     coordinator = context.names[coordinator_of(context.request, len(context.names)) - 1]
     kind = CoordinatorMachine if identity.name == coordinator else DirectMachine
     return kind(context, parameters, identity, lanes, randomness)
@@ -226,14 +242,12 @@ def hub_machine(
 
     `board` is where a verifiable run is logged; needed there.
     """
-    if isinstance(parameters, VerifiableParameters):
-        if board is None:
-            raise ConfigError([Fault("board", "a verifiable run needs one")])
-        return VerifiableRelayMachine(
-            context, parameters, identity, board=board, threads=threads, watch=watch
+    if parameters.protocol == GOPA:
+        from smpc_dp.protocols.gopa.roles import relay_machine
+
+        return relay_machine(
+            context, parameters, identity, threads=threads, watch=watch, board=board, fixed=fixed
         )
-    if isinstance(parameters, GopaParameters) and parameters.on_dropout == "keep":
-        return GopaRelayMachine(context, parameters, identity, threads=threads, watch=watch)
     return AggregatorMachine(context, parameters, identity, threads=threads, watch=watch, fixed=fixed)
 
 
@@ -248,6 +262,8 @@ def group_hub_machine(
     fixed: FixedSurvivors | None = None,
 ) -> AggregatorMachine | ExchangeHub:
     """Return the machine of the hub of a group, in an exchange too; arguments as of `hub_machine`."""
-    if isinstance(parameters, ExchangeParameters):
-        return ExchangeHub(context, parameters, identity)
+    if parameters.protocol == EXCHANGE:
+        from smpc_dp.protocols.exchange.machines import ExchangeHub
+
+        return ExchangeHub(context, cast("ExchangeParameters", parameters), identity)
     return hub_machine(context, parameters, identity, threads=threads, watch=watch, board=board, fixed=fixed)

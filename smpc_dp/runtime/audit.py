@@ -19,13 +19,12 @@ import msgspec
 from smpc_dp.board.log import Entry
 from smpc_dp.board.reader import BadLog, LogReader
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError, VerificationError
-from smpc_dp.learn.registry import PROTOCOL as LEARN
 from smpc_dp.protocols.envelope import Context, printable
-from smpc_dp.protocols.gopa.params import PROTOCOL as GOPA
 from smpc_dp.protocols.gopa.verifiable.audit import CHANGED, Again, Auditor, check_run_id
 from smpc_dp.protocols.gopa.verifiable.deferred import EarlierFault, at_once
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.verdict import Excluded, Verdict
+from smpc_dp.protocols.names import GOPA, LEARN
 from smpc_dp.protocols.pairwise.statistic_audit import StatisticAuditor, StatisticVerdict
 from smpc_dp.protocols.pairwise.statistic_log import QUESTION
 from smpc_dp.protocols.secagg.params import SumParameters

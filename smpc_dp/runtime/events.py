@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
+
+if TYPE_CHECKING:
+    from smpc_dp.protocols.contract import Machine
 
 Kind = Literal["connected", "refused", "waiting", "warned", "step", "lost", "done", "failed", "ended"]
 
@@ -39,3 +42,8 @@ def warning(party: str, peer: str) -> Event:
 
 def ignore(_event: Event) -> None:
     """Watch nothing."""
+
+
+def tell(on_event: OnEvent, kind: Kind, request: int, machine: Machine, detail: str = "") -> None:
+    """Tell what a machine waits for, or how it ended."""
+    on_event(Event(machine.name, kind, request, machine.step, len(machine.waiting_for), detail))

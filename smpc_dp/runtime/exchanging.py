@@ -26,7 +26,8 @@ from smpc_dp.learn.exchanges import (
 )
 from smpc_dp.protocols.exchange.params import ExchangeParameters
 from smpc_dp.runtime.aggregator import Server
-from smpc_dp.runtime.line import HubLine, charge_run
+from smpc_dp.runtime.charging import charge_run
+from smpc_dp.runtime.line import HubLine
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import AggregatorLostError, Counter, EverybodyLeftError
 

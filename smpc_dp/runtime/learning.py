@@ -26,14 +26,16 @@ from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.runtime.aggregator import open_logs, open_server
 from smpc_dp.runtime.averaging import Ask, PartyAverager, ServingAverager
+from smpc_dp.runtime.charging import charge_run
 from smpc_dp.runtime.events import Event, OnEvent, ignore
 from smpc_dp.runtime.exchanging import HubExchange, PartyExchange
-from smpc_dp.runtime.line import HubLine, charge_run
+from smpc_dp.runtime.line import HubLine
 from smpc_dp.runtime.member import Membership, aggregator_name
 from smpc_dp.runtime.requests import AggregatorLostError, Counter, EverybodyLeftError
 from smpc_dp.runtime.servers.learning import AskServers, serve_learning_shares
 from smpc_dp.runtime.servers.line import ServersLine
-from smpc_dp.runtime.servers.member import SharedMembership, load_member
+from smpc_dp.runtime.servers.member import load_member
+from smpc_dp.runtime.servers.shared import SharedMembership
 from smpc_dp.runtime.session import open_ledger
 from smpc_dp.runtime.session_file import load_session
 

@@ -3,67 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
-from smpc_dp.board.followed import Followed
-from smpc_dp.board.runs import NOTHING_SEEN, Seen
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import LocalError, SmpcError, TimeoutFault
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.abort import QUIT, abort_of
 from smpc_dp.protocols.contract import Envelope, Machine
-from smpc_dp.protocols.exchange.machines import ExchangeParty
-from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
+from smpc_dp.protocols.names import GOPA, VERIFIABLE_VERSION
 from smpc_dp.protocols.pairwise.statistic_messages import START as STATISTIC_START
 from smpc_dp.protocols.registry import MakeParty, group_machine
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.messages import START
 from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.protocols.secagg.survivors import FixedSurvivors
+from smpc_dp.runtime.charging import Charge
 from smpc_dp.runtime.deadline import PATIENCE, now
-from smpc_dp.runtime.events import Event, Kind, OnEvent, warning
+from smpc_dp.runtime.events import Event, OnEvent, tell, warning
 from smpc_dp.runtime.member import Membership, from_wire, to_wire
 from smpc_dp.runtime.seen import KeptRun
+from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.transport.channel import Channel, ChannelClosed
 from smpc_dp.transport.endpoint import Endpoint, dial
+from smpc_dp.transport.tls import Contexts
 
 if TYPE_CHECKING:
-    from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
-    from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.board.followed import Followed
+    from smpc_dp.protocols.exchange.machines import ExchangeParty
+    from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
 
-AnyParty = PartyMachine | ExchangeParty
-
-
-class Charge(Protocol):
-    """Charges a run, given its id, and returns the receipt if there is a ledger; PrivacyError if refused.
-
-    `raised`: what the run is after all, where it shows more than what has been charged for it. It is recorded
-    even beyond the budget, since it has happened.
-    """
-
-    async def __call__(self, run_id: bytes, raised: ReleaseEvent | None = None) -> Receipt | None: ...
-
-
-async def charge_run(
-    ledger: Ledger | None,
-    event: Callable[[], ReleaseEvent],
-    request: int,
-    run_id: bytes,
-    raised: ReleaseEvent | None = None,
-) -> Receipt | None:
-    """Charge what a run is to the ledger, if there is one; with the first three arguments, a `Charge`."""
-    if ledger is None:
-        return None
-    if raised is None:
-        return await asyncio.to_thread(lambda: ledger.charge(run_id, event(), f"request {request}"))
-    label = f"request {request}: more parties were corrupt than planned"
-    # Of one run, each raise is an entry of its own.
-    name = run_id + len(ledger.entries()).to_bytes(8, "big")
-    return await asyncio.to_thread(lambda: ledger.charge(name, raised, label, forced=True))
+AnyParty: TypeAlias = "PartyMachine | ExchangeParty"
 
 
 class Line(Protocol):
@@ -93,8 +66,11 @@ class HubLine:
         channel: Channel,
         on_event: OnEvent,
         role: MakeParty = group_machine,
+        contexts: Contexts | None = None,
     ) -> None:
+        """`role` makes the party's machine; `contexts`: those of TLS, for evaluations with other parties."""
         self._membership = membership
+        self.contexts = contexts
         self._channel = channel
         self._on_event = on_event
         self._make_party = role
@@ -123,7 +99,7 @@ class HubLine:
         channel = await dial(endpoint, membership.aggregator)
         channel.on_twice = lambda: on_event(warning(membership.name, membership.aggregator))
         on_event(Event(membership.name, "connected", detail=membership.aggregator))
-        return cls(membership, channel, on_event, role)
+        return cls(membership, channel, on_event, role, endpoint.contexts)
 
     @property
     def live(self) -> bool:
@@ -159,6 +135,9 @@ class HubLine:
         before: int = 0,
     ) -> ExchangeParty:
         """Take part in an exchange, and return its machine with what was received; see `run_as`."""
+        # Only learners exchange.
+        from smpc_dp.protocols.exchange.machines import ExchangeParty
+
         machine, _ = await self._meet(membership, request, question, lanes, charge, before)
         if not isinstance(machine, ExchangeParty):
             raise LocalError(f"request {request} is no exchange")
@@ -177,15 +156,16 @@ class HubLine:
             raise TimeoutFault({self._membership.aggregator}, "hello", "the connection is lost")
         kept = KeptRun(membership.runs_seen, membership.context(request).scope)
         machine = self._machine(membership, request, question, lanes, kept.seen)
+        logged = _logged(membership, machine)
         self.followed = None
         try:
-            receipt = await self._drive(request, machine, charge, before, kept)
+            receipt = await self._drive(request, machine, charge, before, kept, logged)
         except SmpcError as error:
             await self.say_farewell(request, machine, error)
             tell(self._on_event, "failed", request, machine, str(error))
             raise
-        if isinstance(machine, VerifiablePartyMachine):
-            self.followed = machine.followed
+        if logged is not None:
+            self.followed = logged.followed
         return machine, receipt
 
     async def ask(self, request: int, question: Envelope, step: str, seconds: float) -> bytes:
@@ -233,12 +213,18 @@ class HubLine:
         context = membership.context(request, question)
         parameters, identity = membership.parameters, membership.identity
         machine = self._make_party(context, parameters, identity, lanes, fixed=self._fixed, seen=seen)
-        if isinstance(machine, VerifiablePartyMachine):
-            machine.check_total, self.check_total = self.check_total, True
+        if (logged := _logged(membership, machine)) is not None:
+            logged.check_total, self.check_total = self.check_total, True
         return machine
 
     async def _drive(
-        self, request: int, machine: AnyParty, charge: Charge, before: int, kept: KeptRun
+        self,
+        request: int,
+        machine: AnyParty,
+        charge: Charge,
+        before: int,
+        kept: KeptRun,
+        logged: VerifiablePartyMachine | None,
     ) -> Receipt | None:
         """Run the machine to its end; return the ledger's receipt."""
         receipt: Receipt | None = None
@@ -258,11 +244,11 @@ class HubLine:
                     receipt = await charge(machine.run_id)
             finally:
                 # Also if the run ends here: what was published stays so.
-                if receipt is not None and isinstance(machine, VerifiablePartyMachine):
-                    for raised in machine.take_raised():
+                if receipt is not None and logged is not None:
+                    for raised in logged.take_raised():
                         receipt = await charge(machine.run_id, raised)
-            if isinstance(machine, VerifiablePartyMachine):
-                await kept.keep(machine.seen)
+            if logged is not None:
+                await kept.keep(logged.seen)
             await self.send(request, answer)
             if machine.step != due:
                 until = now() + PATIENCE * timeouts.step
@@ -310,6 +296,12 @@ class HubLine:
             return
 
 
-def tell(on_event: OnEvent, kind: Kind, request: int, machine: Machine, detail: str = "") -> None:
-    """Tell what a machine waits for, or how it ended."""
-    on_event(Event(machine.name, kind, request, machine.step, len(machine.waiting_for), detail))
+def _logged(membership: Membership, machine: AnyParty) -> VerifiablePartyMachine | None:
+    """Return the machine of a run with a log; None of another one."""
+    parameters = membership.parameters
+    if (parameters.protocol, parameters.version) != (GOPA, VERIFIABLE_VERSION):
+        return None
+    # What runs with a log need is loaded by them alone.
+    from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
+
+    return machine if isinstance(machine, VerifiablePartyMachine) else None

@@ -12,14 +12,10 @@ from pathlib import Path
 
 from smpc_dp.errors import LocalError
 from smpc_dp.identity import Identity
-from smpc_dp.learn.registry import PROTOCOL as LEARN
-from smpc_dp.learn.servers import uses_servers
-from smpc_dp.protocols.mpyc.params import PROTOCOL as MPYC
-from smpc_dp.protocols.registry import is_direct
-from smpc_dp.protocols.secagg.params import PROTOCOL
+from smpc_dp.protocols.names import SECAGG, has_servers, is_direct, version_of
 from smpc_dp.roster import Role
 from smpc_dp.runtime.member import default_key
-from smpc_dp.runtime.session_file import Timeouts, version_of, write_session
+from smpc_dp.runtime.session_file import Timeouts, write_session
 
 AGGREGATOR = "aggregator"
 # Where all processes start together nobody has to wait for minutes for one that has failed.
@@ -32,7 +28,7 @@ def create_local_session(
     parties: Sequence[str],
     parameters: Mapping[str, object],
     *,
-    protocol: str = PROTOCOL,
+    protocol: str = SECAGG,
     aggregator: str = AGGREGATOR,
     addresses: bool = False,
     timeouts: Timeouts | None = None,
@@ -66,7 +62,7 @@ def create_local_session(
     except OSError as error:
         raise LocalError(f"{folder}: cannot make the folder ({error.strerror})") from None
     direct = is_direct(protocol, parameters)
-    shared = protocol == MPYC or (protocol == LEARN and uses_servers(parameters))
+    shared = has_servers(protocol, parameters)
     roles: dict[str, Role] = {} if direct or shared else {aggregator: "aggregator"}
     if shared:
         roles |= {f"server{number}": "server" for number in range(1, servers + 1)}

@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from typing import cast
 
 from smpc_dp.board.header import SessionText
-from smpc_dp.board.session import session_digest, session_json
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import Digest
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError, VerificationError
-from smpc_dp.learn.registry import PROTOCOL as LEARN
 from smpc_dp.packed_roster import Names, RosterPacker
 from smpc_dp.privacy.accountant.work import TooMuchWorkError, at_most
-from smpc_dp.protocols.gopa.params import PROTOCOL as GOPA
-from smpc_dp.protocols.registry import is_direct
+from smpc_dp.protocols.names import GOPA, LEARN, is_direct
+from smpc_dp.protocols.session import session_digest, session_json
 from smpc_dp.roster import Member
 from smpc_dp.runtime.session_file import (
     check_outline,

@@ -9,22 +9,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from smpc_dp.board.runs import LINE_BYTES, MOST_BEHIND
 from smpc_dp.errors import ConfigError, Fault, PeerFault
 from smpc_dp.identity import Identity
-from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode_envelope, encode_envelope, group_question
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
-from smpc_dp.protocols.gopa.direct_params import DirectParameters
+from smpc_dp.protocols.names import LEARN, is_direct
 from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.runtime.seen import SUFFIX, SeenRuns
 from smpc_dp.runtime.session_file import SessionFile, load_session
+from smpc_dp.seen import LINE_BYTES, MOST_BEHIND
 from smpc_dp.transport.endpoint import Endpoint
 from smpc_dp.transport.framing import InflightBudget
 
 if TYPE_CHECKING:
+    from smpc_dp.encoding import Encoding
+    from smpc_dp.learn.registry import LearnParameters
     from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.protocols.gopa.direct_params import DirectParameters
 
 # Bytes of large messages that a member holds at a time, or four messages if that is more.
 MIN_BUDGET = 64 << 20
@@ -82,11 +84,11 @@ class Membership:
         """
         session = loaded or load_session(path)
         parameters = session.checked_parameters
-        if isinstance(parameters, LearnParameters):
+        if (learned := learning_of(session)) is not None:
             # Every request has its own: `of_group`. With servers there is none for an aggregator.
-            parameters = next(iter(parameters.planned), None)
+            parameters = next(iter(learned.planned), None)
         aggregator = session.roster.aggregator
-        direct = isinstance(parameters, DirectParameters)
+        direct = is_direct(session.protocol, session.parameters)
         if not isinstance(parameters, SumParameters) or (aggregator is None) != direct:
             raise ConfigError([Fault("protocol", f"{session.protocol!r} cannot be run")])
         if aggregator is not None and aggregator.address is None:
@@ -110,14 +112,19 @@ class Membership:
         return tuple(member.name for member in self.session.roster.parties)
 
     @property
+    def encoding(self) -> Encoding:
+        """The encoding of the session's vectors."""
+        return self.parameters.encoding
+
+    @property
     def planned(self) -> tuple[SumParameters, ...]:
         """The parameters of every kind of request that the session may have."""
-        checked = self.session.checked_parameters
-        return checked.planned if isinstance(checked, LearnParameters) else (self.parameters,)
+        learned = learning_of(self.session)
+        return (self.parameters,) if learned is None else learned.planned
 
     def refuse_learning(self) -> None:
         """Raise ConfigError for a session that learns, whose requests are its learner's."""
-        if isinstance(self.session.checked_parameters, LearnParameters):
+        if learning_of(self.session) is not None:
             what = "'learn' has no sums: smpc_dp.runtime.learning has learn and serve_learning"
             raise ConfigError([Fault("protocol", what)])
 
@@ -175,6 +182,10 @@ class Membership:
     @property
     def direct_parameters(self) -> DirectParameters | None:
         """The parameters of a session without an aggregator; None if there is one."""
+        if not is_direct(self.session.protocol, self.session.parameters):
+            return None
+        from smpc_dp.protocols.gopa.direct_params import DirectParameters
+
         return self.parameters if isinstance(self.parameters, DirectParameters) else None
 
     def largest_message(self) -> int:
@@ -199,6 +210,17 @@ class Membership:
         neighbours = drew * (2 * plan.degree + 256) + (plan.degree + drew) * 256
         rest = vector + 256 * plan.parties + neighbours + self.parameters.extra_bytes
         return (64 << 10) + max(rest, missed)
+
+
+def learning_of(session: SessionFile) -> LearnParameters | None:
+    """Return the parameters of a session that learns; None of another one."""
+    if session.protocol != LEARN:
+        return None
+    # Learners take long to load: only sessions that learn do.
+    from smpc_dp.learn.registry import LearnParameters
+
+    checked = session.checked_parameters
+    return checked if isinstance(checked, LearnParameters) else None
 
 
 def load_identity(

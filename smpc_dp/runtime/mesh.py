@@ -25,9 +25,9 @@ from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.messages import HELLO, START
 from smpc_dp.roster import split_address
 from smpc_dp.runtime.awaited import Awaited
+from smpc_dp.runtime.charging import Charge
 from smpc_dp.runtime.deadline import PATIENCE, Deadline, now
-from smpc_dp.runtime.events import Event, OnEvent
-from smpc_dp.runtime.line import Charge, tell
+from smpc_dp.runtime.events import Event, OnEvent, tell
 from smpc_dp.runtime.links import OUTBOX_LIMIT, SMALL_MESSAGE, Links, News
 from smpc_dp.runtime.member import Membership
 from smpc_dp.transport.channel import Channel, ChannelClosed

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from smpc_dp.board.runs import NOTHING_SEEN, Seen
 from smpc_dp.errors import LocalError
+from smpc_dp.seen import NOTHING_SEEN, Seen
 
 SUFFIX = ".runs"
 # "SDPR": so that no other database is taken for it.

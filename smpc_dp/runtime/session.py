@@ -6,41 +6,37 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from numpy.typing import ArrayLike
-
-from smpc_dp.encoding import Encoding, Lanes
 from smpc_dp.errors import ConfigError, Fault, SmpcError
-from smpc_dp.kernels.kernel import Kernel
-from smpc_dp.kernels.named import find_kernel
-from smpc_dp.protocols.contract import Machine
-from smpc_dp.protocols.mpyc.params import SharedParameters
-from smpc_dp.protocols.pairwise.evaluation import AnyCircuit, Evaluation, Input, Question, Role
-from smpc_dp.protocols.pairwise.params import Mode, Output
-from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
-from smpc_dp.protocols.registry import MakeParty, group_machine
-from smpc_dp.protocols.result import Result
-from smpc_dp.runtime.evaluation import Evaluations
-from smpc_dp.runtime.events import Event, OnEvent, ignore
+from smpc_dp.protocols.names import has_servers
+from smpc_dp.runtime.charging import charge_run
+from smpc_dp.runtime.events import Event, OnEvent, ignore, tell
 from smpc_dp.runtime.events import Kind as EventKind
-from smpc_dp.runtime.line import HubLine, Line, charge_run, tell
-from smpc_dp.runtime.member import Membership
-from smpc_dp.runtime.mesh import Mesh
-from smpc_dp.runtime.seen import KeptRun
-from smpc_dp.runtime.served_log import ServedLog, served_log
-from smpc_dp.runtime.servers.line import ServersLine
-from smpc_dp.runtime.servers.member import SharedMembership, encoding_of, load_member
-from smpc_dp.runtime.servers.programs import question_of
-from smpc_dp.runtime.statistic import Asked, PairRounds, SessionWire
-from smpc_dp.statistics.compiled import NoiseKind
-from smpc_dp.statistics.shared.pairs import PairLaw
 
 if TYPE_CHECKING:
+    # `connect` loads what the session needs, and what only some requests need is loaded by them.
+    from numpy.typing import ArrayLike
+
+    from smpc_dp.encoding import Lanes
+    from smpc_dp.kernels.kernel import Kernel
     from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.accountant.receipt import Receipt
+    from smpc_dp.protocols.contract import Machine
+    from smpc_dp.protocols.pairwise.evaluation import AnyCircuit, Evaluation, Input, Role
+    from smpc_dp.protocols.pairwise.params import Mode, Output
+    from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
+    from smpc_dp.protocols.registry import MakeParty
+    from smpc_dp.protocols.result import Result
+    from smpc_dp.runtime.evaluation import Evaluations
+    from smpc_dp.runtime.line import HubLine, Line
+    from smpc_dp.runtime.member import Membership
+    from smpc_dp.runtime.served_log import ServedLog
+    from smpc_dp.runtime.servers.line import ServersLine
+    from smpc_dp.runtime.servers.shared import SharedMembership
+    from smpc_dp.statistics.compiled import NoiseKind
+    from smpc_dp.statistics.shared.pairs import PairLaw
 
 Kind = Literal["sum", "average"]
 Engine = Literal["garbled", "mpyc"]
@@ -54,14 +50,15 @@ class Session:
         self,
         membership: Membership | SharedMembership,
         line: Line,
-        evaluations: Evaluations | None,
+        hub: HubLine | None,
         on_event: OnEvent,
         ledger: Ledger | None = None,
     ) -> None:
         self._membership = membership
         self._ledger = ledger
         self._line = line
-        self._evaluations = evaluations
+        self._hub = hub  # the line, if it is one to an aggregator
+        self._evaluations: Evaluations | None = None
         self._on_event = on_event
         self._request = 0
 
@@ -76,11 +73,7 @@ class Session:
     @property
     def length(self) -> int:
         """Coordinates of the session's vectors."""
-        return self._encoding.length
-
-    @property
-    def _encoding(self) -> Encoding:
-        return encoding_of(self._membership)
+        return self._membership.encoding.length
 
     async def sum(
         self,
@@ -148,8 +141,8 @@ class Session:
         ]
         if differing:
             raise ConfigError(differing)
-        if isinstance(self._line, HubLine):
-            self._line.check_total = check_total
+        if self._hub is not None:
+            self._hub.check_total = check_total
         return await self._run("average", vector, weight, clip, label)
 
     def log(self) -> ServedLog:
@@ -158,6 +151,8 @@ class Session:
         `await log.lines(first, last)` fetches a part of it from the relay, `await log.audit()` audits it all;
         each line is held against the heads that this party has signed. Before the next request.
         """
+        from smpc_dp.runtime.served_log import served_log
+
         return served_log(self._line, self._request)
 
     async def evaluate(
@@ -197,8 +192,10 @@ class Session:
             PeerFault: the peer broke the protocol. TimeoutFault: it did not call within `gather` seconds, or
                 took longer than `step` for one message. The session can go on after each.
         """
+        from smpc_dp.protocols.pairwise.evaluation import Question
+
         _check_label(label)
-        evaluations = self._evaluations
+        evaluations = self._evaluating()
         if evaluations is None:
             what = "a session without an aggregator has no evaluations: its addresses are for its averages"
             raise ConfigError([Fault("topology", what)])
@@ -245,7 +242,7 @@ class Session:
         Experimental: docs/statistics.md.
 
         Args:
-            kernel: a name of `statistics.known`, on integers of 32 bits, or a kernel on grids of your own.
+            kernel: a name of `kernels.named`, on integers of 32 bits, or a kernel on grids of your own.
             data: this party's record, a number or a tuple of one for each field.
             epsilon, delta: for the record, all P evaluations together; delta above 0 for "gaussian".
             P: evaluations of each party; None, noise, zetas: see `statistics.compiled.plan_statistic`.
@@ -260,27 +257,34 @@ class Session:
                 ledger refuses; then nothing of the record is sent.
             PeerFault, TimeoutFault: as for `sum`. A pair that fails is spent, left out and counted.
         """
-        line, evaluations = self._line, self._evaluations
-        due: Engine = "mpyc" if isinstance(line, ServersLine) else "garbled"
+        session = self._membership.session
+        due: Engine = "mpyc" if has_servers(session.protocol, session.parameters) else "garbled"
         if engine not in (None, due):
             raise ConfigError([Fault("engine", f"is {engine!r}, this session's members compute by {due!r}")])
-        if isinstance(line, ServersLine):
+        from smpc_dp.kernels.named import find_kernel
+
+        if due == "mpyc":
+            from smpc_dp.runtime.servers.programs import question_of
+
             found = find_kernel(kernel)
             question = question_of(found, epsilon, delta, noise, P)
             self._request += 1
-            shared = await line.statistic(
+            result = await cast("ServersLine", self._line).statistic(
                 self._request, found, data, mark, question, zetas, self.charge_event
             )
-            self._tell_done(shared.survivors, shared.absent)
-            return shared
-        if not isinstance(line, HubLine) or evaluations is None:
+            self._tell_done(result.survivors, result.absent)
+            return result
+        hub, evaluations = self._hub, self._evaluating()
+        if hub is None or evaluations is None:
             what = "a session without an aggregator has no pairwise statistics: it learns them"
             raise ConfigError([Fault("topology", what)])
+        from smpc_dp.runtime.statistic import Asked, SessionWire, estimate
+
         asked = await asyncio.to_thread(
             lambda: Asked.check(
                 find_kernel(kernel),
                 data,
-                parties=len(self._membership.session.roster.parties),
+                parties=len(session.roster.parties),
                 epsilon=epsilon,
                 delta=delta,
                 partners=P,
@@ -290,20 +294,8 @@ class Session:
             )
         )
         self._request += 1
-        membership = line.membership
-        context, identity = membership.context(self._request), membership.identity
-        kept = await asyncio.to_thread(KeptRun, membership.runs_seen, context.scope)
-        corrupt, timeouts = membership.parameters.plan.max_corrupt, membership.session.timeouts
-        machine = asked.machine(context, identity, corrupt, kept.seen)
-        wire = SessionWire(line, self._request, self.tell, self.charge_event)
-        rounds = PairRounds(machine, identity, asked, evaluations, wire, timeouts, kept)
-        try:
-            receipt = await rounds.drive()
-        except SmpcError as error:
-            await line.say_farewell(self._request, machine, error)
-            tell(self._on_event, "failed", self._request, machine, str(error))
-            raise
-        result = replace(machine.result.charged(receipt), faults=tuple(rounds.faults))
+        wire = SessionWire(hub, self._request, self.tell, self.charge_event)
+        result = await estimate(asked, hub, self._request, evaluations, wire)
         self._tell_done(result.survivors, result.absent)
         return result
 
@@ -313,7 +305,8 @@ class Session:
         _check_label(label)
         self._request += 1
         try:
-            lanes, clipped = self._encoding.encode(vector, party=self.party, weight=weight, clip=clip)
+            encoding = self._membership.encoding
+            lanes, clipped = encoding.encode(vector, party=self.party, weight=weight, clip=clip)
         except SmpcError as error:
             # The others must neither wait for this vector nor take the next one for it.
             await self._line.decline(self._request, error)
@@ -330,8 +323,9 @@ class Session:
 
     async def _run_encoded(self, kind: Kind, lanes: Lanes, clipped: int, label: str) -> Result:
         parameters = self._membership.parameters
-        planned = "" if isinstance(parameters, SharedParameters) else parameters.planned()
-        question = " ".join(part for part in (kind, label, planned) if part)
+        question = " ".join(part for part in (kind, label, parameters.planned()) if part)
+        from smpc_dp.protocols.result import Result
+
         outcome, receipt = await self._line.run(self._request, question, lanes, self._charge)
         self._tell_done(outcome.survivors, outcome.absent)
         return Result.of(outcome, kind, clipped, receipt)
@@ -346,6 +340,20 @@ class Session:
     def tell(self, kind: EventKind, machine: Machine, detail: str = "") -> None:
         """Tell who watches what a machine of this request waits for."""
         tell(self._on_event, kind, self._request, machine, detail)
+
+    def _evaluating(self) -> Evaluations | None:
+        """Return the evaluations with other parties, made for the first; None without an aggregator."""
+        if self._evaluations is None and (hub := self._hub) is not None and hub.contexts is not None:
+            from smpc_dp.runtime.evaluation import Evaluations
+
+            session, identity = hub.membership.session, hub.membership.identity
+            self._evaluations = Evaluations(session, identity, hub.contexts)
+        return self._evaluations
+
+    async def _close(self) -> None:
+        if self._evaluations is not None:
+            await asyncio.to_thread(self._evaluations.close)
+        await self._line.close()
 
     def _tell_done(self, survivors: tuple[str, ...], absent: tuple[str, ...]) -> None:
         told = Event(self.party, "done", self._request, "done", survivors=survivors, absent=absent)
@@ -391,31 +399,17 @@ async def connect(
         TimeoutFault, PeerFault: the aggregator, or enough of the others, cannot be reached, or is not who it
             should be.
     """
-    membership = load_member(session, party, key)
-    if isinstance(membership, Membership):
-        membership.refuse_learning()
+    # Not at the top: a program that may connect does not yet pay for what a party needs.
+    from smpc_dp.runtime.opening import load_party, open_line
+
+    membership = load_party(session, party, key)
     book = None if ledger is None else await asyncio.to_thread(open_ledger, ledger, party)
-    direct = None if isinstance(membership, SharedMembership) else membership.direct_parameters
-    line: Line
-    evaluations: Evaluations | None = None
-    if role is not None and (direct is not None or isinstance(membership, SharedMembership)):
-        raise ConfigError([Fault("role", "is for sessions with an aggregator: here there is none")])
-    if not isinstance(membership, SharedMembership) and direct is not None:
-        line = await Mesh.open(membership, direct, on_event, listen_on)
-    elif listen_on is not None:
-        raise ConfigError([Fault("listen_on", "is for the direct topology: here others listen")])
-    elif isinstance(membership, SharedMembership):
-        line = await ServersLine.open(membership, on_event)
-    else:
-        endpoint = membership.endpoint()
-        line = await HubLine.open(membership, endpoint, on_event, role or group_machine)
-        evaluations = Evaluations(membership.session, membership.identity, endpoint.contexts)
+    line, hub = await open_line(membership, on_event, listen_on, role)
+    opened = Session(membership, line, hub, on_event, book)
     try:
-        yield Session(membership, line, evaluations, on_event, book)
+        yield opened
     finally:
-        if evaluations is not None:
-            await asyncio.to_thread(evaluations.close)
-        await line.close()
+        await opened._close()
 
 
 def open_ledger(path: str | os.PathLike[str], party: str) -> Ledger:

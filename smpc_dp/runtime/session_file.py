@@ -17,30 +17,20 @@ import tomllib
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TypeVar, cast
 
-from smpc_dp.board.session import canonical_session, session_digest, session_json
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.files import read_bounded
-from smpc_dp.learn.meetings import numbered
-from smpc_dp.learn.registry import PROTOCOL as LEARN
-from smpc_dp.learn.registry import VERIFIABLE_VERSION, VERSION, check_learn_as
-from smpc_dp.learn.registry import is_verifiable as learns_verifiably
-from smpc_dp.learn.servers import uses_servers
-from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.mpyc.params import PROTOCOL as MPYC
+from smpc_dp.protocols.names import LEARN, MPYC, VERIFIABLE_VERSION, VERSION, has_servers, is_direct
 from smpc_dp.protocols.registry import (
     NEEDS_AGGREGATOR,
     PARAMETER_CHECKERS,
-    ParameterChecker,
     direct_roster_faults,
-    is_direct,
-    is_verifiable,
     server_roster_faults,
 )
+from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.roster import ROLES, Member, Role, Roster, entry_of
 from smpc_dp.runtime.toml_text import toml, toml_key
 from smpc_dp.transport.difference import difference
@@ -55,7 +45,7 @@ MAX_TIMEOUT = 86_400.0
 MAX_FAULTS = 1000
 # No parameter has tables and arrays within each other beyond this.
 MAX_DEPTH = 32
-_LEARN = {(LEARN, version): partial(check_learn_as, version) for version in (VERSION, VERIFIABLE_VERSION)}
+_LEARN = frozenset({(LEARN, VERSION), (LEARN, VERIFIABLE_VERSION)})
 _TOP = ("protocol", "version", "parameters", "timeouts", "roster")
 _TIMEOUTS = ("connect", "step", "gather")
 _ENTRY = ("name", "role", "address", "public_key", "certificate")
@@ -180,8 +170,8 @@ def _outline(document: Mapping[str, object], faults: list[Fault]) -> Outline:
     if members is not None:
         given = document.get("parameters")
         table = given if isinstance(given, dict) else {}
-        direct, shared = is_direct(protocol, table), protocol == LEARN and uses_servers(table)
-        needs_aggregator = (protocol, version) in {*NEEDS_AGGREGATOR, *_LEARN} and not direct and not shared
+        direct, shared = is_direct(protocol, table), has_servers(protocol, table)
+        needs_aggregator = (protocol, version) in NEEDS_AGGREGATOR | _LEARN and not direct and not shared
         roster, found = Roster.checked(members, needs_aggregator=needs_aggregator)
         faults += found + (direct_roster_faults(members) if direct else [])
         faults += server_roster_faults(MPYC if shared else protocol, members)
@@ -241,17 +231,6 @@ def _syntax_fault(error: ValueError, text: str, source: str) -> Fault:
     return Fault(f"{source}:{line}", match[1])
 
 
-def _checkers() -> Mapping[tuple[str, int], ParameterChecker]:
-    return {**PARAMETER_CHECKERS, **_LEARN}
-
-
-def version_of(protocol: str, parameters: Mapping[str, object]) -> int:
-    """Return the version of a protocol that a session file with these parameters needs."""
-    if protocol == LEARN:
-        return VERIFIABLE_VERSION if learns_verifiably(parameters) else VERSION
-    return VerifiableParameters.version if is_verifiable(protocol, parameters) else VERSION
-
-
 def _protocol(document: Mapping[str, object], faults: list[Fault]) -> tuple[str, int]:
     protocol = _required(document, "protocol", str, "", faults) or ""
     version = _required(document, "version", int, "", faults) or 0
@@ -262,10 +241,10 @@ def _protocol(document: Mapping[str, object], faults: list[Fault]) -> tuple[str,
 
 def check_protocol(protocol: str, version: int, faults: list[Fault]) -> None:
     """Add a fault if nobody knows this protocol, or this version of it."""
-    checkers = _checkers()
-    if (protocol, version) not in checkers:
-        known = ", ".join(f"{name} {number}" for name, number in sorted(checkers))
-        versions = any(name == protocol for name, _ in checkers)
+    protocols = _LEARN | PARAMETER_CHECKERS.keys()
+    if (protocol, version) not in protocols:
+        known = ", ".join(f"{name} {number}" for name, number in sorted(protocols))
+        versions = any(name == protocol for name, _ in protocols)
         where, what = ("version", shown(version)) if versions else ("protocol", repr(protocol))
         faults.append(Fault(where, f"{what} is unknown, the known ones are {known}"))
 
@@ -311,13 +290,19 @@ def plan_parameters(
 
     None if they are wrong, or nobody knows the protocol; `faults` has why. This can take seconds.
     """
-    checker = _checkers().get((protocol, version))
-    if checker is None:
+    checked: object = None
+    if (protocol, version) in _LEARN:
+        # Learners take long to load: only sessions that learn do.
+        from smpc_dp.learn.meetings import numbered
+        from smpc_dp.learn.registry import check_learn_as
+
+        told, found = numbered(parameters, names)
+        if not found:
+            checked, found = check_learn_as(version, told, len(names))
+    elif (checker := PARAMETER_CHECKERS.get((protocol, version))) is not None:
+        checked, found = checker(parameters, len(names))
+    else:
         return None
-    told, found = numbered(parameters, names) if (protocol, version) in _LEARN else (parameters, [])
-    checked = None
-    if not found:
-        checked, found = checker(told, len(names))
     faults += [Fault(where if where == "roster" else f"parameters.{where}", what) for where, what in found]
     return checked
 

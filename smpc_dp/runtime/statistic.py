@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from smpc_dp.board.runs import Seen
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import ConfigError, Fault, SmpcError, TimeoutFault
 from smpc_dp.identity import Identity
@@ -32,7 +31,7 @@ from smpc_dp.protocols.pairwise.statistic_messages import (
     RelayEnd,
 )
 from smpc_dp.protocols.pairwise.statistic_party import StatisticParty
-from smpc_dp.protocols.pairwise.statistic_result import event_of
+from smpc_dp.protocols.pairwise.statistic_result import StatisticResult, event_of
 from smpc_dp.runtime.deadline import PATIENCE, now, pairs_seconds
 from smpc_dp.runtime.evaluation import Evaluations
 from smpc_dp.runtime.events import Kind
@@ -42,6 +41,7 @@ from smpc_dp.runtime.relay import HAS_LEFT, RelayedChannel, Tunnel
 from smpc_dp.runtime.seen import KeptRun
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.runtime.threads import in_thread
+from smpc_dp.seen import Seen
 from smpc_dp.statistics.compiled import NoiseKind, plan_statistic, question_of
 from smpc_dp.transport.blocking import Halt
 
@@ -311,3 +311,22 @@ class PairRounds:
             failed = False
         finally:
             await channel.finish(failed)
+
+
+async def estimate(
+    asked: Asked, line: HubLine, request: int, evaluations: Evaluations, wire: SessionWire
+) -> StatisticResult:
+    """Take part in a request as one party; raise what `Session.pairwise` does, after the others were told."""
+    membership = line.membership
+    context, identity = membership.context(request), membership.identity
+    kept = await asyncio.to_thread(KeptRun, membership.runs_seen, context.scope)
+    corrupt, timeouts = membership.parameters.plan.max_corrupt, membership.session.timeouts
+    machine = asked.machine(context, identity, corrupt, kept.seen)
+    rounds = PairRounds(machine, identity, asked, evaluations, wire, timeouts, kept)
+    try:
+        receipt = await rounds.drive()
+    except SmpcError as error:
+        await line.say_farewell(request, machine, error)
+        wire.tell("failed", machine, str(error))
+        raise
+    return replace(machine.result.charged(receipt), faults=tuple(rounds.faults))

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smpc_dp.board.memory import MemoryBoard
-from smpc_dp.board.session import canonical_session, session_digest, session_json
 from smpc_dp.box import Bound
 from smpc_dp.encoding import MAX_LENGTH, Encoding, shown
 from smpc_dp.errors import ConfigError, Fault, SmpcError
@@ -30,6 +29,7 @@ from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
 from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import MAX_PARTIES, SecAggParameters, SumParameters
 from smpc_dp.protocols.secagg.party import PartyMachine
+from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.roster import Role
 from smpc_dp.simulate.direct import run_direct
 from smpc_dp.simulate.drive import drive

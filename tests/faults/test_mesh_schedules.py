@@ -28,7 +28,7 @@ from smpc_dp.runtime.servers import hub as servers_hub
 from smpc_dp.runtime.servers.child import Answer
 from smpc_dp.runtime.servers.hub import ServerHub
 from smpc_dp.runtime.servers.line import ServersLine
-from smpc_dp.runtime.servers.member import SharedMembership
+from smpc_dp.runtime.servers.shared import SharedMembership
 from tests.faults.crooks import ACTS, CrookedPipe
 from tests.faults.test_fault_schedules import BOUNDS, NOISY, TIMEOUTS, Told, draw_crooks
 from tests.faults.virtual import WORK, Pipe, Stream, connect, run_virtually

@@ -45,7 +45,7 @@ from smpc_dp.runtime.servers import engine as engines
 from smpc_dp.runtime.servers.child import Answer
 from smpc_dp.runtime.servers.engine import Engine
 from smpc_dp.runtime.servers.hub import serve_shares
-from smpc_dp.runtime.servers.member import FAULT_BYTES, SharedMembership
+from smpc_dp.runtime.servers.shared import FAULT_BYTES, SharedMembership
 from smpc_dp.runtime.session_file import Timeouts, load_session, write_session
 from smpc_dp.statistics.shared.plan import statistic_program, sum_program
 from smpc_dp_lab.bench.servers import split_records

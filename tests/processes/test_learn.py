@@ -22,7 +22,6 @@ from typer.testing import CliRunner
 
 from smpc_dp import simulate
 from smpc_dp.board.log import FORMAT, VERSION, Header
-from smpc_dp.board.session import session_json
 from smpc_dp.cli import app
 from smpc_dp.cli.learn import report_learned
 from smpc_dp.errors import ConfigError, Fault, PeerFault, PrivacyError, SmpcError, TimeoutFault
@@ -36,6 +35,7 @@ from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
 from smpc_dp.protocols.secagg.noisy import NoisySumParameters
 from smpc_dp.protocols.secagg.party import PartyMachine
+from smpc_dp.protocols.session import session_json
 from smpc_dp.runtime.aggregator import serve
 from smpc_dp.runtime.audit import audit
 from smpc_dp.runtime.events import Event

@@ -27,7 +27,7 @@ from smpc_dp.runtime.servers import hub
 from smpc_dp.runtime.servers.engine import Engine
 from smpc_dp.runtime.servers.hub import ServerHub
 from smpc_dp.runtime.servers.learning import serve_learning_shares
-from smpc_dp.runtime.servers.member import SharedMembership
+from smpc_dp.runtime.servers.shared import SharedMembership
 from smpc_dp.runtime.session_file import Timeouts, parse_session
 from tests.processes.supply import supply
 

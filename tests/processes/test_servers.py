@@ -31,7 +31,7 @@ from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.runtime.events import Event, OnEvent, ignore
 from smpc_dp.runtime.launcher import Launcher, member_command
 from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.servers import line, member, programs
+from smpc_dp.runtime.servers import line, programs, shared
 from smpc_dp.runtime.servers.hub import serve_shares
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.statistics.shared.plan import Program
@@ -163,7 +163,7 @@ async def test_channels_are_served_while_noise_is_planned(
 
     async def act(opened: smpc_dp.Session, place: int) -> object:
         if place == 0:
-            monkeypatch.setattr(member, "compile_question", slowly)
+            monkeypatch.setattr(shared, "compile_question", slowly)
             monkeypatch.setattr(line, "compile_question", slowly)
         return await opened.sum(vector(place))
 

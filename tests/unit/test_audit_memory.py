@@ -18,7 +18,6 @@ import pytest
 from smpc_dp import files
 from smpc_dp.board import header as long_header
 from smpc_dp.board.log import Chain, encode_line
-from smpc_dp.board.session import canonical_session, session_digest, session_json
 from smpc_dp.encoding import Lanes
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.envelope import Context
@@ -30,6 +29,7 @@ from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters, check
 from smpc_dp.protocols.gopa.verifiable.statements import Rules
 from smpc_dp.protocols.secagg.graph import pack_set
 from smpc_dp.protocols.secagg.keys import run_identifier
+from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.roster import Member
 from smpc_dp.runtime import log_session
 from smpc_dp.runtime.audit import audit_stream

@@ -12,10 +12,10 @@ import pytest
 
 from smpc_dp.board.log import MAX_LINE_BYTES, Chain, Entry, Header, decode_line, encode_line
 from smpc_dp.board.runs import NO_HEAD, CertifiedLine, MemorySessionLog, SessionLog
-from smpc_dp.board.session import canonical_session, session_json
 from smpc_dp.errors import LocalError
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.session import canonical_session, session_json
 from smpc_dp.runtime.audit import Report, audit_stream
 from smpc_dp.runtime.audit_selection import Wanted, read_session_log
 from smpc_dp_lab.vectors.verifiable_runs import NINE, Played, honest, members, play

@@ -15,7 +15,7 @@ from smpc_dp import files
 from smpc_dp.board import header as long_header
 from smpc_dp.board.log import Chain, encode_line
 from smpc_dp.board.reader import BadLog, LogReader
-from smpc_dp.board.session import session_digest
+from smpc_dp.protocols.session import session_digest
 from smpc_dp.runtime import log_session
 from smpc_dp.runtime.audit import audit_stream
 from smpc_dp.runtime.log_session import held_session, long_session

@@ -13,22 +13,13 @@ from pathlib import Path
 import pytest
 
 from smpc_dp.board.log import Header
-from smpc_dp.board.runs import (
-    NO_HEAD,
-    NOTHING_SEEN,
-    MemorySessionLog,
-    Seen,
-    Shown,
-    check_shown,
-    read_all,
-    scope_of_group,
-    start_of,
-)
+from smpc_dp.board.runs import NO_HEAD, MemorySessionLog, Shown, check_shown, read_all, start_of
 from smpc_dp.errors import LocalError, VerificationError
 from smpc_dp.runtime.board import BoardFolder
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.member import Membership, default_key
 from smpc_dp.runtime.seen import SeenRuns
+from smpc_dp.seen import NOTHING_SEEN, Seen, scope_of_group
 
 SESSION = b"s" * 32
 RUNS = [bytes([number]) * 32 for number in range(1, 7)]

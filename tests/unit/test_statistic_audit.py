@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 
 from smpc_dp.board.log import Chain, Entry, Header, decode_line, encode_line
 from smpc_dp.board.memory import MemoryBoard
-from smpc_dp.board.session import canonical_session, session_digest, session_json
 from smpc_dp.cli import app
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
@@ -41,6 +40,7 @@ from smpc_dp.protocols.pairwise.statistic_terms import again_identifier, run_ide
 from smpc_dp.protocols.pairwise.turns import Receive, Send
 from smpc_dp.protocols.secagg.graph import pack_set
 from smpc_dp.protocols.secagg.messages import Attestation
+from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.runtime.audit import Report, audit_stream
 from smpc_dp.runtime.audit_selection import Wanted
 from smpc_dp.runtime.statistic import plan_maker

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from smpc_dp.board.runs import Seen
 from smpc_dp.errors import LocalError, PeerFault
 from smpc_dp.protocols.begin import PartyBegin
 from smpc_dp.protocols.secagg.graph import PartySet
 from smpc_dp.runtime.audit import Report, audit
+from smpc_dp.seen import Seen
 from smpc_dp_lab.vectors.verifiable_listed import listed, packed
 from smpc_dp_lab.vectors.verifiable_lists import all_falsified
 from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, parameters

@@ -11,13 +11,14 @@ from msgspec.structs import replace
 
 from smpc_dp.board.log import Chain, encode_line
 from smpc_dp.board.memory import MemoryBoard
-from smpc_dp.board.runs import NOTHING_SEEN, CertifiedLine, MemorySessionLog, RunLine, Seen, Shown
+from smpc_dp.board.runs import CertifiedLine, MemorySessionLog, RunLine, Shown
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.begin import Begin, attested
 from smpc_dp.protocols.envelope import Context, encode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.secagg.graph import pack_set
 from smpc_dp.protocols.secagg.messages import Attestation
+from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, Played, honest, play
 
 # Request, randomness, and who falls silent instead of sending its message of that number: ben before it opens

@@ -14,8 +14,6 @@ from msgspec.structs import replace
 
 from smpc_dp.board.log import Chain, Entry, Header, decode_line, encode_line
 from smpc_dp.board.memory import MemoryBoard
-from smpc_dp.board.runs import NOTHING_SEEN, Seen
-from smpc_dp.board.session import canonical_session, session_digest, session_json
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.errors import LocalError, SmpcError
@@ -29,7 +27,9 @@ from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
 from smpc_dp.protocols.gopa.verifiable.statements import signed
 from smpc_dp.protocols.registry import check_gopa
 from smpc_dp.protocols.secagg.graph import pack_list
+from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.roster import Member
+from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.transport.memory import Faults, MemoryNetwork

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from smpc_dp.board.runs import Seen
 from smpc_dp.protocols.begin import Begin
 from smpc_dp.protocols.envelope import encode
+from smpc_dp.seen import Seen
 from smpc_dp_lab.vectors.runs import SCHEMA
 from smpc_dp_lab.vectors.verifiable_listed import RUNS, Listed, listed
 from smpc_dp_lab.vectors.verifiable_lists import AUDITED, LAST, Falsified, all_falsified

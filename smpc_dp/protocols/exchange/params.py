@@ -17,6 +17,7 @@ from smpc_dp.encoding import Encoding, Lanes
 from smpc_dp.errors import ConfigError, Fault, LocalError, VerificationError
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.privacy.secagg_plan import SecAggPlan
+from smpc_dp.protocols import names
 from smpc_dp.protocols.exchange.messages import PARTY_STEPS
 from smpc_dp.protocols.result import WHOLE_PARTY, Noise, Privacy
 from smpc_dp.protocols.secagg.noisy import check_room, decode_noisy, sensitivity_of
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.privacy.mechanisms.distributed import DistributedSum
 
-PROTOCOL = "exchange"
+PROTOCOL = names.EXCHANGE
 
 # For each user, in the order of the names, the numbers (from 1) of those it sends to.
 Edges = tuple[tuple[int, ...], ...]

@@ -15,6 +15,7 @@ from smpc_dp.encoding import Encoding, Lanes, shown
 from smpc_dp.errors import Code, ConfigError, Fault, PrivacyError
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
+from smpc_dp.protocols import names
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS
 from smpc_dp.protocols.gopa.plan import SessionNoise, plan_session
 from smpc_dp.protocols.result import WHOLE_PARTY, Noise, Privacy
@@ -24,7 +25,7 @@ from smpc_dp.protocols.secagg.params import MAX_PARTIES, SAME, SumParameters, ch
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
 
-PROTOCOL = "gopa"
+PROTOCOL = names.GOPA
 VERSION = 1
 
 OnDropout = Literal["keep", "roll-back"]

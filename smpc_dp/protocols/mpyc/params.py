@@ -12,6 +12,7 @@ from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.privacy.secagg_plan import default_dropout, part_of
+from smpc_dp.protocols import names
 from smpc_dp.protocols.mpyc.claims import HONEST_SERVERS, vector_privacy
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.roster import Member
@@ -19,7 +20,7 @@ from smpc_dp.roster import Member
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
 
-PROTOCOL = "mpyc"
+PROTOCOL = names.MPYC
 VERSION = 1
 
 FEWEST_SERVERS, MOST_SERVERS = 3, 9
@@ -57,6 +58,10 @@ class SharedParameters(msgspec.Struct, frozen=True):
             what = f"a session for sums needs {', '.join(SUM_KEYS[:3])}"
             raise ConfigError([Fault("parameters.length", what)])
         return self.encoding
+
+    def planned(self) -> str:
+        """Return what else is derived with floating point, and so compared before a run begins."""
+        return ""
 
 
 class VectorParameters(SharedParameters, frozen=True):

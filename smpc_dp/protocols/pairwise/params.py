@@ -14,9 +14,10 @@ from smpc_dp.circuits.circuit import Circuit
 from smpc_dp.decoding import convert
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.protocols import names
 from smpc_dp.published.library import PUBLISHED, find
 
-PROTOCOL = "pairwise"
+PROTOCOL = names.PAIRWISE
 VERSION = 1
 
 MAX_INSTANCES = 1 << 32

@@ -16,7 +16,6 @@ import msgspec
 from msgspec.structs import replace
 
 from smpc_dp.board.log import Entry, Header
-from smpc_dp.board.session import session_json
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import PeerFault, VerificationError
@@ -38,6 +37,7 @@ from smpc_dp.protocols.pairwise.statistic_terms import (
     statistic_context,
 )
 from smpc_dp.protocols.secagg.graph import PartySet
+from smpc_dp.protocols.session import session_json
 
 # Bytes of a number in a message, at most, and of all in one that has a bound of its own.
 _NUMBER, _MORE = 9, 1024

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 import msgspec
 
-from smpc_dp.board.runs import NOTHING_SEEN, Seen
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import LocalError
 from smpc_dp.protocols.begin import PartyBegin, logged_run
@@ -39,6 +38,7 @@ from smpc_dp.protocols.pairwise.statistic_terms import (
 )
 from smpc_dp.protocols.secagg.graph import PartySet
 from smpc_dp.protocols.star import PartyRole
+from smpc_dp.seen import NOTHING_SEEN, Seen
 
 
 class StatisticParty(PartyRole[StatisticResult]):

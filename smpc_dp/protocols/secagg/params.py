@@ -17,6 +17,7 @@ from smpc_dp.encoding import Encoding, Lanes, encoding_faults, shown
 from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.privacy.secagg_plan import SecAggPlan, default_dropout, part_of, plan_secagg
+from smpc_dp.protocols import names
 from smpc_dp.protocols.result import Noise, Privacy
 from smpc_dp.protocols.secagg.claim import privacy_of
 from smpc_dp.protocols.secagg.messages import PARTY_STEPS
@@ -24,7 +25,7 @@ from smpc_dp.protocols.secagg.messages import PARTY_STEPS
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
 
-PROTOCOL = "secagg"
+PROTOCOL = names.SECAGG
 VERSION = 1
 
 MAX_PARTIES = 65_535

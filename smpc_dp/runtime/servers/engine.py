@@ -19,7 +19,7 @@ from smpc_dp.errors import LocalError
 from smpc_dp.protocols.mpyc.server import Job
 from smpc_dp.protocols.mpyc.terms import ProgramTerms
 from smpc_dp.runtime.servers.child import LENGTH_BYTES, READY, Answer, Assignment
-from smpc_dp.runtime.servers.member import PIECE
+from smpc_dp.runtime.servers.shared import PIECE
 from smpc_dp.statistics.shared.program import output_spans
 
 # The path is an argument: the child's environment is empty.

@@ -23,7 +23,7 @@ from smpc_dp.runtime.links import SMALL_MESSAGE, Links, News
 from smpc_dp.runtime.requests import ends_session
 from smpc_dp.runtime.servers.child import Answer
 from smpc_dp.runtime.servers.engine import Engine
-from smpc_dp.runtime.servers.member import SharedMembership
+from smpc_dp.runtime.servers.shared import SharedMembership
 from smpc_dp.transport.channel import Channel
 from smpc_dp.transport.endpoint import Listener, dial, listen
 

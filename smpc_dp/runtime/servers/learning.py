@@ -17,12 +17,12 @@ from smpc_dp.learn.needs import Means
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.runtime.averaging import ServingAverager
+from smpc_dp.runtime.charging import charge_run
 from smpc_dp.runtime.events import Event, OnEvent, ignore
-from smpc_dp.runtime.line import charge_run
 from smpc_dp.runtime.requests import Counter, EverybodyLeftError, ServerLostError, ends_session
 from smpc_dp.runtime.servers.hub import ServerHub
 from smpc_dp.runtime.servers.line import ServersLine
-from smpc_dp.runtime.servers.member import SharedMembership
+from smpc_dp.runtime.servers.shared import SharedMembership
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.ledger import Ledger

@@ -18,11 +18,10 @@ from smpc_dp.protocols.mpyc.terms import ProgramTerms
 from smpc_dp.protocols.mpyc.user import UserMachine
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.result import Outcome
+from smpc_dp.runtime.charging import Charge
 from smpc_dp.runtime.deadline import PATIENCE, now
-from smpc_dp.runtime.events import OnEvent
-from smpc_dp.runtime.line import Charge, tell
+from smpc_dp.runtime.events import OnEvent, tell
 from smpc_dp.runtime.links import Links
-from smpc_dp.runtime.servers.member import SharedMembership
 from smpc_dp.runtime.servers.programs import (
     Record,
     charge_of,
@@ -31,6 +30,7 @@ from smpc_dp.runtime.servers.programs import (
     sum_outcome,
     sum_record,
 )
+from smpc_dp.runtime.servers.shared import SharedMembership
 from smpc_dp.statistics.shared.plan import Program
 from smpc_dp.transport.endpoint import dial
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from smpc_dp.board.followed import Followed
-from smpc_dp.board.runs import NOTHING_SEEN, Seen
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Lanes
 from smpc_dp.protocols.begin import PartyBegin
@@ -24,6 +23,7 @@ from smpc_dp.protocols.result import Certificate
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.certify import check_certificate
 from smpc_dp.protocols.secagg.graph import PartySet, pack_set, unpack_list
+from smpc_dp.seen import NOTHING_SEEN, Seen
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event

@@ -24,6 +24,7 @@ from smpc_dp.protocols.gopa.plan import Place, SessionNoise, complete_place, wit
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.planned import BITS_STEP, planned_noise
 from smpc_dp.protocols.gopa.verifiable.precision import bound_squared_of, box_of, steps_of, with_precision
+from smpc_dp.protocols.names import VERIFIABLE_VERSION
 from smpc_dp.protocols.result import Noise, Privacy
 from smpc_dp.protocols.secagg.messages import SIGNATURE_BYTES
 from smpc_dp.protocols.secagg.noisy import TAIL, check_room
@@ -43,7 +44,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
     `box`: the least and greatest values of each coordinate on the grid, if they have bounds of their own.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = VERIFIABLE_VERSION
     bits: int
     box: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 
 from smpc_dp.board.log import entry_digest
-from smpc_dp.board.runs import NOTHING_SEEN, Seen
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness
@@ -29,6 +28,7 @@ from smpc_dp.protocols.gopa.verifiable.statements import Rules, agreements, canc
 from smpc_dp.protocols.secagg import endings
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import PartySet, pack_list
+from smpc_dp.seen import NOTHING_SEEN, Seen
 
 SIGNATURE = m.SIGNATURE_BYTES
 

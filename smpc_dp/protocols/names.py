@@ -1,0 +1,44 @@
+"""The protocols' names and versions, and which kind of session its `[parameters]` ask for.
+
+Whoever only asks which protocol it is loads none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+SECAGG = "secagg"
+GOPA = "gopa"
+EXCHANGE = "exchange"
+PAIRWISE = "pairwise"
+MPYC = "mpyc"
+LEARN = "learn"
+
+# Without verifiable averages, and with them.
+VERSION, VERIFIABLE_VERSION = 1, 2
+
+
+def is_verifiable(protocol: str, parameters: Mapping[str, object]) -> bool:
+    """Tell whether a session as written has verifiable averages, or learns by them."""
+    if protocol == LEARN:
+        averager = parameters.get("averager")
+        return isinstance(averager, Mapping) and averager.get("verifiable") is True
+    return protocol == GOPA and parameters.get("verifiable") is True
+
+
+def is_direct(protocol: str, parameters: Mapping[str, object]) -> bool:
+    """Tell whether a session as written has channels between all parties, and no aggregator."""
+    return protocol == GOPA and parameters.get("topology") == "direct"
+
+
+def has_servers(protocol: str, parameters: Mapping[str, object]) -> bool:
+    """Tell whether servers compute the session's sums on shares, as it is written."""
+    if protocol == LEARN:
+        averager = parameters.get("averager")
+        return isinstance(averager, Mapping) and averager.get("method") == MPYC
+    return protocol == MPYC
+
+
+def version_of(protocol: str, parameters: Mapping[str, object]) -> int:
+    """Return the version of a protocol that a session file with these parameters needs."""
+    return VERIFIABLE_VERSION if is_verifiable(protocol, parameters) else VERSION

@@ -1,0 +1,40 @@
+"""Charge runs to a party's ledger, where it has one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
+    from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.privacy.accountant.receipt import Receipt
+
+
+class Charge(Protocol):
+    """Charges a run, given its id, and returns the receipt if there is a ledger; PrivacyError if refused.
+
+    `raised`: what the run is after all, where it shows more than what has been charged for it. It is recorded
+    even beyond the budget, since it has happened.
+    """
+
+    async def __call__(self, run_id: bytes, raised: ReleaseEvent | None = None) -> Receipt | None: ...
+
+
+async def charge_run(
+    ledger: Ledger | None,
+    event: Callable[[], ReleaseEvent],
+    request: int,
+    run_id: bytes,
+    raised: ReleaseEvent | None = None,
+) -> Receipt | None:
+    """Charge what a run is to the ledger, if there is one; with the first three arguments, a `Charge`."""
+    if ledger is None:
+        return None
+    if raised is None:
+        return await asyncio.to_thread(lambda: ledger.charge(run_id, event(), f"request {request}"))
+    label = f"request {request}: more parties were corrupt than planned"
+    # Of one run, each raise is an entry of its own.
+    name = run_id + len(ledger.entries()).to_bytes(8, "big")
+    return await asyncio.to_thread(lambda: ledger.charge(name, raised, label, forced=True))

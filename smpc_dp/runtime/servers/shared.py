@@ -1,0 +1,152 @@
+"""A user or a server of computations on shares: its session, its key, its endpoint, and what it compiles."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from smpc_dp.encoding import Encoding
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.identity import Identity
+from smpc_dp.protocols.envelope import Context, group_question
+from smpc_dp.protocols.gopa.direct_messages import EVERYONE
+from smpc_dp.protocols.mpyc.messages import MAX_QUESTION
+from smpc_dp.protocols.mpyc.params import PROTOCOL, SharedParameters
+from smpc_dp.protocols.mpyc.terms import MODULUS_BITS, ProgramTerms
+from smpc_dp.runtime.member import MIN_BUDGET, learning_of, load_identity
+from smpc_dp.runtime.servers.programs import charge_of, compile_question
+from smpc_dp.runtime.session_file import SessionFile, load_session
+from smpc_dp.statistics.shared.pairs import MAX_PARTNERS
+from smpc_dp.transport.endpoint import Endpoint
+from smpc_dp.transport.framing import InflightBudget
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
+
+# Bytes of one message of the bridge.
+PIECE = 1 << 18
+# Bytes of an opened integer and its place in a message, in decimal; of a fault; of half a pair's output.
+OUTPUT_BYTES, FAULT_BYTES, PAIR_BYTES = 2 * MODULUS_BITS[-1] // 6, 32, 8
+
+
+@dataclass(frozen=True, slots=True)
+class SharedMembership:
+    """A checked session file with servers, and the identity of the member that this process acts for.
+
+    `group`: the users of a request that is for some of them only, in the roster's order; None: all users.
+    """
+
+    session: SessionFile
+    identity: Identity
+    parameters: SharedParameters
+    group: tuple[str, ...] | None = None
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        name: str,
+        key: str | os.PathLike[str] | None = None,
+        role: str = "party",
+        loaded: SessionFile | None = None,
+    ) -> SharedMembership:
+        """Load session file (unless it is `loaded`) and key; arguments and errors as of `Membership.load`."""
+        session = loaded or load_session(path)
+        planned = planned_of(session)
+        for parameters in planned:
+            if parameters.encoding is not None:
+                # What cannot be computed is refused before anybody connects.
+                compile_question(parameters, "sum", parameters.users, (), b"")
+        # Every request of a learner has its own: `of_group`.
+        return cls(session, load_identity(session, path, name, key, role), planned[0])
+
+    @property
+    def name(self) -> str:
+        """The member's name."""
+        return self.identity.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The users of a request, in the roster's order."""
+        if self.group is not None:
+            return self.group
+        return tuple(member.name for member in self.session.roster.parties)
+
+    def of_group(self, parameters: SharedParameters, names: tuple[str, ...]) -> SharedMembership:
+        """Return the membership for a request of some of the users, with parameters planned for so many."""
+        return replace(self, parameters=parameters, group=names)
+
+    @property
+    def encoding(self) -> Encoding:
+        """The encoding of the session's vectors; raise ConfigError if it has none."""
+        return self.parameters.sums
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The names of the servers, in roster order."""
+        return tuple(member.name for member in self.session.roster.servers)
+
+    def context(self, request: int, question: str = "") -> Context:
+        """Return what the machines of request number `request` agree on, with a user's question."""
+        roster, names, protocol = self.session.roster, self.names, self.session.protocol
+        if self.group is not None:
+            # Whoever takes this request for another group's asks something else, and is left out.
+            question, protocol = group_question(question, names), PROTOCOL
+        return Context(
+            protocol=protocol,
+            version=self.session.version,
+            session_digest=self.session.digest,
+            request=request,
+            names=names,
+            aggregator=EVERYONE,
+            keys={member.name: member.public_key for member in roster},
+            question=question,
+        )
+
+    def terms(self, question: str, users: int, marks: tuple[int, ...], seed: bytes) -> ProgramTerms:
+        """Return the terms of what a user asks for."""
+        return compile_question(self.parameters, question, users, marks, seed).terms
+
+    def event(self) -> Event:
+        """Return what one sum is to a privacy ledger."""
+        return charge_of(compile_question(self.parameters, "sum", self.parameters.users, (), b""))
+
+    def endpoint(self) -> Endpoint:
+        """Return the member's side of its channels."""
+        timeouts = self.session.timeouts
+        largest = self.largest_message()
+        return Endpoint(
+            identity=self.identity,
+            roster=self.session.roster,
+            session_digest=self.session.digest,
+            session=self.session.canonical(),
+            connect_timeout=timeouts.connect,
+            frame_timeout=timeouts.step,
+            message_timeout=math.inf,
+            max_message=largest,
+            budget=InflightBudget(max(MIN_BUDGET, 4 * largest)),
+        )
+
+    def largest_message(self) -> int:
+        """Return a bound in bytes on any message of a run: a question, a record's shares, what is opened."""
+        planned = planned_of(self.session)
+        values = max(64 if one.encoding is None else one.encoding.lanes for one in planned)
+        users = max(one.users for one in planned)
+        # A server says why it lacks a user's shares; what is opened has all servers' reasons, for few users.
+        missing = max(one.users - one.fewest for one in planned)
+        faults = max(users, missing * len(self.servers)) * FAULT_BYTES
+        each = 64 + MAX_PARTNERS * PAIR_BYTES
+        return (64 << 10) + MAX_QUESTION + PIECE + values * OUTPUT_BYTES + users * each + faults
+
+
+def planned_of(session: SessionFile) -> tuple[SharedParameters, ...]:
+    """Return the parameters of every kind of request to servers; raise ConfigError if there are none."""
+    checked = session.checked_parameters
+    if isinstance(checked, SharedParameters):
+        return (checked,)
+    learned = learning_of(session)
+    if learned is not None and learned.shared:
+        return learned.shared
+    raise ConfigError([Fault("protocol", f"{session.protocol!r} has no servers")])

@@ -1,0 +1,37 @@
+"""What a party keeps of the session logs of its session (`board.runs`), and how much it is shown of one.
+
+Here, so that a party whose runs have no log loads nothing of logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import digest
+
+MOST_BEHIND = 10_000
+"""Lines that a party may have missed, at most: they go in one message."""
+LINE_BYTES = 96
+"""Of one line in a message, at most."""
+
+
+def scope_of_group(session_digest: bytes, names: Sequence[str]) -> bytes:
+    """Return the scope of a learner's group: a digest of its session and its names."""
+    return digest(Label.SUB_SESSION, session_digest, *(name.encode() for name in names))
+
+
+class Seen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a party keeps of a session log: the last line that it signed, the last run that it saw closed."""
+
+    number: Annotated[int, Meta(ge=0, lt=1 << 62)] = 0
+    head: bytes = b""
+    closed: Annotated[int, Meta(ge=0, lt=1 << 62)] = 0
+    closed_head: bytes = b""
+
+
+NOTHING_SEEN = Seen()
