@@ -6,8 +6,6 @@ import json
 import os
 import re
 import socket
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from smpc_dp.cli.output import check_can_write
 from smpc_dp.errors import LocalError
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.session_file import Timeouts
+from tests.command import smpc_dp
 
 PARTIES = ("alice", "bob", "carol", "dave")
 REAL: dict[str, object] = {"length": 2, "lower": -1.0, "upper": 1.0, "precision": 1e-3}
@@ -42,14 +41,9 @@ def port_of(session: Path) -> int:
 def refused(session: Path, *arguments: str, code: int = 1) -> list[str]:
     """Run a command; check that it fails in plain lines without a connection; return the lines."""
     with socket.create_server(("127.0.0.1", port_of(session))) as aggregator:
-        aggregator.settimeout(0.2)
-        done = subprocess.run(
-            [sys.executable, "-m", "smpc_dp", *arguments],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        # What was sent is here when the command has ended.
+        aggregator.settimeout(0.01)
+        done = smpc_dp(*arguments)
         with pytest.raises(TimeoutError):
             aggregator.accept()
     assert done.returncode == code, done.stderr
@@ -146,14 +140,9 @@ def test_a_bad_session_file_is_refused(session: Path, fault: str) -> None:
     original.write_text(port_line)
     change(session)
     with socket.create_server(("127.0.0.1", port_of(original))) as aggregator:
-        aggregator.settimeout(0.2)
-        done = subprocess.run(
-            [sys.executable, "-m", "smpc_dp", "run", str(session)],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        # What was sent is here when the command has ended.
+        aggregator.settimeout(0.01)
+        done = smpc_dp("run", str(session))
         with pytest.raises(TimeoutError):
             aggregator.accept()
     assert done.returncode == 1
@@ -198,13 +187,7 @@ def test_weights_where_there_are_none(session: Path) -> None:
 
 
 def test_wrong_usage_is_exit_code_2(session: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "smpc_dp", "party", str(session)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = smpc_dp("party", str(session))
     assert done.returncode == 2
     assert done.stderr == "smpc-dp: Missing option '--as' (try 'smpc-dp party --help')\n"
 
@@ -268,13 +251,7 @@ def test_clipping_only_when_asked_for_and_counted(tmp_path: Path) -> None:
     (tmp_path / "inputs").mkdir()
     for name in PARTIES:
         (tmp_path / "inputs" / f"{name}.json").write_text(json.dumps([3.0, 0.5]))
-    done = subprocess.run(
-        [sys.executable, "-m", "smpc_dp", "run", str(path), "--clip", "--json"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = smpc_dp("run", str(path), "--clip", "--json")
     result = json.loads(done.stdout)
     assert result["value"] == [1.0, 0.5]
     assert result["clipped"] == 1

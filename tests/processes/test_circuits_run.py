@@ -6,13 +6,13 @@ import hashlib
 import json
 import secrets
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from smpc_dp.circuits.bristol import format_bristol
 from smpc_dp.published.library import find
+from tests.command import smpc_dp
 
 # FIPS 197, appendix C.1.
 KEY, PLAINTEXT = "000102030405060708090a0b0c0d0e0f", "00112233445566778899aabbccddeeff"
@@ -20,8 +20,7 @@ CIPHERTEXT = "69c4e0d86a7b0430d8cdb78070b4c55a"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "smpc_dp", "circuits", "run", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return smpc_dp("circuits", "run", *arguments)
 
 
 def test_a_file_is_evaluated_and_each_output_printed_in_hex(tmp_path: Path) -> None:

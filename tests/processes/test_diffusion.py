@@ -27,6 +27,7 @@ from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.runtime.learning import learn, serve_learning
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.session_file import Timeouts
+from tests.command import smpc_dp
 from tests.processes.supply import supply
 from tests.processes.test_learn import everybody
 
@@ -79,8 +80,7 @@ def start(
 
 
 def run(path: Path, ledgers: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "smpc_dp", "run", str(path), "--ledgers", str(ledgers), "--json"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return smpc_dp("run", str(path), "--ledgers", str(ledgers), "--json")
 
 
 def test_four_processes_learn_and_are_charged_once(tmp_path: Path) -> None:

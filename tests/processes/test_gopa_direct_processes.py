@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.session_file import Timeouts, load_session
 from smpc_dp.transport.endpoint import dial
+from tests import command
 
 USERS = tuple(f"user{number}" for number in range(1, 7))
 PARAMETERS: dict[str, object] = {
@@ -68,8 +67,7 @@ def check_value(result: dict[str, Any]) -> None:
 
 def test_run_prints_one_average_of_all(session: Path) -> None:
     assert load_session(session).roster.aggregator is None
-    command = [sys.executable, "-m", "smpc_dp", "run", str(session), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    done = command.smpc_dp("run", str(session), "--json")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["survivors"] == list(USERS)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from smpc_dp.runtime.learning import learn
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.simulate.learning import learn as simulated_learn
+from tests.command import smpc_dp
 from tests.processes.test_diffusion import everybody_in
 from tests.processes.test_learn import everybody
 
@@ -127,8 +126,7 @@ def test_equal_reports_give_equal_bits(
 
 def test_processes_learn_what_the_simulation_learns(tmp_path: Path) -> None:
     path = session(tmp_path, CLEAR | {"topology": NAMED}, DATA)
-    command = [sys.executable, "-m", "smpc_dp", "run", str(path), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = smpc_dp("run", str(path), "--json")
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)
     simulated = simulated_learn(CLEAR, DATA, fidelity="machines", seed_for_simulation=1)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +17,7 @@ from smpc_dp.runtime.learning import learn
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.simulate.learning import learn as simulated_learn
+from tests.command import smpc_dp
 from tests.processes.supply import supply
 
 PARTIES = ("ann", "bob", "cho")
@@ -62,8 +61,7 @@ def test_one_budget_too_small_charges_nobody(tmp_path: Path) -> None:
 def test_three_processes_estimate_and_are_charged_one_report(tmp_path: Path) -> None:
     """At epsilon 60 no report lies, but for a chance of 1e-24, so the simulation has the same bits."""
     path, ledgers = start(tmp_path, 61.0)
-    command = [sys.executable, "-m", "smpc_dp", "run", str(path), "--ledgers", str(ledgers), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = smpc_dp("run", str(path), "--ledgers", str(ledgers), "--json")
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)
     simulated = simulated_learn(PARAMETERS, RECORDS, fidelity="ideal")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import runpy
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -45,6 +43,7 @@ from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import AggregatorLostError
 from smpc_dp.runtime.session import connect
 from smpc_dp.runtime.session_file import Timeouts, load_session
+from tests.command import smpc_dp
 from tests.unit.hostile_headers import with_run_id
 
 NAMES = ("ann", "bob", "cas", "dan", "eve")
@@ -349,11 +348,6 @@ def test_a_partner_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.
 
 
 # Processes
-
-
-def smpc_dp(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "smpc_dp", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_run_starts_everybody_and_prints_what_was_learned(tmp_path: Path) -> None:

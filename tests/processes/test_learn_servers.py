@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +27,7 @@ from smpc_dp.runtime.servers.hub import ServerHub
 from smpc_dp.runtime.servers.learning import serve_learning_shares
 from smpc_dp.runtime.servers.shared import SharedMembership
 from smpc_dp.runtime.session_file import Timeouts, parse_session
+from tests.command import smpc_dp
 from tests.processes.supply import supply
 
 NAMES = ("ann", "bob", "cas", "dan")
@@ -235,8 +234,7 @@ def test_a_server_that_loses_another_tells_the_third_before_it_goes(
 
 def test_run_starts_servers_and_parties(tmp_path: Path) -> None:
     path = session(tmp_path, {"steps": 1}, NAMES[:3])
-    command = [sys.executable, "-m", "smpc_dp", "run", str(path), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = smpc_dp("run", str(path), "--json")
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)
     assert [results[name]["done"] for name in NAMES[:3]] == [[1]] * 3

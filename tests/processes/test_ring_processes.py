@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -28,6 +26,7 @@ from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import Counter
 from smpc_dp.runtime.servers.member import load_member
 from smpc_dp.runtime.session_file import Timeouts
+from tests.command import smpc_dp
 from tests.processes.supply import supply
 
 PARTIES = ("ann", "ben", "cat")
@@ -47,8 +46,7 @@ def test_three_processes_pass_a_token_and_all_get_one_sum(tmp_path: Path) -> Non
     timeouts = Timeouts(connect=30.0, step=20.0, gather=20.0)
     path = create_local_session(tmp_path, PARTIES, PARAMETERS, protocol="learn", timeouts=timeouts)
     supply(tmp_path / "inputs", tmp_path, dict(zip(PARTIES, TABLES, strict=True)), 60.0, 1e-3)
-    command = [sys.executable, "-m", "smpc_dp", "run", str(path), "--ledgers", str(tmp_path), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = smpc_dp("run", str(path), "--ledgers", str(tmp_path), "--json")
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)
     sums = [found["values"][0][0] for found in shown.values()]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from smpc_dp.runtime.audit import audit
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.session_file import Timeouts
+from tests.command import smpc_dp
 
 PARTIES = ("alice", "bob", "carol", "dave")
 PARAMETERS: dict[str, object] = {
@@ -36,8 +36,7 @@ def session(tmp_path: Path) -> Path:
 
 
 def run(session: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "smpc_dp", "run", str(session), *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return smpc_dp("run", str(session), *options)
 
 
 def test_tau_of_concordant_records(session: Path) -> None:

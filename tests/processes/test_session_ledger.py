@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import smpc_dp
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.session_file import Timeouts
+from tests import command
 
 PARTIES = ("alice", "bob", "carol", "dave", "eve")
 GOPA = {"length": 1, "lower": 0.0, "upper": 1.0, "epsilon": 1.0, "delta": 1e-6, "dropout": 0.2}
@@ -105,13 +104,7 @@ def test_every_ledger_is_opened_before_any_process_starts(tmp_path: Path) -> Non
         budget(ledgers / f"{name}.ledger", 1.2)
     (ledgers / "carol.ledger").write_text("{")
     before = {file: file.read_bytes() for file in ledgers.glob("*.ledger")}
-    done = subprocess.run(
-        [sys.executable, "-m", "smpc_dp", "run", str(path), "--ledgers", str(ledgers), "--json"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = command.smpc_dp("run", str(path), "--ledgers", str(ledgers), "--json")
     assert (done.returncode, done.stdout) == (1, "")
     bob, carol, dave, eve = done.stderr.splitlines()
     assert "bob.ledger: the ledger of party 'alice', not of 'bob'" in bob

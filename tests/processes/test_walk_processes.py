@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from smpc_dp.runtime.launcher import Launcher, member_command
 from smpc_dp.runtime.learning import learn, serve_learning
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.session_file import Timeouts
+from tests.command import smpc_dp
 from tests.processes.supply import supply
 
 PARTIES = ("ann", "ben", "cat", "dan")
@@ -148,8 +147,7 @@ def test_processes_walk_and_one_that_is_killed_is_named(tmp_path: Path) -> None:
 
 def test_smpc_dp_run_walks_between_processes(tmp_path: Path) -> None:
     path = session(tmp_path, SGD, POINTS)
-    command = [sys.executable, "-m", "smpc_dp", "run", str(path), "--ledgers", str(tmp_path), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = smpc_dp("run", str(path), "--ledgers", str(tmp_path), "--json")
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)
     models = [shown[name]["values"][0] for name in PARTIES]

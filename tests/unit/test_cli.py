@@ -15,14 +15,8 @@ import pytest
 
 from smpc_dp.cli.output import result_text
 from smpc_dp.runtime.launcher import Ending
+from tests.command import smpc_dp
 from tests.signals import DEFAULT_SIGNALS
-
-
-def smpc_dp(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    return subprocess.run(
-        [sys.executable, "-m", "smpc_dp", *arguments], text=True, timeout=60, check=False, **options
-    )
 
 
 def test_the_plan_on_the_screen_is_that_of_the_json() -> None:
@@ -68,8 +62,11 @@ def test_no_command_shows_the_commands_in_full() -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_is_one_line() -> None:
+    command = [sys.executable, "-m", "smpc_dp", "plan", "secagg", "--parties", "10", "--json"]
     with open("/dev/full", "w") as full:
-        done = smpc_dp("plan", "secagg", "--parties", "10", "--json", stdout=full)
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
     assert done.returncode == 1
     assert done.stderr == "smpc-dp: cannot write the output (No space left on device)\n"
 
