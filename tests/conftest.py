@@ -19,12 +19,28 @@ sys.dont_write_bytecode = False
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--schedules", default="60", help="seeded fault schedules of each protocol: N, or FIRST:END"
+        "--all", action="store_true", help="the schedules marked `long` too, and 60 fault schedules"
     )
+    parser.addoption(
+        "--schedules", help="seeded fault schedules of each protocol: N, or FIRST:END; without this 20"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is marked `long`, unless all is wanted."""
+    if config.getoption("--all"):
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
 
 
 @pytest.fixture
 def schedules(request: pytest.FixtureRequest) -> range:
     """The seeds of the fault schedules to play."""
-    first, _, end = request.config.getoption("--schedules").rpartition(":")
+    wanted: str = request.config.getoption("--schedules") or (
+        "60" if request.config.getoption("--all") else "20"
+    )
+    first, _, end = wanted.rpartition(":")
     return range(int(first or 0), int(end))

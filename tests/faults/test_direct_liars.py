@@ -14,6 +14,7 @@ from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.secagg import messages as m
 from tests.faults.direct_stage import KINDS, DirectStage
+from tests.faults.test_schedules import batches
 
 RUNS, BATCH = 60, 30
 USERS = 10
@@ -69,7 +70,7 @@ class Liars:
         return (msgspec.structs.replace(self.chooser.choice(self.old), receiver=envelope.receiver),)
 
 
-@pytest.mark.parametrize("first", range(0, RUNS, BATCH))
+@pytest.mark.parametrize("first", batches(RUNS, BATCH, played=1))
 def test_honest_users_agree_and_accuse_liars_only(first: int) -> None:
     ended = proven = 0
     for seed in range(first, first + BATCH):

@@ -17,7 +17,7 @@ from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.simulate.direct import DirectCast, cast_direct
 from smpc_dp.simulate.drive import drive
 from smpc_dp.transport.memory import Faults, MemoryNetwork
-from tests.faults.test_schedules import check_error
+from tests.faults.test_schedules import batches, check_error
 
 SCHEDULES = 400
 BATCH = 100
@@ -76,7 +76,7 @@ def check_ends(
     return len(outcomes)
 
 
-@pytest.mark.parametrize("first", range(0, SCHEDULES, BATCH))
+@pytest.mark.parametrize("first", batches(SCHEDULES, BATCH, played=1))
 def test_every_schedule_ends_in_one_total_or_names_who(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def silence(_parameters: GopaParameters, _lanes: Lanes, _randomness: Randomness) -> None:
         return

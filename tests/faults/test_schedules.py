@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,14 @@ from smpc_dp.transport.memory import Faults, MemoryNetwork
 SCHEDULES = 2_000
 BATCH = 250
 LENGTH = 3
+
+
+def batches(schedules: int, batch: int, played: int) -> list[Any]:
+    """Return the first schedule of each batch; those after the first `played` batches are marked `long`."""
+    return [
+        pytest.param(first, marks=[pytest.mark.long] if first >= played * batch else [])
+        for first in range(0, schedules, batch)
+    ]
 
 
 def parameters(parties: int) -> SecAggParameters:
@@ -82,7 +91,7 @@ def check_ends(
     return AGGREGATOR in outcomes
 
 
-@pytest.mark.parametrize("first", range(0, SCHEDULES, BATCH))
+@pytest.mark.parametrize("first", batches(SCHEDULES, BATCH, played=2))
 def test_every_schedule_ends_exact_or_names_who(first: int) -> None:
     sums = 0
     for seed in range(first, first + BATCH):
