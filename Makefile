@@ -1,4 +1,5 @@
-# `make demo` runs the main job, `make test` the tests, `make check` adds lint and types.
+# `make demo` runs the main job, `make test` the tests, `make test-all` those with the long schedules complete;
+# `make check` adds lint and types to these.
 # Each does all the set-up: it needs Python 3.11 or later, a Rust toolchain (cargo), a C compiler (cc), and make.
 
 PYTHON ?= python3
@@ -13,7 +14,7 @@ REMAP := --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=cargo --remap-pa
 LAB := lab/pyproject.toml
 CORE := Cargo.toml Cargo.lock pyproject.toml core/Cargo.toml $(wildcard core/src/*.rs core/src/*/*.rs)
 
-.PHONY: demo wheel test fuzz timing mutants check lint types setup lock clean tools
+.PHONY: demo wheel test test-all fuzz timing mutants check lint types setup lock clean tools
 
 demo: $(READY)
 	$(BIN)/smpc-dp demo
@@ -26,8 +27,11 @@ wheel: $(READY)
 	$(BIN)/python -m tests.wheel dist/smpc_dp-*.whl
 
 test: $(READY)
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist worksteal $(TESTED)
 	cargo test --locked --quiet --package smpc-dp-core
+
+test-all: TESTED := --all
+test-all: test
 
 # Hours of hostile inputs to every decoder; a run that was stopped goes on where the counts in .fuzz say.
 fuzz: $(READY)
@@ -47,7 +51,7 @@ timing:
 mutants: $(READY)
 	$(BIN)/python -m tests.mutants
 
-check: lint types test
+check: lint types test-all
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -172,12 +172,12 @@ def test_a_wrong_command_is_found(line: str) -> None:
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_commands_in_prose_exist(path: Path) -> None:
     group: Any = typer.main.get_command(app)
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     for code in INLINE.findall(text_outside_blocks(path)):
         words = code.split()
         if words[0] == "smpc-dp" and len(words) > 1 and re.fullmatch(r"[a-z]+", words[1]):
             assert words[1] in group.commands, f"{path.name}: {code}"
-        if words[0] == "make" and len(words) > 1 and re.fullmatch(r"[a-z]+", words[1]):
+        if words[0] == "make" and len(words) > 1 and re.fullmatch(r"[a-z-]+", words[1]):
             assert words[1] in targets, f"{path.name}: {code}"
 
 
