@@ -5,6 +5,8 @@ An identity file holds the 32-byte seed in hex, and nobody but its owner may rea
     # smpc-dp identity: SECRET. Whoever has this file can act as 'alice'.
     name = "alice"
     seed = "9d61b19d..."
+
+It is of version 1, which is written without a number. Another one says `version = 2`.
 """
 
 from __future__ import annotations
@@ -22,9 +24,11 @@ from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
 from smpc_dp import certificate
+from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigError, LocalError, VerificationError
 from smpc_dp.roster import Member, Role, is_name
 
+VERSION = 1
 SEED_BYTES = 32
 SIGNATURE_BYTES = 64
 MAX_FILE_BYTES = 4096
@@ -69,13 +73,20 @@ class Identity:
         """Return the identity in the file `path`.
 
         Raises LocalError when the file is missing, can be read or written by others than its owner, is not an
-        identity file, or is not the one of `expected_name`.
+        identity file, is one of a version that this release does not read, or is not that of `expected_name`.
         """
         text = _read_private(Path(path))
         try:
             fields = tomllib.loads(text)
         except (ValueError, RecursionError) as error:
             raise LocalError(f"{path}: not an identity file ({error})") from None
+        version = fields.pop("version", VERSION)
+        if type(version) is not int:
+            raise LocalError(f"{path}: not an identity file ('version' is not an integer)")
+        if version != VERSION:
+            raise LocalError(
+                f"{path}: is a key file of version {shown(version)}; this release reads {VERSION}"
+            )
         name, seed = fields.get("name"), fields.get("seed")
         if set(fields) != {"name", "seed"} or not isinstance(name, str) or not is_name(name):
             raise LocalError(

@@ -9,7 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from smpc_dp.board.log import FORMAT, VERSION, Header, checked_header, decode_line, encode_line, first_head
+from smpc_dp.board.log import (
+    FORMAT,
+    VERSION,
+    Header,
+    checked_header,
+    decode_line,
+    encode_line,
+    first_head,
+    read_header,
+)
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import Digest
 from smpc_dp.errors import VerificationError
@@ -65,7 +74,7 @@ class ReadHeader:
         header = None if session_end is None else _without_session(line, session_end)
         if session_end is None or header is None:
             whole = line.read(0, line.length)
-            header = checked_header(decode_line(whole, Header))
+            header = read_header(whole)
             self.session, self.head = SessionText(header.session), first_head(whole)
             self.header = header
             return

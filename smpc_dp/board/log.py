@@ -13,6 +13,7 @@ includes protocol, version, run id, party, kind and payload. Specification: docs
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Protocol, TypeVar
 
@@ -31,6 +32,8 @@ MAX_LINE_BYTES = 1 << 24
 # Of an entry, in base64; a KiB is more than all else in its line.
 MAX_PAYLOAD_BYTES = (MAX_LINE_BYTES - (1 << 10)) // 4 * 3
 HEAD_BYTES = 32
+# As the first line of a log of any version begins.
+_DECLARED = re.compile(rb'\{"format":"([ !#-\[\]-~]{1,40})","version":([0-9]{1,18})[,}]')
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -175,10 +178,26 @@ def _a(kind: type[msgspec.Struct]) -> str:
     return "a header" if kind is Header else "an entry"
 
 
+def declared(line: bytes) -> tuple[str, int] | None:
+    """Return format and version that a first line says, whatever else is in it; None if it does not."""
+    found = _DECLARED.match(line)
+    return None if found is None else (found[1].decode("ascii"), int(found[2]))
+
+
+def read_header(line: bytes) -> Header:
+    """Read a header's line without its line feed; raise VerificationError if it is none that this reads."""
+    _check_format(*(declared(line) or (FORMAT, VERSION)))
+    return checked_header(decode_line(line, Header))
+
+
 def checked_header(header: Header) -> Header:
     """Return the header; raise VerificationError if it is of another format or version."""
-    if header.format != FORMAT:
-        raise VerificationError(f"the format is {header.format[:40]!r}, not {FORMAT!r}")
-    if header.version != VERSION:
-        raise VerificationError(f"version {header.version} of the board is unknown, this reads {VERSION}")
+    _check_format(header.format, header.version)
     return header
+
+
+def _check_format(found: str, version: int) -> None:
+    if found != FORMAT:
+        raise VerificationError(f"the format is {found[:40]!r}, not {FORMAT!r}")
+    if version != VERSION:
+        raise VerificationError(f"version {version} of the board is unknown, this reads {VERSION}")

@@ -16,7 +16,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from smpc_dp.board.log import Hex32, Name, decode_line, encode_line
+from smpc_dp.board.log import Hex32, Name, declared, decode_line, encode_line
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import VerificationError
@@ -180,11 +180,15 @@ def read_line(line: bytes) -> RunLine | CertifiedLine:
 
 def checked_first(line: bytes) -> FirstLine:
     """Read the first line, without its line feed; raise VerificationError if it is that of another file."""
+    _check_format(*(declared(line) or (FORMAT, VERSION)))
     first = decode_line(line, FirstLine)
-    if (first.format, first.version) != (FORMAT, VERSION):
-        found = f"{first.format[:40]!r} {first.version}"
-        raise VerificationError(f"the format is {found}, not {FORMAT!r} {VERSION}")
+    _check_format(first.format, first.version)
     return first
+
+
+def _check_format(found: str, version: int) -> None:
+    if (found, version) != (FORMAT, VERSION):
+        raise VerificationError(f"the format is {found[:40]!r} {version}, not {FORMAT!r} {VERSION}")
 
 
 def read_all(lines: Iterable[bytes]) -> SessionLog:

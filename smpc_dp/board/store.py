@@ -8,11 +8,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from smpc_dp.board.log import Chain, Entry, Header, checked_header, decode_line, encode_line
+from smpc_dp.board.log import Chain, Entry, Header, decode_line, encode_line, read_header
 from smpc_dp.errors import LocalError, VerificationError
 
 # "SDPB": so that no other database is taken for a board.
 APPLICATION_ID = 0x53445042
+# Of the tables; SQLite's 0 means 1. The log in them has a version of its own.
+VERSION = 1
 _SCHEMA = "CREATE TABLE log (sequence INTEGER PRIMARY KEY, line BLOB NOT NULL) STRICT"
 _BUSY_SECONDS = 10.0
 MAX_SEQUENCE = (1 << 63) - 1
@@ -86,11 +88,17 @@ class Store:
         try:
             store._connection.execute("PRAGMA synchronous = FULL")
             [(kind,)] = store._connection.execute("PRAGMA application_id").fetchall()
+            [(version,)] = store._connection.execute("PRAGMA user_version").fetchall()
         except sqlite3.Error as error:
             raise store._failed(error) from None
         if kind != APPLICATION_ID:
             store.close()
             raise LocalError(f"{place}: not a board")
+        if (version or VERSION) != VERSION:
+            store.close()
+            raise LocalError(
+                f"{place}: is a board's store of version {version}; this release reads {VERSION}"
+            )
         return store
 
     def __enter__(self) -> Self:
@@ -157,7 +165,7 @@ class Store:
         header = next(lines, None)
         if header is None:
             raise VerificationError(f"{self._path}: the log is empty")
-        chain = Chain(checked_header(decode_line(header, Header)))
+        chain = Chain(read_header(header))
         for line in lines:
             chain.follow(decode_line(line, Entry))
         return chain

@@ -19,6 +19,8 @@ from smpc_dp.seen import NOTHING_SEEN, Seen
 SUFFIX = ".runs"
 # "SDPR": so that no other database is taken for it.
 APPLICATION_ID = 0x53445052
+# SQLite's 0 means 1.
+VERSION = 1
 _SCHEMA = (
     "CREATE TABLE seen (scope BLOB PRIMARY KEY, number INTEGER NOT NULL, head BLOB NOT NULL, "
     "closed INTEGER NOT NULL, closed_head BLOB NOT NULL) STRICT"
@@ -74,9 +76,14 @@ class SeenRuns:
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the table if the file is new; raise LocalError for another database."""
+    """Make the table if the file is new; raise LocalError for another database, or one of another version."""
     [(kind,)] = connection.execute("PRAGMA application_id").fetchall()
     if kind == APPLICATION_ID:
+        [(version,)] = connection.execute("PRAGMA user_version").fetchall()
+        if (version or VERSION) != VERSION:
+            raise LocalError(
+                f"{path}: is a file of runs seen of version {version}; this release reads {VERSION}"
+            )
         return
     connection.execute("BEGIN IMMEDIATE")
     [(kind,)] = connection.execute("PRAGMA application_id").fetchall()

@@ -244,9 +244,12 @@ def check_protocol(protocol: str, version: int, faults: list[Fault]) -> None:
     protocols = _LEARN | PARAMETER_CHECKERS.keys()
     if (protocol, version) not in protocols:
         known = ", ".join(f"{name} {number}" for name, number in sorted(protocols))
-        versions = any(name == protocol for name, _ in protocols)
-        where, what = ("version", shown(version)) if versions else ("protocol", repr(protocol))
-        faults.append(Fault(where, f"{what} is unknown, the known ones are {known}"))
+        versions = " or ".join(str(number) for name, number in sorted(protocols) if name == protocol)
+        if versions:
+            what = f"{shown(version)} is unknown; this release reads version {versions} of '{protocol}'"
+            faults.append(Fault("version", what))
+        else:
+            faults.append(Fault("protocol", f"{protocol!r} is unknown, the known ones are {known}"))
 
 
 def _timeouts(table: object, faults: list[Fault]) -> Timeouts:

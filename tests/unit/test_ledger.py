@@ -234,7 +234,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     ),
     "other label": lambda text: text.replace(b'"label": "first"', b'"label": "fjrst"'),
     "unknown field": lambda text: text.replace(b'"version": 1,', b'"version": 1, "x": 0,'),
-    "other version": lambda text: text.replace(b'"version": 1,', b'"version": 2,'),
+    "version of another kind": lambda text: text.replace(b'"version": 1,', b'"version": "2",'),
     "exact and not": lambda text: text.replace(
         b'"descriptions": [', b'"descriptions": [ {"kind": "exact"},', 1
     ),
@@ -255,6 +255,18 @@ def test_a_damaged_ledger_is_refused_and_left_as_it_is(damage: str, tmp_path: Pa
         with pytest.raises(LocalError, match="damaged"):
             attempt()
     assert book.path.read_bytes() == broken
+
+
+def test_a_ledger_of_another_version_is_refused_by_name_and_left_as_it_is(tmp_path: Path) -> None:
+    book = ledger(tmp_path)
+    book.charge(run(1), pure(0.25), "first")
+    other = book.path.read_bytes().replace(b'"version": 1,', b'"version": 2,')
+    book.path.write_bytes(other)
+    for attempt in (book.entries, lambda: book.charge(run(3), pure(0.1)), lambda: Ledger.open(book.path)):
+        with pytest.raises(LocalError) as refused:
+            attempt()
+        assert str(refused.value) == f"{book.path}: is a ledger of version 2; this release reads 1"
+    assert book.path.read_bytes() == other
 
 
 def test_an_entry_taken_out_is_noticed(tmp_path: Path) -> None:

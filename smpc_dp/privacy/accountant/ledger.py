@@ -80,6 +80,13 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digest: Digest
 
 
+class _Version(msgspec.Struct, frozen=True):
+    """What a ledger of any version holds."""
+
+    format: Literal["smpc-dp privacy ledger"]
+    version: int
+
+
 class Ledger:
     """The ledger in one file; reads it anew for every call, since other processes write it too."""
 
@@ -123,7 +130,8 @@ class Ledger:
     def open(cls, path: str | Path, *, party: str | None = None, dataset: str | None = None) -> Ledger:
         """Open a ledger, of this party and data set where given.
 
-        Raises LocalError if it cannot be read, others can, or it is damaged; ConfigError if it is another's.
+        Raises LocalError if it cannot be read, others can, it is damaged, or of a version that this release
+        does not read; ConfigError if it is another's.
         """
         place = Path(path)
         terms = _decode(place, read_private(place)).terms
@@ -363,11 +371,15 @@ def _encode(terms: Terms, entries: tuple[Entry, ...]) -> bytes:
 
 
 def _decode(path: Path, content: bytes) -> _File:
-    """Raise LocalError unless the content is exactly what `_encode` writes."""
+    """Return what the file holds; raise LocalError unless the content is exactly what `_encode` writes."""
     damaged = f"{path}: damaged, and left as it is: restore it or start anew with what is left of the budget"
     try:
         file = decode_json(content, _File, decode_hook)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ConfigError) as error:
+        if (version := _version(content)) not in (None, VERSION):
+            raise LocalError(
+                f"{path}: is a ledger of version {version}; this release reads {VERSION}"
+            ) from None
         raise LocalError(f"{damaged} ({error})") from None
     previous = file.terms.identifier
     for number, entry in enumerate(file.entries, 1):
@@ -379,3 +391,11 @@ def _decode(path: Path, content: bytes) -> _File:
     if _encode(file.terms, file.entries) != content:
         raise LocalError(f"{damaged} (its digest is wrong)")
     return file
+
+
+def _version(content: bytes) -> int | None:
+    """Return the version that a ledger says it is of; None if it is none."""
+    try:
+        return decode_json(content, _Version).version
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
