@@ -10,7 +10,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use zeroize::Zeroizing;
 
-use super::Block;
+use super::block::Block;
 use super::circuit::{Circuit, Refused};
 use super::inputs::{LABEL, write_labels};
 use super::kernel::Kernel;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
+use super::block::{Block, mask};
 use super::circuit::{Circuit, Refused, refuse};
 use super::inputs::{Inputs, LABEL, read_labels, segments};
-use super::kernel::{Keys, Wires};
+use super::operands::{GATE, Keys, Wires};
 use super::runs::Ands;
-use super::tile::{GATE, Plan, Side};
+use super::tile::{Plan, Side};
 use super::window::Window;
-use super::{Block, mask};
 
 /// Evaluates from the front of a piece of the tables.
 struct Evaluation<'i, 't> {

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
+use super::block::{Block, mask};
 use super::circuit::{Circuit, Refused, refuse};
 use super::inputs::{Inputs, LABEL, draw, read_labels, segments};
-use super::kernel::{Cipher, Keys, Wires};
+use super::kernel::Cipher;
+use super::operands::{GATE, Keys, Wires};
 use super::runs::Ands;
-use super::tile::{self, GATE, Plan, Side};
+use super::tile::{self, Plan, Side};
 use super::window::Window;
-use super::{Block, mask};
 
 /// Where the zero labels and offsets come from.
 struct Secrets {

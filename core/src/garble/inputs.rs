@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
+use super::block::{Block, mask};
 use super::circuit::{Refused, refuse};
 use super::kernel::Cipher;
 use super::tile::{self, Plan};
-use super::{Block, mask};
 
 pub const LABEL: usize = size_of::<Block>();
 

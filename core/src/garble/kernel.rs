@@ -4,53 +4,12 @@
 
 use zeroize::Zeroize;
 
+use super::block::Block;
+use super::operands::{GATE, Keys, Wires};
+use super::portable;
 use super::runs::{Ands, Xors};
-use super::tile::GATE;
 #[cfg(target_arch = "x86_64")]
 use super::x86;
-use super::{Block, portable};
-
-/// The AES keys of the two half-gates of every lane.
-#[derive(Clone, Copy)]
-pub enum Keys<'a> {
-    /// One pair of keys for all lanes.
-    Shared([Block; 2]),
-    /// Lane `i` has the keys `lanes[i] ^ pair[0]` and `lanes[i] ^ pair[1]`.
-    Unique {
-        lanes: &'a [Block],
-        pair: [Block; 2],
-    },
-}
-
-impl Keys<'_> {
-    /// The pair of keys of one lane.
-    pub fn of(&self, lane: usize) -> [Block; 2] {
-        match self {
-            Self::Shared(pair) => *pair,
-            Self::Unique { lanes, pair } => pair.map(|key| key ^ lanes[lane]),
-        }
-    }
-}
-
-/// Where the operands of `lanes` gates lie among the registers. Operands are equal or disjoint.
-#[derive(Clone, Copy)]
-pub struct Wires {
-    pub a: usize,
-    pub b: usize,
-    pub out: usize,
-    pub lanes: usize,
-}
-
-impl Wires {
-    /// Panics unless every operand lies within `length` registers and `keys` has a key for each lane.
-    fn check(&self, length: usize, keys: &Keys<'_>) {
-        let most = self.a.max(self.b).max(self.out);
-        assert!(most <= length && self.lanes <= length - most, "operands");
-        if let Keys::Unique { lanes, .. } = keys {
-            assert!(lanes.len() >= self.lanes, "keys");
-        }
-    }
-}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Path {

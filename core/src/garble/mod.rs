@@ -37,18 +37,21 @@
 //!
 //! Nothing here branches on a secret or addresses memory by one: selections are masks.
 
+mod block;
 mod circuit;
 mod convert;
 mod evaluator;
 mod garbler;
 mod inputs;
 mod kernel;
+mod operands;
 mod portable;
 mod python;
 mod runs;
 mod simd;
 #[cfg(target_arch = "x86_64")]
 mod simd_runs;
+mod step;
 mod tile;
 mod window;
 #[cfg(target_arch = "x86_64")]
@@ -64,19 +67,3 @@ mod tests;
 pub mod timing;
 
 pub use python::register;
-
-/// A label, an offset or an AES block: little-endian, so that bit 0 is the lowest bit of byte 0.
-pub type Block = u128;
-
-/// Instances that may share the keys of a gate.
-pub const MAX_TILE: usize = 4096;
-
-/// The orthomorphism; L is the upper half of the integer (bytes 8 to 15).
-fn sigma(label: Block) -> Block {
-    label.rotate_left(64) ^ (label & !Block::from(u64::MAX))
-}
-
-/// All ones if the lowest bit is 1, else zero.
-fn mask(label: Block) -> Block {
-    (label & 1).wrapping_neg()
-}

@@ -3,10 +3,9 @@
 use aes::Aes128Enc;
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 
-use super::kernel::{Keys, Wires};
+use super::block::{Block, mask, sigma};
+use super::operands::{GATE, Keys, Wires};
 use super::runs::{Ands, Xors};
-use super::tile::GATE;
-use super::{Block, mask, sigma};
 
 /// Lanes whose blocks are encrypted together.
 const BATCH: usize = 16;

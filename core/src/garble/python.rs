@@ -10,6 +10,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use zeroize::Zeroizing;
 
+use super::block::{Block, mask};
 use super::circuit::{self, Gate};
 use super::convert::{
     bits_of, block, check_bits, check_chunk, colour_rows, contiguous, input_range, label_range,
@@ -19,8 +20,8 @@ use super::evaluator::Evaluator;
 use super::garbler::Garbler;
 use super::inputs::{LABEL, read_labels, write_labels};
 use super::kernel::Kernel;
-use super::tile::{self, GATE};
-use super::{Block, mask};
+use super::operands::GATE;
+use super::tile;
 
 #[pyclass(frozen, module = "smpc_dp._core")]
 struct GarblingCircuit(Arc<circuit::Circuit>);

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::circuit::{AND, Circuit, Gate, INV, Step, XOR};
+use super::circuit::{AND, Circuit, Gate, INV, XOR};
 use super::evaluator::Evaluator;
 use super::garbler::Garbler;
 use super::kernel::Kernel;
+use super::step::Step;
 use super::tests::{Fixed, plan};
 use super::tile::{Mode, suggest_tile};
 

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use super::Block;
-use super::circuit::Step;
+use super::block::Block;
+use super::step::Step;
 
 /// The slots of one gate.
 #[derive(Clone, Copy, Default, Debug)]

@@ -6,8 +6,8 @@
 
 #![allow(unsafe_code)]
 
-use super::Block;
-use super::kernel::Wires;
+use super::block::Block;
+use super::operands::Wires;
 
 /// The round constants of AES-128's key schedule; round 0 has none.
 pub const ROUND_CONSTANTS: [u32; 11] = [

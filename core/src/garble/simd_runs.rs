@@ -9,10 +9,10 @@
 
 #![allow(unsafe_code)]
 
-use super::Block;
+use super::block::Block;
+use super::operands::GATE;
 use super::runs::{Ands, GateSlots, Xors};
 use super::simd::{ROUND_CONSTANTS, Vector};
-use super::tile::GATE;
 
 /// Gates in the blocks of the widest vector.
 const WIDEST: usize = 8;

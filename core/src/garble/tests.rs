@@ -1,12 +1,13 @@
 use std::sync::Arc;
 
+use super::block::{Block, mask, sigma};
 use super::circuit::{AND, Circuit, EQ, EQW, Gate, INV, XOR};
 use super::evaluator::Evaluator;
 use super::garbler::Garbler;
-use super::kernel::{Kernel, Keys, Wires};
+use super::kernel::Kernel;
+use super::operands::{Keys, Wires};
 use super::runs::{GateSlots, Gates};
 use super::tile::{Mode, Plan, suggest_tile};
-use super::{Block, mask, sigma};
 
 /// A small generator with a fixed seed: xorshift64*.
 pub struct Fixed(pub u64);

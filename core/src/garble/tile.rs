@@ -2,13 +2,15 @@
 
 use zeroize::{Zeroize, Zeroizing};
 
-use super::circuit::{Circuit, Program, Refused, Step, refuse};
-use super::kernel::{Kernel, Keys, Wires};
+use super::block::Block;
+use super::circuit::{Circuit, Program, Refused, refuse};
+use super::kernel::Kernel;
+use super::operands::{GATE, Keys, Wires};
 use super::runs::Ands;
-use super::{Block, MAX_TILE};
+use super::step::Step;
 
-/// Bytes of table for an AND gate of one instance.
-pub const GATE: usize = 32;
+/// Instances that may share the keys of a gate.
+pub const MAX_TILE: usize = 4096;
 /// Instances of all runs of one `start` are below this.
 const MAX_INSTANCE: u64 = 1 << 48;
 /// The half-gate number of the hash of output 0.

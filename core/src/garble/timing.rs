@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Block;
+use super::block::Block;
 use super::circuit::{AND, Circuit, Gate, INV, XOR};
 use super::garbler::Garbler;
 use super::kernel::Kernel;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
-use super::Block;
+use super::block::Block;
 use super::circuit::{Circuit, Refused};
+use super::operands::GATE;
 use super::tile::{self, Plan, Side, Walk, tile_bytes};
 
 /// Tables that are taken from the front: to be written or to be read.
@@ -77,7 +78,7 @@ impl Window {
 
     /// Bytes of table of one of its gates.
     pub fn gate_bytes(&self) -> usize {
-        tile::GATE * self.plan.lanes(self.tile)
+        GATE * self.plan.lanes(self.tile)
     }
 
     /// Does the tiles that `tables` hold, on all threads, and returns the rest.

@@ -4,7 +4,7 @@
 
 use std::arch::x86_64::*;
 
-use super::Block;
+use super::block::Block;
 use super::simd::{SharedKeys, Vector};
 
 /// Byte shuffle that puts the last column of a round key, rotated, into all four: since the columns are
@@ -205,8 +205,8 @@ macro_rules! entry_points {
         pub mod $module {
             use std::arch::x86_64::*;
 
-            use crate::garble::Block;
-            use crate::garble::kernel::{Keys, Wires};
+            use crate::garble::block::Block;
+            use crate::garble::operands::{Keys, Wires};
             use crate::garble::runs::{Ands, Xors};
             use crate::garble::simd::{self, KeySource, SharedKeys, UniqueKeys, Vector};
             use crate::garble::simd_runs;

@@ -2,7 +2,7 @@
 
 use num_bigint::BigUint;
 
-use super::NoiseError;
+use super::error::NoiseError;
 use super::law::{Law, Rational};
 use super::table::{Kind, Table, below};
 use super::words::{Streams, Words};

@@ -4,8 +4,8 @@
 
 use num_bigint::{BigInt, BigUint};
 
-use super::NoiseError;
 use super::bounds::{Bounds, exp_neg, ln_ratio};
+use super::error::NoiseError;
 use super::factorial::{FACTORS, STIRLING_FROM, ln_factorial_ratio, product};
 
 /// A positive rational, or zero.

@@ -8,6 +8,7 @@
 
 mod bounds;
 mod draw;
+mod error;
 mod factorial;
 mod law;
 mod python;
@@ -17,26 +18,3 @@ mod tests;
 mod words;
 
 pub use python::register;
-
-/// A source's key from a caller's key and context.
-const SOURCE_KEY: &str = "smpc-dp/1/noise-source";
-/// The key of one call from its source's key, the call's number, the law and its parameters.
-const CALL_KEY: &str = "smpc-dp/1/noise-call";
-
-/// Why nothing was drawn.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NoiseError {
-    /// An argument that is out of range.
-    Argument(&'static str),
-    /// A value beyond 64 bits or beyond what bounds are kept for; its probability is below 2^-500.
-    Beyond,
-}
-
-impl std::fmt::Display for NoiseError {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Argument(reason) => out.write_str(reason),
-            Self::Beyond => out.write_str("a value beyond 64 bits was drawn"),
-        }
-    }
-}

@@ -10,12 +10,16 @@ use pyo3::types::PyBytes;
 use zeroize::Zeroizing;
 
 use super::draw::Sampler;
+use super::error::NoiseError;
 use super::law::{Law, Rational};
 use super::table::Table;
 use super::words::Streams;
-use super::{CALL_KEY, NoiseError, SOURCE_KEY};
 use crate::tuple_hash::TupleHash256;
 
+/// A source's key from a caller's key and context.
+const SOURCE_KEY: &str = "smpc-dp/1/noise-source";
+/// The key of one call from its source's key, the call's number, the law and its parameters.
+const CALL_KEY: &str = "smpc-dp/1/noise-call";
 /// Samplers that are kept, the latest used last: their tables take longer to make than a short call.
 const KEPT: usize = 64;
 /// Bytes of a numerator or denominator.

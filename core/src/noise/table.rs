@@ -2,8 +2,8 @@
 
 use num_bigint::BigUint;
 
-use super::NoiseError;
 use super::bounds::Bounds;
+use super::error::NoiseError;
 use super::law::Law;
 
 /// Strips end, and the tail begins, where 2^32 f is below this.

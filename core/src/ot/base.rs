@@ -19,7 +19,10 @@ use curve25519_dalek::scalar::Scalar;
 use curve25519_dalek::traits::Identity;
 use zeroize::Zeroizing;
 
-use super::{KAPPA, OtError, expect_length, hash, labels};
+use super::error::{OtError, expect_length};
+use super::hash::hash;
+use super::labels;
+use super::row::KAPPA;
 use crate::tuple_hash::TupleHash256;
 
 /// Bytes of a group element.

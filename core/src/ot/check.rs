@@ -10,7 +10,7 @@ use polyval::universal_hash::UniversalHash;
 #[cfg(target_arch = "x86_64")]
 use zeroize::Zeroizing;
 
-use super::Kernels;
+use super::row::Kernels;
 #[cfg(target_arch = "x86_64")]
 use super::streams::TILE;
 use super::streams::{Column, Row16};

@@ -7,9 +7,12 @@
 use zeroize::{Zeroize, Zeroizing};
 
 use super::check::ColumnHashes;
+use super::error::OtError;
+use super::hash::hash;
+use super::labels;
+use super::row::{KAPPA, Kernels, Row};
 use super::streams::{Column, Row16, TILE, TILE_ROWS};
 use super::transpose::transpose;
-use super::{KAPPA, Kernels, OtError, Row, hash, labels};
 
 /// Most transfers of one chunk.
 pub const MAX_CHUNK: usize = 1 << 22;

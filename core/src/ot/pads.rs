@@ -9,7 +9,9 @@ use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};
 use aes::{Aes128Enc, Block};
 use zeroize::Zeroize;
 
-use super::{Row, hash, labels};
+use super::hash::hash;
+use super::labels;
+use super::row::Row;
 
 /// Rows hashed together: one batch of the cipher's widest backend.
 const BATCH: usize = 64;

@@ -10,7 +10,10 @@
 use zeroize::Zeroizing;
 
 use super::base::{Key, KeyPairs, Keys};
-use super::{KAPPA, OtError, expect_length, hash, labels};
+use super::error::{OtError, expect_length};
+use super::hash::hash;
+use super::labels;
+use super::row::KAPPA;
 
 /// Bytes of a leaf's check string and of a tree's hash.
 const CHECK: usize = 32;

@@ -6,12 +6,14 @@ use zeroize::Zeroizing;
 
 use super::base::BaseSender;
 use super::check::hash_blocks;
+use super::error::{OtError, expect_length};
 use super::extension::{
     self, CHALLENGE, Chunk, Columns, DESTROYED, FULL, HEADER, MAX_PENDING, expect_room, turn,
 };
 use super::pads::PadHash;
+use super::pprf;
+use super::row::{Kernels, Row};
 use super::streams::{Row16, Streams, TILE, correct};
-use super::{Kernels, OtError, Row, expect_length, pprf};
 
 enum State {
     /// The first message is out; the base response is awaited.

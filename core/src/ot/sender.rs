@@ -5,12 +5,15 @@ use std::collections::VecDeque;
 use zeroize::{Zeroize, Zeroizing};
 
 use super::base::{self, Keys};
+use super::error::{OtError, expect_length};
 use super::extension::{
     self, Chunk, Columns, DESTROYED, FULL, HEADER, MAX_PENDING, expect_room, turn,
 };
+use super::hash::hash;
 use super::pads::PadHash;
+use super::row::{Kernels, Row};
 use super::streams::{Row16, Streams, TILE, apply};
-use super::{Kernels, OtError, Row, expect_length, hash, labels, pprf};
+use super::{labels, pprf};
 
 enum State {
     /// Nothing has arrived.

@@ -1,9 +1,9 @@
 //! From 128 columns of a tile to its rows.
 
+use super::row::{KAPPA, Kernels, Row};
 use super::streams::{Column, TILE_ROWS};
 #[cfg(target_arch = "x86_64")]
 use super::x86;
-use super::{KAPPA, Kernels, Row};
 
 /// Words of 64 rows that are transposed side by side: independent lanes for the vector unit.
 const LANES: usize = 8;

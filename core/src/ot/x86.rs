@@ -6,8 +6,8 @@
 
 use std::arch::x86_64::*;
 
+use super::row::{KAPPA, Row};
 use super::streams::{Column, Row16, TILE};
-use super::{KAPPA, Row};
 
 /// Whether `hash_column` may be called.
 pub fn has_hash() -> bool {

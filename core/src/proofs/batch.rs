@@ -8,11 +8,12 @@ use curve25519_dalek::scalar::Scalar;
 
 use super::commit::Opening;
 use super::encode::Element;
+use super::error::ProofError;
+use super::labels;
 use super::noise::Noise;
 use super::norm::Norm;
 use super::range::Range;
 use super::sum::Sum;
-use super::{ProofError, labels};
 use crate::tuple_hash::TupleHash256;
 
 /// A statement with its proof, as it came.

@@ -22,8 +22,8 @@ use merlin::Transcript;
 use subtle::ConditionallySelectable;
 use zeroize::Zeroizing;
 
-use super::ProofError;
 use super::encode::Reader;
+use super::error::ProofError;
 use super::generators::{self, Family};
 use super::labels;
 use super::product::{self, Statement, Witness};

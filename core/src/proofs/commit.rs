@@ -6,9 +6,10 @@ use curve25519_dalek::traits::{Identity, MultiscalarMul};
 use zeroize::Zeroizing;
 
 use super::encode::{self, Element};
+use super::error::ProofError;
 use super::generators::{self, Family};
+use super::limits::{MAX_LENGTH, VALUE_LIMIT};
 use super::sum::{Slot, Sum};
-use super::{MAX_LENGTH, ProofError, VALUE_LIMIT};
 
 /// Refuses more coordinates than a commitment has, and values out of range.
 pub fn expect_values(values: &[i128]) -> Result<(), ProofError> {

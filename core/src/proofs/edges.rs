@@ -12,7 +12,8 @@ use curve25519_dalek::scalar::Scalar;
 use curve25519_dalek::traits::{Identity, IsIdentity, VartimeMultiscalarMul};
 
 use super::encode::{self, ELEMENT, Element};
-use super::{ProofError, labels};
+use super::error::ProofError;
+use super::labels;
 use crate::tuple_hash::TupleHash256;
 
 /// What one party claims: `edges[i]` is its commitment to the term that it adds for party `neighbours[i]`.

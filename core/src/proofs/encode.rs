@@ -3,7 +3,7 @@
 use curve25519_dalek::ristretto::{CompressedRistretto, RistrettoPoint};
 use curve25519_dalek::scalar::Scalar;
 
-use super::ProofError;
+use super::error::ProofError;
 
 /// Bytes of a point and of a scalar.
 pub const ELEMENT: usize = 32;

@@ -14,8 +14,10 @@ mod bits;
 mod commit;
 mod edges;
 mod encode;
+mod error;
 mod generators;
 mod labels;
+mod limits;
 mod noise;
 mod norm;
 mod product;
@@ -31,48 +33,6 @@ mod tests;
 #[cfg(feature = "timing")]
 pub mod timing;
 
+pub use error::ProofError;
+pub use limits::{MAX_BITS, MAX_LENGTH};
 pub use python::register;
-
-/// Most coordinates of a committed vector.
-pub const MAX_LENGTH: usize = 4096;
-/// Most bits of one proof.
-pub const MAX_BITS: usize = 1 << 16;
-/// Every committed value is below it in magnitude.
-pub const VALUE_LIMIT: i128 = 1 << 126;
-
-/// Why a call was refused. No reason holds a secret.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ProofError {
-    /// This side's argument is wrong.
-    Argument(String),
-    /// Somebody's statement is malformed or false.
-    Statement(String),
-}
-
-impl std::fmt::Display for ProofError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Argument(reason) | Self::Statement(reason) => formatter.write_str(reason),
-        }
-    }
-}
-
-/// Refuses a number of coordinates out of range.
-fn expect_coordinates(length: usize) -> Result<(), ProofError> {
-    if (1..=MAX_LENGTH).contains(&length) {
-        return Ok(());
-    }
-    Err(ProofError::Argument(format!(
-        "length: {length}, not between 1 and {MAX_LENGTH}"
-    )))
-}
-
-/// Refuses more bits than one proof may have.
-fn expect_bits(bits: usize) -> Result<(), ProofError> {
-    if bits <= MAX_BITS {
-        return Ok(());
-    }
-    Err(ProofError::Argument(format!(
-        "{bits} bits in one proof, more than {MAX_BITS}"
-    )))
-}

@@ -13,9 +13,11 @@ use zeroize::Zeroizing;
 
 use super::bits::{self, Bits, Claim, Weight};
 use super::encode::{self, ELEMENT, Element, Reader};
+use super::error::ProofError;
+use super::limits::{expect_bits, expect_coordinates};
 use super::sum::{Slot, Sum};
 use super::transcript::start;
-use super::{ProofError, commit, expect_bits, expect_coordinates, labels};
+use super::{commit, labels};
 
 /// The public part of a statement about noise.
 #[derive(Debug, Clone, Copy)]

@@ -24,12 +24,14 @@ use zeroize::Zeroizing;
 
 use super::bits::{self, Bits, Claim, Weight};
 use super::encode::{self, ELEMENT, Element, Reader};
+use super::error::ProofError;
 use super::generators::{self, Family};
+use super::limits::{VALUE_LIMIT, expect_bits, expect_coordinates};
 use super::product::{self, Statement, Witness};
 use super::range::{commit_bits, expect_within, read_bits, split, weights};
 use super::sum::{Slot, Sum};
 use super::transcript::{Nonces, challenge, start};
-use super::{ProofError, VALUE_LIMIT, commit, expect_bits, expect_coordinates, labels};
+use super::{commit, labels};
 
 /// The public part of a statement about a norm.
 #[derive(Debug, Clone, Copy)]

@@ -26,8 +26,8 @@ use curve25519_dalek::traits::{MultiscalarMul, VartimeMultiscalarMul};
 use merlin::Transcript;
 use zeroize::Zeroizing;
 
-use super::ProofError;
 use super::encode::{self, Reader};
+use super::error::ProofError;
 use super::generators;
 use super::labels;
 use super::sum::Sum;

@@ -11,9 +11,11 @@ use zeroize::Zeroizing;
 
 use super::bits::{self, Bits, Claim, Weight};
 use super::encode::{self, ELEMENT, Element, Reader};
+use super::error::ProofError;
+use super::limits::{VALUE_LIMIT, expect_bits, expect_coordinates};
 use super::sum::{Slot, Sum};
 use super::transcript::{Nonces, start};
-use super::{ProofError, VALUE_LIMIT, commit, expect_bits, expect_coordinates, labels};
+use super::{commit, labels};
 
 /// The weights of one number from 0 to `width`, which is positive.
 pub fn weights(width: u128) -> Vec<u128> {

@@ -1,0 +1,19 @@
+//! Why nothing was drawn.
+
+/// Why nothing was drawn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoiseError {
+    /// An argument that is out of range.
+    Argument(&'static str),
+    /// A value beyond 64 bits or beyond what bounds are kept for; its probability is below 2^-500.
+    Beyond,
+}
+
+impl std::fmt::Display for NoiseError {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Argument(reason) => out.write_str(reason),
+            Self::Beyond => out.write_str("a value beyond 64 bits was drawn"),
+        }
+    }
+}
