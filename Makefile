@@ -12,7 +12,8 @@ PYTHON_INPUTS ?= 1000000
 # The compiled core names no folder of the machine that it was built on.
 REMAP := --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=cargo --remap-path-prefix=$(CURDIR)=.
 LAB := lab/pyproject.toml
-CORE := Cargo.toml Cargo.lock pyproject.toml core/Cargo.toml $(wildcard core/src/*.rs core/src/*/*.rs)
+CORE := Cargo.toml Cargo.lock pyproject.toml core/README.md \
+  $(foreach crate,core bindings,$(crate)/Cargo.toml $(wildcard $(crate)/src/*.rs $(crate)/src/*/*.rs))
 
 .PHONY: demo wheel test test-all fuzz timing mutants check lint types setup lock clean tools
 
@@ -28,7 +29,7 @@ wheel: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto --dist worksteal $(TESTED)
-	cargo test --locked --quiet --package smpc-dp-core
+	cargo test --locked --quiet --package smpc-core
 
 test-all: TESTED := --all
 test-all: test
@@ -37,7 +38,7 @@ test-all: test
 fuzz: $(READY)
 	@mkdir -p .fuzz
 	FUZZ_STATE=$(CURDIR)/.fuzz FUZZ_INPUTS=$(RUST_INPUTS) \
-	  cargo test --locked --release --package smpc-dp-core fuzz:: -- --test-threads=1
+	  cargo test --locked --release --package smpc-core --lib fuzz:: -- --test-threads=1
 	$(BIN)/python -m tests.fuzz --state .fuzz --inputs $(PYTHON_INPUTS)
 
 # Whether the time of the core's kernels depends on secrets: memcheck with secrets undefined, then Welch's t.
@@ -57,7 +58,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	cargo fmt --all --check
-	cargo clippy --locked --all-targets --quiet -- -D warnings
+	cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
 
 types: $(READY)
 	$(BIN)/mypy

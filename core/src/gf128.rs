@@ -11,12 +11,12 @@ use ghash::{Block, GHash};
 use zeroize::Zeroize;
 
 /// The block by which GHASH knows `element`.
-pub fn to_block(element: u128) -> Block {
+pub(crate) fn to_block(element: u128) -> Block {
     element.reverse_bits().to_be_bytes().into()
 }
 
 /// The element that GHASH knows as `block`.
-pub fn from_block(block: Block) -> u128 {
+fn from_block(block: Block) -> u128 {
     u128::from_be_bytes(block.into()).reverse_bits()
 }
 
@@ -42,7 +42,7 @@ impl Multiplier {
     }
 
     /// `sum(coefficients[i] * factor^(k - i))` for i below k = `coefficients.len()`, in constant time.
-    pub fn horner(&self, coefficients: &[Block]) -> u128 {
+    pub(crate) fn horner(&self, coefficients: &[Block]) -> u128 {
         let mut hash = self.0.clone();
         hash.update(coefficients);
         from_block(hash.finalize())
@@ -51,7 +51,7 @@ impl Multiplier {
 
 /// `element * small`, both public.
 #[inline]
-pub fn times_small(element: u128, small: u16) -> u128 {
+pub(crate) fn times_small(element: u128, small: u16) -> u128 {
     let mut low = 0;
     let mut high = 0;
     let mut rest = small;
@@ -76,7 +76,7 @@ fn inverse(element: u128) -> u128 {
 }
 
 /// Replaces nonzero public elements by their inverses (Montgomery's trick: one inversion for all).
-pub fn invert_all(elements: &mut [u128]) {
+pub(crate) fn invert_all(elements: &mut [u128]) {
     let mut product = 1;
     let before: Vec<u128> = elements
         .iter()

@@ -60,7 +60,9 @@ lane!(u64);
 /// A 32-byte key and whether its stream is subtracted.
 #[derive(Clone, Copy)]
 pub struct Mask<'a> {
+    /// The key.
     pub key: &'a [u8; 32],
+    /// Whether the stream is subtracted.
     pub subtract: bool,
 }
 

@@ -14,28 +14,45 @@ use crate::gf128::{Multiplier, invert_all, times_small, to_block};
 pub const BLOCK: usize = 16;
 
 /// Why a sharing or a reconstruction was refused.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
+    /// The secret has this length, which is not a positive multiple of a block.
     SecretLength(usize),
+    /// Not between 1 and the number of holders.
     Threshold {
+        /// The threshold that was asked for.
         threshold: usize,
+        /// The number of holders.
         holders: usize,
     },
+    /// The coefficients do not have the length of their rows.
     CoefficientsLength {
+        /// Their bytes.
         got: usize,
+        /// The bytes of `threshold - 1` rows.
         want: usize,
     },
+    /// There is nothing to combine.
     NoShares,
+    /// Shares and points differ in number.
     ShareCount {
+        /// The number of shares.
         shares: usize,
+        /// The number of points.
         points: usize,
     },
+    /// A share is not as long as the first, or not a positive multiple of a block.
     ShareLength {
+        /// Its place among the shares.
         index: usize,
+        /// Its bytes.
         got: usize,
+        /// The bytes that it should have.
         want: usize,
     },
+    /// A holder has the point of the secret itself.
     ZeroPoint,
+    /// Two holders have this point.
     RepeatedPoint(u16),
 }
 
@@ -70,6 +87,8 @@ impl fmt::Display for Refused {
         }
     }
 }
+
+impl std::error::Error for Refused {}
 
 /// Refuses points at which shares would reveal or not determine the secret.
 fn check_points(xs: &[u16]) -> Result<(), Refused> {

@@ -1,37 +1,39 @@
-//! A keyed BLAKE3 over a stream: the core of the `blake3` crate, fed without the interpreter.
+//! A keyed BLAKE3 over a stream: the core of the `blake3` crate.
 
-use numpy::PyReadonlyArray1;
-use pyo3::exceptions::PyValueError;
-use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+/// Bytes of a key.
+pub const KEY: usize = blake3::KEY_LEN;
 
-#[pyclass(module = "smpc_dp._core")]
-struct StreamHash(blake3::Hasher);
+/// The hash of what has come so far.
+pub struct StreamHash(blake3::Hasher);
 
-#[pymethods]
 impl StreamHash {
-    #[new]
-    fn new(key: &[u8]) -> PyResult<Self> {
-        let key: &[u8; blake3::KEY_LEN] = key.try_into().map_err(|_| {
-            PyValueError::new_err(format!("key: {} bytes, not {}", key.len(), blake3::KEY_LEN))
-        })?;
-        Ok(Self(blake3::Hasher::new_keyed(key)))
+    /// The hash of nothing under `key`.
+    pub fn new(key: &[u8; KEY]) -> Self {
+        Self(blake3::Hasher::new_keyed(key))
     }
 
-    fn update(&mut self, py: Python<'_>, data: PyReadonlyArray1<'_, u8>) -> PyResult<()> {
-        let bytes = data
-            .as_slice()
-            .map_err(|error| PyValueError::new_err(format!("data: {error}")))?;
-        py.detach(|| self.0.update(bytes));
-        Ok(())
+    /// Appends `bytes`.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
     }
 
-    fn digest<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, self.0.finalize().as_bytes())
+    /// The hash of all that was appended; more may follow.
+    pub fn digest(&self) -> [u8; 32] {
+        *self.0.finalize().as_bytes()
     }
 }
 
-/// Adds everything here to the module.
-pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<StreamHash>()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first two of the official test vectors of BLAKE3: the inputs are empty and one zero byte.
+    #[test]
+    fn known_answers() {
+        let key = b"whats the Elvish word for friend";
+        let mut hash = StreamHash::new(key);
+        assert_eq!(hash.digest()[..8], 0x92b2_b756_04ed_3c76_u64.to_be_bytes());
+        hash.update(&[0]);
+        assert_eq!(hash.digest()[..8], 0x6d7878df_ff2f4856_u64.to_be_bytes());
+    }
 }

@@ -4,15 +4,20 @@
 //! Balasch, Verbauwhede 2017]). Under valgrind it tells memcheck that secrets are undefined: every branch and
 //! every address that depends on one is then an error (as ctgrind [Langley 2010]).
 
+mod garble;
+mod kernels;
 mod memcheck;
+mod ot;
+mod proofs;
 
 use std::process::ExitCode;
 use std::time::Instant;
 
-use _core::timing::{KERNELS, Kernel};
 use dudect_bencher::ctbench::{BenchMetadata, BenchName, BenchOpts, run_benches_console};
 use dudect_bencher::rand::Rng;
 use dudect_bencher::{BenchRng, Class, CtRunner};
+
+use kernels::{KERNELS, Kernel};
 
 /// Seconds of measurement of each kernel, and how many samples that may be.
 const SECONDS: f64 = 3.0;

@@ -11,11 +11,15 @@ use std::fmt;
 use super::runs::{GateSlots, Gates};
 use super::step::Step;
 
-/// The gates of a circuit; the numbers are those of `Gate::kind`.
+/// The kind of a gate that gives `a ^ b`.
 pub const XOR: u8 = 0;
+/// The kind of a gate that gives `a & b`.
 pub const AND: u8 = 1;
+/// The kind of a gate that gives `!a`.
 pub const INV: u8 = 2;
+/// The kind of a gate that gives the constant `a`.
 pub const EQ: u8 = 3;
+/// The kind of a gate that gives a copy of `a`.
 pub const EQW: u8 = 4;
 
 /// More AND gates than this would let the indices of half-gates meet those of outputs.
@@ -26,7 +30,7 @@ pub const MAX_WIRES: usize = u32::MAX as usize;
 const NONE: u32 = u32::MAX;
 
 /// Why a circuit, a parameter or a call was refused.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused(pub String);
 
 impl fmt::Display for Refused {
@@ -35,6 +39,8 @@ impl fmt::Display for Refused {
     }
 }
 
+impl std::error::Error for Refused {}
+
 pub fn refuse<T>(text: String) -> Result<T, Refused> {
     Err(Refused(text))
 }
@@ -42,9 +48,13 @@ pub fn refuse<T>(text: String) -> Result<T, Refused> {
 /// One gate: `kind` of the wires `a` and `b` into `out`.
 #[derive(Clone, Copy)]
 pub struct Gate {
+    /// One of `XOR`, `AND`, `INV`, `EQ` and `EQW`.
     pub kind: u8,
+    /// The first operand: a wire, or the constant of an EQ gate.
     pub a: u32,
+    /// The second operand; 0 where the kind has none.
     pub b: u32,
+    /// The wire that the gate gives.
     pub out: u32,
 }
 
@@ -58,16 +68,31 @@ pub struct Program {
 
 /// A checked and compiled circuit.
 pub struct Circuit {
-    pub tiled: Program,
-    pub single: Program,
-    pub inputs: usize,
-    pub outputs: usize,
-    pub ands: usize,
+    pub(super) tiled: Program,
+    pub(super) single: Program,
+    pub(super) inputs: usize,
+    pub(super) outputs: usize,
+    pub(super) ands: usize,
 }
 
 impl Circuit {
+    /// The number of inputs: the wires from 0 on.
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// The number of outputs.
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// The number of AND gates.
+    pub fn ands(&self) -> usize {
+        self.ands
+    }
+
     /// The slot of `single` that holds the offset: NOT is XOR with it.
-    pub fn offset_slot(&self) -> usize {
+    pub(super) fn offset_slot(&self) -> usize {
         self.inputs
     }
 

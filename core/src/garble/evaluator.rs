@@ -78,6 +78,7 @@ pub struct Evaluator {
 }
 
 impl Evaluator {
+    /// An evaluation that has neither labels nor tables yet.
     pub fn new(circuit: Arc<Circuit>, plan: Plan) -> Result<Self, Refused> {
         Ok(Self {
             inputs: Inputs::new(circuit.inputs, plan.instances),
@@ -87,14 +88,17 @@ impl Evaluator {
         })
     }
 
+    /// The circuit.
     pub fn circuit(&self) -> &Circuit {
         &self.window.circuit
     }
 
+    /// The plan.
     pub fn plan(&self) -> &Plan {
         &self.window.plan
     }
 
+    /// Bytes of table that are still to come.
     pub fn remaining(&self) -> u64 {
         self.remaining
     }

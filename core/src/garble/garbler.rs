@@ -115,10 +115,12 @@ impl Garbler {
         })
     }
 
+    /// The circuit.
     pub fn circuit(&self) -> &Circuit {
         &self.window.circuit
     }
 
+    /// The plan.
     pub fn plan(&self) -> &Plan {
         &self.window.plan
     }
@@ -178,6 +180,16 @@ impl Garbler {
         self.secrets.zeros(self.plan(), input, 0, to);
     }
 
+    /// The active labels of an input, of every instance, for its `bits`; `deltas` are the offsets.
+    pub fn encode(&self, input: usize, bits: &[u8], deltas: &[Block]) -> Zeroizing<Vec<Block>> {
+        let mut labels = Zeroizing::new(vec![0; self.plan().instances]);
+        self.zeros(input, &mut labels);
+        for ((label, &bit), delta) in labels.iter_mut().zip(bits).zip(deltas) {
+            *label ^= delta & mask(Block::from(bit));
+        }
+        labels
+    }
+
     /// The offsets of every instance.
     pub fn deltas(&self) -> Zeroizing<Vec<Block>> {
         let mut deltas = Zeroizing::new(vec![0; self.plan().instances]);
@@ -185,6 +197,7 @@ impl Garbler {
         deltas
     }
 
+    /// Whether all tables have been made.
     pub fn done(&self) -> bool {
         self.window.done()
     }

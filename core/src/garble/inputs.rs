@@ -10,8 +10,10 @@ use super::circuit::{Refused, refuse};
 use super::kernel::Cipher;
 use super::tile::{self, Plan};
 
+/// Bytes of a label.
 pub const LABEL: usize = size_of::<Block>();
 
+/// Reads labels from bytes, as many as both sides have.
 pub fn read_labels(bytes: &[u8], to: &mut [Block]) {
     let (labels, _) = bytes.as_chunks::<LABEL>();
     for (to, label) in to.iter_mut().zip(labels) {
@@ -19,6 +21,7 @@ pub fn read_labels(bytes: &[u8], to: &mut [Block]) {
     }
 }
 
+/// Writes labels to bytes, as many as both sides have.
 pub fn write_labels(labels: &[Block], to: &mut [u8]) {
     let (to, _) = to.as_chunks_mut::<LABEL>();
     for (to, label) in to.iter_mut().zip(labels) {

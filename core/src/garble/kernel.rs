@@ -74,6 +74,7 @@ impl Kernel {
         kernels
     }
 
+    /// The name by which callers choose it.
     pub fn name(self) -> &'static str {
         match self.0 {
             Path::Portable => "portable",
@@ -87,7 +88,7 @@ impl Kernel {
     }
 
     /// Garbles: zero labels `a`, `b` to zero label `out`, and the rows T_G and T_E of each lane.
-    pub fn garble(
+    pub(super) fn garble(
         self,
         registers: &mut [Block],
         wires: Wires,
@@ -102,20 +103,26 @@ impl Kernel {
     }
 
     /// Evaluates: active labels `a`, `b` and the rows to the active label `out`.
-    pub fn evaluate(self, registers: &mut [Block], wires: Wires, keys: Keys<'_>, rows: [&[u8]; 2]) {
+    pub(super) fn evaluate(
+        self,
+        registers: &mut [Block],
+        wires: Wires,
+        keys: Keys<'_>,
+        rows: [&[u8]; 2],
+    ) {
         wires.check(registers.len(), &keys);
         assert!(rows.iter().all(|row| row.len() == 16 * wires.lanes), "rows");
         dispatch!(self, evaluate(registers, wires, keys, rows));
     }
 
     /// `out = a ^ b` in every lane.
-    pub fn xor(self, registers: &mut [Block], wires: Wires) {
+    pub(super) fn xor(self, registers: &mut [Block], wires: Wires) {
         wires.check(registers.len(), &Keys::Shared([0; 2]));
         dispatch!(self, xor(registers, wires));
     }
 
     /// Garbles gates of one instance; the table has T_G and T_E of each gate side by side.
-    pub fn garble_run(
+    pub(super) fn garble_run(
         self,
         registers: &mut [Block],
         run: Ands<'_>,
@@ -128,20 +135,20 @@ impl Kernel {
     }
 
     /// Evaluates gates of one instance, as `garble_run` garbled them.
-    pub fn evaluate_run(self, registers: &mut [Block], run: Ands<'_>, table: &[u8]) {
+    pub(super) fn evaluate_run(self, registers: &mut [Block], run: Ands<'_>, table: &[u8]) {
         assert!(run.bound() <= registers.len(), "operands");
         assert!(table.len() == GATE * run.gates().len(), "table");
         dispatch!(self, evaluate_run(registers, run, table));
     }
 
     /// Does XOR gates of one instance.
-    pub fn xor_run(self, registers: &mut [Block], run: Xors<'_>) {
+    pub(super) fn xor_run(self, registers: &mut [Block], run: Xors<'_>) {
         assert!(run.bound() <= registers.len(), "operands");
         dispatch!(self, xor_run(registers, run));
     }
 
     /// Replaces each label by its hash under the first key of its lane.
-    pub fn hash(self, keys: Keys<'_>, labels: &mut [Block]) {
+    pub(super) fn hash(self, keys: Keys<'_>, labels: &mut [Block]) {
         let wires = Wires {
             a: 0,
             b: 0,
@@ -153,7 +160,7 @@ impl Kernel {
     }
 
     /// AES-128 under a secret key.
-    pub fn cipher(self, key: Block) -> Cipher {
+    pub(super) fn cipher(self, key: Block) -> Cipher {
         match self.0 {
             Path::Portable => Cipher::Portable(Box::new(portable::expand(key))),
             #[cfg(target_arch = "x86_64")]
@@ -164,7 +171,7 @@ impl Kernel {
     }
 
     /// Encrypts block by block, under a cipher that this kernel made.
-    pub fn encrypt(self, cipher: &Cipher, blocks: &mut [Block]) {
+    pub(super) fn encrypt(self, cipher: &Cipher, blocks: &mut [Block]) {
         match (self.0, cipher) {
             (_, Cipher::Portable(cipher)) => portable::encrypt(cipher, blocks),
             #[cfg(target_arch = "x86_64")]

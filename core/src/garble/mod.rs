@@ -39,14 +39,12 @@
 
 mod block;
 mod circuit;
-mod convert;
 mod evaluator;
 mod garbler;
 mod inputs;
 mod kernel;
 mod operands;
 mod portable;
-mod python;
 mod runs;
 mod simd;
 #[cfg(target_arch = "x86_64")]
@@ -63,7 +61,12 @@ mod fuzz;
 mod rates;
 #[cfg(test)]
 mod tests;
-#[cfg(feature = "timing")]
-pub mod timing;
 
-pub use python::register;
+pub use block::Block;
+pub use circuit::{AND, Circuit, EQ, EQW, Gate, INV, Refused, XOR};
+pub use evaluator::Evaluator;
+pub use garbler::Garbler;
+pub use inputs::{LABEL, read_labels, write_labels};
+pub use kernel::Kernel;
+pub use operands::GATE;
+pub use tile::{MAX_TILE, Mode, Plan, hash_output, suggest_tile};

@@ -1,4 +1,4 @@
-//! Rates in millions of AND gates a second: `cargo test --release rates -- --ignored --nocapture`.
+//! Rates in millions of AND gates a second: `cargo test --release --lib rates -- --ignored --nocapture`.
 
 use std::sync::Arc;
 use std::time::Instant;

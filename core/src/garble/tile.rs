@@ -25,20 +25,28 @@ const MANY_SLOTS: usize = 1 << 16;
 /// Which gates share keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
+    /// None: keys are unique to gate and instance.
     Unique,
+    /// The instances of a tile share the keys of a gate.
     Tile,
 }
 
 /// The parameters of a run, which both sides have in common.
 #[derive(Clone)]
 pub struct Plan {
+    /// What all keys begin with; uniform, from the transcript of the run.
     pub start: Block,
+    /// Which gates share keys.
     pub mode: Mode,
+    /// Instances in a tile, 1 to `MAX_TILE`.
     pub tile: usize,
     /// Number of the first instance; a multiple of the tile.
     pub first: u64,
+    /// The number of instances.
     pub instances: usize,
+    /// The number of threads that one call may use.
     pub threads: usize,
+    /// The kernel of this side.
     pub kernel: Kernel,
 }
 
@@ -56,7 +64,7 @@ pub fn suggest_tile(circuit: &Circuit, instances: usize) -> usize {
 
 impl Plan {
     /// Refuses parameters out of range, and a window whose labels are too many.
-    pub fn check_labels(&self, circuit: &Circuit) -> Result<(), Refused> {
+    pub(super) fn check_labels(&self, circuit: &Circuit) -> Result<(), Refused> {
         let wires = (circuit.inputs + circuit.outputs) as u128;
         if wires * self.instances as u128 > MAX_LABELS {
             return refuse(format!(
@@ -67,6 +75,7 @@ impl Plan {
         self.check()
     }
 
+    /// Refuses parameters out of range.
     pub fn check(&self) -> Result<(), Refused> {
         if !(1..=MAX_TILE).contains(&self.tile) {
             return refuse(format!(
@@ -89,20 +98,20 @@ impl Plan {
         }
     }
 
-    pub fn tiles(&self) -> usize {
+    pub(super) fn tiles(&self) -> usize {
         self.instances.div_ceil(self.tile)
     }
 
-    pub fn lanes(&self, tile: usize) -> usize {
+    pub(super) fn lanes(&self, tile: usize) -> usize {
         self.tile.min(self.instances - tile * self.tile)
     }
 
     /// The number of the first instance of a tile.
-    pub fn number(&self, tile: usize) -> u64 {
+    pub(super) fn number(&self, tile: usize) -> u64 {
         self.first + (tile * self.tile) as u64
     }
 
-    pub fn program<'a>(&self, circuit: &'a Circuit) -> &'a Program {
+    pub(super) fn program<'a>(&self, circuit: &'a Circuit) -> &'a Program {
         if self.tile == 1 {
             &circuit.single
         } else {

@@ -7,6 +7,10 @@ pub enum NoiseError {
     Argument(&'static str),
     /// A value beyond 64 bits or beyond what bounds are kept for; its probability is below 2^-500.
     Beyond,
+    /// There is no memory for so many values.
+    Memory(usize),
+    /// The operating system gave no randomness.
+    Randomness(getrandom::Error),
 }
 
 impl std::fmt::Display for NoiseError {
@@ -14,6 +18,10 @@ impl std::fmt::Display for NoiseError {
         match self {
             Self::Argument(reason) => out.write_str(reason),
             Self::Beyond => out.write_str("a value beyond 64 bits was drawn"),
+            Self::Memory(count) => write!(out, "no memory for {count} values"),
+            Self::Randomness(error) => write!(out, "no randomness: {error}"),
         }
     }
 }
+
+impl std::error::Error for NoiseError {}

@@ -10,11 +10,12 @@ mod bounds;
 mod draw;
 mod error;
 mod factorial;
+mod key;
 mod law;
-mod python;
 mod table;
 #[cfg(test)]
 mod tests;
 mod words;
 
-pub use python::register;
+pub use error::NoiseError;
+pub use key::NoiseKey;

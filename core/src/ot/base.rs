@@ -269,3 +269,16 @@ fn respond_part(
     }
     (message, keys)
 }
+
+/// Both sides of a setup's base transfers in this thread, for the benchmark.
+pub fn base_transfers(seed: &[u8; 32]) -> Result<(), OtError> {
+    let (sender, first) = BaseSender::start(seed, seed);
+    let choices = std::array::from_fn(|number| seed[number / 8] >> (number % 8) & 1);
+    let (response, keys) = respond(seed, seed, &choices, &first, 1)?;
+    let pairs = sender.finish(&response, 1)?;
+    let mut fitting = pairs.iter().zip(&*keys).zip(choices);
+    if fitting.all(|((pair, key), choice)| pair[usize::from(choice)] == *key) {
+        return Ok(());
+    }
+    Err(OtError::Peer("the keys do not fit".into()))
+}

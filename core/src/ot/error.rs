@@ -20,6 +20,8 @@ impl std::fmt::Display for OtError {
     }
 }
 
+impl std::error::Error for OtError {}
+
 /// Refuses a message of the wrong length.
 pub fn expect_length(name: &str, message: &[u8], length: usize) -> Result<(), OtError> {
     if message.len() == length {

@@ -14,7 +14,6 @@ mod hash;
 mod labels;
 mod pads;
 mod pprf;
-mod python;
 mod receiver;
 mod row;
 mod sender;
@@ -29,11 +28,10 @@ mod fuzz;
 mod rates;
 #[cfg(test)]
 mod tests;
-#[cfg(feature = "timing")]
-pub mod timing;
 
+pub use base::base_transfers;
 pub use error::OtError;
-pub use python::register;
+pub use extension::turn_blocks;
 pub use receiver::ExtensionReceiver;
 pub use row::{KAPPA, Kernels, Row};
 pub use sender::ExtensionSender;

@@ -1,4 +1,4 @@
-//! Measurements, run by hand: `cargo test --release -- --ignored --nocapture --test-threads=1 ot::rates`.
+//! Measurements, run by hand: `cargo test --release --lib -- --ignored --nocapture --test-threads=1 ot::rates`.
 
 use std::time::Instant;
 

@@ -9,6 +9,8 @@ pub type Row = [u8; 16];
 /// Which version of a kernel runs; all give the same bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernels {
+    /// The best instructions that the machine has.
     Fastest,
+    /// Instructions that every machine has.
     Portable,
 }

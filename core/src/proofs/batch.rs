@@ -18,25 +18,43 @@ use crate::tuple_hash::TupleHash256;
 
 /// A statement with its proof, as it came.
 pub enum Item {
+    /// Commitments, and what they open to.
     Opening(Opening),
+    /// The committed values are in a range.
     Range {
+        /// The statement.
         range: Range,
+        /// What the proof is bound to.
         context: Element,
+        /// The commitment to the values.
         commitment: Element,
+        /// The proof.
         proof: Vec<u8>,
     },
+    /// The norm of the committed values is bounded.
     Norm {
+        /// The statement.
         norm: Norm,
+        /// What the proof is bound to.
         context: Element,
+        /// The commitment to the values.
         commitment: Element,
+        /// The proof.
         proof: Vec<u8>,
     },
+    /// The committed values are noise of secret bits and public coins.
     Noise {
+        /// The statement.
         noise: Noise,
+        /// What the proof is bound to.
         context: Element,
+        /// The commitment to the secret bits.
         secret_commitment: Element,
+        /// The commitment to the noise.
         noise_commitment: Element,
+        /// The coins, packed.
         coins: Vec<u8>,
+        /// The proof.
         proof: Vec<u8>,
     },
     /// What could not even be read.

@@ -52,14 +52,18 @@ pub fn combine(plus: &[Element], minus: &[Element]) -> Result<RistrettoPoint, Pr
 
 /// The claim that the sum of `plus` less the sum of `minus` commits to `values` with `blinding`.
 pub struct Opening {
+    /// Commitments that are added.
     pub plus: Vec<Element>,
+    /// Commitments that are subtracted.
     pub minus: Vec<Element>,
+    /// The values of their sum.
     pub values: Vec<i128>,
+    /// The blinding of their sum.
     pub blinding: Element,
 }
 
 impl Opening {
-    pub fn verify(&self, weight: &Scalar, sum: &mut Sum) -> Result<(), ProofError> {
+    pub(super) fn verify(&self, weight: &Scalar, sum: &mut Sum) -> Result<(), ProofError> {
         let blinding = encode::scalar("blinding", &self.blinding)?;
         let total = combine(&self.plus, &self.minus)?;
         sum.add(*weight, total);

@@ -19,9 +19,13 @@ use crate::tuple_hash::TupleHash256;
 /// What one party claims: `edges[i]` is its commitment to the term that it adds for party `neighbours[i]`.
 /// `others` are points that need to be canonical, and no more.
 pub struct Claims {
+    /// The party that claims, from 1.
     pub party: u16,
+    /// The other ends of its edges.
     pub neighbours: Vec<u16>,
+    /// Its commitments, one for each neighbour.
     pub edges: Vec<Element>,
+    /// Other points of the party.
     pub others: Vec<Element>,
 }
 

@@ -7,6 +7,7 @@ use super::error::ProofError;
 
 /// Bytes of a point and of a scalar.
 pub const ELEMENT: usize = 32;
+/// A point or a scalar, encoded.
 pub type Element = [u8; ELEMENT];
 
 /// The point that `bytes` canonically encode [RFC 9496, section 4.3.1]; the identity is one.
@@ -24,7 +25,7 @@ pub fn scalar(name: &str, bytes: &Element) -> Result<Scalar, ProofError> {
 }
 
 /// `value` modulo the group's order, in constant time.
-pub fn value(value: i128) -> Scalar {
+pub(super) fn value(value: i128) -> Scalar {
     let sign = value >> 127;
     let magnitude = Scalar::from(((value ^ sign) - sign) as u128);
     // 1 for values from zero on, -1 below.
@@ -33,7 +34,7 @@ pub fn value(value: i128) -> Scalar {
 }
 
 /// Takes elements off a proof from its front.
-pub struct Reader<'a> {
+pub(super) struct Reader<'a> {
     elements: std::slice::Iter<'a, Element>,
 }
 

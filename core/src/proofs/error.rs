@@ -16,3 +16,5 @@ impl std::fmt::Display for ProofError {
         }
     }
 }
+
+impl std::error::Error for ProofError {}

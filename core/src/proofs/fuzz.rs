@@ -235,7 +235,7 @@ fn statements() -> Vec<[True; 2]> {
         True {
             pieces: vec![
                 vec![seed; 32],
-                secret.commitment.to_vec(),
+                secret.commitment().to_vec(),
                 noise.to_vec(),
                 coins,
                 proof,

@@ -12,8 +12,8 @@
 mod batch;
 mod bits;
 mod commit;
-mod edges;
-mod encode;
+pub mod edges;
+pub mod encode;
 mod error;
 mod generators;
 mod labels;
@@ -21,7 +21,6 @@ mod limits;
 mod noise;
 mod norm;
 mod product;
-mod python;
 mod range;
 mod sum;
 mod transcript;
@@ -30,9 +29,11 @@ mod transcript;
 mod fuzz;
 #[cfg(test)]
 mod tests;
-#[cfg(feature = "timing")]
-pub mod timing;
 
+pub use batch::{Item, find_false};
+pub use commit::{Opening, combine, commit, expect_values};
 pub use error::ProofError;
-pub use limits::{MAX_BITS, MAX_LENGTH};
-pub use python::register;
+pub use limits::{MAX_BITS, MAX_LENGTH, VALUE_LIMIT};
+pub use noise::{Noise, Secret};
+pub use norm::Norm;
+pub use range::Range;

@@ -22,12 +22,14 @@ use super::{commit, labels};
 /// The public part of a statement about noise.
 #[derive(Debug, Clone, Copy)]
 pub struct Noise {
-    pub length: usize,
+    /// The number of coordinates.
+    length: usize,
     /// Bits of a coordinate: even, so that the mean is a whole number.
-    pub bits_each: usize,
+    bits_each: usize,
 }
 
 impl Noise {
+    /// The statement about `length` coordinates of `bits_each` bits.
     pub fn new(length: usize, bits_each: usize) -> Result<Self, ProofError> {
         expect_coordinates(length)?;
         if bits_each == 0 || !bits_each.is_multiple_of(2) {
@@ -48,6 +50,7 @@ impl Noise {
         self.bits().div_ceil(8)
     }
 
+    /// Elements of a proof.
     pub fn elements(&self) -> usize {
         bits::elements(self.bits())
     }
@@ -91,7 +94,7 @@ impl Noise {
 
     /// Adds the equation of a proof about the commitments to bits and noise, times `weight`, to `sum`.
     #[expect(clippy::too_many_arguments, reason = "they are the statement")]
-    pub fn verify(
+    pub(super) fn verify(
         &self,
         context: &[u8; 32],
         secret_commitment: &Element,
@@ -128,7 +131,7 @@ pub struct Secret {
     noise: Noise,
     bits: Bits,
     alpha: Zeroizing<Scalar>,
-    pub commitment: Element,
+    commitment: Element,
 }
 
 impl Secret {
@@ -143,6 +146,11 @@ impl Secret {
             alpha,
             commitment,
         })
+    }
+
+    /// The commitment to the bits.
+    pub fn commitment(&self) -> &Element {
+        &self.commitment
     }
 
     /// eta of each coordinate.

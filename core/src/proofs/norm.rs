@@ -36,9 +36,10 @@ use super::{commit, labels};
 /// The public part of a statement about a norm.
 #[derive(Debug, Clone, Copy)]
 pub struct Norm {
-    pub length: usize,
+    /// The number of coordinates.
+    length: usize,
     /// The bound on the squared norm.
-    pub bound: u128,
+    bound: u128,
 }
 
 /// S and Q.
@@ -48,6 +49,7 @@ struct Squares {
 }
 
 impl Norm {
+    /// The statement that the squared norm of `length` coordinates is at most `bound`.
     pub fn new(length: usize, bound: i128) -> Result<Self, ProofError> {
         expect_coordinates(length)?;
         if !(1..VALUE_LIMIT).contains(&bound) {
@@ -208,7 +210,7 @@ impl Norm {
     }
 
     /// Adds the equations of a proof about `commitment`, times two weights, to `sum`.
-    pub fn verify(
+    pub(super) fn verify(
         &self,
         context: &[u8; 32],
         commitment: &Element,

@@ -37,7 +37,8 @@ pub fn split(number: u128, width: u128, bits: &mut Bits) {
 /// The public part of a statement about a range, or about a box: a range for each coordinate.
 #[derive(Debug, Clone)]
 pub struct Range {
-    pub length: usize,
+    /// The number of coordinates.
+    length: usize,
     /// One range of all coordinates, or one for each of them.
     ranges: Vec<(i128, i128)>,
 }
@@ -143,7 +144,7 @@ impl Range {
     }
 
     /// Adds the equation of a proof about `commitment`, times `weight`, to `sum`.
-    pub fn verify(
+    pub(super) fn verify(
         &self,
         context: &[u8; 32],
         commitment: &Element,

@@ -1,12 +1,8 @@
-//! Garbling as functions of a secret, for `crate::timing`.
+//! Garbling as functions of a secret.
 
 use std::sync::Arc;
 
-use super::block::Block;
-use super::circuit::{AND, Circuit, Gate, INV, XOR};
-use super::garbler::Garbler;
-use super::kernel::Kernel;
-use super::tile::{Mode, Plan};
+use smpc_core::garble::{AND, Block, Circuit, Garbler, Gate, INV, Kernel, Mode, Plan, XOR};
 
 const INSTANCES: usize = 8;
 

@@ -1,10 +1,7 @@
-//! Commitments and proofs as functions of a secret, for `crate::timing`.
+//! Commitments and proofs as functions of a secret.
 
-use curve25519_dalek::scalar::Scalar;
-
-use super::commit;
-use super::noise::{Noise, Secret};
-use super::range::Range;
+use smpc_core::curve25519_dalek::scalar::Scalar;
+use smpc_core::proofs::{Noise, Range, Secret, commit};
 
 /// Wide bytes of a blinding, a seed, and eight more.
 fn split(secret: &[u8]) -> (Scalar, &[u8; 32], &[u8]) {
@@ -21,10 +18,7 @@ pub fn commitment(secret: &[u8]) -> Vec<u8> {
         .iter()
         .map(|bytes| i128::from(i64::from_le_bytes(*bytes)))
         .collect();
-    commit::commit(&values, &blinding)
-        .compress()
-        .to_bytes()
-        .to_vec()
+    commit(&values, &blinding).compress().to_bytes().to_vec()
 }
 
 pub fn range(secret: &[u8]) -> Vec<u8> {

@@ -10,18 +10,10 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use zeroize::Zeroizing;
 
-use super::block::Block;
-use super::circuit::{Circuit, Refused};
-use super::inputs::{LABEL, write_labels};
-use super::kernel::Kernel;
-use super::tile::{Mode, Plan};
+use smpc_core::garble::{Block, Circuit, Kernel, LABEL, Mode, Plan, Refused, write_labels};
 
-/// Threads that one call may use.
-const THREADS: std::ops::RangeInclusive<usize> = 1..=256;
-
-pub fn refused(reason: Refused) -> PyErr {
-    PyValueError::new_err(reason.0)
-}
+use crate::errors::raise;
+use crate::threads::check_threads;
 
 pub fn value_error<T>(text: String) -> PyResult<T> {
     Err(PyValueError::new_err(text))
@@ -59,17 +51,17 @@ where
         let mut rows = bytes.chunks_exact_mut(each.max(1)).enumerate();
         rows.try_for_each(|(row, to)| write(row, to))
     })
-    .map_err(refused)?;
+    .map_err(raise)?;
     PyArray1::from_vec(py, bytes).reshape(shape)
 }
 
 /// The inputs `first..first + count` of a circuit.
 pub fn input_range(circuit: &Circuit, first: usize, count: usize) -> PyResult<Range<usize>> {
     match first.checked_add(count) {
-        Some(end) if end <= circuit.inputs => Ok(first..end),
+        Some(end) if end <= circuit.inputs() => Ok(first..end),
         _ => value_error(format!(
             "inputs: {count} from {first}, of {} inputs",
-            circuit.inputs
+            circuit.inputs()
         )),
     }
 }
@@ -100,13 +92,7 @@ pub fn plan(
     threads: usize,
     kernel: Option<&str>,
 ) -> PyResult<Plan> {
-    if !THREADS.contains(&threads) {
-        return value_error(format!(
-            "threads: {threads}, not between {} and {}",
-            THREADS.start(),
-            THREADS.end()
-        ));
-    }
+    check_threads(threads)?;
     let mode = match mode {
         "unique" => Mode::Unique,
         "tile" => Mode::Tile,
@@ -128,7 +114,7 @@ pub fn plan(
         threads,
         kernel,
     };
-    plan.check().map_err(refused)?;
+    plan.check().map_err(raise)?;
     Ok(plan)
 }
 
@@ -166,8 +152,11 @@ pub fn wires_of<'a>(
     wires: &'a PyReadonlyArray1<'_, u32>,
 ) -> PyResult<&'a [u32]> {
     let wires = contiguous(wires, "wires")?;
-    match wires.iter().find(|&&wire| wire as usize >= circuit.inputs) {
-        Some(wire) => value_error(format!("wires: {wire}, of {} inputs", circuit.inputs)),
+    match wires
+        .iter()
+        .find(|&&wire| wire as usize >= circuit.inputs())
+    {
+        Some(wire) => value_error(format!("wires: {wire}, of {} inputs", circuit.inputs())),
         None => Ok(wires),
     }
 }

@@ -1,4 +1,4 @@
-//! The face that Python sees; `smpc_dp/_core.pyi` documents it.
+//! Garbling and evaluating.
 
 use std::sync::Arc;
 
@@ -10,21 +10,22 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use zeroize::Zeroizing;
 
-use super::block::{Block, mask};
-use super::circuit::{self, Gate};
-use super::convert::{
-    bits_of, block, check_bits, check_chunk, colour_rows, contiguous, input_range, label_range,
-    label_rows, plan, refused, rows, value_error, wires_of,
+use smpc_core::garble::{
+    Block, Circuit, Evaluator, GATE, Garbler, Gate, Kernel, LABEL, hash_output, read_labels,
+    suggest_tile, write_labels,
 };
-use super::evaluator::Evaluator;
-use super::garbler::Garbler;
-use super::inputs::{LABEL, read_labels, write_labels};
-use super::kernel::Kernel;
-use super::operands::GATE;
-use super::tile;
+
+use crate::errors::raise;
+
+mod convert;
+
+use convert::{
+    bits_of, block, check_bits, check_chunk, colour_rows, contiguous, input_range, label_range,
+    label_rows, plan, rows, value_error, wires_of,
+};
 
 #[pyclass(frozen, module = "smpc_dp._core")]
-struct GarblingCircuit(Arc<circuit::Circuit>);
+struct GarblingCircuit(Arc<Circuit>);
 
 #[pymethods]
 impl GarblingCircuit {
@@ -56,32 +57,32 @@ impl GarblingCircuit {
         let gates: Vec<Gate> = gates
             .map(|((&kind, &a), (&b, &out))| Gate { kind, a, b, out })
             .collect();
-        py.detach(|| circuit::Circuit::new(gates, n_wires, n_inputs, outputs))
+        py.detach(|| Circuit::new(gates, n_wires, n_inputs, outputs))
             .map(|circuit| Self(Arc::new(circuit)))
-            .map_err(refused)
+            .map_err(raise)
     }
 
     #[getter]
     fn n_inputs(&self) -> usize {
-        self.0.inputs
+        self.0.inputs()
     }
 
     #[getter]
     fn n_outputs(&self) -> usize {
-        self.0.outputs
+        self.0.outputs()
     }
 
     #[getter]
     fn n_and(&self) -> usize {
-        self.0.ands
+        self.0.ands()
     }
 
     fn table_bytes(&self, n_instances: u64) -> u128 {
-        (GATE * self.0.ands) as u128 * u128::from(n_instances)
+        (GATE * self.0.ands()) as u128 * u128::from(n_instances)
     }
 
     fn suggest_tile(&self, n_instances: usize) -> usize {
-        tile::suggest_tile(&self.0, n_instances)
+        suggest_tile(&self.0, n_instances)
     }
 }
 
@@ -119,7 +120,7 @@ impl PyGarbler {
         read_labels(seed, &mut *halves);
         Garbler::new(circuit.0.clone(), plan, *halves)
             .map(Self)
-            .map_err(refused)
+            .map_err(raise)
     }
 
     #[getter]
@@ -134,7 +135,7 @@ impl PyGarbler {
         let bytes = buffer
             .as_slice_mut()
             .map_err(|error| PyValueError::new_err(format!("buffer: {error}")))?;
-        py.detach(|| self.0.fill(bytes)).map_err(refused)
+        py.detach(|| self.0.fill(bytes)).map_err(raise)
     }
 
     fn zero_labels<'py>(
@@ -156,7 +157,7 @@ impl PyGarbler {
         let (inputs, bytes) = label_range(self.0.circuit(), self.0.plan(), first, &labels)?;
         let instances = self.0.plan().instances;
         for (input, row) in inputs.zip(bytes.chunks_exact(instances * LABEL)) {
-            read_labels(row, self.0.give(input, 0..instances).map_err(refused)?);
+            read_labels(row, self.0.give(input, 0..instances).map_err(raise)?);
         }
         Ok(())
     }
@@ -171,8 +172,7 @@ impl PyGarbler {
         let wires = wires_of(self.0.circuit(), &wires)?;
         let bits = bits_of(wires, self.0.plan(), &bits)?;
         let seed = block(seed, "seed")?;
-        py.detach(|| self.0.open(wires, bits, seed))
-            .map_err(refused)
+        py.detach(|| self.0.open(wires, bits, seed)).map_err(raise)
     }
 
     fn flip(
@@ -183,7 +183,7 @@ impl PyGarbler {
     ) -> PyResult<()> {
         let wires = wires_of(self.0.circuit(), &wires)?;
         let bits = bits_of(wires, self.0.plan(), &bits)?;
-        py.detach(|| self.0.flip(wires, bits)).map_err(refused)
+        py.detach(|| self.0.flip(wires, bits)).map_err(raise)
     }
 
     fn transfer(
@@ -210,7 +210,7 @@ impl PyGarbler {
             .map_err(|error| PyValueError::new_err(format!("pads: {error}")))?;
         let (first, second) = both.split_at_mut(count * LABEL);
         py.detach(|| self.0.transfer(wires, place, (first, second)))
-            .map_err(refused)
+            .map_err(raise)
     }
 
     fn deltas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<u8>>> {
@@ -236,28 +236,28 @@ impl PyGarbler {
         let bits = check_bits(contiguous(&bits, "bits")?)?;
         let deltas = py.detach(|| self.0.deltas());
         label_rows(py, inputs.len(), instances, |row| {
-            let mut labels = Zeroizing::new(vec![0; instances]);
-            self.0.zeros(inputs.start + row, &mut labels);
             let bits = &bits[row * instances..];
-            for ((label, &bit), delta) in labels.iter_mut().zip(bits).zip(deltas.iter()) {
-                *label ^= delta & mask(Block::from(bit));
-            }
-            Ok(labels)
+            Ok(self.0.encode(inputs.start + row, bits, &deltas))
         })
     }
 
     fn output_zero_labels<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<u8>>> {
-        let (outputs, instances) = (self.0.circuit().outputs, self.0.plan().instances);
+        let (outputs, instances) = (self.0.circuit().outputs(), self.0.plan().instances);
         label_rows(py, outputs, instances, |row| self.0.output_zeros(row))
     }
 
     fn output_colours<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<u8>>> {
-        let (outputs, instances) = (self.0.circuit().outputs, self.0.plan().instances);
+        let (outputs, instances) = (self.0.circuit().outputs(), self.0.plan().instances);
         colour_rows(py, outputs, instances, |row| self.0.output_zeros(row))
     }
 
     fn output_hashes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray4<u8>>> {
-        let shape = [self.0.circuit().outputs, self.0.plan().instances, 2, LABEL];
+        let shape = [
+            self.0.circuit().outputs(),
+            self.0.plan().instances,
+            2,
+            LABEL,
+        ];
         rows(py, shape, |row, to| {
             let [first, second] = self.0.output_hashes(row)?;
             let both = first.iter().zip(&second);
@@ -296,7 +296,7 @@ impl PyEvaluator {
         )?;
         Evaluator::new(circuit.0.clone(), plan)
             .map(Self)
-            .map_err(refused)
+            .map_err(raise)
     }
 
     #[getter]
@@ -308,7 +308,7 @@ impl PyEvaluator {
         let (inputs, bytes) = label_range(self.0.circuit(), self.0.plan(), first, &labels)?;
         let instances = self.0.plan().instances;
         for (input, row) in inputs.zip(bytes.chunks_exact(instances * LABEL)) {
-            read_labels(row, self.0.set(input, 0..instances).map_err(refused)?);
+            read_labels(row, self.0.set(input, 0..instances).map_err(raise)?);
         }
         Ok(())
     }
@@ -320,7 +320,7 @@ impl PyEvaluator {
         seed: &[u8],
     ) -> PyResult<()> {
         let (wires, seed) = (wires_of(self.0.circuit(), &wires)?, block(seed, "seed")?);
-        py.detach(|| self.0.open(wires, seed)).map_err(refused)
+        py.detach(|| self.0.open(wires, seed)).map_err(raise)
     }
 
     fn transfer(
@@ -348,21 +348,21 @@ impl PyEvaluator {
         }
         check_chunk(wires, self.0.plan(), place, count)?;
         py.detach(|| self.0.transfer(wires, place, choices, pads, corrections))
-            .map_err(refused)
+            .map_err(raise)
     }
 
     fn feed(&mut self, py: Python<'_>, tables: PyReadonlyArray1<'_, u8>) -> PyResult<()> {
         let bytes = contiguous(&tables, "tables")?;
-        py.detach(|| self.0.feed(bytes)).map_err(refused)
+        py.detach(|| self.0.feed(bytes)).map_err(raise)
     }
 
     fn output_labels<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<u8>>> {
-        let (outputs, instances) = (self.0.circuit().outputs, self.0.plan().instances);
+        let (outputs, instances) = (self.0.circuit().outputs(), self.0.plan().instances);
         label_rows(py, outputs, instances, |row| self.0.output(row))
     }
 
     fn output_colours<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<u8>>> {
-        let (outputs, instances) = (self.0.circuit().outputs, self.0.plan().instances);
+        let (outputs, instances) = (self.0.circuit().outputs(), self.0.plan().instances);
         colour_rows(py, outputs, instances, |row| self.0.output(row))
     }
 }
@@ -394,7 +394,7 @@ fn garbling_label_hashes<'py>(
     rows(py, [shape[0], shape[1], LABEL], |row, to| {
         let mut hashed = Zeroizing::new(vec![0; plan.instances]);
         read_labels(&bytes[row * to.len()..], &mut hashed);
-        tile::hash_output(&plan, row, &mut hashed);
+        hash_output(&plan, row, &mut hashed);
         write_labels(&hashed, to);
         Ok(())
     })

@@ -1,18 +1,15 @@
-//! The kernels that touch secrets, each as a function of a secret alone, for the package `timing`.
+//! The kernels that touch secrets, each as a function of a secret alone, and what of it is public.
 //!
 //! Left out: sampling of noise, whose time depends on the noise by design (`docs/sampling.md`), verification and
 //! evaluation of public values, and inversions of public field elements.
 
-use crate::garble::timing as garble;
-use crate::gf128::Multiplier;
-use crate::keystream::{Mask, add_keystreams};
-use crate::ot::timing as ot;
-use crate::proofs::timing as proofs;
-use crate::shamir;
-use crate::tuple_hash::TupleHash256;
+use smpc_core::gf128::Multiplier;
+use smpc_core::keystream::{Mask, add_keystreams};
+use smpc_core::shamir;
+use smpc_core::tuple_hash::TupleHash256;
 
-/// Tells that bytes that follow from the secret are public: a message, a challenge.
-pub type Publish<'a> = &'a dyn Fn(&[u8]);
+use crate::ot::Publish;
+use crate::{garble, ot, proofs};
 
 pub struct Kernel {
     pub name: &'static str,

@@ -1,34 +1,18 @@
-//! The faces that Python sees; `smpc_dp/_core.pyi` documents them.
+//! Oblivious transfer.
 
 use std::hint::black_box;
 
-use curve25519_dalek::constants::RISTRETTO_BASEPOINT_TABLE;
-use curve25519_dalek::scalar::Scalar;
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadwriteArray1};
-use pyo3::create_exception;
-use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use smpc_core::curve25519_dalek::constants::RISTRETTO_BASEPOINT_TABLE;
+use smpc_core::curve25519_dalek::scalar::Scalar;
+use smpc_core::ot::{
+    ExtensionReceiver, ExtensionSender, KAPPA, Kernels, Row, base_transfers, turn_blocks,
+};
 
-use super::base::{self, BaseSender};
-use super::extension::turn_blocks;
-use super::{ExtensionReceiver, ExtensionSender, KAPPA, Kernels, OtError, Row};
-
-create_exception!(
-    smpc_dp._core,
-    OtPeerFault,
-    PyException,
-    "The peer's message is wrong or a check failed; the setup is destroyed."
-);
-
-fn raise(error: OtError) -> PyErr {
-    let reason = error.to_string();
-    match error {
-        OtError::Argument(_) => PyValueError::new_err(reason),
-        OtError::Peer(_) => OtPeerFault::new_err(reason),
-        OtError::State(_) => PyRuntimeError::new_err(reason),
-    }
-}
+use crate::errors::raise;
 
 fn exactly_32<'a>(name: &str, bytes: &'a [u8]) -> PyResult<&'a [u8; 32]> {
     bytes
@@ -224,18 +208,7 @@ impl PyReceiver {
 #[pyfunction]
 fn ot_base_transfers(py: Python<'_>, seed: &[u8]) -> PyResult<()> {
     let seed = exactly_32("seed", seed)?;
-    py.detach(|| {
-        let (sender, first) = BaseSender::start(seed, seed);
-        let choices = std::array::from_fn(|number| seed[number / 8] >> (number % 8) & 1);
-        let (response, keys) = base::respond(seed, seed, &choices, &first, 1)?;
-        let pairs = sender.finish(&response, 1)?;
-        let mut fitting = pairs.iter().zip(&*keys).zip(choices);
-        if fitting.all(|((pair, key), choice)| pair[usize::from(choice)] == *key) {
-            return Ok(());
-        }
-        Err(OtError::Peer("the keys do not fit".into()))
-    })
-    .map_err(raise)
+    py.detach(|| base_transfers(seed)).map_err(raise)
 }
 
 /// The rows of columns of `blocks` blocks each and the hashes of the columns, for the timing test.
@@ -292,7 +265,6 @@ fn group_multiplications(
 
 /// Adds what Python sees of oblivious transfer.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("OtPeerFault", module.py().get_type::<OtPeerFault>())?;
     module.add_class::<PySender>()?;
     module.add_class::<PyReceiver>()?;
     module.add_function(wrap_pyfunction!(ot_base_transfers, module)?)?;

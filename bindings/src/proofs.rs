@@ -1,37 +1,19 @@
-//! The faces that Python sees; `smpc_dp/_core.pyi` documents them.
+//! Commitments and proofs.
 
-use curve25519_dalek::scalar::Scalar;
-use pyo3::create_exception;
-use pyo3::exceptions::{PyException, PyOSError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt};
+use smpc_core::curve25519_dalek::scalar::Scalar;
+use smpc_core::proofs::edges::{self, Claims, Edges};
+use smpc_core::proofs::encode::{self, ELEMENT, Element};
+use smpc_core::proofs::{
+    Item, MAX_BITS, MAX_LENGTH, Noise, Norm, Opening, ProofError, Range, Secret, combine, commit,
+    expect_values, find_false,
+};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::ProofError;
-use super::batch::{Item, find_false};
-use super::commit::{self, Opening, expect_values};
-use super::edges::{self, Claims, Edges};
-use super::encode::{self, ELEMENT, Element};
-use super::noise::{Noise, Secret};
-use super::norm::Norm;
-use super::range::Range;
-
-create_exception!(
-    smpc_dp._core,
-    FalseStatement,
-    PyException,
-    "Somebody's commitment, opening or proof is malformed or false."
-);
-
-impl From<ProofError> for PyErr {
-    fn from(error: ProofError) -> Self {
-        let reason = error.to_string();
-        match error {
-            ProofError::Argument(_) => PyValueError::new_err(reason),
-            ProofError::Statement(_) => FalseStatement::new_err(reason),
-        }
-    }
-}
+use crate::errors::raise;
+use crate::threads::check_threads;
 
 /// Our own argument of exactly `N` bytes.
 fn exactly<'a, const N: usize>(name: &str, bytes: &'a [u8]) -> PyResult<&'a [u8; N]> {
@@ -88,8 +70,16 @@ fn wholes(all: Vec<Whole>) -> Zeroizing<Vec<i128>> {
 }
 
 /// One range of all coordinates, or one for each.
-fn range(length: usize, low: Vec<Whole>, high: Vec<Whole>) -> Result<Range, ProofError> {
-    Range::new(length, &wholes(low), &wholes(high))
+fn range(length: usize, low: Vec<Whole>, high: Vec<Whole>) -> PyResult<Range> {
+    Range::new(length, &wholes(low), &wholes(high)).map_err(raise)
+}
+
+fn norm(length: usize, bound: &Whole) -> PyResult<Norm> {
+    Norm::new(length, bound.0).map_err(raise)
+}
+
+fn noise(length: &Whole, bits: &Whole) -> PyResult<Noise> {
+    Noise::new(length.count(), bits.count()).map_err(raise)
 }
 
 fn elements(name: &str, all: &[Vec<u8>]) -> Result<Vec<Element>, ProofError> {
@@ -108,9 +98,9 @@ fn commit_values<'py>(
     blinding: &[u8],
 ) -> PyResult<Bound<'py, PyBytes>> {
     let values = wholes(values);
-    expect_values(&values)?;
+    expect_values(&values).map_err(raise)?;
     let blinding = own_scalar("blinding", blinding)?;
-    let point = py.detach(|| commit::commit(&values, &blinding).compress());
+    let point = py.detach(|| commit(&values, &blinding).compress());
     Ok(bytes(py, point.as_bytes()))
 }
 
@@ -121,10 +111,12 @@ fn combine_commitments<'py>(
     minus: Vec<Vec<u8>>,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (plus, minus) = (
-        elements("commitment", &plus)?,
-        elements("commitment", &minus)?,
+        elements("commitment", &plus).map_err(raise)?,
+        elements("commitment", &minus).map_err(raise)?,
     );
-    let total = py.detach(|| commit::combine(&plus, &minus).map(|point| point.compress()))?;
+    let total = py
+        .detach(|| combine(&plus, &minus).map(|point| point.compress()))
+        .map_err(raise)?;
     Ok(bytes(py, total.as_bytes()))
 }
 
@@ -153,24 +145,28 @@ fn combine_scalars<'py>(
 
 #[pyfunction]
 fn check_point(data: &[u8]) -> PyResult<()> {
-    encode::point("commitment", &element("commitment", data)?)?;
+    element("commitment", data)
+        .and_then(|bytes| encode::point("commitment", &bytes))
+        .map_err(raise)?;
     Ok(())
 }
 
 #[pyfunction]
 fn check_points(py: Python<'_>, packed: &[u8]) -> PyResult<()> {
-    let points = edges::elements(packed)?;
+    let points = edges::elements(packed).map_err(raise)?;
     py.detach(|| {
         points
             .iter()
             .try_for_each(|point| encode::point("commitment", point).map(drop))
-    })?;
-    Ok(())
+    })
+    .map_err(raise)
 }
 
 #[pyfunction]
 fn check_scalar(data: &[u8]) -> PyResult<()> {
-    encode::scalar("blinding", &element("blinding", data)?)?;
+    element("blinding", data)
+        .and_then(|bytes| encode::scalar("blinding", &bytes))
+        .map_err(raise)?;
     Ok(())
 }
 
@@ -181,13 +177,13 @@ fn range_proof_bytes(length: Whole, low: Vec<Whole>, high: Vec<Whole>) -> PyResu
 
 #[pyfunction]
 fn norm_proof_bytes(length: Whole, bound: Whole) -> PyResult<usize> {
-    Ok(Norm::new(length.count(), bound.0)?.elements() * ELEMENT)
+    Ok(norm(length.count(), &bound)?.elements() * ELEMENT)
 }
 
 /// Bytes of the coins, and of a proof.
 #[pyfunction]
 fn noise_bytes(length: Whole, bits: Whole) -> PyResult<(usize, usize)> {
-    let noise = Noise::new(length.count(), bits.count())?;
+    let noise = noise(&length, &bits)?;
     Ok((noise.coin_bytes(), noise.elements() * ELEMENT))
 }
 
@@ -205,7 +201,9 @@ fn prove_range<'py>(
     let range = range(values.len(), low, high)?;
     let blinding = own_scalar("blinding", blinding)?;
     let (context, seed) = (exactly("context", context)?, exactly("seed", seed)?);
-    let proof = py.detach(|| range.prove(context, &values, &blinding, seed))?;
+    let proof = py
+        .detach(|| range.prove(context, &values, &blinding, seed))
+        .map_err(raise)?;
     Ok(bytes(py, &proof))
 }
 
@@ -219,10 +217,12 @@ fn prove_norm<'py>(
     seed: &[u8],
 ) -> PyResult<Bound<'py, PyBytes>> {
     let values = wholes(values);
-    let norm = Norm::new(values.len(), bound.0)?;
+    let norm = norm(values.len(), &bound)?;
     let blinding = own_scalar("blinding", blinding)?;
     let (context, seed) = (exactly("context", context)?, exactly("seed", seed)?);
-    let proof = py.detach(|| norm.prove(context, &values, &blinding, seed))?;
+    let proof = py
+        .detach(|| norm.prove(context, &values, &blinding, seed))
+        .map_err(raise)?;
     Ok(bytes(py, &proof))
 }
 
@@ -239,18 +239,20 @@ impl PyNoiseSecret {
         packed: &[u8],
         wide: &[u8],
     ) -> PyResult<Self> {
-        let noise = Noise::new(length.count(), bits.count())?;
+        let noise = noise(&length, &bits)?;
         let wide = exactly("wide", wide)?;
-        Ok(Self(py.detach(|| Secret::new(noise, packed, wide))?))
+        py.detach(|| Secret::new(noise, packed, wide))
+            .map(Self)
+            .map_err(raise)
     }
 
     #[getter]
     fn commitment<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        bytes(py, &self.0.commitment)
+        bytes(py, self.0.commitment())
     }
 
     fn values(&self, coins: &[u8]) -> PyResult<Vec<i128>> {
-        Ok(self.0.values(coins)?.to_vec())
+        Ok(self.0.values(coins).map_err(raise)?.to_vec())
     }
 
     fn prove<'py>(
@@ -263,7 +265,9 @@ impl PyNoiseSecret {
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let blinding = own_scalar("blinding", blinding)?;
         let (context, seed) = (exactly("context", context)?, exactly("seed", seed)?);
-        let (noise, proof) = py.detach(|| self.0.prove(context, coins, &blinding, seed))?;
+        let (noise, proof) = py
+            .detach(|| self.0.prove(context, coins, &blinding, seed))
+            .map_err(raise)?;
         Ok((bytes(py, &noise), bytes(py, &proof)))
     }
 }
@@ -336,7 +340,7 @@ impl PyProofBatch {
         bound: Whole,
         proof: Vec<u8>,
     ) -> PyResult<()> {
-        let norm = Norm::new(length.count(), bound.0)?;
+        let norm = norm(length.count(), &bound)?;
         let context = *exactly("context", context)?;
         self.push(
             element("commitment", commitment).map(|commitment| Item::Norm {
@@ -360,7 +364,7 @@ impl PyProofBatch {
         coins: Vec<u8>,
         proof: Vec<u8>,
     ) -> PyResult<()> {
-        let noise = Noise::new(length.count(), bits.count())?;
+        let noise = noise(&length, &bits)?;
         let context = *exactly("context", context)?;
         exactly_coins(&noise, &coins)?;
         let commitments = element("commitment", secret_commitment)
@@ -384,17 +388,9 @@ impl PyProofBatch {
 
     /// Empties the batch, unless it fails.
     fn find_false(&mut self, py: Python<'_>, threads: usize) -> PyResult<Vec<usize>> {
-        if !crate::THREADS.contains(&threads) {
-            return Err(PyValueError::new_err(format!(
-                "threads: {threads}, not between {} and {}",
-                crate::THREADS.start(),
-                crate::THREADS.end()
-            )));
-        }
+        check_threads(threads)?;
         let items = &self.0;
-        let found = py
-            .detach(|| find_false(items, threads))
-            .map_err(|error| PyOSError::new_err(error.to_string()))?;
+        let found = py.detach(|| find_false(items, threads)).map_err(raise)?;
         self.0 = Vec::new();
         Ok(found)
     }
@@ -411,9 +407,7 @@ impl PyEdgeFold {
     #[new]
     fn new(counted: &[u8], locate: bool) -> PyResult<Self> {
         let counted = counted.iter().map(|&flag| flag != 0).collect();
-        Edges::new(counted, locate)
-            .map(Self)
-            .map_err(|error| PyOSError::new_err(error.to_string()))
+        Edges::new(counted, locate).map(Self).map_err(raise)
     }
 
     /// For each party the sum of its edges, and what is malformed: one of the two is empty.
@@ -432,13 +426,14 @@ impl PyEdgeFold {
                     others: edges::elements(&others)?,
                 })
             })
-            .collect::<Result<Vec<_>, ProofError>>()?;
+            .collect::<Result<Vec<_>, ProofError>>()
+            .map_err(raise)?;
         let sums = py.detach(|| self.0.take(&claims));
         sums.into_iter()
             .map(|sum| match sum {
                 Ok(sum) => Ok((bytes(py, &sum), String::new())),
                 Err(ProofError::Statement(reason)) => Ok((bytes(py, b""), reason)),
-                Err(error) => Err(error.into()),
+                Err(error) => Err(raise(error)),
             })
             .collect()
     }
@@ -464,9 +459,8 @@ fn exactly_coins(noise: &Noise, coins: &[u8]) -> PyResult<()> {
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("FalseStatement", module.py().get_type::<FalseStatement>())?;
-    module.add("MAX_COMMITTED", super::MAX_LENGTH)?;
-    module.add("MAX_PROOF_BITS", super::MAX_BITS)?;
+    module.add("MAX_COMMITTED", MAX_LENGTH)?;
+    module.add("MAX_PROOF_BITS", MAX_BITS)?;
     module.add_class::<PyNoiseSecret>()?;
     module.add_class::<PyProofBatch>()?;
     module.add_class::<PyEdgeFold>()?;

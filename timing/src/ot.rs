@@ -1,7 +1,9 @@
-//! Transfers as functions of a secret, for `crate::timing`.
+//! Transfers as functions of a secret.
 
-use super::{ExtensionReceiver, ExtensionSender};
-use crate::timing::Publish;
+use smpc_core::ot::{ExtensionReceiver, ExtensionSender};
+
+/// Tells that bytes that follow from the secret are public: a message, a challenge.
+pub type Publish<'a> = &'a dyn Fn(&[u8]);
 
 const CONTEXT: [u8; 32] = [7; 32];
 const COUNT: usize = 256;

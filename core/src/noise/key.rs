@@ -1,12 +1,8 @@
-//! The face that Python sees; `smpc_dp/_core.pyi` documents it.
+//! Keys of noise: what is drawn under one, call by call.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use num_bigint::BigUint;
-use numpy::{IntoPyArray, PyArray1};
-use pyo3::exceptions::{PyMemoryError, PyOSError, PyOverflowError, PyValueError};
-use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 use zeroize::Zeroizing;
 
 use super::draw::Sampler;
@@ -24,21 +20,11 @@ const CALL_KEY: &str = "smpc-dp/1/noise-call";
 const KEPT: usize = 64;
 /// Bytes of a numerator or denominator.
 const TERM_BYTES: usize = 32;
-const MAX_COUNT: u64 = 1 << 32;
 
 type Key = Zeroizing<[u8; 32]>;
 type Kept = (String, Vec<Vec<u8>>, Arc<Sampler>);
 
 static SAMPLERS: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
-
-impl From<NoiseError> for PyErr {
-    fn from(error: NoiseError) -> Self {
-        match error {
-            NoiseError::Argument(_) => PyValueError::new_err(error.to_string()),
-            NoiseError::Beyond => PyOverflowError::new_err(error.to_string()),
-        }
-    }
-}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What these hold is whole between any two statements.
@@ -140,20 +126,18 @@ struct State {
     process: Option<u32>,
 }
 
-fn fresh_key() -> PyResult<Key> {
+fn fresh_key() -> Result<Key, NoiseError> {
     let mut key = Key::default();
-    getrandom::fill(&mut *key)
-        .map_err(|error| PyOSError::new_err(format!("no randomness: {error}")))?;
+    getrandom::fill(&mut *key).map_err(NoiseError::Randomness)?;
     Ok(key)
 }
 
-#[pyclass(name = "NoiseKey", module = "smpc_dp._core", frozen)]
-struct PyNoiseKey(Mutex<State>);
+/// A source of noise: a key, and how many calls have drawn from it.
+pub struct NoiseKey(Mutex<State>);
 
-#[pymethods]
-impl PyNoiseKey {
-    #[staticmethod]
-    fn system() -> PyResult<Self> {
+impl NoiseKey {
+    /// A key of the operating system; a forked process draws one of its own.
+    pub fn system() -> Result<Self, NoiseError> {
         Ok(Self(Mutex::new(State {
             key: fresh_key()?,
             calls: 0,
@@ -161,69 +145,50 @@ impl PyNoiseKey {
         })))
     }
 
-    #[staticmethod]
-    fn keyed(key: &[u8], context: Vec<Bound<'_, PyBytes>>) -> PyResult<Self> {
-        if key.len() != 32 {
-            let length = key.len();
-            return Err(PyValueError::new_err(format!(
-                "key: {length} bytes, not 32"
-            )));
-        }
+    /// The key that follows from a caller's key and context.
+    pub fn keyed<'a>(key: &[u8; 32], context: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hasher = TupleHash256::new(SOURCE_KEY.as_bytes());
         hasher.absorb(key);
-        context
-            .iter()
-            .for_each(|part| hasher.absorb(part.as_bytes()));
+        context.into_iter().for_each(|part| hasher.absorb(part));
         let mut derived = Key::default();
         hasher.finish(&mut *derived);
-        Ok(Self(Mutex::new(State {
+        Self(Mutex::new(State {
             key: derived,
             calls: 0,
             process: None,
-        })))
+        }))
     }
 
-    #[getter]
-    fn calls(&self) -> u64 {
+    /// How many calls have drawn.
+    pub fn calls(&self) -> u64 {
         lock(&self.0).calls
     }
 
-    fn draw<'py>(
+    /// Draws `count` samples of a law on so many threads; their number does not change the samples.
+    ///
+    /// The laws, as `docs/sampling.md` defines them, are "bernoulli-exp" and "geometric" with x, "discrete-laplace"
+    /// with its scale, "discrete-gaussian" and "skellam" with their variance, and "binomial" with the number of trials
+    /// and p. A parameter is two of `terms`, numerator and denominator, each big-endian in at most 32 bytes.
+    pub fn draw(
         &self,
-        py: Python<'py>,
         law: &str,
-        terms: Vec<Vec<u8>>,
-        count: u64,
+        terms: &[Vec<u8>],
+        count: usize,
         threads: usize,
-    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        if count > MAX_COUNT {
-            return Err(PyValueError::new_err(format!("count: {count} above 2^32")));
-        }
-        if !crate::THREADS.contains(&threads) {
-            return Err(PyValueError::new_err(format!(
-                "threads: {threads}, not between {} and {}",
-                crate::THREADS.start(),
-                crate::THREADS.end()
-            )));
-        }
-        let samples = py.detach(|| {
-            let sampler = sampler(law, &terms)?;
-            let mut samples = Vec::new();
-            samples
-                .try_reserve_exact(count as usize)
-                .map_err(|_| PyMemoryError::new_err(format!("no memory for {count} values")))?;
-            samples.resize(count as usize, 0);
-            let streams = self.next_call(law, &terms)?;
-            sampler.fill(&streams, &mut samples, threads)?;
-            Ok::<_, PyErr>(samples)
-        })?;
-        Ok(samples.into_pyarray(py))
+    ) -> Result<Vec<i64>, NoiseError> {
+        let sampler = sampler(law, terms)?;
+        let mut samples = Vec::new();
+        samples
+            .try_reserve_exact(count)
+            .map_err(|_| NoiseError::Memory(count))?;
+        samples.resize(count, 0);
+        let streams = self.next_call(law, terms)?;
+        sampler.fill(&streams, &mut samples, threads)?;
+        Ok(samples)
     }
-}
 
-impl PyNoiseKey {
     /// The streams of the next call.
-    fn next_call(&self, law: &str, terms: &[Vec<u8>]) -> PyResult<Streams> {
+    fn next_call(&self, law: &str, terms: &[Vec<u8>]) -> Result<Streams, NoiseError> {
         let mut state = lock(&self.0);
         let here = std::process::id();
         if state.process.is_some_and(|process| process != here) {
@@ -241,9 +206,4 @@ impl PyNoiseKey {
         hasher.finish(&mut *key);
         Ok(Streams::new(&key))
     }
-}
-
-/// Adds what Python sees of the samplers.
-pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<PyNoiseKey>()
 }

@@ -1,0 +1,32 @@
+//! What Python sees of `smpc-core`; `smpc_dp/_core.pyi` documents it.
+//!
+//! Arguments are checked here and errors become exceptions; the kernels run without the interpreter's lock.
+
+#![deny(unsafe_code)]
+
+mod errors;
+mod garble;
+mod keystream;
+mod noise;
+mod ot;
+mod proofs;
+mod shamir;
+mod stream_hash;
+mod threads;
+mod tuple_hash;
+
+use pyo3::prelude::*;
+
+/// The compiled kernels of `smpc_dp`.
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    errors::register(module)?;
+    garble::register(module)?;
+    keystream::register(module)?;
+    noise::register(module)?;
+    ot::register(module)?;
+    proofs::register(module)?;
+    shamir::register(module)?;
+    stream_hash::register(module)?;
+    tuple_hash::register(module)
+}

@@ -1,0 +1,77 @@
+//! Why a call was refused, whichever module refused it.
+
+use std::fmt;
+
+use crate::garble;
+use crate::noise::NoiseError;
+use crate::ot::OtError;
+use crate::proofs::ProofError;
+use crate::shamir;
+
+/// Why a call of any module was refused. No reason holds a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Error {
+    /// A circuit, a parameter or a call of `garble`.
+    Garbling(garble::Refused),
+    /// A law, or the drawing from it.
+    Noise(NoiseError),
+    /// An argument, a message or a call of `ot`.
+    Transfer(OtError),
+    /// An argument or a statement of `proofs`.
+    Proof(ProofError),
+    /// A sharing or a reconstruction.
+    Sharing(shamir::Refused),
+    /// The operating system gave no randomness.
+    Randomness(getrandom::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Garbling(reason) => reason.fmt(formatter),
+            Self::Noise(reason) => reason.fmt(formatter),
+            Self::Transfer(reason) => reason.fmt(formatter),
+            Self::Proof(reason) => reason.fmt(formatter),
+            Self::Sharing(reason) => reason.fmt(formatter),
+            Self::Randomness(reason) => reason.fmt(formatter),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<garble::Refused> for Error {
+    fn from(reason: garble::Refused) -> Self {
+        Self::Garbling(reason)
+    }
+}
+
+impl From<NoiseError> for Error {
+    fn from(reason: NoiseError) -> Self {
+        Self::Noise(reason)
+    }
+}
+
+impl From<OtError> for Error {
+    fn from(reason: OtError) -> Self {
+        Self::Transfer(reason)
+    }
+}
+
+impl From<ProofError> for Error {
+    fn from(reason: ProofError) -> Self {
+        Self::Proof(reason)
+    }
+}
+
+impl From<shamir::Refused> for Error {
+    fn from(reason: shamir::Refused) -> Self {
+        Self::Sharing(reason)
+    }
+}
+
+impl From<getrandom::Error> for Error {
+    fn from(reason: getrandom::Error) -> Self {
+        Self::Randomness(reason)
+    }
+}
