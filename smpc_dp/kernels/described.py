@@ -15,7 +15,7 @@ from smpc_dp.circuits.builder import Bits, Builder
 from smpc_dp.circuits.circuit import Circuit, pack, unpack
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.kernels.compiled import compile_kernel
-from smpc_dp.kernels.fields import Codes, Field, codes_of
+from smpc_dp.kernels.fields import Codes, Field, nearest_codes
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import MAX_NAME, is_known, kernel_of, read_fields
 from smpc_dp.kernels.on_bits import MAX_TABLE_BITS, Record, at_most
@@ -149,7 +149,7 @@ def _of_circuit(canonical: str) -> Kernel:
         low=low,
         unit=unit,
         steps=steps,
-        function=lambda a, b: low + unit * integer(codes_of(fields, a), codes_of(fields, b)),
+        function=lambda a, b: low + unit * integer(nearest_codes(fields, a), nearest_codes(fields, b)),
         integer=integer,
         symmetric=symmetric,
         gadget=gadget,

@@ -68,15 +68,19 @@ class Field:
         Raises PrivacyError for a value out of bounds, not a finite number, or with `exact` off the grid;
         nothing is clipped.
         """
-        array = self._within(values)
-        places = (array - self.low) / self.step
-        codes: Codes = np.rint(places).astype(np.int64)
-        if self.exact and (off := np.abs(places - codes) > 1e-9).any():
-            raise PrivacyError(
-                f"{self.name}: {int(off.sum())} of {off.size} values are no multiples of {self.step:g} from "
-                f"{self.low:g} to {self.high:g}"
-            )
+        codes = self.nearest(values)
+        if self.exact:
+            off = np.abs((np.asarray(values, dtype=np.float64) - self.low) / self.step - codes) > 1e-9
+            if off.any():
+                raise PrivacyError(
+                    f"{self.name}: {int(off.sum())} of {off.size} values are no multiples of {self.step:g} "
+                    f"from {self.low:g} to {self.high:g}"
+                )
         return codes
+
+    def nearest(self, values: ArrayLike) -> Codes:
+        """Return what `codes` does without `exact`: for values that are no records. Raises PrivacyError."""
+        return np.asarray(np.rint((self._within(values) - self.low) / self.step), dtype=np.int64)
 
     def _within(self, values: ArrayLike) -> Floats:
         """Return values as an array; raise PrivacyError unless all are within bounds."""
@@ -117,6 +121,7 @@ class Cells(Field):
     """
 
     step: float = field(init=False)
+    exact: bool = field(init=False, default=False)
     bins: int = field(kw_only=True)
 
     def __post_init__(self) -> None:
@@ -130,7 +135,7 @@ class Cells(Field):
         """The greatest code."""
         return self.bins - 1
 
-    def codes(self, values: ArrayLike) -> Codes:
+    def nearest(self, values: ArrayLike) -> Codes:
         """Return the cell of each value; `high` is in the last one. Raises PrivacyError out of bounds."""
         places = (self._within(values) - self.low) / (self.high - self.low) * self.bins
         return np.minimum(np.floor(places).astype(np.int64), self.steps)
@@ -144,9 +149,9 @@ class Cells(Field):
         return {**super().terms(), "bins": self.bins}
 
 
-def codes_of(fields: Sequence[Field], values: Any) -> Codes:
-    """Return the codes of records, both of shape (..., fields). Raises PrivacyError."""
-    return np.stack([field.codes(values[..., place]) for place, field in enumerate(fields)], axis=-1)
+def nearest_codes(fields: Sequence[Field], values: Any) -> Codes:
+    """Return the codes nearest to values, both of shape (..., fields). Raises PrivacyError."""
+    return np.stack([field.nearest(values[..., place]) for place, field in enumerate(fields)], axis=-1)
 
 
 def as_array(name: str, values: Any) -> NDArray[Any]:

@@ -93,7 +93,7 @@ def read_fields(terms: Mapping[str, Any]) -> list[Field]:
         if not all(name.isprintable() and len(name) <= MAX_NAME for name in names):
             raise ValueError(f"names of fields must be printable, {MAX_NAME} characters at most")
         return [
-            Cells(float(f["low"]), float(f["high"]), str(f["name"]), bool(f["exact"]), bins=f["bins"])
+            Cells(float(f["low"]), float(f["high"]), str(f["name"]), bins=f["bins"])
             if "bins" in f
             else Field(float(f["low"]), float(f["high"]), float(f["step"]), str(f["name"]), bool(f["exact"]))
             for f in terms["fields"]

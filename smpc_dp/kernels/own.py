@@ -11,7 +11,7 @@ import numpy as np
 from smpc_dp.circuits.builder import Bits, Builder
 from smpc_dp.circuits.circuit import pack, unpack
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.kernels.fields import Codes, Field, codes_of
+from smpc_dp.kernels.fields import Codes, Field, nearest_codes
 from smpc_dp.kernels.kernel import MAX_STEPS, Kernel
 from smpc_dp.kernels.on_bits import MAX_TABLE_BITS, Gadget, Record, at_most, table
 
@@ -68,7 +68,7 @@ def table_kernel(
         low=low,
         unit=unit,
         steps=steps,
-        function=lambda a, b: low + unit * integer(codes_of(fields, a), codes_of(fields, b)),
+        function=lambda a, b: low + unit * integer(nearest_codes(fields, a), nearest_codes(fields, b)),
         integer=integer,
         lipschitz=lipschitz,
         gadget=lambda builder, x, y: table(builder, x, y, entries, steps),
@@ -107,7 +107,7 @@ def circuit_kernel(
         low=low,
         unit=unit,
         steps=steps,
-        function=lambda a, b: low + unit * integer(codes_of(fields, a), codes_of(fields, b)),
+        function=lambda a, b: low + unit * integer(nearest_codes(fields, a), nearest_codes(fields, b)),
         integer=integer,
         lipschitz=lipschitz,
         gadget=bounded,

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Meta
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.kernels.fields import Cells, Field, codes_of
+from smpc_dp.kernels.fields import Cells, Field, nearest_codes
 from smpc_dp.kernels.quantiser import Quantiser
 from smpc_dp.learn.exchanges import EXACT_STEPS
 from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
@@ -113,7 +113,7 @@ class DualAveragingReports(PairDescent, frozen=True, kw_only=True, forbid_unknow
             raise ConfigError([Fault("exchange", "is needed to meet other users")])
         here, public = exchange.here, self.labels == "public"
         records = np.concatenate(data) if data else np.zeros((0, self.features + 1))
-        codes = codes_of(self.quantiser.fields, records)
+        codes = nearest_codes(self.quantiser.fields, records)
         rows = self.reports.randomise(
             self.quantiser.categorise(codes),
             here,

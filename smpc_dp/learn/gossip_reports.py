@@ -17,7 +17,7 @@ from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.kernels.fields import Cells
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import auc
-from smpc_dp.kernels.quantiser import Quantiser
+from smpc_dp.kernels.quantiser import Quantiser, bins_of
 from smpc_dp.learn.gosta import PairKernel
 from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
 from smpc_dp.learn.pair_statistics import PairEstimate
@@ -39,8 +39,8 @@ class GossipReports(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fiel
     records.
 
     Attributes:
-        bins: cells of each value; a record stands at the centre of its cell, which moves each value by
-            (upper - lower) / (2 bins) at most.
+        bins: cells of each value, or all points of a described kernel's grid that has fewer; a record stands
+            at the centre of its cell, which moves each value by (upper - lower) / (2 bins) at most.
         epsilon: of each user's record, in all.
         labels: of auc: "private", a part of the cell; "public": sent with the report, and not protected.
     """
@@ -57,13 +57,15 @@ class GossipReports(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fiel
     @cached_property
     def kernel(self) -> Kernel:
         """h on cells; of label 1 and 0 where labels are sent."""
+        if self.own is not None:
+            return self.own
         form = auc if self.labelled else self.form
         return form(*[Cells(self.lower, self.upper, bins=self.bins) for _ in form.fields])
 
     @cached_property
     def quantiser(self) -> Quantiser:
         """Records to cells."""
-        return Quantiser(self.kernel.fields, tuple(field.steps + 1 for field in self.kernel.fields))
+        return Quantiser(self.kernel.fields, bins_of(self.kernel, self.bins))
 
     @cached_property
     def reports(self) -> LocalReports:
@@ -80,7 +82,7 @@ class GossipReports(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fiel
         faults = self.setting_faults(users)
         if faults:
             return faults
-        if math.prod(field.steps + 1 for field in self.kernel.fields) > MAX_CELLS:
+        if math.prod(bins_of(self.kernel, self.bins)) > MAX_CELLS:
             what = f"{self.bins} for each value of a record are more than {MAX_CELLS} cells"
             return [Fault("bins", what)]
         try:
@@ -139,7 +141,7 @@ class GossipReports(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fiel
         return Learned(
             "gossip-reports",
             self.over_pairs(found.final, users),
-            (self.statistic,),
+            (self.name,),
             steps,
             steps,
             (),

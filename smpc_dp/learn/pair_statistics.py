@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
-from typing import Literal
+from functools import cached_property
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigError, Fault, PrivacyError
+from smpc_dp.kernels.described import read_kernel
 from smpc_dp.kernels.forms import Form
+from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import FORMS
 from smpc_dp.learn.averager import PeerExchange, Rows, Screen
 from smpc_dp.learn.gosta import Estimates, PairKernel, gosta, gosta_asynchronous, u2_gossip
@@ -42,8 +45,8 @@ class PairEstimate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """What estimates of a pairwise statistic by gossip have in common: records, and who meets when.
 
     Attributes:
-        statistic: h, see `form`.
-        lower, upper: of every value; a label is 0 or 1.
+        statistic: h by its name, or as `kernels.described.describe` tells of any kernel without labels.
+        lower, upper: of every value, where h has a name; a label is 0 or 1.
         ticks: T: two users meet at each, and everybody must meet somebody.
         method: "gosta", or "u2", the baseline, with two meetings a tick.
         clock: "synchronous" is Algorithm 3.1, "asynchronous" Remark 3.2; "u2" has a global clock.
@@ -51,10 +54,10 @@ class PairEstimate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         positives: n+, how many users have label 1, public; of "auc", and only there.
     """
 
-    statistic: Statistic
-    lower: float
-    upper: float
+    statistic: Statistic | dict[str, Any]
     ticks: Ticks
+    lower: float = math.nan
+    upper: float = math.nan
     method: Method = "gosta"
     clock: ClockName = "asynchronous"
     topology: Graph = "complete"
@@ -63,17 +66,39 @@ class PairEstimate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def form(self) -> Form:
-        """h; of auc for records (score, label): 0 for equal labels."""
-        return FORMS["auc_private_labels" if self.statistic == "auc" else self.statistic]
+        """The h that has a name; of auc for records (score, label): 0 for equal labels."""
+        return FORMS["auc_private_labels" if self.statistic == "auc" else self.name]
+
+    @cached_property
+    def own(self) -> Kernel | None:
+        """The h that is described; None for one that has a name. Raises ConfigError."""
+        return None if isinstance(self.statistic, str) else read_kernel(self.statistic)
+
+    @property
+    def name(self) -> str:
+        """Of h."""
+        return str(self.statistic) if self.own is None else self.own.name
 
     @property
     def fields(self) -> int:
         """Values of a record."""
-        return len(self.form.fields) + (self.statistic == "auc")
+        return len(self.own.fields) if self.own else len(self.form.fields) + (self.statistic == "auc")
 
     def setting_faults(self, users: int) -> list[Fault]:
         """Return what is wrong with these settings for so many users."""
-        if not (math.isfinite(self.upper - self.lower) and self.lower < self.upper):
+        try:
+            own = self.own
+        except ConfigError as error:
+            return [Fault(f"statistic ({fault.where})", fault.what) for fault in error.faults]
+        bounds = {"lower": self.lower, "upper": self.upper}
+        if own is not None:
+            if own.labels != "none":
+                return [Fault("statistic", "a kernel that is described must be without labels")]
+            if given := [key for key, bound in bounds.items() if not math.isnan(bound)]:
+                return [Fault(key, "the fields of the kernel have bounds of their own") for key in given]
+        elif missing := [key for key, bound in bounds.items() if math.isnan(bound)]:
+            return [Fault(key, "is missing") for key in missing]
+        elif not (math.isfinite(self.upper - self.lower) and self.lower < self.upper):
             return [Fault("upper", f"must be above lower and both finite: {self.lower}, {self.upper}")]
         faults = []
         if self.method == "u2" and self.clock != "synchronous":
@@ -126,6 +151,12 @@ class PairEstimate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         if table.shape != (1, self.fields):
             record = "a score and a label" if self.statistic == "auc" else f"{self.fields} values"
             raise ConfigError([Fault(user, f"must be one record of {record}, shape is {table.shape}")])
+        if self.own is not None:
+            try:
+                self.own.codes(table)
+            except PrivacyError as error:
+                raise ConfigError([Fault(user, str(error))]) from None
+            return
         values = table[:, :1] if self.statistic == "auc" else table
         # Written so that NaN is caught.
         if not np.all((values >= self.lower) & (values <= self.upper)):

@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 from smpc_dp.errors import ConfigError
-from smpc_dp.kernels.fields import codes_of
+from smpc_dp.kernels.fields import nearest_codes
 from smpc_dp.learn import topology
 from smpc_dp.learn.averager import Boxes, PlainExchange, Rows, Users
 from smpc_dp.learn.dual_averaging import dual_averaging, inverse_root
@@ -129,7 +129,7 @@ def test_cells_stand_for_their_records() -> None:
     records[:, 2] = np.arange(50) % 2
     records[0, :2] = 1.0
     quantiser = learner.quantiser
-    stand = quantiser.points()[quantiser.categorise(codes_of(quantiser.fields, records))]
+    stand = quantiser.points()[quantiser.categorise(nearest_codes(quantiser.fields, records))]
     assert np.abs(stand[:, :2] - records[:, :2]).max() <= 0.25
     np.testing.assert_array_equal(stand[:, 2], records[:, 2])
 
