@@ -55,14 +55,9 @@ def check(
     # Loading these takes longer than starting all other commands.
     from smpc_dp.encoding import Encoding
     from smpc_dp.privacy import empirical, mechanisms
+    from smpc_dp.privacy.mechanisms.additive import FAMILIES
     from smpc_dp.privacy.sampling import NoiseSource
 
-    kinds: dict[str, type[mechanisms.AdditiveNoise]] = {
-        "discrete-laplace": mechanisms.DiscreteLaplace,
-        "discrete-gaussian": mechanisms.DiscreteGaussian,
-        "skellam": mechanisms.Skellam,
-        "binomial": mechanisms.Binomial,
-    }
     name = mechanism.removeprefix("distributed-")
     pure = name in ("laplace", "discrete-laplace", "randomised-response")
     delta = (0.0 if pure else 1e-5) if delta is None else delta
@@ -84,10 +79,10 @@ def check(
         grid = mechanisms.Sensitivity.on_integers("substitution", dimension=dimension, **bound)
         if mechanism.startswith("distributed-"):
             made = mechanisms.DistributedSum.calibrate(
-                kinds[name], epsilon, delta, grid, parties=parties, missing=missing, corrupt=corrupt
+                FAMILIES[name], epsilon, delta, grid, parties=parties, missing=missing, corrupt=corrupt
             )
         else:
-            made = kinds[name].calibrate(epsilon, delta, grid)
+            made = FAMILIES[name].calibrate(epsilon, delta, grid)
     found = empirical.audit_mechanism(made, empirical.Claim(epsilon, delta), samples, NoiseSource.system())
     told = found.to_json()
     if as_json:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from decimal import Context, Decimal, localcontext
+from decimal import Context, localcontext
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.circuit_noise import Source
+from smpc_dp.privacy.laws import DiscreteGaussianLaw
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import AnyDescription, Event
@@ -184,8 +185,7 @@ def table_of(variance: Fraction) -> tuple[tuple[int, ...], tuple[int, ...], tupl
     """
     middle = PLACES // 2
     with localcontext(Context(prec=60)):
-        rate = variance.denominator / (2 * Decimal(variance.numerator))
-        bell = [(-rate * x * x).exp() for x in range(middle)]
+        bell = DiscreteGaussianLaw(variance).weights(middle - 1)
         # The tail is below 2^-86 of the whole: without it the masses are not too small.
         whole = bell[0] + 2 * sum(bell[1:])
         share = [int(mass / whole * (1 << WHOLE_BITS)) for mass in bell]

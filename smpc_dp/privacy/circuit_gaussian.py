@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.circuit_noise import Integers, Raw, Source
+from smpc_dp.privacy.laws import DiscreteGaussianLaw
 
 # Fair bits of the number that is looked up; a magnitude's chance is off by 2**-63 at most.
 LOOKUP_BITS = 63
@@ -142,8 +144,8 @@ def _middle(law: NDArray[np.float64], reach: int) -> NDArray[np.float64]:
 def _table(sigma: float) -> tuple[int, ...]:
     """Return the distribution function of the magnitude, in units of 2**-63, at 0, 1, .."""
     with localcontext(Context(prec=60)):
-        rate = 1 / (2 * Decimal(sigma) ** 2)
-        masses = [Decimal(1), *(2 * (-rate * k * k).exp() for k in range(1, math.ceil(REACH * sigma) + 1))]
+        bell = DiscreteGaussianLaw(Fraction(sigma) ** 2).weights(math.ceil(REACH * sigma))
+        masses = [bell[0], *(2 * mass for mass in bell[1:])]
         whole = sum(masses)
         cuts, reached = [], Decimal(0)
         for mass in masses[:-1]:

@@ -15,6 +15,7 @@ import numpy as np
 from smpc_dp.errors import PrivacyError
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
+from smpc_dp.privacy.laws import DiscreteLaplaceLaw
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -101,9 +102,7 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
         Homomorphic: mu G (i^2 + i) / b_v, (27) with an l1 bound. I.i.d.: 2 mu G i / b_v.
         """
         shifts = steps * (steps + 1) if self.kind == "homomorphic" else 2 * steps
-        exact = Fraction(self.update * shifts) / self.scale
-        value = float(exact)
-        return value if Fraction(value) >= exact else math.nextafter(value, math.inf)
+        return DiscreteLaplaceLaw(self.scale).epsilon(self.update * shifts)
 
     def publication(self, steps: int, epsilon: float) -> Fraction:
         """Return b_p in grid steps: noise for an agent's model after i steps, for `epsilon` more.
@@ -116,7 +115,7 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
         if self.kind != "homomorphic":
             found.fault("kind", "i.i.d. noise covers models: they are published as they are")
         found.done()
-        scale = Fraction(math.ceil(Fraction(2 * self.update * steps) / Fraction(epsilon)))
+        scale = Fraction(math.ceil(DiscreteLaplaceLaw.for_epsilon(2 * self.update * steps, epsilon).scale))
         if scale > _MOST:
             found.fault("publish", f"{epsilon:g} is too small for {steps} steps")
             found.done()

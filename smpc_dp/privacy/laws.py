@@ -1,4 +1,4 @@
-"""Integer noise as probability mass functions: the laws that mechanisms add, and what a shift of them shows.
+"""Noise on the integers: the only description of each law, for sampler, accountant, mechanisms and plans.
 
 Every law is symmetric about its centre and log-concave (sums of discrete Gaussians are not handled here: see
 `mechanisms.smoothing`), so the set that tells a shift best is a half-line, and a larger shift shows more.
@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import functools
 import math
+from decimal import Decimal
 from fractions import Fraction
+from typing import ClassVar, Self
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
-from smpc_dp.errors import ConfigError
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy import sampling
+from smpc_dp.privacy.sampling import NoiseSource
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 # The mass that a truncated range leaves out, at most; e^-46.
 TAIL = 1.1e-20
@@ -33,34 +37,216 @@ MAX_RECURRENCE = 1 << 17
 
 
 class Law(msgspec.Struct, frozen=True, tag_field="law", forbid_unknown_fields=True):
-    """The law of one share of noise on the integers, centred at 0."""
+    """The law of one share of noise on the integers, centred at 0: a family, and its one parameter."""
+
+    words: ClassVar[str]
+    """The family and its parameter."""
+    pure: ClassVar[bool] = False
+    """Whether a bounded shift shows a bounded epsilon without a delta."""
+
+    @classmethod
+    def parameter(cls) -> str:
+        """Return the name of the parameter."""
+        return cls.__struct_fields__[0]
+
+    @classmethod
+    def checked(cls, value: object) -> Fraction | int:
+        """Return a parameter; raise ConfigError for what is none."""
+        return checked_parameter(cls.parameter(), value)
+
+    @classmethod
+    def rounded(cls, parameter: Fraction) -> Fraction | int:
+        """Return the least parameter of the family that is not below this one."""
+        return parameter
+
+    @classmethod
+    def start(cls, _l1: float, l2: float) -> Fraction:
+        """Return the parameter where a search begins for the noise of a sensitivity, in grid steps."""
+        return Fraction(math.ceil(l2**2))
+
+    @property
+    def value(self) -> Fraction:
+        """The parameter."""
+        return Fraction(getattr(self, self.parameter()))
+
+    def describe(self) -> str:
+        """Return family and parameter, in words."""
+        value = self.value
+        return self.words.format(value.numerator if value.denominator == 1 else f"{float(value):.10g}")
+
+    def share(self, shares: int) -> Fraction:
+        """Return about the parameter of so many shares that are this noise together."""
+        return max(self.value / shares, Fraction(1, 4))
+
+    def draw(self, source: NoiseSource, count: int) -> Integers:
+        """Draw `count` independent values."""
+        raise NotImplementedError
+
+    def logs(self, shares: int, more: int) -> Floats:
+        """Return log masses up to a constant: see `log_masses`."""
+        raise NotImplementedError
 
 
 class DiscreteGaussianLaw(Law, frozen=True, tag="discrete-gaussian"):
     """Mass proportional to exp(-x^2 / (2 variance)) [Canonne, Kamath, Steinke 2020, Definition 1]."""
 
     variance: Fraction
+    words = "discrete Gaussian noise of variance parameter {}"
+
+    def weights(self, reach: int) -> list[Decimal]:
+        """Return exp(-x^2 / (2 variance)) for 0 <= x <= reach, in the digits of the decimal context."""
+        rate = self.variance.denominator / (2 * Decimal(self.variance.numerator))
+        return [(-rate * x * x).exp() for x in range(reach + 1)]
+
+    def draw(self, source: NoiseSource, count: int) -> Integers:
+        return sampling.discrete_gaussian(source, count, self.variance)
+
+    def logs(self, shares: int, more: int) -> Floats:
+        if shares != 1:
+            raise ConfigError("a sum of discrete Gaussians is not a discrete Gaussian")
+        variance = float(self.variance)
+        return -(_symmetric(math.sqrt(2 * (_LOG_TAIL + 1) * variance) + more) ** 2) / (2 * variance)
 
 
 class DiscreteLaplaceLaw(Law, frozen=True, tag="discrete-laplace"):
-    """Mass proportional to exp(-|x| / scale)."""
+    """Mass proportional to exp(-|x| / scale) [Ghosh, Roughgarden, Sundararajan 2009]."""
 
     scale: Fraction
+    words = "discrete Laplace noise of scale {}"
+    pure = True
+
+    @classmethod
+    def for_epsilon(cls, l1: float, epsilon: float) -> Self:
+        """Return the law that makes a shift by `l1` epsilon-DP, exactly."""
+        return cls(Fraction(l1) / Fraction(epsilon))
+
+    @classmethod
+    def start(cls, l1: float, _l2: float) -> Fraction:
+        return Fraction(max(1, math.ceil(l1)))
+
+    @property
+    def variance(self) -> float:
+        """Of a draw."""
+        step = 1 / float(self.scale)
+        return 2 * math.exp(-step) / math.expm1(-step) ** 2
+
+    def epsilon(self, l1: float) -> float:
+        """Return what a shift by `l1` shows at delta 0, rounded up."""
+        exact = Fraction(l1) / self.scale
+        near = float(exact)
+        return near if Fraction(near) >= exact else math.nextafter(near, math.inf)
+
+    def share(self, shares: int) -> Fraction:  # noqa: ARG002
+        return self.scale
+
+    def draw(self, source: NoiseSource, count: int) -> Integers:
+        return sampling.discrete_laplace(source, count, self.scale)
+
+    def logs(self, shares: int, more: int) -> Floats:
+        scale = float(self.scale)
+        if shares == 1:
+            return -np.abs(_symmetric(scale * (_LOG_TAIL + 1) + more)) / scale
+        # Each draw is the difference of two geometric variables, so the sum is one of negative binomials.
+        q = math.exp(-1 / scale)
+        # Chernoff: the sum exceeds W with probability at most exp(shares log M(t) - t W), for any t < 1/scale
+        widths = []
+        for part in (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95):
+            t = part / scale
+            log_m = 2 * math.log1p(-q) - math.log1p(-math.exp((part - 1) / scale))
+            log_m -= math.log1p(-math.exp(-(part + 1) / scale))
+            widths.append((shares * log_m + _LOG_TAIL + 1) / t)
+        reach = math.ceil(min(widths)) + 1 + more
+        # A negative binomial has the heavier tail of the two: its mean and the same Chernoff width
+        length = reach + math.ceil(shares * q / (1 - q)) + math.ceil(scale * (_LOG_TAIL + shares)) + 1
+        if 2 * length > MAX_CONVOLUTION:
+            what = f"a sum of discrete Laplace noise over {2 * length} grid steps"
+            raise ConfigError(f"{what} is too wide to sum")
+        k = np.arange(1, length, dtype=np.float64)
+        logs = np.concatenate(([0.0], np.cumsum(np.log((k + shares - 1) / k) - 1 / scale)))
+        masses = np.exp(_normalised(logs))
+        whole = np.convolve(masses, masses[::-1])
+        centre = len(masses) - 1
+        # what underflows is far below TAIL, which is counted as lost
+        return np.asarray(np.log(np.maximum(whole[centre - reach : centre + reach + 1], 1e-300)))
 
 
 class SkellamLaw(Law, frozen=True, tag="skellam"):
-    """The difference of two Poisson variables of mean variance / 2."""
+    """The difference of two Poisson variables of mean variance / 2; sums of shares are Skellam again."""
 
     variance: Fraction
+    words = "Skellam noise of variance {}"
+
+    def draw(self, source: NoiseSource, count: int) -> Integers:
+        return sampling.skellam(source, count, self.variance)
+
+    def logs(self, shares: int, more: int) -> Floats:
+        # exp(-v) I_k(v): ratios of Bessel functions by their downward recurrence, which is stable.
+        variance = float(self.variance * shares)
+        # Bennett: P(X >= W) <= exp(-W^2 / (2 (v + W/3)))
+        width = (_LOG_TAIL + 1) / 3 + math.sqrt(((_LOG_TAIL + 1) / 3) ** 2 + 2 * (_LOG_TAIL + 1) * variance)
+        width += more
+        if not width < MAX_RECURRENCE:
+            raise ConfigError(f"Skellam noise over {2 * width:.3g} grid steps is too wide to sum")
+        reach = math.ceil(width) + 1
+        ratio, logs = 0.0, np.empty(reach)
+        for k in range(reach + 50 + 4 * math.isqrt(math.ceil(variance)), 0, -1):
+            ratio = 1 / (2 * k / variance + ratio)  # I_k / I_{k-1}
+            if k <= reach:
+                logs[k - 1] = math.log(ratio)
+        right = np.cumsum(logs)
+        return np.concatenate((right[::-1], [0.0], right))
 
 
 class BinomialLaw(Law, frozen=True, tag="binomial"):
-    """Heads of `trials` fair coins; centred by subtracting trials // 2 (a public constant)."""
+    """Heads of `trials` fair coins less trials // 2, a public constant; sums of shares are binomial again."""
 
     trials: int
+    words = "binomial noise of {} fair coins"
+
+    @classmethod
+    def checked(cls, value: object) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not 2 <= value < 1 << 62 or value % 2:
+            raise ConfigError([Fault("trials", f"must be an even integer from 2 to 2^62, is {value!r}")])
+        return value
+
+    @classmethod
+    def rounded(cls, parameter: Fraction) -> int:
+        return 2 * max(1, math.ceil(parameter / 2))
+
+    @classmethod
+    def start(cls, l1: float, l2: float) -> Fraction:
+        return 2 * super().start(l1, l2)
+
+    @property
+    def variance(self) -> Fraction:
+        """Of a draw."""
+        return Fraction(self.trials, 4)
+
+    def share(self, shares: int) -> Fraction:
+        return Fraction(max(2, self.trials // shares))
+
+    def draw(self, source: NoiseSource, count: int) -> Integers:
+        return sampling.binomial(source, count, self.trials, Fraction(1, 2)) - self.trials // 2
+
+    def logs(self, shares: int, more: int) -> Floats:
+        # From the middle outwards by ratios; Hoeffding: P(|X - n/2| >= W) <= 2 exp(-2 W^2 / n).
+        trials = self.trials * shares
+        reach = math.ceil(math.sqrt((_LOG_TAIL + 1) * trials / 2)) + 1 + more
+        if 2 * reach > MAX_SUPPORT:
+            raise ConfigError(f"binomial noise of {trials} trials is too wide to sum")
+        lowest, highest = max(0, trials // 2 - reach), min(trials, trials // 2 + reach)
+        x = np.arange(lowest, highest, dtype=np.float64)
+        return np.concatenate(([0.0], np.cumsum(np.log((trials - x) / (x + 1)))))
 
 
 AnyLaw = DiscreteGaussianLaw | DiscreteLaplaceLaw | SkellamLaw | BinomialLaw
+
+
+def checked_parameter(name: str, value: object) -> Fraction:
+    """Return a parameter; raise ConfigError unless it is an integer or a fraction above 0."""
+    if not isinstance(value, Fraction | int) or isinstance(value, bool) or value <= 0:
+        raise ConfigError([Fault(name, f"must be an integer or a fractions.Fraction above 0, is {value!r}")])
+    return Fraction(value)
 
 
 @functools.lru_cache(maxsize=64)
@@ -70,25 +256,16 @@ def log_masses(law: AnyLaw, shares: int = 1, more: int = 0) -> Floats:
     The binomial stands on 0..trials, or what of it is not in the tails. Raises ConfigError where the range
     would be too wide to sum, and for a sum of discrete Gaussians, which has no simple form.
     """
-    match law:
-        case DiscreteGaussianLaw():
-            if shares != 1:
-                raise ConfigError("a sum of discrete Gaussians is not a discrete Gaussian")
-            variance = float(law.variance)
-            x = _symmetric(math.sqrt(2 * (_LOG_TAIL + 1) * variance) + more)
-            logs = -(x**2) / (2 * variance)
-        case DiscreteLaplaceLaw() if shares == 1:
-            x = _symmetric(float(law.scale) * (_LOG_TAIL + 1) + more)
-            logs = -np.abs(x) / float(law.scale)
-        case DiscreteLaplaceLaw():
-            logs = _laplace_sum(float(law.scale), shares, more)
-        case SkellamLaw():
-            logs = _skellam(float(law.variance * shares), more)
-        case BinomialLaw():
-            logs = _binomial(law.trials * shares, more)
-    normal: Floats = logs - logsumexp(logs)
+    normal = _normalised(law.logs(shares, more))
     normal.setflags(write=False)
     return normal
+
+
+def _normalised(logs: Floats) -> Floats:
+    # Not at the top: parties draw from laws, and do not sum them.
+    from scipy.special import logsumexp
+
+    return np.asarray(logs - logsumexp(logs))
 
 
 def _symmetric(width: float) -> Floats:
@@ -96,57 +273,6 @@ def _symmetric(width: float) -> Floats:
         raise ConfigError(f"noise over {2 * width:.3g} grid steps is too wide to sum, at most {MAX_SUPPORT}")
     reach = math.ceil(width) + 1
     return np.arange(-reach, reach + 1, dtype=np.float64)
-
-
-def _laplace_sum(scale: float, shares: int, more: int) -> Floats:
-    """Each draw is the difference of two geometric variables, so the sum is one of negative binomials."""
-    q = math.exp(-1 / scale)
-    # Chernoff: the sum exceeds W with probability at most exp(shares log M(t) - t W), for any t < 1/scale
-    widths = []
-    for part in (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95):
-        t = part / scale
-        log_m = 2 * math.log1p(-q) - math.log1p(-math.exp((part - 1) / scale))
-        log_m -= math.log1p(-math.exp(-(part + 1) / scale))
-        widths.append((shares * log_m + _LOG_TAIL + 1) / t)
-    reach = math.ceil(min(widths)) + 1 + more
-    # A negative binomial has the heavier tail of the two: its mean and the same Chernoff width
-    length = reach + math.ceil(shares * q / (1 - q)) + math.ceil(scale * (_LOG_TAIL + shares)) + 1
-    if 2 * length > MAX_CONVOLUTION:
-        raise ConfigError(f"a sum of discrete Laplace noise over {2 * length} grid steps is too wide to sum")
-    k = np.arange(1, length, dtype=np.float64)
-    logs = np.concatenate(([0.0], np.cumsum(np.log((k + shares - 1) / k) - 1 / scale)))
-    masses = np.exp(logs - logsumexp(logs))
-    whole = np.convolve(masses, masses[::-1])
-    centre = len(masses) - 1
-    # what underflows is far below TAIL, which is counted as lost
-    return np.log(np.maximum(whole[centre - reach : centre + reach + 1], 1e-300))
-
-
-def _skellam(variance: float, more: int) -> Floats:
-    """exp(-v) I_k(v): ratios of Bessel functions by their downward recurrence, which is stable."""
-    # Bennett: P(X >= W) <= exp(-W^2 / (2 (v + W/3)))
-    width = (_LOG_TAIL + 1) / 3 + math.sqrt(((_LOG_TAIL + 1) / 3) ** 2 + 2 * (_LOG_TAIL + 1) * variance)
-    width += more
-    if not width < MAX_RECURRENCE:
-        raise ConfigError(f"Skellam noise over {2 * width:.3g} grid steps is too wide to sum")
-    reach = math.ceil(width) + 1
-    ratio, logs = 0.0, np.empty(reach)
-    for k in range(reach + 50 + 4 * math.isqrt(math.ceil(variance)), 0, -1):
-        ratio = 1 / (2 * k / variance + ratio)  # I_k / I_{k-1}
-        if k <= reach:
-            logs[k - 1] = math.log(ratio)
-    right = np.cumsum(logs)
-    return np.concatenate((right[::-1], [0.0], right))
-
-
-def _binomial(trials: int, more: int) -> Floats:
-    """From the middle outwards by ratios; Hoeffding: P(|X - n/2| >= W) <= 2 exp(-2 W^2 / n)."""
-    reach = math.ceil(math.sqrt((_LOG_TAIL + 1) * trials / 2)) + 1 + more
-    if 2 * reach > MAX_SUPPORT:
-        raise ConfigError(f"binomial noise of {trials} trials is too wide to sum")
-    lowest, highest = max(0, trials // 2 - reach), min(trials, trials // 2 + reach)
-    x = np.arange(lowest, highest, dtype=np.float64)
-    return np.concatenate(([0.0], np.cumsum(np.log((trials - x) / (x + 1)))))
 
 
 def losses(law: AnyLaw, shares: int, shift: int) -> tuple[Floats, Floats, float]:

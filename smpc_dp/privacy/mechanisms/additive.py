@@ -10,12 +10,11 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Self
+from typing import Any, ClassVar, Self
 
 from numpy.typing import ArrayLike
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.privacy import sampling
 from smpc_dp.privacy.accountant.events import (
     AnyDescription,
     Event,
@@ -40,7 +39,6 @@ from smpc_dp.privacy.mechanisms.base import (
     Mechanism,
     added,
     checked_integers,
-    checked_parameter,
     least,
     on_integers,
 )
@@ -60,33 +58,53 @@ _MOST_COORDINATES = 1000
 
 @dataclass(frozen=True)
 class AdditiveNoise(Mechanism):
-    """Noise of one law on integer vectors of shape (sensitivity.dimension,)."""
+    """Noise of one law on integer vectors of shape (sensitivity.dimension,).
+
+    A subclass has one more field, the parameter of its family of laws.
+    """
 
     sensitivity: Sensitivity
+    family: ClassVar[type[AnyLaw]]
 
     def __post_init__(self) -> None:
         on_integers(self.sensitivity)
+        name = self.family.parameter()
+        object.__setattr__(self, name, self.family.checked(getattr(self, name)))
 
-    @property
-    @abstractmethod
+    @functools.cached_property
     def law(self) -> AnyLaw:
         """The law of the noise in one coordinate."""
+        return self.family(getattr(self, self.family.parameter()))
+
+    @property
+    def name(self) -> str:
+        return self.law.describe()
 
     @abstractmethod
     def descriptions(self, shares: int) -> tuple[AnyDescription, ...]:
         """Return what is known about the sum of so many independent shares of this noise, best first."""
 
-    @abstractmethod
     def noise(self, source: NoiseSource, count: int) -> Integers:
         """Draw `count` independent values of the noise."""
+        return self.law.draw(source, count)
 
     @classmethod
-    @abstractmethod
+    def of(cls, sensitivity: Sensitivity, parameter: Fraction) -> Self:
+        """Return the mechanism with the noise of the least parameter that is not below this one."""
+        given: dict[str, Any] = {cls.family.parameter(): cls.family.rounded(parameter)}
+        return cls(sensitivity, **given)
+
+    @classmethod
     def calibrate(cls, epsilon: float, delta: float, sensitivity: Sensitivity) -> Self:
         """Return the mechanism with the least noise that is (epsilon, delta)-DP, rounded to the safe side.
 
         Raises ConfigError for a budget that is none, PrivacyError if no noise suffices.
         """
+        if delta == 0 and not cls.family.pure:
+            family = cls.family.words.partition(" of ")[0]
+            raise ConfigError([Fault("delta", f"must be above 0: {family} has no pure guarantee")])
+        start = cls.family.start(on_integers(sensitivity).l1, sensitivity.l2)
+        return least(lambda parameter: cls.of(sensitivity, parameter), start, epsilon, delta)
 
     @property
     def relation(self) -> Relation:
@@ -135,18 +153,7 @@ class DiscreteLaplace(AdditiveNoise):
     """Mass proportional to exp(-|x| / scale) [Ghosh, Roughgarden, Sundararajan 2009]; pure l1 / scale."""
 
     scale: Fraction
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "scale", checked_parameter("scale", self.scale))
-
-    @property
-    def law(self) -> AnyLaw:
-        return DiscreteLaplaceLaw(self.scale)
-
-    @property
-    def name(self) -> str:
-        return f"discrete Laplace noise of scale {_number(self.scale)}"
+    family = DiscreteLaplaceLaw
 
     @property
     def proof(self) -> str:
@@ -155,17 +162,8 @@ class DiscreteLaplace(AdditiveNoise):
     def descriptions(self, shares: int) -> tuple[AnyDescription, ...]:
         bounds = self.sensitivity
         # of a sum, every other share is post-processing
-        pure = Pure(_above(Fraction(bounds.l1) / self.scale))
+        pure = Pure(DiscreteLaplaceLaw(self.scale).epsilon(bounds.l1))
         return (*self._shift(self.law, shares), pure)
-
-    def noise(self, source: NoiseSource, count: int) -> Integers:
-        return sampling.discrete_laplace(source, count, self.scale)
-
-    @classmethod
-    def calibrate(cls, epsilon: float, delta: float, sensitivity: Sensitivity) -> Self:
-        on_integers(sensitivity)
-        start = Fraction(max(1, math.ceil(sensitivity.l1)))
-        return least(lambda scale: cls(sensitivity, scale), start, epsilon, delta)
 
 
 @dataclass(frozen=True)
@@ -173,18 +171,7 @@ class DiscreteGaussian(AdditiveNoise):
     """Mass proportional to exp(-x^2 / (2 variance)) [Canonne, Kamath, Steinke 2020]."""
 
     variance: Fraction
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "variance", checked_parameter("variance", self.variance))
-
-    @property
-    def law(self) -> AnyLaw:
-        return DiscreteGaussianLaw(self.variance)
-
-    @property
-    def name(self) -> str:
-        return f"discrete Gaussian noise of variance parameter {_number(self.variance)}"
+    family = DiscreteGaussianLaw
 
     @property
     def proof(self) -> str:
@@ -226,33 +213,13 @@ class DiscreteGaussian(AdditiveNoise):
             )
         return tuple(known[:4])
 
-    def noise(self, source: NoiseSource, count: int) -> Integers:
-        return sampling.discrete_gaussian(source, count, self.variance)
-
-    @classmethod
-    def calibrate(cls, epsilon: float, delta: float, sensitivity: Sensitivity) -> Self:
-        _need_delta(delta, "discrete Gaussian")
-        start = Fraction(math.ceil(on_integers(sensitivity).l2 ** 2))
-        return least(lambda variance: cls(sensitivity, variance), start, epsilon, delta)
-
 
 @dataclass(frozen=True)
 class Skellam(AdditiveNoise):
     """The difference of two Poisson variables of mean variance / 2; sums of shares are Skellam again."""
 
     variance: Fraction
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "variance", checked_parameter("variance", self.variance))
-
-    @property
-    def law(self) -> AnyLaw:
-        return SkellamLaw(self.variance)
-
-    @property
-    def name(self) -> str:
-        return f"Skellam noise of variance {_number(self.variance)}"
+    family = SkellamLaw
 
     @property
     def proof(self) -> str:
@@ -268,35 +235,13 @@ class Skellam(AdditiveNoise):
         )
         return (*self._shift(SkellamLaw(self.variance * shares), 1), Renyi(lines))
 
-    def noise(self, source: NoiseSource, count: int) -> Integers:
-        return sampling.skellam(source, count, self.variance)
-
-    @classmethod
-    def calibrate(cls, epsilon: float, delta: float, sensitivity: Sensitivity) -> Self:
-        _need_delta(delta, "Skellam")
-        start = Fraction(math.ceil(on_integers(sensitivity).l2 ** 2))
-        return least(lambda variance: cls(sensitivity, variance), start, epsilon, delta)
-
 
 @dataclass(frozen=True)
 class Binomial(AdditiveNoise):
     """Heads of `trials` fair coins (an even number) less trials / 2; sums of shares are binomial again."""
 
     trials: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        trials = self.trials
-        if not isinstance(trials, int) or isinstance(trials, bool) or not 2 <= trials < 1 << 62 or trials % 2:
-            raise ConfigError([Fault("trials", f"must be an even integer from 2 to 2^62, is {trials!r}")])
-
-    @property
-    def law(self) -> AnyLaw:
-        return BinomialLaw(self.trials)
-
-    @property
-    def name(self) -> str:
-        return f"binomial noise of {self.trials} fair coins"
+    family = BinomialLaw
 
     @property
     def proof(self) -> str:
@@ -310,28 +255,11 @@ class Binomial(AdditiveNoise):
             )
         return known
 
-    def noise(self, source: NoiseSource, count: int) -> Integers:
-        return sampling.binomial(source, count, self.trials, Fraction(1, 2)) - self.trials // 2
 
-    @classmethod
-    def calibrate(cls, epsilon: float, delta: float, sensitivity: Sensitivity) -> Self:
-        _need_delta(delta, "binomial")
-        start = Fraction(2 * math.ceil(on_integers(sensitivity).l2 ** 2))
-        return least(
-            lambda trials: cls(sensitivity, 2 * max(1, math.ceil(trials / 2))), start, epsilon, delta
-        )
-
-
-def _need_delta(delta: float, name: str) -> None:
-    if delta == 0:
-        raise ConfigError([Fault("delta", f"must be above 0: {name} noise has no pure guarantee")])
-
-
-def _above(value: Fraction) -> float:
-    """Return the least float that is not below the value."""
-    near = float(value)
-    return near if Fraction(near) >= value else math.nextafter(near, math.inf)
-
-
-def _number(value: Fraction) -> str:
-    return str(value.numerator) if value.denominator == 1 else f"{float(value):.10g}"
+FAMILIES: dict[str, type[AdditiveNoise]] = {
+    "discrete-laplace": DiscreteLaplace,
+    "discrete-gaussian": DiscreteGaussian,
+    "skellam": Skellam,
+    "binomial": Binomial,
+}
+"""By the names of their laws in files."""

@@ -164,13 +164,6 @@ def added(values: Integers, noise: Integers) -> Integers:
     return values + noise
 
 
-def checked_parameter(name: str, value: object) -> Fraction:
-    """Return a noise parameter; raise ConfigError unless it is an integer or a fraction above 0."""
-    if not isinstance(value, Fraction | int) or isinstance(value, bool) or value <= 0:
-        raise ConfigError([Fault(name, f"must be an integer or a fractions.Fraction above 0, is {value!r}")])
-    return Fraction(value)
-
-
 def on_integers(sensitivity: Sensitivity) -> Sensitivity:
     """Return the sensitivity; raise ConfigError unless it is one of integers."""
     if not isinstance(sensitivity, Sensitivity) or not sensitivity.integer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -13,13 +12,7 @@ from numpy.typing import ArrayLike
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.guarantee import Relation
-from smpc_dp.privacy.mechanisms.additive import (
-    AdditiveNoise,
-    Binomial,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Skellam,
-)
+from smpc_dp.privacy.mechanisms.additive import AdditiveNoise, DiscreteGaussian
 from smpc_dp.privacy.mechanisms.base import Integers, Mechanism, added, checked_integers, least
 from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 from smpc_dp.privacy.sampling import NoiseSource
@@ -131,22 +124,6 @@ class DistributedSum(Mechanism):
             raise ConfigError([Fault("parties", f"{parties} leave no honest share of noise")])
 
         def make(parameter: Fraction) -> DistributedSum:
-            return cls(_share(kind, sensitivity, parameter), parties, missing, corrupt)
+            return cls(kind.of(sensitivity, parameter), parties, missing, corrupt)
 
-        if isinstance(whole, DiscreteLaplace):
-            start = whole.scale
-        elif isinstance(whole, DiscreteGaussian | Skellam):
-            start = max(whole.variance / honest, Fraction(1, 4))
-        elif isinstance(whole, Binomial):
-            start = Fraction(max(2, whole.trials // honest))
-        else:
-            raise ConfigError(f"{kind.__name__} is no noise of shares")
-        return least(make, start, epsilon, delta)
-
-
-def _share(kind: type[AdditiveNoise], sensitivity: Sensitivity, parameter: Fraction) -> AdditiveNoise:
-    if issubclass(kind, Binomial):
-        return kind(sensitivity, 2 * max(1, math.ceil(parameter / 2)))
-    if issubclass(kind, DiscreteLaplace | DiscreteGaussian | Skellam):
-        return kind(sensitivity, parameter)
-    raise ConfigError(f"{kind.__name__} is no noise of shares")
+        return least(make, whole.law.share(honest), epsilon, delta)

@@ -14,7 +14,8 @@ from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.privacy import sampling
 from smpc_dp.privacy.accountant.events import Event, RandomisedResponse
 from smpc_dp.privacy.guarantee import Relation, check_budget
-from smpc_dp.privacy.mechanisms.base import Integers, Mechanism, checked_parameter
+from smpc_dp.privacy.laws import checked_parameter
+from smpc_dp.privacy.mechanisms.base import Integers, Mechanism
 from smpc_dp.privacy.sampling import NoiseSource
 
 MAX_CATEGORIES = 1 << 40

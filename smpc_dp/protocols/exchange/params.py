@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from smpc_dp.ball import TOLERANCE
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes
-from smpc_dp.errors import ConfigError, Fault, LocalError, VerificationError
+from smpc_dp.errors import ConfigError, Fault, VerificationError
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols import names
@@ -254,9 +254,7 @@ def plan_exchange(
         found = DistributedSum.calibrate(
             DiscreteGaussian, epsilon, delta, sensitivity_of(encoding), parties=honest
         )
-        if not isinstance(found.share, DiscreteGaussian):
-            raise LocalError("the noise has no variance")
-        variance = Fraction(math.ceil(found.share.variance))
+        variance = Fraction(math.ceil(found.share.law.variance))
         check_room(encoding, math.isqrt(math.ceil(parties * variance)) + 1)
     return ExchangeParameters(
         encoding=encoding, plan=plan, variance=variance, epsilon=epsilon, delta=delta, honest=honest

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes, shown
-from smpc_dp.errors import ConfigError, Fault, LocalError, PrivacyError, VerificationError
-from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian, skellam
+from smpc_dp.errors import ConfigError, Fault, PrivacyError, VerificationError
+from smpc_dp.privacy.laws import DiscreteGaussianLaw, SkellamLaw
+from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.result import WHOLE_PARTY, Noise, Privacy
 from smpc_dp.protocols.secagg.claim import privacy_of
 from smpc_dp.protocols.secagg.params import OF_GOPA, PRIVACY_KEYS, SAME, SumParameters, check_sum
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.secagg_plan import SecAggPlan
 
 MechanismName = Literal["discrete-gaussian", "skellam"]
-SAMPLERS = {"discrete-gaussian": discrete_gaussian, "skellam": skellam}
+LAWS = {"discrete-gaussian": DiscreteGaussianLaw, "skellam": SkellamLaw}
 # Noise further out than this many standard deviations has a probability below 2^-1000.
 TAIL = 40
 # A step of the grid is this fraction of the range of a coordinate, unless the session says otherwise.
@@ -57,7 +58,7 @@ class NoisySumParameters(SumParameters, frozen=True):
 
     def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
         """Return so many draws of a share, in grid steps."""
-        return SAMPLERS[self.mechanism](source, count, self.variance)
+        return LAWS[self.mechanism](self.variance).draw(source, count)
 
     def planned(self) -> str:
         """Return the variance of a share in hexadecimal."""
@@ -143,10 +144,9 @@ def check_room(encoding: Encoding, deviation: int) -> None:
 def mechanism_of(parameters: NoisySumParameters) -> DistributedSum:
     """Return the mechanism that a run is, for an accountant."""
     from smpc_dp.privacy.mechanisms import distributed
-    from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian, Skellam
+    from smpc_dp.privacy.mechanisms.additive import FAMILIES
 
-    kinds = {"discrete-gaussian": DiscreteGaussian, "skellam": Skellam}
-    share = kinds[parameters.mechanism](sensitivity_of(parameters.encoding), parameters.variance)
+    share = FAMILIES[parameters.mechanism].of(sensitivity_of(parameters.encoding), parameters.variance)
     return distributed.DistributedSum(share, *_counts(parameters.plan))
 
 
@@ -191,8 +191,8 @@ def check_noisy(
     good, more = privacy_faults(parameters)
     faults += more
     mechanism = parameters.get("mechanism", "discrete-gaussian")
-    if mechanism not in SAMPLERS:
-        faults.append(Fault("mechanism", f"must be one of {', '.join(SAMPLERS)}, is {shown(mechanism)}"))
+    if mechanism not in LAWS:
+        faults.append(Fault("mechanism", f"must be one of {', '.join(LAWS)}, is {shown(mechanism)}"))
     if faults or base is None:
         return None, faults
     try:
@@ -248,20 +248,17 @@ def privacy_faults(parameters: Mapping[str, object]) -> tuple[dict[str, float], 
 def _planned(
     base: SumParameters, epsilon: float, delta: float, mechanism: MechanismName
 ) -> NoisySumParameters:
-    from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian, Skellam
+    from smpc_dp.privacy.mechanisms.additive import FAMILIES, DiscreteGaussian
     from smpc_dp.privacy.mechanisms.distributed import DistributedSum
 
     plan, encoding = base.plan, replace(base.encoding, element_bytes=8)
-    kind = DiscreteGaussian if mechanism == "discrete-gaussian" else Skellam
     sensitivity = sensitivity_of(encoding)
     parties, missing, looking = _counts(plan)
     found = DistributedSum.calibrate(
-        kind, epsilon, delta, sensitivity, parties=parties, missing=missing, corrupt=looking
+        FAMILIES[mechanism], epsilon, delta, sensitivity, parties=parties, missing=missing, corrupt=looking
     )
     curator = DiscreteGaussian.calibrate(epsilon, delta, sensitivity)
-    if not isinstance(found.share, DiscreteGaussian | Skellam):
-        raise LocalError(f"{mechanism} has no variance")
-    variance = Fraction(math.ceil(found.share.variance))
+    variance = Fraction(math.ceil(found.share.law.variance))
     check_room(encoding, math.isqrt(math.ceil(plan.parties * variance)) + 1)
     return NoisySumParameters(
         encoding=encoding,

@@ -13,6 +13,7 @@ from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_noise import CentralNoise, FlooredLaplace
 from smpc_dp.privacy.circuit_gaussian import LOOKUP_BITS
 from smpc_dp.privacy.circuit_noise import Coin
+from smpc_dp.privacy.laws import DiscreteLaplaceLaw
 from smpc_dp.protocols.mpyc.terms import NoiseTerms
 from smpc_dp.statistics.shared.wide import wide_noise, wide_reach, wide_terms
 
@@ -25,7 +26,7 @@ def noise_terms(design: CentralNoise) -> NoiseTerms:
     """
     if isinstance(design, FlooredLaplace):
         coins = (*design.inner.coins, design.floor)
-        scale = design.sensitivity / Fraction(design.epsilon)
+        scale = DiscreteLaplaceLaw.for_epsilon(design.sensitivity, design.epsilon).scale
         cuts = tuple(f"{(1 << coin.bits) + coin.threshold:x}" for coin in coins)
         return NoiseTerms(law="laplace", parameter=str(scale), bits=design.bits, cuts=cuts)
     if isinstance(design, WideGaussian):

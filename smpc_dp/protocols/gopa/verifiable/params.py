@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -18,7 +17,8 @@ from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes, shown
 from smpc_dp.errors import Code, ConfigError, Fault, LocalError, PrivacyError, VerificationError
 from smpc_dp.privacy.gaussian import gaussian_mu
-from smpc_dp.privacy.sampling import NoiseSource, binomial
+from smpc_dp.privacy.laws import BinomialLaw
+from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_and_plan
 from smpc_dp.protocols.gopa.plan import Place, SessionNoise, complete_place, with_degree
 from smpc_dp.protocols.gopa.verifiable import messages as v
@@ -190,7 +190,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
     def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
         """Return so many draws of the law of one user's coin flips, centred, in grid steps."""
-        return binomial(source, count, self.bits, Fraction(1, 2)) - self.bits // 2
+        return BinomialLaw(self.bits).draw(source, count)
 
     def event(self) -> Event:
         """Return what one request is to a privacy ledger: the binomial of the honest total, and the rest."""
