@@ -9,6 +9,10 @@ See README.md for the commands and `docs/` for the rest.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from smpc_dp.platforms import check_platform
+
+check_platform()
+
 if TYPE_CHECKING:
     from smpc_dp import simulate
     from smpc_dp.errors import (
