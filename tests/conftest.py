@@ -12,6 +12,10 @@ from hypothesis import settings
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
+# One thread for linear algebra, here and in the processes that tests start. Beside other workers on the same
+# processors the threads of OpenBLAS wait for each other in busy loops, which takes longer than the work.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # Tests start some hundred processes. Without cached bytecode each compiles the whole package anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False

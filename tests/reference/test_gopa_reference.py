@@ -392,12 +392,12 @@ def test_process_bounds_hold_on_drawn_graphs(parties: int, honest: int, k: int, 
         graph = honest_graph(
             parties, k_out(parties, k, honest, randomness_of(seed)), np.arange(parties) < honest
         )
+        gone = graph.adjacency[[int(np.argmin(graph.degrees))]].indices[:removed].tolist()
+        rest = graph.without(gone)
+        truth = dense_theta(rest, 0.2, 2.0)
         for choice in proven.choices:
             assert choice.failure < 5e-6
             claimed = choice.theta(graph.degrees.astype(np.float64), 0.04, 2.0)
-            gone = graph.adjacency[[int(np.argmin(graph.degrees))]].indices[:removed].tolist()
-            rest = graph.without(gone)
-            truth = dense_theta(rest, 0.2, 2.0)
             assert (truth <= claimed[rest.users]).all()
     value, _ = proven.delta(1.0, diameter=1.0, sigma_eta=0.3, sigma_delta=3.0, smoothing=CONTINUOUS)
     drawn = exact_privacy(graph, sigma_eta=0.3, sigma_delta=3.0, diameter=1.0, max_dropouts=removed)
