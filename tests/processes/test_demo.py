@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.command import smpc_dp
 from tests.signals import DEFAULT_SIGNALS
 
 COMMAND = [sys.executable, "-m", "smpc_dp", "demo"]
@@ -100,8 +101,7 @@ def test_the_report_of_a_run_without_a_kill() -> None:
 
 def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("")
-    command = [*COMMAND, "--json", "--out", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    done = smpc_dp("demo", "--json", "--out", str(tmp_path))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"smpc-dp: --out: {tmp_path} is not empty\n"
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-SMPC_DP = [sys.executable, "-m", "smpc_dp"]
+from tests.command import smpc_dp
 
 
 @pytest.mark.slow
 def test_cheats_are_named_and_left_out(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     done = subprocess.run(
-        [*SMPC_DP, "demo", "--verifiable", "--json", "--out", str(folder)],
+        [sys.executable, "-m", "smpc_dp", "demo", "--verifiable", "--json", "--out", str(folder)],
         capture_output=True,
         text=True,
         timeout=300,
@@ -40,14 +40,7 @@ def test_cheats_are_named_and_left_out(tmp_path: Path) -> None:
     head = json.loads(lender.read_bytes())["evidence"]["log"]["head"]
     selected = ["--session", str(folder / "session.toml"), "--head", head]
     audits = {
-        name: subprocess.run(
-            [*SMPC_DP, "audit", str(folder / name), *selected],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        for name in ("board.jsonl", "changed.jsonl")
+        name: smpc_dp("audit", str(folder / name), *selected) for name in ("board.jsonl", "changed.jsonl")
     }
     assert audits["board.jsonl"].returncode == 0
     assert "excluded: mountain" in audits["board.jsonl"].stdout
@@ -55,5 +48,5 @@ def test_cheats_are_named_and_left_out(tmp_path: Path) -> None:
     assert "line" in audits["changed.jsonl"].stderr
     # The relay's store has the same log, and can be read again.
     [board] = (folder / "board").glob("*.board")
-    subprocess.run([*SMPC_DP, "board", "export", str(board), str(tmp_path / "again.jsonl")], check=True)
+    assert smpc_dp("board", "export", str(board), str(tmp_path / "again.jsonl")).returncode == 0
     assert (tmp_path / "again.jsonl").read_bytes() == (folder / "board.jsonl").read_bytes()
