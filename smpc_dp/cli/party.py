@@ -6,12 +6,11 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from smpc_dp.cli import statistic as statistics
-from smpc_dp.cli.learn import run_learning
 from smpc_dp.cli.output import (
     check_can_write,
     console,
@@ -22,21 +21,21 @@ from smpc_dp.cli.output import (
     write_json,
 )
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
-from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.mpyc.agreement import Opened
-from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
-from smpc_dp.protocols.result import Result
-from smpc_dp.runtime.aggregator import serve
-from smpc_dp.runtime.audit import Report
+from smpc_dp.protocols.names import LEARN, is_verifiable
 from smpc_dp.runtime.events import Event, OnEvent
 from smpc_dp.runtime.inputs import find_input, read_vector
 from smpc_dp.runtime.launcher import print_event, run_child
-from smpc_dp.runtime.learning import is_learning
-from smpc_dp.runtime.servers.hub import serve_shares
 from smpc_dp.runtime.servers.member import encoding_of, load_member
 from smpc_dp.runtime.session import connect
 from smpc_dp.runtime.session_file import load_session
 from smpc_dp.runtime.tolerance import tolerances
+
+# What learners, servers and aggregators need takes long to load: each function imports what its member is.
+if TYPE_CHECKING:
+    from smpc_dp.protocols.mpyc.agreement import Opened
+    from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
+    from smpc_dp.protocols.result import Result
+    from smpc_dp.runtime.audit import Report
 
 Operation = Literal["sum", "average"]
 
@@ -124,7 +123,9 @@ def party(
             check_can_write(place)
     first = [] if asked is not None else [str(one) for one in tolerances(loaded)]
     watch: OnEvent = print_event if events else partial(_show, first)
-    if is_learning(session):
+    if loaded.protocol == LEARN:
+        from smpc_dp.cli.learn import run_learning
+
         sums: dict[str, object] = {
             "--operation": operation,
             "--weight": weight,
@@ -157,10 +158,14 @@ def party(
                 wanted = 1 if requests is None else requests or None
                 served: Sequence[Result | StatisticResult | Opened | SmpcError]
                 if role == "server":
+                    from smpc_dp.runtime.servers.hub import serve_shares
+
                     served = await serve_shares(
                         session, name, key=key, requests=wanted, listen_on=listen, on_event=watch
                     )
                 else:
+                    from smpc_dp.runtime.aggregator import serve
+
                     served = await serve(
                         session,
                         name=name,
@@ -201,15 +206,7 @@ def party(
         if as_json or not kept:
             print_json(told)
         elif not events:
-            if isinstance(result, StatisticResult):
-                console().print(statistics.statistic_text(told))
-                continue
-            if isinstance(result, Opened):
-                console().print(str(result))
-                continue
-            console().print(result_text(told))
-            if result.clipped:
-                console().print(f"clipped: {result.clipped} values of {name}")
+            _print(result, told, name)
     raise typer.Exit(code)
 
 
@@ -229,7 +226,7 @@ async def contribute(
 ) -> Report | None:
     """Check everything of one party, then connect and compute; add the result, and audit if that is asked."""
     member = load_member(session, name, key)
-    if audit is not None and not isinstance(member.session.checked_parameters, VerifiableParameters):
+    if audit is not None and not is_verifiable(member.session.protocol, member.session.parameters):
         raise ConfigError([Fault("--audit", "is for a session with verifiable = true")])
     encoding = encoding_of(member)
     file = vector if vector is not None else find_input(session.parent / "inputs", name)
@@ -240,6 +237,20 @@ async def contribute(
         # Added at once: it is there, whatever the audit says.
         results.append(await opened.sum_encoded(operation, lanes, clipped))
         return None if audit is None else await opened.log().audit(keep=audit)
+
+
+def _print(result: Result | StatisticResult | Opened, told: Mapping[str, Any], name: str) -> None:
+    from smpc_dp.protocols.mpyc.agreement import Opened
+    from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
+
+    if isinstance(result, StatisticResult):
+        console().print(statistics.statistic_text(told))
+    elif isinstance(result, Opened):
+        console().print(str(result))
+    else:
+        console().print(result_text(told))
+        if result.clipped:
+            console().print(f"clipped: {result.clipped} values of {name}")
 
 
 def _write(told: object, out: Path) -> bool:

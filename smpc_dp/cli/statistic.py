@@ -11,8 +11,7 @@ import typer
 
 from smpc_dp.cli.output import logged_lines
 from smpc_dp.errors import ConfigError, Fault, PrivacyError
-from smpc_dp.protocols.mpyc.params import SharedParameters
-from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
+from smpc_dp.protocols.names import has_servers
 from smpc_dp.runtime.events import OnEvent
 from smpc_dp.runtime.inputs import find_input, read_table, read_vector
 from smpc_dp.runtime.servers.member import load_member
@@ -22,6 +21,7 @@ from smpc_dp.runtime.session_file import SessionFile
 if TYPE_CHECKING:
     from smpc_dp.kernels.fields import Field
     from smpc_dp.kernels.kernel import Kernel
+    from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 
 KernelName = Annotated[
     str | None, typer.Option("--statistic", help="Estimate a pairwise statistic: kendall_tau, auc, gini, …")
@@ -80,7 +80,7 @@ class Statistic:
 
         In a session with servers these check it.
         """
-        if isinstance(session.checked_parameters, SharedParameters):
+        if has_servers(session.protocol, session.parameters):
             return
         from smpc_dp.statistics.compiled import plan_statistic
 

@@ -249,8 +249,3 @@ def learn_parameters(membership: Membership | SharedMembership) -> LearnParamete
     if not isinstance(checked, LearnParameters):
         raise ConfigError([Fault("protocol", f"is '{membership.session.protocol}', not 'learn'")])
     return checked
-
-
-def is_learning(session: str | os.PathLike[str]) -> bool:
-    """Tell whether a session file is of protocol "learn"."""
-    return isinstance(load_session(session).checked_parameters, LearnParameters)

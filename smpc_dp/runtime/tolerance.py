@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from smpc_dp.learn.registry import LearnParameters
-from smpc_dp.protocols.mpyc.params import SharedParameters, threshold_of
+from smpc_dp.protocols.names import has_servers
 from smpc_dp.protocols.secagg.params import SumParameters
+from smpc_dp.runtime.member import learning_of
 from smpc_dp.runtime.session_file import SessionFile
 
 
@@ -35,18 +35,26 @@ class Tolerance(msgspec.Struct, frozen=True):
 
 def tolerances(session: SessionFile) -> list[Tolerance]:
     """Return what the requests of a session tolerate, each once: of one that learns there may be several."""
-    checked = session.checked_parameters
-    plans: tuple[object, ...] = (checked,)
-    if isinstance(checked, LearnParameters):
-        plans = (*checked.planned, *checked.shared)
-    servers = len(session.roster.servers)
-    found = []
-    for one in plans:
-        if isinstance(one, SumParameters):
-            plan = one.plan
-            found.append(Tolerance(plan.parties, plan.max_dropouts, plan.max_corrupt))
-        elif isinstance(one, SharedParameters):
-            found.append(
-                Tolerance(one.users, one.users - one.fewest, one.users, servers, threshold_of(servers))
-            )
+    learning = learning_of(session)
+    plans: tuple[object, ...] = (session.checked_parameters,)
+    if learning is not None:
+        plans = (*learning.planned, *learning.shared)
+    found = [
+        Tolerance(one.plan.parties, one.plan.max_dropouts, one.plan.max_corrupt)
+        for one in plans
+        if isinstance(one, SumParameters)
+    ]
+    if has_servers(session.protocol, session.parameters):
+        found += _of_servers(plans, len(session.roster.servers))
     return list(dict.fromkeys(found))
+
+
+def _of_servers(plans: tuple[object, ...], servers: int) -> list[Tolerance]:
+    # Not at the top: sessions with servers alone have such parameters.
+    from smpc_dp.protocols.mpyc.params import SharedParameters, threshold_of
+
+    return [
+        Tolerance(one.users, one.users - one.fewest, one.users, servers, threshold_of(servers))
+        for one in plans
+        if isinstance(one, SharedParameters)
+    ]

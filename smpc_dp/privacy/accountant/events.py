@@ -39,8 +39,8 @@ class Description(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_
     """
 
     def __post_init__(self) -> None:
-        for field in msgspec.structs.fields(self):
-            _check_number(type(self).__name__, field.name, getattr(self, field.name))
+        for name in self.__struct_fields__:
+            _check_number(type(self).__name__, name, getattr(self, name))
 
     def doubled(self) -> Description:
         """Return the description of the same release for inputs two steps of its relation apart."""
