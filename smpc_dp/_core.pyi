@@ -232,7 +232,10 @@ class Evaluator:
     def output_colours(self) -> NDArray[np.uint8]: ...
 
 def garbling_kernels() -> list[str]:
-    """The kernels of this machine, the fastest last: "portable", "aes-ni", "vaes-256", "vaes-512"."""
+    """The kernels of this machine that `SMPC_DP_KERNELS` permits, the fastest last.
+
+    They are "portable", "aes-ni", "vaes-256" and "vaes-512".
+    """
 
 def garbling_label_hashes(
     labels: NDArray[np.uint8],

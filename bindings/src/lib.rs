@@ -15,11 +15,23 @@ mod stream_hash;
 mod threads;
 mod tuple_hash;
 
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
+use smpc_core::instructions;
+
+/// Keeps kernels from instructions beyond those that the environment names, before any of them runs.
+fn limit_kernels() -> PyResult<()> {
+    let Some(name) = std::env::var_os("SMPC_DP_KERNELS") else {
+        return Ok(());
+    };
+    instructions::limit(&name.to_string_lossy())
+        .map_err(|why| PyImportError::new_err(format!("SMPC_DP_KERNELS: {why}")))
+}
 
 /// The compiled kernels of `smpc_dp`.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    limit_kernels()?;
     errors::register(module)?;
     garble::register(module)?;
     keystream::register(module)?;

@@ -5,6 +5,7 @@
 mod error;
 pub mod garble;
 pub mod gf128;
+pub mod instructions;
 pub mod keystream;
 pub mod noise;
 pub mod ot;

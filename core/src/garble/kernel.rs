@@ -10,6 +10,7 @@ use super::portable;
 use super::runs::{Ands, Xors};
 #[cfg(target_arch = "x86_64")]
 use super::x86;
+use crate::instructions::Level;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Path {
@@ -48,27 +49,17 @@ macro_rules! dispatch {
 }
 
 impl Kernel {
-    /// The kernels of this machine, the fastest last.
+    /// The kernels of this machine that its limit permits, the fastest last.
     pub fn available() -> Vec<Self> {
         let mut kernels = vec![Self(Path::Portable)];
         #[cfg(target_arch = "x86_64")]
-        {
-            let aes = is_x86_feature_detected!("aes")
-                && is_x86_feature_detected!("ssse3")
-                && is_x86_feature_detected!("sse4.1");
-            let vaes = aes && is_x86_feature_detected!("vaes") && is_x86_feature_detected!("avx2");
-            if aes {
-                kernels.push(Self(Path::Aes));
-            }
-            if vaes {
-                kernels.push(Self(Path::Vaes256));
-            }
-            if vaes
-                && is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512vl")
-            {
-                kernels.push(Self(Path::Vaes512));
+        for (level, path) in [
+            (Level::Aes, Path::Aes),
+            (Level::Vaes256, Path::Vaes256),
+            (Level::Vaes512, Path::Vaes512),
+        ] {
+            if level.permitted() && level.detected() {
+                kernels.push(Self(path));
             }
         }
         kernels
@@ -77,13 +68,13 @@ impl Kernel {
     /// The name by which callers choose it.
     pub fn name(self) -> &'static str {
         match self.0 {
-            Path::Portable => "portable",
+            Path::Portable => Level::Portable.name(),
             #[cfg(target_arch = "x86_64")]
-            Path::Aes => "aes-ni",
+            Path::Aes => Level::Aes.name(),
             #[cfg(target_arch = "x86_64")]
-            Path::Vaes256 => "vaes-256",
+            Path::Vaes256 => Level::Vaes256.name(),
             #[cfg(target_arch = "x86_64")]
-            Path::Vaes512 => "vaes-512",
+            Path::Vaes512 => Level::Vaes512.name(),
         }
     }
 

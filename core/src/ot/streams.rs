@@ -10,6 +10,8 @@ use aes::{Aes128Enc, Block};
 use zeroize::Zeroize;
 
 use super::base::Key;
+#[cfg(target_arch = "x86_64")]
+use crate::instructions::Level;
 
 /// Blocks of 128 rows that are worked on together: a column's part is 1 KiB, all columns 128 KiB.
 pub const TILE: usize = 64;
@@ -162,7 +164,7 @@ macro_rules! widened {
                 fn avx2($($argument: $type),*) {
                     $kernel($($argument),*);
                 }
-                if is_x86_feature_detected!("avx2") {
+                if Level::Vaes256.permitted() && is_x86_feature_detected!("avx2") {
                     // SAFETY: the machine has AVX2, the only requirement of this safe code.
                     return unsafe { avx2($($argument),*) };
                 }

@@ -4,6 +4,8 @@ use super::row::{KAPPA, Kernels, Row};
 use super::streams::{Column, TILE_ROWS};
 #[cfg(target_arch = "x86_64")]
 use super::x86;
+#[cfg(target_arch = "x86_64")]
+use crate::instructions::Level;
 
 /// Words of 64 rows that are transposed side by side: independent lanes for the vector unit.
 const LANES: usize = 8;
@@ -74,7 +76,7 @@ pub fn transpose(kernels: Kernels, columns: &[Column; KAPPA], rows: &mut [Row]) 
     if x86::has_transpose() {
         // SAFETY: the machine has the instructions.
         return unsafe { x86::transpose(columns, rows) };
-    } else if is_x86_feature_detected!("avx2") {
+    } else if Level::Vaes256.permitted() && is_x86_feature_detected!("avx2") {
         // SAFETY: the machine has AVX2, the only requirement of this safe code.
         return unsafe { kernel_avx2(columns, rows) };
     }

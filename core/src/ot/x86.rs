@@ -6,17 +6,22 @@
 
 use std::arch::x86_64::*;
 
+use crate::instructions::Level;
+
 use super::row::{KAPPA, Row};
 use super::streams::{Column, Row16, TILE};
 
 /// Whether `hash_column` may be called.
 pub fn has_hash() -> bool {
-    is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("vpclmulqdq")
+    Level::Vaes512.permitted()
+        && is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("vpclmulqdq")
 }
 
 /// Whether `transpose` may be called.
 pub fn has_transpose() -> bool {
-    is_x86_feature_detected!("avx512f")
+    Level::Vaes512.permitted()
+        && is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("gfni")
 }
