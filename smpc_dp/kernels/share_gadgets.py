@@ -43,21 +43,9 @@ def below(bits: Shared, thresholds: Sequence[Coin]) -> Shared:
 
     `bits` has shape (.., sum of the coins' bits); the result (.., coins). Less than twice as many products.
     """
-    longest = max(coin.bits for coin in thresholds)
-    width = 1 << (longest - 1).bit_length()
-    # Where the threshold's digit is c: the bit is less if c and not bit, equal if bit == c. Above the
-    # coin's bits both are equal.
-    place = np.zeros((len(thresholds), width), np.int64)
-    less, equal = (np.zeros((2, len(thresholds), width), dtype=object) for _ in range(2))
-    equal[0] = 1
-    start = 0
-    for number, coin in enumerate(thresholds):
-        for digit in range(coin.bits):
-            due = coin.threshold >> digit & 1
-            place[number, digit] = start + digit
-            less[:, number, digit] = (due, -due)
-            equal[:, number, digit] = (1 - due, 2 * due - 1)
-        start += coin.bits
+    starts = np.cumsum([0, *(coin.bits for coin in thresholds)])
+    less, equal = _digits([(coin.threshold, coin.bits) for coin in thresholds])
+    place = np.minimum(starts[:-1, None] + np.arange(less.shape[-1]), starts[-1] - 1)
     return _tree(bits[..., place.reshape(-1)].reshape(*bits.shape[:-1], *place.shape), less, equal)
 
 
@@ -67,17 +55,9 @@ def below_each(bits: Shared, cuts: Sequence[int]) -> Shared:
     Less than 2 w products a cut, w rounded up to a power of 2.
     """
     used = bits.shape[-1]
-    width = 1 << (used - 1).bit_length()
-    place = np.minimum(np.arange(width), used - 1)
-    less, equal = (np.zeros((2, len(cuts), width), dtype=object) for _ in range(2))
-    equal[0] = 1
-    for number, cut in enumerate(cuts):
-        for digit in range(used):
-            due = cut >> digit & 1
-            less[:, number, digit] = (due, -due)
-            equal[:, number, digit] = (1 - due, 2 * due - 1)
-    spread = bits[..., place].reshape(*bits.shape[:-1], 1, width)
-    return _tree(spread, less, equal)
+    less, equal = _digits([(cut, used) for cut in cuts])
+    place = np.minimum(np.arange(less.shape[-1]), used - 1)
+    return _tree(bits[..., place].reshape(*bits.shape[:-1], 1, len(place)), less, equal)
 
 
 def exchanges(size: int) -> Iterator[tuple[NDArray[np.int64], int]]:
@@ -138,6 +118,23 @@ def inner(x: Shared, y: Shared) -> Shared:
     """Return the inner product of two shared vectors, shape (1,): one product."""
     size = x.shape[0]
     return (x.reshape(1, size) @ y.reshape(size, 1)).reshape(1)
+
+
+def _digits(cuts: Sequence[tuple[int, int]]) -> tuple[Public, Public]:
+    """Return, for cuts of so many bits each, whether one bit is less and whether it is equal.
+
+    As (constant, factor) of the bit, shape (2, cuts, digits). Where the cut's digit is c: less if c and not
+    bit, equal if bit == c. Above a cut's bits both are equal.
+    """
+    width = 1 << (max(bits for _, bits in cuts) - 1).bit_length()
+    less, equal = (np.zeros((2, len(cuts), width), dtype=object) for _ in range(2))
+    equal[0] = 1
+    for number, (cut, bits) in enumerate(cuts):
+        for digit in range(bits):
+            due = cut >> digit & 1
+            less[:, number, digit] = (due, -due)
+            equal[:, number, digit] = (1 - due, 2 * due - 1)
+    return less, equal
 
 
 def _tree(bits: Shared, less: Public, equal: Public) -> Shared:

@@ -53,11 +53,7 @@ class DualAveraging(PairDescent, frozen=True, kw_only=True, forbid_unknown_field
     def needs(self, users: int) -> Needs:
         """Return what it communicates: sums of gradients with wandering records, unprotected."""
         length = self.dimension + self.features + 1
-        return Needs(
-            exchange=PrivateMessages(
-                length, self._bound(users), self.meetings(users), epsilon=None, delta=None
-            )
-        )
+        return Needs(exchange=PrivateMessages(length, self._bound(users), self.meetings(users)))
 
     def check_data(self, table: Table, user: str) -> None:
         """Raise ConfigError, naming the user, unless its table is one record within its bound."""
@@ -68,9 +64,7 @@ class DualAveraging(PairDescent, frozen=True, kw_only=True, forbid_unknown_field
 
     async def run(self, means: Means, data: list[Table]) -> Learned:
         """Learn; see `needs.Learner`."""
-        exchange = means.exchange
-        if exchange is None:
-            raise ConfigError([Fault("exchange", "is needed to meet other users")])
+        exchange = means.peers
         records = np.concatenate(data) if data else np.zeros((0, self.features + 1))
         # What others have of a record is then exactly what its user has.
         records = on_messages_grid(records, self._bound(exchange.users))

@@ -94,10 +94,8 @@ class DualAveragingReports(PairDescent, frozen=True, kw_only=True, forbid_unknow
 
     def needs(self, users: int) -> Needs:
         """Return what it communicates: sums of gradients with wandering reports, charged as one report."""
-        report = 2 if self.labels == "private" else 3
-        messages = PrivateMessages(
-            self.dimension + report, self._bound(users), self.meetings(users), epsilon=None, delta=None
-        )
+        length = self.dimension + (2 if self.labels == "private" else 3)
+        messages = PrivateMessages(length, self._bound(users), self.meetings(users))
         return Needs(exchange=messages, own=self.reports.response.event())
 
     def check_data(self, table: Table, user: str) -> None:
@@ -108,9 +106,7 @@ class DualAveragingReports(PairDescent, frozen=True, kw_only=True, forbid_unknow
 
     async def run(self, means: Means, data: list[Table]) -> Learned:
         """Report and learn; see `needs.Learner`."""
-        exchange = means.exchange
-        if exchange is None:
-            raise ConfigError([Fault("exchange", "is needed to meet other users")])
+        exchange = means.peers
         here, public = exchange.here, self.labels == "public"
         records = np.concatenate(data) if data else np.zeros((0, self.features + 1))
         codes = nearest_codes(self.quantiser.fields, records)

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import Fault
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.learn.averager import Rows, whole
 from smpc_dp.learn.exchanges import EXACT_STEPS, on_messages_grid
@@ -81,21 +81,12 @@ class GossipClear(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fields
 
     def needs(self, users: int) -> Needs:
         """Return what it communicates: estimates with wandering records, unprotected."""
-        return Needs(
-            exchange=PrivateMessages(
-                self.columns + self.fields + (self.own is not None),
-                self._bound(users),
-                self.meetings(users),
-                epsilon=None,
-                delta=None,
-            )
-        )
+        length = self.columns + self.fields + (self.own is not None)
+        return Needs(exchange=PrivateMessages(length, self._bound(users), self.meetings(users)))
 
     async def run(self, means: Means, data: list[Table]) -> Learned:
         """Gossip; see `needs.Learner`."""
-        exchange = means.exchange
-        if exchange is None:
-            raise ConfigError([Fault("exchange", "is needed to meet other users")])
+        exchange = means.peers
         users = exchange.users
         records = np.concatenate(data) if data else np.zeros((0, self.fields))
         bound = self._bound(users)

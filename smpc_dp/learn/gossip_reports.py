@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Meta
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.kernels.fields import Cells
+from smpc_dp.kernels.fields import Cells, Floats
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import auc
 from smpc_dp.kernels.quantiser import Quantiser, bins_of
@@ -99,33 +99,31 @@ class GossipReports(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fiel
         return math.hypot(self.state_bound(self._largest), self.quantiser.categories, users) * (1 + 1e-9)
 
     @cached_property
+    def _matrix(self) -> Floats:
+        """h between cells, shape (k, k)."""
+        return self.quantiser.matrix(self.kernel)
+
+    @cached_property
     def _largest(self) -> float:
         """Bound the unbiased kernel's absolute value."""
-        return float(np.abs(self.reports.response.unbiased_pairs(self.quantiser.matrix(self.kernel))).max())
+        return float(np.abs(self.reports.response.unbiased_pairs(self._matrix)).max())
 
     def needs(self, users: int) -> Needs:
         """Return what it communicates: estimates with wandering reports, charged as one report."""
-        messages = PrivateMessages(
-            self.columns + (3 if self.labelled else 2),
-            self._bound(users),
-            self.meetings(users),
-            epsilon=None,
-            delta=None,
-        )
+        length = self.columns + (3 if self.labelled else 2)
+        messages = PrivateMessages(length, self._bound(users), self.meetings(users))
         return Needs(exchange=messages, own=self.reports.response.event())
 
     def _kernel(self) -> PairKernel:
         """Return the unbiased kernel on reports, of the statistic over all pairs."""
         if not self.labelled:
-            return self.reports.kernel(self.quantiser.matrix(self.kernel))
-        half = self.reports.labelled_kernel(self.quantiser.matrix(self.kernel))
+            return self.reports.kernel(self._matrix)
+        half = self.reports.labelled_kernel(self._matrix)
         return lambda own, other: 2 * half(own, other)
 
     async def run(self, means: Means, data: list[Table]) -> Learned:
         """Report and gossip; see `needs.Learner`."""
-        exchange = means.exchange
-        if exchange is None:
-            raise ConfigError([Fault("exchange", "is needed to meet other users")])
+        exchange = means.peers
         users, here = exchange.users, exchange.here
         records = np.concatenate(data) if data else np.zeros((0, self.fields))
         labels = records[:, 1] if self.labelled else None

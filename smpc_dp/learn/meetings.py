@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
+import msgspec
 import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
@@ -62,25 +63,42 @@ def renamed(error: ConfigError, argument: str, key: str) -> ConfigError:
     return ConfigError([Fault(fault.where.replace(argument, key), fault.what) for fault in error.faults])
 
 
-def clock_of(name: ClockName, graph: Topology, seed: int) -> Clock:
-    """Return a new clock: a random edge at each tick, or users who wake up and turn to a neighbour."""
-    return EdgeClock(graph, seed) if name == "synchronous" else PoissonClock(graph, seed)
+class Meetings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """Settings of learners whose users meet in pairs.
 
-
-def meetings_of(clock: Clock, users: int, draws: int) -> NDArray[np.intp]:
-    """Return in how many of the next so many draws of the clock each user meets somebody, shape (n,)."""
-    return np.bincount(clock.draw(draws).ravel(), minlength=users).astype(np.intp)
-
-
-def meeting_faults(meetings: Callable[[], NDArray[np.intp]], ticks: int) -> list[Fault]:
-    """Return what is wrong with a schedule: its graph, or that a user never meets anybody.
-
-    `meetings` counts those of each user in so many `ticks`, and raises ConfigError for a graph that is none.
+    Attributes:
+        ticks: T: two users meet at each, and everybody must meet somebody.
+        clock: "synchronous" is that of Algorithms 3.1 and 3.2, "asynchronous" of Remarks 3.2 and 3.4.
+        topology: who may meet. seed: public, of who meets when.
     """
-    try:
-        counted = meetings()
-    except ConfigError as error:
-        return list(error.faults)
-    if counted.all():
-        return []
-    return [Fault("ticks", f"{ticks} are too few: user {int(counted.argmin())} never meets anybody")]
+
+    ticks: Ticks
+    clock: ClockName = "asynchronous"
+    topology: Graph = "complete"
+    seed: Seed = 1
+
+    @property
+    def draws(self) -> int:
+        """Meetings in all."""
+        return self.ticks
+
+    def clock_of(self, users: int) -> Clock:
+        """Return a new clock for so many users."""
+        graph = graph_of(self.topology, users)
+        return EdgeClock(graph, self.seed) if self.clock == "synchronous" else PoissonClock(graph, self.seed)
+
+    def meetings(self, users: int) -> NDArray[np.intp]:
+        """Return how many messages each user sends, shape (n,)."""
+        drawn = self.clock_of(users).draw(self.draws)
+        return np.bincount(drawn.ravel(), minlength=users).astype(np.intp)
+
+    def meeting_faults(self, users: int) -> list[Fault]:
+        """Return what is wrong with the schedule: its graph, or that a user never meets anybody."""
+        try:
+            counted = self.meetings(users)
+        except ConfigError as error:
+            return list(error.faults)
+        if counted.all():
+            return []
+        what = f"{self.ticks} are too few: user {int(counted.argmin())} never meets anybody"
+        return [Fault("ticks", what)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import Fault
+from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import Averager, PeerExchange, Rows
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.sampling import NoiseSource
@@ -66,8 +66,8 @@ class PrivateMessages:
     length: int
     l2_bound: float
     participations: NDArray[np.intp]
-    epsilon: float | None
-    delta: float | None
+    epsilon: float | None = None
+    delta: float | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,13 @@ class Means:
     mix: Averager | None = None
     exchange: PeerExchange | None = None
     source: NoiseSource = field(default_factory=NoiseSource.system)
+
+    @property
+    def peers(self) -> PeerExchange:
+        """The exchange; raises ConfigError if there is none."""
+        if self.exchange is None:
+            raise ConfigError([Fault("exchange", "is needed to meet other users")])
+        return self.exchange
 
 
 @dataclass(frozen=True)

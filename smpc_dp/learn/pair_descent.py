@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import msgspec
 import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
@@ -12,17 +11,7 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import PeerExchange, Rows, Screen
 from smpc_dp.learn.dual_averaging import Models, dual_averaging, dual_averaging_asynchronous, inverse_root
-from smpc_dp.learn.meetings import (
-    ClockName,
-    Graph,
-    Seed,
-    Ticks,
-    clock_of,
-    graph_of,
-    meeting_faults,
-    meetings_of,
-    renamed,
-)
+from smpc_dp.learn.meetings import Meetings, renamed
 from smpc_dp.learn.needs import Table
 from smpc_dp.learn.pair_statistics import SLACK, Known
 from smpc_dp.learn.pairwise_losses import (
@@ -37,7 +26,6 @@ from smpc_dp.learn.pairwise_losses import (
     positive_semidefinite,
     squared_l2,
 )
-from smpc_dp.learn.schedule import Clock
 
 Regulariser = Literal["ball", "psd", "l1", "l2", "none"]
 Positive = Annotated[float, Meta(gt=0, le=1e6)]
@@ -46,35 +34,28 @@ Positive = Annotated[float, Meta(gt=0, le=1e6)]
 _LONGEST = 1 << 20
 
 
-class PairDescent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class PairDescent(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """Gossip dual averaging of a pairwise loss.
 
-    Attributes:
+    Attributes, beside those of `Meetings`:
         features: d, columns before the label.
-        ticks: T: meetings of two users, in all.
         loss: "auc", logistic, of a linear score, theta of d entries and labels 0 and 1; "metric", logistic,
             of pairs with equal and with differing labels, theta of d^2 entries.
         classes: labels are 0 to classes - 1, for "metric".
         threshold: of "metric": the squared distance that tells classes apart.
-        clock: "synchronous" is Algorithm 3.2, "asynchronous" Remark 3.4.
         rate: of the step sizes rate/sqrt(t).
         regulariser: "ball": theta stays in the l2 ball of `radius`; "psd": a metric; "l1", "l2": `weight`
             times that norm of theta, the l2 norm squared. None: "ball" for auc, "psd" for metric.
-        topology: who may meet. seed: public, of who meets when.
     """
 
     features: Annotated[int, Meta(ge=1, le=10_000)]
-    ticks: Ticks
     loss: Literal["auc", "metric"] = "auc"
     classes: Annotated[int, Meta(ge=2, le=1_000)] = 2
     threshold: Positive = 1.0
-    clock: ClockName = "asynchronous"
     rate: Positive = 1.0
     regulariser: Regulariser | None = None
     radius: Positive = 10.0
     weight: Positive = 0.01
-    topology: Graph = "complete"
-    seed: Seed = 1
 
     @property
     def pairwise_loss(self) -> PairwiseLoss:
@@ -116,14 +97,7 @@ class PairDescent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             return [Fault("regulariser", '"psd" is of the loss "metric"')]
         if self.classes != 2 and self.loss != "metric":
             return [Fault("classes", 'is of the loss "metric"')]
-        return meeting_faults(lambda: self.meetings(users), self.ticks)
-
-    def meetings(self, users: int) -> NDArray[np.intp]:
-        """Return how many messages each user sends, shape (n,)."""
-        return meetings_of(self._clock(users), users, self.ticks)
-
-    def _clock(self, users: int) -> Clock:
-        return clock_of(self.clock, graph_of(self.topology, users), self.seed)
+        return self.meeting_faults(users)
 
     def slope_bound(self, distance: float) -> float:
         """Bound the l2 norm of a gradient, for records whose features are at most `distance` apart."""
@@ -135,7 +109,7 @@ class PairDescent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def _weight(self, users: int) -> float:
         """Bound the weight of a gradient."""
-        return 1 / float(self._clock(users).chances.min()) if self.clock == "asynchronous" else 1.0
+        return 1 / float(self.clock_of(users).chances.min()) if self.clock == "asynchronous" else 1.0
 
     def screen(self, slope: float, users: int, bound: float, known: Known) -> Screen:
         """Return what is believed of others: records that are known, and sums of gradients by tick t of norm
@@ -174,7 +148,7 @@ class PairDescent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 exchange,
                 rows,
                 gradient,
-                self._clock(exchange.users),
+                self.clock_of(exchange.users),
                 self.ticks,
                 dimension=self.dimension,
                 screen=screen,

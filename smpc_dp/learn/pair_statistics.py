@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import Any, Literal
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,18 +17,8 @@ from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import FORMS
 from smpc_dp.learn.averager import PeerExchange, Rows, Screen
 from smpc_dp.learn.gosta import Estimates, PairKernel, gosta, gosta_asynchronous, u2_gossip
-from smpc_dp.learn.meetings import (
-    ClockName,
-    Graph,
-    Seed,
-    Ticks,
-    clock_of,
-    graph_of,
-    meeting_faults,
-    meetings_of,
-)
+from smpc_dp.learn.meetings import Meetings
 from smpc_dp.learn.needs import Table
-from smpc_dp.learn.schedule import Clock
 
 Floats = NDArray[np.float64]
 Statistic = Literal["gini_mean_difference", "variance", "kendall_tau", "auc"]
@@ -41,27 +30,20 @@ Known = Callable[[Rows], NDArray[np.bool_]]
 SLACK = 2.0**-31
 
 
-class PairEstimate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class PairEstimate(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """What estimates of a pairwise statistic by gossip have in common: records, and who meets when.
 
-    Attributes:
+    Attributes, beside those of `Meetings`:
         statistic: h by its name, or as `kernels.described.describe` tells of any kernel without labels.
         lower, upper: of every value, where h has a name; a label is 0 or 1.
-        ticks: T: two users meet at each, and everybody must meet somebody.
-        method: "gosta", or "u2", the baseline, with two meetings a tick.
-        clock: "synchronous" is Algorithm 3.1, "asynchronous" Remark 3.2; "u2" has a global clock.
-        topology: who may meet. seed: public, of who meets when.
+        method: "gosta", or "u2", the baseline, with two meetings a tick and a global clock.
         positives: n+, how many users have label 1, public; of "auc", and only there.
     """
 
     statistic: Statistic | dict[str, Any]
-    ticks: Ticks
     lower: float = math.nan
     upper: float = math.nan
     method: Method = "gosta"
-    clock: ClockName = "asynchronous"
-    topology: Graph = "complete"
-    seed: Seed = 1
     positives: int | None = None
 
     @property
@@ -109,15 +91,12 @@ class PairEstimate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             faults.append(Fault("positives", "is of auc alone"))
         if faults:
             return faults
-        return meeting_faults(lambda: self.meetings(users), self.ticks)
+        return self.meeting_faults(users)
 
-    def meetings(self, users: int) -> NDArray[np.intp]:
-        """Return how many messages each user sends, shape (n,)."""
-        draws = self.ticks * (2 if self.method == "u2" else 1)
-        return meetings_of(self._clock(users), users, draws)
-
-    def _clock(self, users: int) -> Clock:
-        return clock_of(self.clock, graph_of(self.topology, users), self.seed)
+    @property
+    def draws(self) -> int:
+        """Meetings in all."""
+        return self.ticks * (2 if self.method == "u2" else 1)
 
     def state_bound(self, largest: float) -> float:
         """Bound what travels beside a record, where h is at most `largest` in absolute value."""
@@ -173,7 +152,7 @@ class PairEstimate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         run: Callable[..., Awaitable[Estimates]] = u2_gossip
         if self.method == "gosta":
             run = gosta if self.clock == "synchronous" else gosta_asynchronous
-        return await run(exchange, rows, kernel, self._clock(exchange.users), self.ticks, screen=screen)
+        return await run(exchange, rows, kernel, self.clock_of(exchange.users), self.ticks, screen=screen)
 
     def over_pairs(self, estimates: Floats, users: int) -> Floats:
         """Return the statistic, shape (rows, 1), from means over all n^2 pairs.
