@@ -6,6 +6,7 @@
 See README.md for the commands and `docs/` for the rest.
 """
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -68,6 +69,9 @@ else:
 
 
 __version__ = "0.1.0"
+
+# What is logged is shown by the program that imports this package, or by nobody: docs/logging.md.
+logging.getLogger("smpc_dp").addHandler(logging.NullHandler())
 
 __all__ = [
     "ConfigError",

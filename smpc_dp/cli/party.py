@@ -273,15 +273,4 @@ def _show(first: list[str], event: Event) -> None:
     while first:
         progress_console().print(first.pop(0))
     clock = time.strftime("%H:%M:%S")
-    what = {
-        "connected": f"connected to {event.detail}",
-        "refused": f"refused {event.detail}",
-        "waiting": f"waits for {event.detail}",
-        "warned": event.detail,
-        "step": f"{event.step}: waits for {event.waiting}" if event.waiting else event.step,
-        "lost": f"lost {event.detail}",
-        "done": "done",
-        "failed": "failed",
-        "ended": event.detail,
-    }[event.kind]
-    progress_console().print(f"{clock} {event.party}: {what}")
+    progress_console().print(f"{clock} {event.party}: {event.text}")

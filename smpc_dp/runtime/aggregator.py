@@ -28,7 +28,7 @@ from smpc_dp.runtime.asking import HELLOS, Asking, is_hello, quits
 from smpc_dp.runtime.awaited import Awaited
 from smpc_dp.runtime.board import BoardFolder
 from smpc_dp.runtime.deadline import Deadline, hub_step_seconds, now
-from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
+from smpc_dp.runtime.events import Event, OnEvent, ignore, logged, tell
 from smpc_dp.runtime.links import SMALL_MESSAGE, Links, News
 from smpc_dp.runtime.member import Membership, aggregator_name
 from smpc_dp.runtime.served_log import answer, asks_for_lines
@@ -126,7 +126,7 @@ class Server:
             await asyncio.to_thread(self._board.close)
         except SmpcError as error:
             self._hub.send(number, self._machine.farewell(error))
-            self._tell("failed", number, self._machine, str(error))
+            tell(self._on_event, "failed", number, self._machine, error)
             if isinstance(error, PeerFault):
                 self._culprits[error.culprit] = error
             return error
@@ -180,7 +180,7 @@ class Server:
                 if step not in HELLOS:
                     deadline.step(hub_step_seconds(machine.matchings, timeouts))
             if waiting != (waiting := len(machine.waiting_for)):
-                self._tell("step", number, machine)
+                tell(self._on_event, "step", number, machine)
             if not begun:
                 self._hub.send(number, machine.expire())
                 continue
@@ -220,7 +220,7 @@ class Server:
 
         self._awaited.begin(number, self._machine.step, missing)
         early = self._take_early(number)
-        self._tell("step", number, self._machine)
+        tell(self._on_event, "step", number, self._machine)
         while not asking.began or deadline.at > now():
             if not (asking.began or early or deadline.connecting or any(map(self._hub.is_live, names))):
                 left = asked.group is None or not any(map(self._hub.is_live, self._hub.links))
@@ -323,10 +323,6 @@ class Server:
     def _tell_lost(self, number: int, machine: Machine, peer: str) -> None:
         self._on_event(Event(self._membership.name, "lost", number, machine.step, detail=peer))
 
-    def _tell(self, kind: Kind, number: int, machine: Machine, detail: str = "") -> None:
-        waiting = len(machine.waiting_for)
-        self._on_event(Event(self._membership.name, kind, number, machine.step, waiting, detail))
-
 
 async def serve(
     session: str | os.PathLike[str],
@@ -368,6 +364,7 @@ async def serve(
     membership = Membership.load(session, name or aggregator_name(session), key, "aggregator")
     membership.refuse_learning()
     logs = open_logs(membership, session, board)
+    on_event = logged(on_event)
     results: list[Result | StatisticResult | SmpcError] = []
     async with open_server(
         membership, listen_on, logs=logs, on_event=on_event, watch=watch, kernels=kernels, role=role

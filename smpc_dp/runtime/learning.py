@@ -27,7 +27,7 @@ from smpc_dp.protocols.result import Outcome
 from smpc_dp.runtime.aggregator import open_logs, open_server
 from smpc_dp.runtime.averaging import Ask, PartyAverager, ServingAverager
 from smpc_dp.runtime.charging import charge_run
-from smpc_dp.runtime.events import Event, OnEvent, ignore
+from smpc_dp.runtime.events import Event, OnEvent, ignore, logged
 from smpc_dp.runtime.exchanging import HubExchange, PartyExchange
 from smpc_dp.runtime.line import HubLine
 from smpc_dp.runtime.member import Membership, aggregator_name
@@ -111,6 +111,7 @@ async def learn(
         AggregatorLostError, ServerLostError: the aggregator, or a server, is gone.
         LocalError, TimeoutFault, PeerFault: as for `connect`.
     """
+    on_event = logged(on_event)
     membership = load_member(session, party, key)
     parameters = learn_parameters(membership)
     table = await asyncio.to_thread(read_table, data)
@@ -209,6 +210,7 @@ async def serve_learning(
 
     Returns what went wrong in groups that failed, by request number.
     """
+    on_event = logged(on_event)
     if name is not None and load_session(session).roster.servers:
         return await serve_learning_shares(
             session, name, key=key, listen_on=listen_on, on_event=on_event, begin_with=begin_with

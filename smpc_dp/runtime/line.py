@@ -162,7 +162,7 @@ class HubLine:
             receipt = await self._drive(request, machine, charge, before, kept, logged)
         except SmpcError as error:
             await self.say_farewell(request, machine, error)
-            tell(self._on_event, "failed", request, machine, str(error))
+            tell(self._on_event, "failed", request, machine, error)
             raise
         if logged is not None:
             self.followed = logged.followed

@@ -99,7 +99,7 @@ class Mesh:
             receipt = await self._drive(request, machine, charge)
         except SmpcError as error:
             self._links.send(request, machine.farewell(error))
-            tell(self._on_event, "failed", request, machine, str(error))
+            tell(self._on_event, "failed", request, machine, error)
             raise
         finally:
             self._hello = None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from smpc_dp.errors import ConfigError, Fault, SmpcError
 from smpc_dp.protocols.names import has_servers
 from smpc_dp.runtime.charging import charge_run
-from smpc_dp.runtime.events import Event, OnEvent, ignore, tell
+from smpc_dp.runtime.events import Event, OnEvent, ignore, logged, tell
 from smpc_dp.runtime.events import Kind as EventKind
 
 if TYPE_CHECKING:
@@ -337,8 +337,8 @@ class Session:
         """Charge what a run is to the ledger, if there is one."""
         return await charge_run(self._ledger, event, self._request, run_id)
 
-    def tell(self, kind: EventKind, machine: Machine, detail: str = "") -> None:
-        """Tell who watches what a machine of this request waits for."""
+    def tell(self, kind: EventKind, machine: Machine, detail: str | SmpcError = "") -> None:
+        """Tell who watches what a machine of this request waits for, or with which error it failed."""
         tell(self._on_event, kind, self._request, machine, detail)
 
     def _evaluating(self) -> Evaluations | None:
@@ -402,6 +402,7 @@ async def connect(
     # Not at the top: a program that may connect does not yet pay for what a party needs.
     from smpc_dp.runtime.opening import load_party, open_line
 
+    on_event = logged(on_event)
     membership = load_party(session, party, key)
     book = None if ledger is None else await asyncio.to_thread(open_ledger, ledger, party)
     line, hub = await open_line(membership, on_event, listen_on, role)

@@ -59,7 +59,7 @@ class Wire(Protocol):
 
     async def charge_event(self, run_id: bytes, event: Event) -> Receipt | None: ...
 
-    def tell(self, kind: Kind, machine: StatisticParty, detail: str = "") -> None: ...
+    def tell(self, kind: Kind, machine: StatisticParty, detail: str | SmpcError = "") -> None: ...
 
 
 class SessionWire:
@@ -69,7 +69,7 @@ class SessionWire:
         self,
         line: HubLine,
         request: int,
-        tell: Callable[[Kind, Machine, str], None],
+        tell: Callable[[Kind, Machine, str | SmpcError], None],
         charge: Callable[[bytes, Callable[[], Event]], Awaitable[Receipt | None]],
     ) -> None:
         self._line = line
@@ -89,7 +89,7 @@ class SessionWire:
         """Charge an event to the ledger, if there is one."""
         return await self._charge(run_id, lambda: event)
 
-    def tell(self, kind: Kind, machine: StatisticParty, detail: str = "") -> None:
+    def tell(self, kind: Kind, machine: StatisticParty, detail: str | SmpcError = "") -> None:
         """Tell who watches."""
         self._tell(kind, machine, detail)
 
@@ -327,6 +327,6 @@ async def estimate(
         receipt = await rounds.drive()
     except SmpcError as error:
         await line.say_farewell(request, machine, error)
-        wire.tell("failed", machine, str(error))
+        wire.tell("failed", machine, error)
         raise
     return replace(machine.result.charged(receipt), faults=tuple(rounds.faults))

@@ -18,7 +18,7 @@ from smpc_dp.protocols.mpyc.server import Job, ServerMachine
 from smpc_dp.roster import split_address
 from smpc_dp.runtime.awaited import Awaited
 from smpc_dp.runtime.deadline import PATIENCE, Deadline, now
-from smpc_dp.runtime.events import Event, Kind, OnEvent, ignore
+from smpc_dp.runtime.events import Event, OnEvent, ignore, logged, tell
 from smpc_dp.runtime.links import SMALL_MESSAGE, Links, News
 from smpc_dp.runtime.requests import ends_session
 from smpc_dp.runtime.servers.child import Answer
@@ -194,7 +194,7 @@ class ServerHub:
                 return None
         except SmpcError as error:
             self._links.send(number, machine.farewell(error))
-            self._tell("failed", number, machine, str(error))
+            tell(self._on_event, "failed", number, machine, error)
             return error
         finally:
             if not self._keep:
@@ -240,7 +240,7 @@ class ServerHub:
                     elif step != HELLO:
                         deadline.step(self._seconds(step))
                 if waiting != (waiting := len(machine.waiting_for)):
-                    self._tell("step", number, machine)
+                    tell(self._on_event, "step", number, machine)
                 if not (
                     begun or early or deadline.connecting or any(map(self._links.is_live, membership.names))
                 ):
@@ -373,10 +373,6 @@ class ServerHub:
         abort = Abort(Code.PAST, "", [(news.peer, Code.PAST)], number=number)
         return context.write(self._membership.identity, context.session_digest, ABORT, (news.peer,), abort)
 
-    def _tell(self, kind: Kind, number: int, machine: ServerMachine, detail: str = "") -> None:
-        waiting = len(machine.waiting_for)
-        self._on_event(Event(self._membership.name, kind, number, machine.step, waiting, detail))
-
 
 async def serve_shares(
     session: str | os.PathLike[str],
@@ -395,7 +391,7 @@ async def serve_shares(
     if requests is not None and requests < 1:
         raise ConfigError([Fault("requests", f"must be at least 1, is {requests}")])
     membership = SharedMembership.load(session, name, key, "server")
-    hub = await ServerHub.open(membership, on_event, listen_on)
+    hub = await ServerHub.open(membership, logged(on_event), listen_on)
     ended: list[Opened | SmpcError] = []
     try:
         while requests is None or len(ended) < requests:

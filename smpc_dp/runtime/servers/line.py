@@ -174,7 +174,7 @@ class ServersLine:
             return await self._drive(asking, charge, before)
         except SmpcError as error:
             self._links.send(asking.request, asking.machine.farewell(error))
-            tell(self._on_event, "failed", asking.request, asking.machine, str(error))
+            tell(self._on_event, "failed", asking.request, asking.machine, error)
             raise
 
     async def _drive(self, asking: _Asking, charge: Charge, before: int) -> Receipt | None:
