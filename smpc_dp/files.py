@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import tempfile
@@ -20,6 +21,8 @@ from smpc_dp.errors import LocalError
 
 # Of a spool, what is kept in memory; and what is read of it at a time.
 SPOOL_MEMORY, SPOOL_BLOCK = 1 << 18, 1 << 16
+
+_LOG = logging.getLogger("smpc_dp")
 
 
 class Spool:
@@ -100,12 +103,18 @@ class Records:
         return self._spool.read(self._size * number, self._size).ljust(self._size, b"\0")
 
 
+def log_opened(path: str | os.PathLike[str], what: str) -> None:
+    """Log that a file is opened: its name, without the folder, and `what` it is ("the graph")."""
+    _LOG.debug("opens %s, %s", what, Path(path).name)
+
+
 def read_bounded(path: str | os.PathLike[str], what: str, most: int) -> bytes:
     """Return the content of a file of at most `most` bytes; `what` names it in errors ("the graph").
 
     A device or a pipe that never ends is left after as many bytes. Raises LocalError when the file cannot be
     read or is longer.
     """
+    log_opened(path, what)
     try:
         with Path(path).open("rb") as file:
             content = file.read(most + 1)

@@ -11,6 +11,7 @@ It is of version 1, which is written without a number. Another one says `version
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import stat
@@ -33,6 +34,7 @@ SEED_BYTES = 32
 SIGNATURE_BYTES = 64
 MAX_FILE_BYTES = 4096
 _SEED_HEX = re.compile(r"[0-9a-f]{64}")
+_LOG = logging.getLogger("smpc_dp")
 
 
 class Identity:
@@ -75,6 +77,7 @@ class Identity:
         Raises LocalError when the file is missing, can be read or written by others than its owner, is not an
         identity file, is one of a version that this release does not read, or is not that of `expected_name`.
         """
+        _LOG.debug("opens the identity, %s", Path(path).name)
         text = _read_private(Path(path))
         try:
             fields = tomllib.loads(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -60,6 +61,8 @@ MAX_NAME = 40
 NEEDS_FIELDS = tuple(form.name for form in FORMS.values() if form.degree)
 NAMES = (*FORMS, *ALIASES)
 
+_LOG = logging.getLogger("smpc_dp.kernels")
+
 
 def find_kernel(kernel: str | Kernel, *fields: Field) -> Kernel:
     """Return a kernel: itself, or the one of this name on these fields (none: integers of 32 bits).
@@ -67,6 +70,7 @@ def find_kernel(kernel: str | Kernel, *fields: Field) -> Kernel:
     Raises ConfigError for an unknown name, a wrong number of fields, or none where the range depends on them.
     """
     if isinstance(kernel, Kernel):
+        _LOG.debug("takes the kernel %s", kernel.name)
         return kernel
     name = ALIASES.get(kernel, kernel) if isinstance(kernel, str) else ""
     if name not in FORMS:
@@ -75,6 +79,7 @@ def find_kernel(kernel: str | Kernel, *fields: Field) -> Kernel:
     if fields and len(fields) != len(form.fields):
         what = f"'{name}' has {len(form.fields)} fields, {len(fields)} are given"
         raise ConfigError([Fault("kernel", what)])
+    _LOG.debug("takes the kernel %s", name)
     return form(*fields)
 
 

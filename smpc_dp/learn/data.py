@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from smpc_dp.errors import ConfigError, Fault, LocalError
-from smpc_dp.files import read_bounded, read_npy
+from smpc_dp.files import log_opened, read_bounded, read_npy
 from smpc_dp.learn.needs import Table
 from smpc_dp.optional import optional
 
@@ -78,6 +78,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _from_npy(file: Path) -> Table:
+    log_opened(file, "the data")
     try:
         with file.open("rb") as opened:
             array = read_npy(opened)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,8 @@ from smpc_dp.board.runs import NO_HEAD, RunLine, SessionLog, checked_first, read
 from smpc_dp.board.store import Store, is_begun
 from smpc_dp.errors import LocalError, VerificationError
 from smpc_dp.files import replace_file
+
+_LOG = logging.getLogger("smpc_dp.runtime")
 
 
 class FileSessionLog(SessionLog):
@@ -24,6 +27,7 @@ class FileSessionLog(SessionLog):
     def __init__(self, path: Path, session: bytes, scope: bytes) -> None:
         super().__init__(session, scope)
         self._path = path
+        _LOG.debug("opens the session log, %s", path.name)
         try:
             if path.exists():
                 self._read()
@@ -120,6 +124,7 @@ class BoardFolder:
         self.close()
         self.make()
         self.current = self._place(header.request, header.run_id)
+        _LOG.info("request %d: its log is %s", header.request, self.current.name)
         self._store = Store.create(self.current, header)
         self._run_id = header.run_id
         self._heads = {self._run_id: first_head(encode_line(header))}

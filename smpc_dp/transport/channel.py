@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
@@ -25,6 +26,8 @@ CONTROL_FRAMES = 20
 CONTROL_ROOM = 1 << 16
 # A piece of this size is only taken when the peer's system has taken most of what was before.
 _PROGRESS_BYTES = 1 << 16
+
+_LOG = logging.getLogger("smpc_dp.transport")
 
 
 def now() -> float:
@@ -154,6 +157,7 @@ class Channel:
         try:
             message = await (self._read() if self._reader is None else self._inbox.next())
         except SmpcError as error:
+            _LOG.debug("the channel ends: %s", error)
             self._ended = error
             if isinstance(error, ChannelClosed) and error.clean:
                 self._writer.close()

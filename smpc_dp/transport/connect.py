@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import selectors
 import socket
 import ssl
@@ -23,6 +24,8 @@ SOCKET_BYTES = 1 << 21
 # Bytes of a handshake that are read at once.
 SHAKE_BYTES = 1 << 14
 BACKLOG = 2 * STRANGERS
+
+_LOG = logging.getLogger("smpc_dp.transport")
 
 
 def dial_blocking(
@@ -154,6 +157,7 @@ class Door:
         self._selector.unregister(caller.socket)
         caller.socket.close()
         self.dropped = f"; dropped {why}"
+        _LOG.warning("%s: refused %s", self._endpoint.identity.name, why)
 
 
 def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, BlockingChannel]:
@@ -259,6 +263,7 @@ def greeted(link: Link, hello: Coroutine[Any, Any, None]) -> BlockingChannel:
     try:
         hello.send(None)
     except StopIteration:
+        _LOG.info("connected to %s, directly", link.peer)
         return BlockingChannel(link)
     except BaseException:
         link.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import math
 import socket
 import ssl
@@ -39,6 +40,8 @@ ACCEPT_PAUSE = 1.0
 BACKUP = 1.0
 # Bytes of messages of at most one frame that all channels of an endpoint hold.
 SMALL_BUDGET = 64 << 20
+
+_LOG = logging.getLogger("smpc_dp.transport")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,6 +128,7 @@ class Listener:
                 self._on_refused("unknown", LocalError(f"cannot accept a connection: {error.strerror}"))
                 await asyncio.sleep(ACCEPT_PAUSE)
                 continue
+            _LOG.debug("%s: is called from %s", self._own.name, _printable(address))
             dropped = self._strangers.admit(connection, source_of(address[0]), now())
             if dropped is connection:
                 connection.close()
@@ -208,6 +212,7 @@ class Listener:
         if answered:
             old.warn()
             return "twice"
+        _LOG.info("%s: a connection that no longer answers is superseded by another one", peer)
         old.abort()
         return None
 
@@ -231,6 +236,7 @@ async def listen(
         reason = "the port is in use" if error.errno == errno.EADDRINUSE else error.strerror
         raise LocalError(f"cannot listen on {host}:{port}: {reason}") from None
     sock.setblocking(False)
+    _LOG.info("%s: listens on %s:%d", endpoint.identity.name, host, sock.getsockname()[1])
     return Listener(endpoint, sock, on_channel, on_refused)
 
 
@@ -249,6 +255,7 @@ async def dial(endpoint: Endpoint, peer: str, address: str | None = None) -> Cha
         host, port = split_address(target)
     except ValueError as error:
         raise ConfigError(str(error)) from None
+    _LOG.debug("%s: calls %s at %s", endpoint.identity.name, peer, target)
     last, hangups, pause = "no answer", 0, pauses()
     try:
         async with asyncio.timeout(endpoint.connect_timeout):
@@ -269,6 +276,7 @@ async def dial(endpoint: Endpoint, peer: str, address: str | None = None) -> Cha
                     last = str(error)
                 except OSError as error:
                     last = error.strerror or str(error) or "no answer"
+                _LOG.debug("%s: %s is not reached yet: %s", endpoint.identity.name, peer, last)
                 await asyncio.sleep(next(pause))
     except TimeoutError:
         detail = f"{target} not reached in {endpoint.connect_timeout} s: {last}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 import threading
 import time
@@ -20,6 +21,8 @@ MAX_WAITING = 256
 _READY = b"\1"
 # How long it takes at most to see that the lobby is closed, or a wait over.
 LOOK_SECONDS = 0.1
+
+_LOG = logging.getLogger("smpc_dp.transport")
 
 
 def call(endpoint: Endpoint, peer: str, patience: float, halt: Halt) -> BlockingChannel:
@@ -123,4 +126,5 @@ class Lobby:
                     if before is None and len(self._waiting) > MAX_WAITING:
                         before = self._waiting.pop(next(iter(self._waiting)))
                 if before is not None:
+                    _LOG.info("%s: %s is superseded before it was claimed", self._own.name, before.peer)
                     before.close()

@@ -8,6 +8,7 @@ restored from a backup.
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 import secrets
 from collections.abc import Sequence
@@ -36,6 +37,8 @@ Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[!-~][ -~]*$
 Label = Annotated[str, Meta(max_length=500, pattern=r"^[ -~]*$")]
 RunId = Annotated[str, Meta(pattern=r"^([0-9a-f]{2}){8,64}$")]
 Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+
+_LOG = logging.getLogger("smpc_dp.privacy")
 
 
 class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -138,6 +141,7 @@ class Ledger:
         for what, wanted, found in (("party", party, terms.party), ("dataset", dataset, terms.dataset)):
             if wanted is not None and wanted != found:
                 raise ConfigError(f"{place}: the ledger of {what} '{found}', not of '{wanted}'")
+        _LOG.debug("%s: opened the ledger", terms.party)
         return cls(place, terms)
 
     def entries(self) -> tuple[Entry, ...]:
@@ -193,6 +197,16 @@ class Ledger:
             previous = entries[-1].digest if entries else self.terms.identifier
             entry = msgspec.structs.replace(entry, digest=_chain(previous, entry))
             write_durably(self.path, _encode(self.terms, (*entries, entry)))
+        _LOG.info(
+            "%s: charged %s as entry %d of the ledger%s: epsilon %s of %s spent at delta %g",
+            self.terms.party,
+            event.mechanism,
+            entry.number,
+            f" ({label})" if label else "",
+            _shown(spending),
+            _exact(self.terms.epsilon),
+            self.terms.delta,
+        )
         return self._receipt(entry, spending, repeated=False)
 
     def check(self, events: Sequence[Event]) -> None:
