@@ -10,6 +10,7 @@ import typer
 
 import smpc_dp
 from smpc_dp.cli.commands import CommandGroup
+from smpc_dp.cli.logs import Level, shown_logs
 from smpc_dp.cli.output import report_error, report_line
 from smpc_dp.errors import SmpcError
 from smpc_dp.signals import unwinding_on_signals
@@ -36,11 +37,17 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001 - its callback takes it
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    log_level: Annotated[
+        Level | None, typer.Option("--log-level", help="Log to standard error, from this level on.")
+    ] = None,
 ) -> None:
-    pass
+    context.obj = log_level
+    if log_level is not None:
+        context.with_resource(shown_logs(log_level))
 
 
 def main() -> int:

@@ -12,6 +12,7 @@ import typer
 from smpc_dp.cli import statistic as statistics
 from smpc_dp.cli.learn import check_budgets, check_data, report_learned
 from smpc_dp.cli.live import LiveBoard
+from smpc_dp.cli.logs import log_options
 from smpc_dp.cli.output import console, print_json, report_error, report_line, result_text
 from smpc_dp.cli.party import Operation
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
@@ -28,6 +29,7 @@ from smpc_dp.runtime.tolerance import tolerances
 
 
 def run(
+    context: typer.Context,
     session: Annotated[Path, typer.Argument(help="The session file.")],
     inputs: Annotated[
         Path | None, typer.Option(help="Folder with NAME.npy, .json, .csv or .txt; default inputs/.")
@@ -103,16 +105,15 @@ def run(
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as scratch:
         outputs = {name: Path(scratch) / f"{name}.json" for name in parties}
         commands: dict[str, list[str]] = {}
+        party = (*log_options(context.obj), "party", str(session))
         if aggregator is not None:
-            commands[aggregator] = member_command(
-                "party", str(session), "--as", aggregator, *_key(keys, aggregator)
-            )
+            commands[aggregator] = member_command(*party, "--as", aggregator, *_key(keys, aggregator))
             if board is not None:
                 commands[aggregator] += ["--board", str(board)]
         elif board is not None:
             raise ConfigError([Fault("--board", "is for a session with an aggregator")])
         for server in servers:
-            commands[server] = member_command("party", str(session), "--as", server, *_key(keys, server))
+            commands[server] = member_command(*party, "--as", server, *_key(keys, server))
         for name in parties:
             arguments = ["--input", str(files[name]), "--out", str(outputs[name])]
             if asked is not None and statistic is not None:
@@ -125,11 +126,10 @@ def run(
                 arguments.append("--clip")
             if ledgers is not None:
                 arguments += ["--ledger", str(_ledger(ledgers, name))]
-            commands[name] = member_command(
-                "party", str(session), "--as", name, *_key(keys, name), *arguments
-            )
-        with LiveBoard(list(commands), quiet=as_json) as live:
-            launcher = Launcher(live.show)
+            commands[name] = member_command(*party, "--as", name, *_key(keys, name), *arguments)
+        # What the members log goes past a table that is drawn anew.
+        with LiveBoard(list(commands), quiet=as_json or context.obj is not None) as live:
+            launcher = Launcher(live.show, own_errors=context.obj is not None)
 
             async def act() -> int:
                 try:

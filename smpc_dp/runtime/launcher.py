@@ -67,8 +67,10 @@ class Launcher:
     ends itself then (`run_child`). Each prints one event as JSON a line; other lines are kept as output.
     """
 
-    def __init__(self, on_event: OnEvent = ignore) -> None:
+    def __init__(self, on_event: OnEvent = ignore, *, own_errors: bool = False) -> None:
+        """`own_errors`: the children write to the standard error of this process, for what they log."""
         self._on_event = on_event
+        self._own_errors = own_errors
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._stopping = False
         self._hub_over = False
@@ -121,7 +123,7 @@ class Launcher:
                 *command,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
+                stderr=None if self._own_errors else asyncio.subprocess.PIPE,
                 limit=LINE_LIMIT,
                 start_new_session=True,
             )
@@ -132,8 +134,8 @@ class Launcher:
 
     async def _watch(self, name: str, process: asyncio.subprocess.Process, is_hub: bool) -> None:
         ending = self.endings[name]
-        if process.stdout is None or process.stderr is None:
-            raise LocalError(f"{name}: the process has no output pipes")
+        if process.stdout is None:
+            raise LocalError(f"{name}: the process has no output pipe")
         collecting = asyncio.create_task(self._collect(ending, process.stderr))
         async for raw in process.stdout:
             line = raw.decode("utf-8", "replace").rstrip("\n")
@@ -155,8 +157,8 @@ class Launcher:
             self._on_event(Event(name, "ended", detail=ending.reason if ending.errors else ending.how))
         self._hub_over |= is_hub
 
-    async def _collect(self, ending: Ending, stream: asyncio.StreamReader) -> None:
-        while chunk := await stream.read(STDERR_KEPT):
+    async def _collect(self, ending: Ending, stream: asyncio.StreamReader | None) -> None:
+        while stream is not None and (chunk := await stream.read(STDERR_KEPT)):
             ending.errors = (ending.errors + chunk.decode("utf-8", "replace"))[-STDERR_KEPT:]
 
     async def _stop_all(self) -> None:

@@ -1,0 +1,42 @@
+"""The option `--log-level`: what the library logs, on standard error."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+Level = Literal["debug", "info", "warning"]
+
+_ROOT = logging.getLogger("smpc_dp")
+_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
+
+
+class LineFormatter(logging.Formatter):
+    """Formats a record as one line: parts of it may come from a peer, and forge no line of their own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line, with a question mark for each control character."""
+        return "".join(char if char.isprintable() else "?" for char in super().format(record))
+
+
+@contextmanager
+def shown_logs(level: Level) -> Iterator[None]:
+    """Write what is logged from this level on to standard error meanwhile."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LineFormatter(_FORMAT, "%H:%M:%S"))
+    before = _ROOT.level
+    _ROOT.addHandler(handler)
+    _ROOT.setLevel(level.upper())
+    try:
+        yield
+    finally:
+        _ROOT.setLevel(before)
+        _ROOT.removeHandler(handler)
+
+
+def log_options(level: Level | None) -> list[str]:
+    """Return the options with which a child process logs as much."""
+    return [] if level is None else ["--log-level", level]
