@@ -29,7 +29,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"circuits", "privacy"}),
     frozenset({"identity", "packed_roster"}),
     frozenset({"roster"}),
-    frozenset({"certificate", "seen"}),
+    frozenset({"certificate", "seen", "settings"}),
     frozenset({"crypto", "encoding", "files"}),
     frozenset({"ball", "box", "optional"}),
     frozenset({"_core", "decoding", "errors", "platforms", "signals"}),

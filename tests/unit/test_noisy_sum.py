@@ -72,7 +72,7 @@ def test_noise_of_the_sum_is_as_stated(mechanism: str) -> None:
 @pytest.mark.parametrize(
     ("change", "where", "what"),
     [
-        ({"mechanism": "laplace"}, "mechanism", "must be one of"),
+        ({"mechanism": "laplace"}, "mechanism", "must be 'discrete-gaussian' or 'skellam'"),
         ({"epsilon": None}, "epsilon", "is missing"),
         ({"delta": 0.0}, "delta", "between 0 and 1"),
         ({"max_weight": 2}, "max_weight", "cannot be combined with epsilon"),

@@ -8,7 +8,6 @@ from typing import Literal
 
 import msgspec
 
-from smpc_dp.encoding import shown
 from smpc_dp.errors import Fault
 from smpc_dp.protocols.gopa.direct_messages import USER_STEPS
 from smpc_dp.protocols.gopa.params import GopaParameters
@@ -59,11 +58,8 @@ def check_parameters(
     together have at most MAX_PUBLISHED_BYTES, and `on_dropout` is "keep".
     """
     topology = parameters.get("topology", "relay")
-    rest = {key: value for key, value in parameters.items() if key != "topology"}
-    checked, faults = check_relay(rest, min(parties, MAX_USERS) if topology == "direct" else parties)
-    if topology not in ("relay", "direct"):
-        return None, [*faults, Fault("topology", f"must be 'relay' or 'direct', is {shown(topology)}")]
-    if topology == "relay":
+    checked, faults = check_relay(parameters, min(parties, MAX_USERS) if topology == "direct" else parties)
+    if topology != "direct":
         return checked, faults
     if parties > MAX_USERS:
         faults.append(Fault("roster", f"at most {MAX_USERS} users without a relay, has {parties}"))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
+from msgspec import Meta
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.encoding import Encoding, Lanes, shown
+from smpc_dp.encoding import Encoding, Lanes
 from smpc_dp.errors import Code, ConfigError, Fault, PrivacyError
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
@@ -19,7 +20,7 @@ from smpc_dp.protocols import names
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS
 from smpc_dp.protocols.gopa.plan import SessionNoise, plan_session
 from smpc_dp.protocols.result import WHOLE_PARTY, Noise, Privacy
-from smpc_dp.protocols.secagg.noisy import check_room, decode_noisy, privacy_faults, with_precision
+from smpc_dp.protocols.secagg.noisy import PrivateSettings, check_room, decode_noisy, with_precision
 from smpc_dp.protocols.secagg.params import MAX_PARTIES, SAME, SumParameters, check_sum
 
 if TYPE_CHECKING:
@@ -169,13 +170,37 @@ class GopaParameters(SumParameters, frozen=True):
         )
 
 
-# `topology` is for `direct_params` to check.
 REFUSED = {
     SAME: "cannot be combined with protocol 'gopa': it is for exact sums, and each request here has noise",
     "max_weight": "cannot be combined with protocol 'gopa': its averages have no weights",
     "mechanism": "cannot be combined with protocol 'gopa': it is of protocol 'secagg' with epsilon",
 }
-OWN = ("epsilon", "delta", "on_dropout", "l2_bound", "topology", "verifiable")
+
+
+class GopaSettings(PrivateSettings, frozen=True, kw_only=True):
+    """The `[parameters]` of GOPA in either topology, verifiable or not."""
+
+    on_dropout: Annotated[
+        OnDropout,
+        Meta(
+            description="the noise shared with a lost user stays in, or is taken out",
+        ),
+    ] = "keep"
+    topology: Annotated[
+        Literal["relay", "direct"],
+        Meta(
+            description='`"direct"`: no aggregator in the roster, an address for every party, at most 256 '
+            'parties, `on_dropout` `"keep"`'
+        ),
+    ] = "relay"
+    verifiable: Annotated[
+        bool,
+        Meta(
+            description="whether users commit and prove, on a board that is logged (experimental); then the "
+            "file has `version = 2`, else 1"
+        ),
+    ] = False
+
 
 # (a secure sum over as many users, epsilon, delta, on_dropout) -> the parameters; raises ConfigError.
 Planner = Callable[[SumParameters, float, float, OnDropout], GopaParameters]
@@ -184,11 +209,9 @@ Planner = Callable[[SumParameters, float, float, OnDropout], GopaParameters]
 def check_parameters(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[Fault]]:
-    """Check a `[parameters]` table for a session of `parties` users; return every fault found.
+    """Check a `[parameters]` table (`GopaSettings`) for a session of `parties` users; return every fault.
 
-    Keys: `length`, `lower` and `upper`, or `l2_bound`, `epsilon`, `delta` (needed); `on_dropout` ("keep", the
-    default, or "roll-back"); `kind`, `precision` (default: a 2^20th of the range), `dropout`, `corrupt`,
-    `security` as for the secure sum, whose graph and quorum these are.
+    `precision` is a 2^20th of the range by default. The graph and the quorum are those of the secure sum.
     """
     return check_and_plan(with_precision(parameters), parties, _planned)
 
@@ -197,19 +220,11 @@ def check_and_plan(
     parameters: Mapping[str, object], parties: int, planner: Planner
 ) -> tuple[GopaParameters | None, list[Fault]]:
     """Check as `check_parameters` does, without a default precision, and plan."""
-    base, faults = check_sum(parameters, parties, protocol=PROTOCOL, own=OWN, refused=REFUSED)
-    good, more = privacy_faults(parameters)
-    faults += more
-    on_dropout = parameters.get("on_dropout", "keep")
-    if on_dropout not in ("keep", "roll-back"):
-        faults.append(Fault("on_dropout", f"must be 'keep' or 'roll-back', is {shown(on_dropout)}"))
-    verifiable = parameters.get("verifiable", False)
-    if not isinstance(verifiable, bool):
-        faults.append(Fault("verifiable", f"must be true or false, is {shown(verifiable)}"))
+    base, good, faults = check_sum(GopaSettings, parameters, parties, protocol=PROTOCOL, refused=REFUSED)
     if faults or base is None or parties > MAX_PARTIES:
         return None, faults
     try:
-        return planner(base, good["epsilon"], good["delta"], on_dropout), []  # type: ignore[arg-type]
+        return planner(base, good["epsilon"], good["delta"], good["on_dropout"]), []
     except ConfigError as error:
         return None, list(error.faults)
 

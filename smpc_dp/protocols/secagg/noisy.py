@@ -5,20 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
+from msgspec import Meta
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.encoding import Encoding, Lanes, shown
+from smpc_dp.encoding import Encoding, Lanes
 from smpc_dp.errors import ConfigError, Fault, PrivacyError, VerificationError
 from smpc_dp.privacy.laws import DiscreteGaussianLaw, SkellamLaw
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.result import WHOLE_PARTY, Noise, Privacy
 from smpc_dp.protocols.secagg.claim import privacy_of
-from smpc_dp.protocols.secagg.params import OF_GOPA, PRIVACY_KEYS, SAME, SumParameters, check_sum
+from smpc_dp.protocols.secagg.params import OF_GOPA, SAME, SumParameters, SumSettings, check_sum
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -176,27 +177,40 @@ def sensitivity_of(encoding: Encoding) -> Sensitivity:
     )
 
 
+class PrivateSettings(SumSettings, frozen=True, kw_only=True):
+    """The `[parameters]` that all sums with differential privacy have."""
+
+    epsilon: Annotated[float, Meta(gt=0, lt=1000, description="of each honest party in one request")]
+    delta: Annotated[float, Meta(gt=0, lt=1)]
+    l2_bound: Annotated[
+        float | int | None,
+        Meta(
+            description="largest L2 norm of a vector; in the place of `lower` and `upper`",
+            extra={"range": "above 0"},
+        ),
+    ] = None
+
+
+class NoisySettings(PrivateSettings, frozen=True, kw_only=True):
+    """The `[parameters]` of a secure sum with differential privacy."""
+
+    mechanism: Annotated[MechanismName, Meta(description="the law of a share")] = "discrete-gaussian"
+
+
 def check_noisy(
     parameters: Mapping[str, object], parties: int, *, complete: bool = False
 ) -> tuple[NoisySumParameters | None, list[Fault]]:
-    """Check a `[parameters]` table that asks for differential privacy; return every fault found.
+    """Check a `[parameters]` table (`NoisySettings`) that asks for privacy; return every fault found.
 
-    Keys: those of the secure sum but `max_weight`; `epsilon`, `delta` (needed); `l2_bound` in the place of
-    `lower` and `upper`; `precision` (default: a 2^20th of the range); `mechanism` ("discrete-gaussian", the
-    default, or "skellam"). With the `complete` graph the noise of all honest parties that stay is counted on,
-    whatever the aggregator does.
+    `precision` is a 2^20th of the range by default. With the `complete` graph the noise of all honest parties
+    that stay is counted on, whatever the aggregator does.
     """
     given = with_precision(parameters)
-    base, faults = check_sum(given, parties, own=PRIVACY_KEYS, refused=REFUSED, complete=complete)
-    good, more = privacy_faults(parameters)
-    faults += more
-    mechanism = parameters.get("mechanism", "discrete-gaussian")
-    if mechanism not in LAWS:
-        faults.append(Fault("mechanism", f"must be one of {', '.join(LAWS)}, is {shown(mechanism)}"))
+    base, good, faults = check_sum(NoisySettings, given, parties, refused=REFUSED, complete=complete)
     if faults or base is None:
         return None, faults
     try:
-        return _planned(base, good["epsilon"], good["delta"], mechanism), []  # type: ignore[arg-type]
+        return _planned(base, good["epsilon"], good["delta"], good["mechanism"]), []
     except ConfigError as error:
         norms = {"l1", "l2", "linf"}
         if norms & {fault.where for fault in error.faults}:
@@ -228,21 +242,6 @@ def _range(given: Mapping[str, object]) -> float:
     most = max(len(low), len(high))
     pairs = zip(*(side * most if len(side) == 1 else side for side in (low, high)), strict=False)
     return float(max((abs(top - bottom) for bottom, top in pairs), default=0.0))
-
-
-def privacy_faults(parameters: Mapping[str, object]) -> tuple[dict[str, float], list[Fault]]:
-    """Return epsilon and delta of a `[parameters]` table as far as they are right, and every fault."""
-    good: dict[str, float] = {}
-    faults: list[Fault] = []
-    for key, low, high in (("epsilon", 0.0, 1000.0), ("delta", 0.0, 1.0)):
-        value = parameters.get(key)
-        if value is None:
-            faults.append(Fault(key, "is missing"))
-        elif isinstance(value, bool) or not isinstance(value, int | float) or not low < value < high:
-            faults.append(Fault(key, f"must be a number between {low:g} and {high:g}, is {shown(value)}"))
-        else:
-            good[key] = float(value)
-    return good, faults
 
 
 def _planned(

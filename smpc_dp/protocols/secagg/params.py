@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from smpc_dp.crypto.prg import add_masks
 from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.decoding import convert
-from smpc_dp.encoding import Encoding, Lanes, encoding_faults, shown
+from smpc_dp.encoding import MAX_LENGTH, Encoding, Lanes, encoding_faults
 from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.privacy.secagg_plan import SecAggPlan, default_dropout, part_of, plan_secagg
@@ -21,6 +21,7 @@ from smpc_dp.protocols import names
 from smpc_dp.protocols.result import Noise, Privacy
 from smpc_dp.protocols.secagg.claim import privacy_of
 from smpc_dp.protocols.secagg.messages import PARTY_STEPS
+from smpc_dp.settings import read
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -29,8 +30,6 @@ PROTOCOL = names.SECAGG
 VERSION = 1
 
 MAX_PARTIES = 65_535
-# No parameter reaches this; a float64 ends there.
-NUMBER_BITS = 1023
 
 
 # (lanes, seeds, signs, threads): add the terms of these pairs to the lanes, in place.
@@ -145,92 +144,117 @@ class SecAggParameters(SumParameters, frozen=True):
         return privacy_of(self.plan, survivors, same=self.same_survivors)
 
 
-class _Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    length: int
-    lower: float | int | list[float | int]
-    upper: float | int | list[float | int]
-    kind: str = "real"
-    precision: float | int | None = None
-    max_weight: int = 0
-    dropout: float | int | None = None
-    corrupt: float | int = 0.1
-    security: float | int = 40
+Share = Annotated[float, Meta(ge=0, lt=0.5)]
+Bounds = float | int | list[float | int]
+
+
+class SumSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The `[parameters]` that all sums have."""
+
+    length: Annotated[int, Meta(ge=1, le=MAX_LENGTH, description="coordinates of a vector")]
+    lower: Annotated[
+        Bounds | None,
+        Meta(
+            description="least value of every coordinate, or of each; compared exactly",
+            extra={"range": "finite, below `upper`; whole for integers", "default": "needed"},
+        ),
+    ] = None
+    upper: Annotated[
+        Bounds | None,
+        Meta(
+            description="greatest value of every coordinate, or of each",
+            extra={"range": "finite; whole for integers", "default": "needed"},
+        ),
+    ] = None
+    kind: Annotated[Literal["real", "integer"], Meta(description="of the values")] = "real"
+    precision: Annotated[
+        Annotated[float, Meta(ge=2.0**-1000, le=2.0**1000)] | None,
+        Meta(
+            description="step of a real value, at most",
+            extra={"range": "2^-1000 to 2^1000; needed for real, not allowed for integer"},
+        ),
+    ] = None
+    max_weight: Annotated[
+        int,
+        Meta(ge=0, lt=1 << 62, description="0: no weights; else each party's secret weight is 0 to this"),
+    ] = 0
+    dropout: Annotated[
+        Share | None,
+        Meta(
+            description="fraction of the parties that may disappear",
+            extra={
+                "range": "[0, 0.5)",
+                "default": "0.1, and from five parties up at least one party; "
+                "0 with `same_survivors = false`",
+            },
+        ),
+    ] = None
+    corrupt: Annotated[
+        float,
+        Meta(
+            ge=0,
+            lt=1,
+            description="fraction that may collude with the aggregator; corrupt + 2 dropout stays below 1",
+            extra={"range": "[0, 1)"},
+        ),
+    ] = 0.1
+    security: Annotated[
+        float, Meta(ge=20, le=128, description="bits for the statistical failures of the plan")
+    ] = 40
+
+
+class ExactSettings(SumSettings, frozen=True, kw_only=True):
+    """The `[parameters]` of an exact sum."""
+
+    same_survivors: Annotated[
+        bool,
+        Meta(
+            description="of exact sums: whether all sums of a session must be over the same survivors "
+            "([below](#the-rule-against-differences))"
+        ),
+    ] = True
 
 
 def check_parameters(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SecAggParameters | None, list[Fault]]:
-    """Check a `[parameters]` table for a session of `parties` parties; return every fault found.
+    """Check a `[parameters]` table (`ExactSettings`) for a session of `parties` parties; return every fault.
 
-    Keys: `length`, `lower`, `upper` (needed; bounds are numbers or lists of `length`); `kind` ("real", the
-    default, or "integer"); `precision` (needed for "real", not allowed for "integer"); `max_weight` (default
-    0: no weights); `same_survivors` (default true); `dropout` (fraction of the parties, default
-    `default_dropout`, 0 with same_survivors = false), `corrupt` (the
-    same, default 0.1) and `security` (bits, default 40). Source: [Bell et al. 2020, section 3].
+    Source: [Bell et al. 2020, section 3].
     """
-    same = parameters.get(SAME, True)
     # Without the rule a lost party may cost it its vector: only who asks for that tolerates it.
-    loss = 0.0 if same is False else None
-    checked, faults = check_sum(
-        parameters, parties, own=(SAME,), told=PRIVACY_KEYS, refused=OF_GOPA, loss=loss
+    loss = 0.0 if parameters.get(SAME, True) is False else None
+    checked, good, faults = check_sum(
+        ExactSettings, parameters, parties, told=PRIVACY_KEYS, refused=OF_GOPA, loss=loss
     )
-    if not isinstance(same, bool):
-        faults.append(Fault(SAME, f"must be true or false, is {shown(same)}"))
-    elif checked is not None:
-        return SecAggParameters(encoding=checked.encoding, plan=checked.plan, same_survivors=same), faults
-    return None, faults
+    if checked is None:
+        return None, faults
+    same = good[SAME]
+    return SecAggParameters(encoding=checked.encoding, plan=checked.plan, same_survivors=same), faults
 
 
 def check_sum(
+    settings: type[SumSettings],
     parameters: Mapping[str, object],
     parties: int,
     *,
     protocol: str = PROTOCOL,
-    own: Collection[str] = (),
     told: Collection[str] = (),
     refused: Mapping[str, str] | None = None,
     complete: bool = False,
     loss: float | None = None,
-) -> tuple[SumParameters | None, list[Fault]]:
-    """Check what sums have in common, as `check_parameters` does; a protocol checks its `own` keys itself.
+) -> tuple[SumParameters | None, dict[str, Any], list[Fault]]:
+    """Check the settings of a sum; return its parameters, the settings that are right, and every fault.
 
     `told` are keys that only an error mentions: with them it would be another kind of sum. `refused` are keys
     of other kinds of sums, each with the combination that this one does not have. `l2_bound`, where
-    it is one of its own, stands in the place of the bounds of coordinates. `complete`: everyone is everyone's
-    neighbour, however many there are. `loss`: the default of `dropout`, `default_dropout` if None.
+    it is one of the settings, stands in the place of the bounds of coordinates. `complete`: everyone is
+    everyone's neighbour, however many there are. `loss`: the default of `dropout`, `default_dropout` if None.
     """
-    faults: list[Fault] = []
-    known = {field.encode_name: field for field in msgspec.structs.fields(_Declared)}
-    good: dict[str, Any] = {}
-    refused = refused or {}
-    good |= {key: known.pop(key).default for key in refused if key in known}
-    for key in parameters:
-        if key in refused:
-            faults.append(Fault(key, refused[key]))
-        elif key not in known and key not in own:
-            names = ", ".join(sorted({*known, *own, *told}))
-            faults.append(Fault(key, f"unknown parameter of {protocol} (known: {names})"))
-    ball = "l2_bound" in own and "l2_bound" in parameters
-    if ball:
-        good["l2_bound"] = parameters["l2_bound"]
-    for key, field in known.items():
-        if key not in parameters:
-            if ball and key in ("lower", "upper"):
-                continue
-            if field.required:
-                faults.append(Fault(key, "is missing"))
-            else:
-                good[key] = field.default
-            continue
-        value = parameters[key]
-        each = value if isinstance(value, list) else [value]
-        if any(isinstance(number, int) and number.bit_length() > NUMBER_BITS for number in each):
-            faults.append(Fault(key, f"must be a number that fits its range, is {shown(value)}"))
-            continue
-        try:
-            good[key] = convert(value, field.type)
-        except msgspec.ValidationError as error:
-            faults.append(Fault(key, str(error)))
+    unknown = f"unknown parameter of {protocol}"
+    good, faults = read(settings, parameters, unknown=unknown, refused=refused, told=told)
+    if good.get("l2_bound", None) is None and "l2_bound" not in {fault.where for fault in faults}:
+        faults += [Fault(key, "is missing") for key in ("lower", "upper") if key not in parameters]
     if parties > MAX_PARTIES:
         faults.append(Fault("roster", f"at most {MAX_PARTIES} parties, has {parties}"))
     faults += _encoding_faults(good, min(parties, MAX_PARTIES))
@@ -238,40 +262,49 @@ def check_sum(
         good["dropout"] = default_dropout(parties) if loss is None else loss
     plan: SecAggPlan | None = None
     if parties <= MAX_PARTIES:
-        planned = functools.partial(
-            plan_secagg,
-            parties,
-            # For what is no number at all, what disturbs a plan least: only certain faults are named.
-            corrupt=float(good.get("corrupt", 0.0)),
-            security=float(good.get("security", 40)),
-            least_degree=parties - 1 if complete else 2,
-        )
-        dropout = float(good.get("dropout", 0.0))
-        try:
-            plan = planned(dropout=dropout)
-        except ConfigError as error:
-            # The number of parties is not a parameter: it is the roster's.
-            faults += [Fault("roster" if where == "parties" else where, what) for where, what in error.faults]
-            if "dropout" not in parameters and _succeeds(lambda: planned(dropout=0.0)):
-                lost = f"{part_of(parties, dropout)} of {parties} parties lost"
-                what = (
-                    f"is not given, and no plan tolerates its default, {dropout:g}: {lost}; "
-                    "write dropout = 0.0 to tolerate no loss, or lower corrupt"
-                )
-                faults.append(Fault("dropout", what))
+        plan, more = _plan(good, parties, complete, "dropout" in parameters)
+        faults += more
     if faults or plan is None:
-        return None, faults
+        return None, good, faults
     precision = good["precision"]
     encoding = Encoding.plan(
         length=good["length"],
-        lower=good.get("lower"),
-        upper=good.get("upper"),
+        lower=good["lower"],
+        upper=good["upper"],
         l2_bound=good.get("l2_bound"),
         precision=None if precision is None else float(precision),
         parties=parties,
         max_weight=good["max_weight"],
     )
-    return SumParameters(encoding=encoding, plan=plan), faults
+    return SumParameters(encoding=encoding, plan=plan), good, faults
+
+
+def _plan(
+    good: Mapping[str, Any], parties: int, complete: bool, written: bool
+) -> tuple[SecAggPlan | None, list[Fault]]:
+    """Return the plan, and what keeps it from being made; `written`: whether `dropout` is given."""
+    planned = functools.partial(
+        plan_secagg,
+        parties,
+        # For what is no number at all, what disturbs a plan least: only certain faults are named.
+        corrupt=float(good.get("corrupt", 0.0)),
+        security=float(good.get("security", 40)),
+        least_degree=parties - 1 if complete else 2,
+    )
+    dropout = float(good.get("dropout", 0.0))
+    try:
+        return planned(dropout=dropout), []
+    except ConfigError as error:
+        # The number of parties is not a parameter: it is the roster's.
+        faults = [Fault("roster" if where == "parties" else where, what) for where, what in error.faults]
+    if not written and _succeeds(lambda: planned(dropout=0.0)):
+        lost = f"{part_of(parties, dropout)} of {parties} parties lost"
+        what = (
+            f"is not given, and no plan tolerates its default, {dropout:g}: {lost}; "
+            "write dropout = 0.0 to tolerate no loss, or lower corrupt"
+        )
+        faults.append(Fault("dropout", what))
+    return None, faults
 
 
 def _succeeds(planned: Callable[[], SecAggPlan]) -> bool:
@@ -286,8 +319,6 @@ def _encoding_faults(good: Mapping[str, Any], parties: int) -> list[Fault]:
     """Return the faults of what is known of the encoding."""
     faults: list[Fault] = []
     kind = good.get("kind")
-    if kind not in (None, "real", "integer"):
-        faults.append(Fault("kind", f"must be 'real' or 'integer', is {shown(kind)}"))
     if kind == "integer" and good.get("precision") is not None:
         faults.append(Fault("precision", "is not for kind 'integer'"))
     if kind == "real" and "precision" in good and good["precision"] is None:

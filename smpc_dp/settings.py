@@ -1,0 +1,206 @@
+"""Tables of settings: what a session file may say, checked and documented from one definition.
+
+A table is a `msgspec.Struct`. Its fields are the keys; their types and `msgspec.Meta` give the ranges, and
+`Meta(description=...)` says what a key is. `extra` of Meta may have "range" and "default" where the type does
+not say everything. Checks, command-line help and docs/session-file.md come from there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from smpc_dp.decoding import convert
+from smpc_dp.encoding import shown
+from smpc_dp.errors import Fault
+
+# No setting reaches this; a float64 ends there.
+NUMBER_BITS = 1023
+_NAMES: tuple[tuple[type[inspect.Type], str, str], ...] = (
+    (inspect.BoolType, "boolean", "true or false"),
+    (inspect.IntType, "integer", "an integer"),
+    (inspect.FloatType, "number", "a number"),
+    (inspect.StrType, "string", "a string"),
+    (inspect.LiteralType, "string", ""),
+    (inspect.ListType, "array", "an array"),
+    (inspect.StructType, "table", "a table"),
+)
+
+
+def read(
+    table: type[msgspec.Struct],
+    given: Mapping[str, object],
+    where: str = "",
+    *,
+    unknown: str = "unknown key",
+    refused: Mapping[str, str] | None = None,
+    told: Collection[str] = (),
+) -> tuple[dict[str, Any], list[Fault]]:
+    """Return the settings that are right, with the defaults of those that are not given, and every fault.
+
+    Args:
+        table: the struct of the settings.
+        given: what a session file says.
+        where: is put before the keys in faults.
+        unknown: how a fault begins whose key the table does not have.
+        refused: keys of other tables, each with the reason why this one does not have it.
+        told: keys that only the list of known keys names.
+    """
+    refused = refused or {}
+    fields = {field.encode_name: field for field in msgspec.structs.fields(table)}
+    faults: list[Fault] = []
+    for key in given:
+        if key in refused:
+            faults.append(Fault(f"{where}{key}", refused[key]))
+        elif key not in fields:
+            known = ", ".join(sorted({*fields, *told} - {*refused}))
+            faults.append(Fault(f"{where}{key}", f"{unknown} (known: {known})"))
+    good: dict[str, Any] = {}
+    for key, field in fields.items():
+        if key in refused or key not in given:
+            if not field.required:
+                good[key] = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+            elif key not in refused:
+                faults.append(Fault(f"{where}{key}", "is missing"))
+            continue
+        wrong = wrong_value(field.type, given[key])
+        if wrong is None:
+            good[key] = convert(given[key], field.type)
+        else:
+            faults.append(Fault(f"{where}{key}", wrong))
+    return good, faults
+
+
+def wrong_value(kind: Any, value: object) -> str | None:
+    """Return what is wrong with a value of a type, with Meta or not; None if it is right."""
+    each = value if isinstance(value, list) else [value]
+    outside = any(
+        number.bit_length() > NUMBER_BITS
+        if isinstance(number, int)
+        else isinstance(number, float) and not math.isfinite(number)
+        for number in each
+    )
+    try:
+        if not outside:
+            convert(value, kind)
+            return None
+    except msgspec.ValidationError as error:
+        found = str(error)
+        # A fault within a value is told as it is, with its path.
+        if isinstance(value, dict) or " - at `" in found:
+            return found
+    due = "a number that fits its range" if outside else _range(kind)
+    return "is missing" if value is None else f"must be {due}, is {shown(value)}"
+
+
+def help_of(table: type[msgspec.Struct], key: str) -> str:
+    """Return a line of help for a command-line option that has the meaning of a key."""
+    field = _field(table, key)
+    _, about, _ = _parts(field.type)
+    values = _range(field.type, plain=False)
+    text = f"{about[:1].upper()}{about[1:]}" if about else key
+    return f"{text}; {values}." if values else f"{text}."
+
+
+def rows(table: type[msgspec.Struct], without: Collection[str] = ()) -> str:
+    """Return the rows of a Markdown table (key, type, range and meaning, default) of a table's settings."""
+    lines = []
+    for field in msgspec.structs.fields(table):
+        if field.encode_name in without:
+            continue
+        kinds, about, extra = _parts(field.type)
+        names = ", or ".join(dict.fromkeys(_name(kind) for kind in kinds))
+        values = extra.get("range", _range(field.type, plain=False, code=True))
+        meaning = ": ".join(part for part in (values, about) if part)
+        if field.required:
+            default = "needed"
+        else:
+            default = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
+            default = extra.get("default", "none" if default is None else _literal(default))
+        lines.append(f"| `{field.encode_name}` | {names} | {meaning} | {default} |")
+    return "\n".join(lines)
+
+
+def _field(table: type[msgspec.Struct], key: str) -> msgspec.structs.FieldInfo:
+    [field] = [field for field in msgspec.structs.fields(table) if field.encode_name == key]
+    return field
+
+
+def _parts(kind: Any) -> tuple[list[inspect.Type], str, dict[str, str]]:
+    """Return the alternatives of a type, its description, and what Meta has beside."""
+    found, about, extra = inspect.type_info(kind), "", dict[str, str]()
+    parts: list[inspect.Type] = [found]
+    kinds: list[inspect.Type] = []
+    while parts:
+        part = parts.pop(0)
+        if isinstance(part, inspect.Metadata):
+            about = (part.extra_json_schema or {}).get("description", about)
+            extra |= part.extra or {}
+            parts.insert(0, part.type)
+        elif isinstance(part, inspect.UnionType):
+            parts = [*part.types, *parts]
+        elif not isinstance(part, inspect.NoneType):
+            kinds.append(part)
+    return kinds, about, extra
+
+
+def _name(kind: inspect.Type) -> str:
+    return next(name for known, name, _ in _NAMES if isinstance(kind, known))
+
+
+def _range(kind: Any, *, plain: bool = True, code: bool = False) -> str:
+    """Return which values a type has: in an error with the kind of value (`plain`), in documents without."""
+    kinds, _, extra = _parts(kind)
+    if not plain and "range" in extra:
+        return extra["range"]
+    texts = []
+    for one in kinds:
+        if isinstance(one, inspect.LiteralType):
+            values = [f'`"{value}"`' if code else f"'{value}'" for value in one.values]
+            texts.append(" or ".join([", ".join(values[:-1]), values[-1]]) if len(values) > 1 else values[0])
+            continue
+        known = next((text for kind_of, _, text in _NAMES if isinstance(one, kind_of)), "")
+        within = _bounds(one, not plain)
+        if plain:
+            texts.append(" ".join(part for part in (known, _joined(within)) if part))
+        elif within or isinstance(one, inspect.BoolType):
+            texts.append(within if within else "")
+    return " or ".join(dict.fromkeys(text for text in texts if text))
+
+
+def _joined(within: str) -> str:
+    """Return bounds as they follow "a number" in an error."""
+    if within.startswith("above ") and ", below " in within:
+        return within.replace("above ", "between ").replace(", below ", " and ")
+    return f"from {within}" if " to " in within else within
+
+
+def _bounds(kind: inspect.Type, separated: bool) -> str:
+    if not isinstance(kind, inspect.IntType | inspect.FloatType):
+        return ""
+    if kind.ge is not None and kind.le is not None:
+        return f"{_number(kind.ge, separated)} to {_number(kind.le, separated)}"
+    low = f"above {_number(kind.gt, separated)}" if kind.gt is not None else ""
+    low = low or (f"at least {_number(kind.ge, separated)}" if kind.ge is not None else "")
+    high = f"below {_number(kind.lt, separated)}" if kind.lt is not None else ""
+    high = high or (f"at most {_number(kind.le, separated)}" if kind.le is not None else "")
+    return ", ".join(part for part in (low, high) if part)
+
+
+def _number(value: float, separated: bool = True) -> str:
+    """Return a number as documents, or without separators errors, have it."""
+    if value and float(value).is_integer() and abs(value) >= 1 << 30 and math.log2(abs(value)).is_integer():
+        return f"2^{int(math.log2(abs(value)))}"
+    return f"{value:,}" if separated and isinstance(value, int) else f"{value:g}"
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, str):
+        return f'`"{value}"`' if value else '`""`'
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return _number(value) if isinstance(value, int | float) else "`{}`" if isinstance(value, dict) else "none"
