@@ -99,11 +99,12 @@ def wrong_value(kind: Any, value: object) -> str | None:
 
 def help_of(table: type[msgspec.Struct], key: str) -> str:
     """Return a line of help for a command-line option that has the meaning of a key."""
-    field = _field(table, key)
-    _, about, _ = _parts(field.type)
-    values = _range(field.type, plain=False)
+    [field] = [field for field in msgspec.structs.fields(table) if field.encode_name == key]
+    kinds, about, _ = _parts(field.type)
+    # The command line lists choices by itself.
+    values = "" if isinstance(kinds[0], inspect.LiteralType) else _range(field.type, plain=False)
     text = f"{about[:1].upper()}{about[1:]}" if about else key
-    return f"{text}; {values}." if values else f"{text}."
+    return f"{text} ({values}).".replace("`", "") if values else f"{text}."
 
 
 def rows(table: type[msgspec.Struct], without: Collection[str] = ()) -> str:
@@ -123,11 +124,6 @@ def rows(table: type[msgspec.Struct], without: Collection[str] = ()) -> str:
             default = extra.get("default", "none" if default is None else _literal(default))
         lines.append(f"| `{field.encode_name}` | {names} | {meaning} | {default} |")
     return "\n".join(lines)
-
-
-def _field(table: type[msgspec.Struct], key: str) -> msgspec.structs.FieldInfo:
-    [field] = [field for field in msgspec.structs.fields(table) if field.encode_name == key]
-    return field
 
 
 def _parts(kind: Any) -> tuple[list[inspect.Type], str, dict[str, str]]:
@@ -176,7 +172,9 @@ def _joined(within: str) -> str:
     """Return bounds as they follow "a number" in an error."""
     if within.startswith("above ") and ", below " in within:
         return within.replace("above ", "between ").replace(", below ", " and ")
-    return f"from {within}" if " to " in within else within
+    if " to " in within:
+        return f"from {within}"
+    return f"of {within}" if within.startswith("at ") else within
 
 
 def _bounds(kind: inspect.Type, separated: bool) -> str:

@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from smpc_dp.cli import plan_check
+from smpc_dp.cli.options import option
 from smpc_dp.cli.output import console, print_json
 from smpc_dp.cli.plan_collaboration import collaboration
 from smpc_dp.cli.plan_gopa import gopa
@@ -18,7 +19,7 @@ from smpc_dp.cli.plan_sgd import sgd
 from smpc_dp.cli.plan_verifiable import verifiable
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.secagg_plan import communication
-from smpc_dp.protocols.secagg.params import check_parameters
+from smpc_dp.protocols.secagg.params import ExactSettings, check_parameters
 
 app = typer.Typer(name="plan", help="Plan a run before anything is sent.", no_args_is_help=True)
 plan_check.register(app)
@@ -42,22 +43,17 @@ app.command()(verifiable)
 @app.command()
 def secagg(
     parties: Annotated[int, typer.Option(help="Parties in the roster.")],
-    dropout: Annotated[
-        float | None,
-        typer.Option(
-            help="Largest fraction that may drop out; default 0.1, from five parties up at least one."
-        ),
-    ] = None,
-    corrupt: Annotated[float, typer.Option(help="Largest fraction that may collude.")] = 0.1,
-    security: Annotated[float, typer.Option(help="Statistical security in bits.")] = 40,
-    length: Annotated[int, typer.Option(help="Coordinates a vector, for the communication.")] = 10_000,
-    lower: Annotated[float, typer.Option(help="Lower bound of a value.")] = -1.0,
-    upper: Annotated[float, typer.Option(help="Upper bound of a value.")] = 1.0,
+    dropout: Annotated[float | None, option(ExactSettings, "dropout")] = None,
+    corrupt: Annotated[float, option(ExactSettings, "corrupt")] = 0.1,
+    security: Annotated[float, option(ExactSettings, "security")] = 40,
+    length: Annotated[int, option(ExactSettings, "length")] = 10_000,
+    lower: Annotated[float, option(ExactSettings, "lower")] = -1.0,
+    upper: Annotated[float, option(ExactSettings, "upper")] = 1.0,
     precision: Annotated[
         float | None, typer.Option(help="Step of a real value, at most; default 1e-6.")
     ] = None,
-    kind: Annotated[Literal["real", "integer"], typer.Option(help="Kind of the values.")] = "real",
-    max_weight: Annotated[int, typer.Option(help="Largest weight of a party; 0: no weights.")] = 0,
+    kind: Annotated[Literal["real", "integer"], option(ExactSettings, "kind")] = "real",
+    max_weight: Annotated[int, option(ExactSettings, "max_weight")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Plan a secure aggregation: its numbers and its cost.

@@ -10,12 +10,15 @@ import numpy as np
 import typer
 
 from smpc_dp import simulate as simulation
+from smpc_dp.cli.options import option
 from smpc_dp.cli.output import console, print_json
 from smpc_dp.cli.progress import Bar
 from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.protocols.gopa.direct_messages import COORDINATOR_STEPS
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS as PUBLISHING_STEPS
+from smpc_dp.protocols.gopa.params import GopaSettings
 from smpc_dp.protocols.secagg.messages import PARTY_STEPS
+from smpc_dp.protocols.secagg.noisy import NoisySettings
 
 Method = Literal["secagg", "gopa"]
 OnDropout = Literal["keep", "roll-back"]
@@ -32,10 +35,10 @@ def _group() -> None:
 @app.command()
 def average(
     parties: Annotated[int, typer.Option(help="How many parties.")] = 100,
-    length: Annotated[int, typer.Option(help="Coordinates a vector.")] = 1_000,
+    length: Annotated[int, option(NoisySettings, "length")] = 1_000,
     dropout: Annotated[float, typer.Option(help="Fraction that is killed at random steps.")] = 0.0,
-    corrupt: Annotated[float, typer.Option(help="Fraction that the plan assumes to collude.")] = 0.1,
-    security: Annotated[float, typer.Option(help="Statistical security in bits.")] = 40,
+    corrupt: Annotated[float, option(NoisySettings, "corrupt")] = 0.1,
+    security: Annotated[float, option(NoisySettings, "security")] = 40,
     seed: Annotated[
         int | None, typer.Option("--seed-for-simulation", help="Make the run reproducible.")
     ] = None,
@@ -45,9 +48,7 @@ def average(
         float | None, typer.Option(help="For differential privacy, with --delta; gopa needs both.")
     ] = None,
     delta: Annotated[float | None, typer.Option(help="For differential privacy.")] = None,
-    on_dropout: Annotated[
-        OnDropout, typer.Option(help="gopa: noise of lost users stays in, or is rolled back.")
-    ] = "keep",
+    on_dropout: Annotated[OnDropout, option(GopaSettings, "on_dropout")] = "keep",
     l2_bound: Annotated[
         float | None, typer.Option(help="Vectors of this norm, with --epsilon; default: bounds -1 and 1.")
     ] = None,

@@ -9,9 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import msgspec
-
-from smpc_dp.decoding import convert
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.learn.block_gossip import BlockGossip
@@ -30,6 +27,7 @@ from smpc_dp.learn.walk_sgd_learner import WalkSgdLearner
 from smpc_dp.protocols.mpyc.params import VectorParameters
 from smpc_dp.protocols.names import LEARN, VERIFIABLE_VERSION, has_servers, version_of
 from smpc_dp.protocols.secagg.params import SumParameters
+from smpc_dp.settings import read
 
 LEARNERS: Mapping[str, type[Any]] = {
     "sgd": FederatedSgd,
@@ -104,8 +102,8 @@ def check_learn(parameters: Mapping[str, object], users: int) -> tuple[LearnPara
         what = "is missing" if name is None else f"unknown: {shown(name)}"
         return None, [Fault("learner", f"{what} (known: {known})")]
     given = {key: value for key, value in parameters.items() if key not in _COMMON}
-    learner, faults = _convert(LEARNERS[name], given, "")
-    table, more = _convert(AveragerTable, parameters.get("averager", {}), "averager.")
+    learner, faults = _read(LEARNERS[name], given, "")
+    table, more = _read(AveragerTable, parameters.get("averager", {}), "averager.")
     faults += more
     if learner is None or table is None:
         return None, faults
@@ -134,21 +132,9 @@ def check_learn(parameters: Mapping[str, object], users: int) -> tuple[LearnPara
     return LearnParameters(users, learner, average, mix, exchange), []
 
 
-def _convert(kind: type[Any], given: object, where: str) -> tuple[Any, list[Fault]]:
+def _read(kind: type[Any], given: object, where: str) -> tuple[Any, list[Fault]]:
     """Return a struct of a table, and every fault of it by its key."""
     if not isinstance(given, Mapping):
         return None, [Fault(where.rstrip("."), f"must be a table, is {shown(given)}")]
-    fields = {known.encode_name: known for known in msgspec.structs.fields(kind)}
-    names = ", ".join(sorted(fields))
-    faults = [Fault(f"{where}{key}", f"unknown key (known: {names})") for key in given if key not in fields]
-    good: dict[str, object] = {}
-    for key, known in fields.items():
-        if key not in given:
-            if known.required:
-                faults.append(Fault(f"{where}{key}", "is missing"))
-            continue
-        try:
-            good[key] = convert(given[key], known.type)
-        except msgspec.ValidationError as error:
-            faults.append(Fault(f"{where}{key}", str(error)))
+    good, faults = read(kind, given, where)
     return (None, faults) if faults else (kind(**good), [])

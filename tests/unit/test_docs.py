@@ -31,6 +31,7 @@ from smpc_dp.learn.registry import LEARNERS, check_learn
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.runtime.local import create_local_session
+from smpc_dp_lab.reference import rendered
 
 ROOT = Path(__file__).resolve().parents[2]
 WISCONSIN = ROOT / "examples" / "data" / "breast_cancer_wisconsin_original.csv"
@@ -216,6 +217,12 @@ def test_every_parameter_is_documented(protocol: str) -> None:
     known = re.search(r"known: (.*)\)", faults[0].what)
     assert known is not None
     assert first_cells(f"Parameters of {protocol}") == set(known[1].split(", "))
+
+
+def test_the_tables_of_settings_are_those_of_the_checks() -> None:
+    page = (ROOT / "docs" / "session-file.md").read_text("utf-8")
+    assert page.count("<!-- settings: ") >= 4
+    assert rendered(page) == page, "python -m smpc_dp_lab.reference writes them"
 
 
 def test_every_parameter_of_a_learner_is_documented() -> None:

@@ -86,5 +86,5 @@ def test_what_is_refused(circuit: Any, inputs: Any, said: str) -> None:
 
 
 def test_an_unknown_mode_is_told_the_known_ones() -> None:
-    with pytest.raises(smpc_dp.ConfigError, match="mode: must be tile or unique, is 'x'"):
+    with pytest.raises(smpc_dp.ConfigError, match="mode: must be 'tile' or 'unique', is 'x'"):
         smpc_dp.simulate.evaluate("add64", [1, 2], mode="x")  # type: ignore[arg-type]

@@ -189,8 +189,8 @@ class GopaSettings(PrivateSettings, frozen=True, kw_only=True):
     topology: Annotated[
         Literal["relay", "direct"],
         Meta(
-            description='`"direct"`: no aggregator in the roster, an address for every party, at most 256 '
-            'parties, `on_dropout` `"keep"`'
+            description='with `"direct"` no aggregator in the roster, an address for every party, at most '
+            '256 parties, `on_dropout` `"keep"`'
         ),
     ] = "relay"
     verifiable: Annotated[

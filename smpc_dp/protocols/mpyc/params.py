@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
-from smpc_dp.encoding import Encoding, encoding_faults, shown
+from smpc_dp.encoding import Encoding, encoding_faults
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
@@ -16,6 +17,7 @@ from smpc_dp.protocols import names
 from smpc_dp.protocols.mpyc.claims import HONEST_SERVERS, vector_privacy
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.roster import Member
+from smpc_dp.settings import read
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -28,9 +30,8 @@ FEWEST_SERVERS, MOST_SERVERS = 3, 9
 MAX_USERS = 100_000
 MAX_LENGTH = 1 << 20
 SUM_KEYS = ("length", "lower", "upper", "kind", "precision", "max_weight")
+ENCODING_KEYS = ("length", "lower", "upper", "precision", "max_weight")
 NOISE_KEYS = ("epsilon", "delta", "mechanism")
-MECHANISMS = ("laplace", "gaussian")
-KEYS = (*SUM_KEYS, *NOISE_KEYS, "dropout", "seconds")
 
 
 class SharedParameters(msgspec.Struct, frozen=True):
@@ -135,76 +136,81 @@ def roster_faults(members: Iterable[Member]) -> list[Fault]:
     return faults
 
 
+class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The `[parameters]` of a session whose servers compute on shares. Without `length` it has no sums."""
+
+    length: Annotated[
+        Annotated[int, Meta(ge=1, le=MAX_LENGTH)] | None, Meta(description="as for secagg, up to 2^20")
+    ] = None
+    lower: float | int | list[float | int] | None = None
+    upper: float | int | list[float | int] | None = None
+    kind: Literal["real", "integer"] = "real"
+    precision: float | None = None
+    max_weight: Annotated[int, Meta(ge=0, lt=1 << 62)] = 0
+    epsilon: Annotated[
+        Annotated[float, Meta(ge=1e-6, le=1000)] | None,
+        Meta(
+            description="of each user in one sum",
+            extra={"range": "1e-6 to 12", "default": "none: exact sums"},
+        ),
+    ] = None
+    delta: Annotated[float, Meta(ge=0, le=0.5, description='above 0 with `"gaussian"`, 0 otherwise')] = 0.0
+    mechanism: Annotated[Literal["laplace", "gaussian"], Meta(description="the law of the noise in sums")] = (
+        "laplace"
+    )
+    dropout: Annotated[
+        Annotated[float, Meta(ge=0, le=0.5)] | None,
+        Meta(
+            description="fraction of the users that may be missing",
+            extra={"default": "0.1; with `epsilon`, from five users up at least one user"},
+        ),
+    ] = None
+    seconds: Annotated[float, Meta(ge=1, le=86_400, description="the longest that mpyc may compute")] = 600.0
+
+
 def check_parameters(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SharedParameters | None, list[Fault]]:
-    """Check a `[parameters]` table for a session of `parties` users; return every fault found.
-
-    Keys: `length`, `lower`, `upper`, `kind`, `precision`, `max_weight` as in "secagg", all left out in a
-    session for statistics alone; `epsilon`, `delta`, `mechanism` ("laplace", the default, with delta 0, or
-    "gaussian") for noise in the sums; `dropout` (fraction of the users that may be missing, default 0.1, with
-    `epsilon` `default_dropout`); `seconds` (the longest computation, default 600).
-    """
-    faults = [
-        Fault(key, f"unknown parameter of {PROTOCOL} (known: {', '.join(sorted(KEYS))})")
-        for key in parameters
-        if key not in KEYS
-    ]
-    numbers = {}
-    for key, default, low, high in (
-        ("dropout", default_dropout(parties) if "epsilon" in parameters else 0.1, 0.0, 0.5),
-        ("seconds", 600.0, 1.0, 86_400.0),
-        ("epsilon", 1.0, 1e-6, 1000.0),
-        ("delta", 0.0, 0.0, 0.5),
-    ):
-        value = parameters.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-            faults.append(Fault(key, f"must be a number from {low:g} to {high:g}, is {shown(value)}"))
-        else:
-            numbers[key] = float(value)
+    """Check a `[parameters]` table (`SharedSettings`) for `parties` users; return every fault found."""
+    good, faults = read(SharedSettings, parameters, unknown=f"unknown parameter of {PROTOCOL}")
     if not 2 <= parties <= MAX_USERS:
         faults.append(Fault("roster", f"has {parties} users (role 'party'), 2 to {MAX_USERS} are needed"))
-    mechanism = parameters.get("mechanism", "laplace")
-    if mechanism not in MECHANISMS:
-        faults.append(Fault("mechanism", f"must be one of {', '.join(MECHANISMS)}, is {shown(mechanism)}"))
     if "epsilon" not in parameters and set(NOISE_KEYS) & set(parameters):
         faults.append(Fault("epsilon", "is missing: without it sums are exact"))
-    if "epsilon" in parameters and (mechanism == "gaussian") != (numbers.get("delta", 0.0) > 0):
+    if "epsilon" in parameters and (good.get("mechanism") == "gaussian") != (good.get("delta", 0.0) > 0):
         faults.append(Fault("delta", "must be above 0 for Gaussian noise, and for that alone"))
-    encoding, more = _encoding(parameters, min(max(parties, 1), MAX_USERS))
+    encoding, more = _encoding(parameters, good, min(max(parties, 1), MAX_USERS))
     faults += more
     if encoding is None and set(NOISE_KEYS) & set(parameters):
         faults.append(Fault("epsilon", "is for sums: a statistic is asked for with its own"))
     if faults:
         return None, faults
+    dropout = good["dropout"]
+    if dropout is None:
+        dropout = default_dropout(parties) if "epsilon" in parameters else 0.1
     checked = SharedParameters(
         users=parties,
-        fewest=max(2, parties - part_of(parties, numbers["dropout"])),
+        fewest=max(2, parties - part_of(parties, dropout)),
         encoding=encoding,
-        epsilon=numbers["epsilon"] if "epsilon" in parameters else None,
-        delta=numbers["delta"],
-        mechanism=str(mechanism),
-        seconds=numbers["seconds"],
+        epsilon=good["epsilon"],
+        delta=good["delta"],
+        mechanism=good["mechanism"],
+        seconds=good["seconds"],
     )
     return checked, []
 
 
-def _encoding(parameters: Mapping[str, object], parties: int) -> tuple[Encoding | None, list[Fault]]:
+def _encoding(
+    parameters: Mapping[str, object], good: Mapping[str, Any], parties: int
+) -> tuple[Encoding | None, list[Fault]]:
+    """Return the encoding of a session that has sums, and every fault of it."""
     if not set(SUM_KEYS) & set(parameters):
         return None, []
-    kind = parameters.get("kind", "real")
-    if kind not in ("real", "integer"):
-        return None, [Fault("kind", f"must be 'real' or 'integer', is {shown(kind)}")]
     faults = [Fault(key, "is missing") for key in SUM_KEYS[:3] if key not in parameters]
-    precision = parameters.get("precision")
-    if (kind == "real") != (precision is not None):
+    if "precision" in good and "kind" in good and (good["kind"] == "real") != (good["precision"] is not None):
         faults.append(Fault("precision", "is needed for kind 'real', and for that alone"))
-    arguments = {key: parameters.get(key) for key in ("length", "lower", "upper", "precision")}
-    weight = parameters.get("max_weight", 0)
-    faults += encoding_faults(integer=kind == "integer", parties=parties, max_weight=weight, **arguments)
-    if isinstance(length := arguments["length"], int) and length > MAX_LENGTH:
-        faults.append(Fault("length", f"must be at most {MAX_LENGTH} on shares, is {length}"))
-    if faults:
+    integer, arguments = good.get("kind") == "integer", {key: good.get(key) for key in ENCODING_KEYS}
+    faults += encoding_faults(integer=integer, parties=parties, **arguments)
+    if faults or not {*SUM_KEYS} <= {*good}:
         return None, faults
-    encoding = Encoding.plan(parties=parties, max_weight=weight, **arguments)  # type: ignore[arg-type]
-    return encoding, []
+    return Encoding.plan(parties=parties, **arguments), []  # type: ignore[arg-type]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, get_args, get_origin
+from typing import Literal
 
 import msgspec
 
 from smpc_dp.circuits.bristol import read_bristol
 from smpc_dp.circuits.circuit import Circuit
 from smpc_dp.decoding import convert
-from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.protocols import names
 from smpc_dp.published.library import PUBLISHED, find
+from smpc_dp.settings import read
 
 PROTOCOL = names.PAIRWISE
 VERSION = 1
@@ -50,23 +50,7 @@ def check_parameters(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[PairwiseParameters | None, list[Fault]]:
     """Check a `[parameters]` table for a session of `parties` parties; return every fault found."""
-    faults: list[Fault] = []
-    known = {field.encode_name: field for field in msgspec.structs.fields(PairwiseParameters)}
-    for key in parameters:
-        if key not in known:
-            faults.append(Fault(key, f"unknown parameter of pairwise (known: {', '.join(sorted(known))})"))
-    good: dict[str, object] = {}
-    for key, field in known.items():
-        if key not in parameters:
-            if field.required:
-                faults.append(Fault(key, "is missing"))
-            continue
-        try:
-            good[key] = convert(parameters[key], field.type)
-        except msgspec.ValidationError as error:
-            known_values = get_args(field.type) if get_origin(field.type) is Literal else ()
-            what = f"must be {' or '.join(known_values)}, is {shown(parameters[key])}"
-            faults.append(Fault(key, what if known_values else str(error)))
+    good, faults = read(PairwiseParameters, parameters, unknown="unknown parameter of pairwise")
     if parties != 2:
         faults.append(Fault("roster", f"exactly 2 parties, has {parties}"))
     if faults:

@@ -166,7 +166,7 @@ class SumSettings(msgspec.Struct, frozen=True, kw_only=True):
             extra={"range": "finite; whole for integers", "default": "needed"},
         ),
     ] = None
-    kind: Annotated[Literal["real", "integer"], Meta(description="of the values")] = "real"
+    kind: Annotated[Literal["real", "integer"], Meta(description="kind of the values")] = "real"
     precision: Annotated[
         Annotated[float, Meta(ge=2.0**-1000, le=2.0**1000)] | None,
         Meta(
@@ -176,7 +176,7 @@ class SumSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     max_weight: Annotated[
         int,
-        Meta(ge=0, lt=1 << 62, description="0: no weights; else each party's secret weight is 0 to this"),
+        Meta(ge=0, lt=1 << 62, description="largest secret weight of a party; 0: no weights"),
     ] = 0
     dropout: Annotated[
         Share | None,

@@ -1,0 +1,73 @@
+"""Tables of settings: what is checked, what is said of it, and what the reference says."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+from msgspec import Meta
+
+from smpc_dp.errors import Fault
+from smpc_dp.settings import help_of, read, rows
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    size: Annotated[int, Meta(ge=1, le=1 << 40, description="lines of a page")]
+    share: Annotated[float, Meta(gt=0, lt=1)] = 0.5
+    side: Annotated[Literal["left", "right"], Meta(description="where")] = "right"
+    deep: bool = False
+    most: Annotated[Annotated[int, Meta(ge=0)] | None, Meta(extra={"default": "as many as there are"})] = None
+    names: list[str] = msgspec.field(default_factory=list)
+
+
+def test_defaults_and_values() -> None:
+    good, faults = read(Table, {"size": 3, "share": 0.25})
+    assert faults == []
+    assert good == {"size": 3, "share": 0.25, "side": "right", "deep": False, "most": None, "names": []}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "what"),
+    [
+        ("size", 0, "must be an integer from 1 to 2^40, is 0"),
+        ("size", 2.5, "must be an integer from 1 to 2^40, is 2.5"),
+        ("size", True, "must be an integer from 1 to 2^40, is True"),
+        ("size", 1 << 2000, "must be a number that fits its range, is an integer of 2001 bits"),
+        ("size", None, "is missing"),
+        ("share", 1, "must be a number between 0 and 1, is 1"),
+        ("share", float("nan"), "must be a number that fits its range, is nan"),
+        ("share", float("-inf"), "must be a number that fits its range, is -inf"),
+        ("side", "up", "must be 'left' or 'right', is 'up'"),
+        ("deep", 1, "must be true or false, is 1"),
+        ("most", -1, "must be an integer of at least 0, is -1"),
+        ("names", "ann", "must be an array, is 'ann'"),
+        ("depth", 1, "unknown key (known: deep, more, most, names, share, side, size)"),
+        ("gone", 1, "is of another table"),
+    ],
+)
+def test_what_is_wrong_is_said(key: str, value: Any, what: str) -> None:
+    given = {"size": 3} | {key: value}
+    good, faults = read(Table, given, "page.", refused={"gone": "is of another table"}, told=("more",))
+    assert faults == [Fault(f"page.{key}", what)]
+    assert key not in good
+
+
+def test_every_fault_is_told() -> None:
+    _, faults = read(Table, {"share": 2, "deep": "yes"})
+    assert [fault.where for fault in faults] == ["size", "share", "deep"]
+
+
+def test_the_reference_has_every_key() -> None:
+    assert rows(Table, without=["names"]).splitlines() == [
+        "| `size` | integer | 1 to 2^40: lines of a page | needed |",
+        "| `share` | number | above 0, below 1 | 0.5 |",
+        '| `side` | string | `"left"` or `"right"`: where | `"right"` |',
+        "| `deep` | boolean |  | `false` |",
+        "| `most` | integer | at least 0 | as many as there are |",
+    ]
+
+
+def test_help_has_the_range_and_no_choices() -> None:
+    assert help_of(Table, "size") == "Lines of a page (1 to 2^40)."
+    assert help_of(Table, "side") == "Where."
