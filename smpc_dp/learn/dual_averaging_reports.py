@@ -88,7 +88,7 @@ class DualAveragingReports(PairDescent, frozen=True, kw_only=True, forbid_unknow
     @property
     def _slope(self) -> float:
         """Bound a gradient's l2 norm, with the factor (2 - kept)^2 / kept^2 of an unbiased one."""
-        kept = self.reports.response.kept
+        kept = float(self.reports.response.law.kept)
         apart = (self.upper - self.lower) * math.sqrt(self.features)
         return self.slope_bound(apart) * ((2 - kept) / kept) ** 2
 

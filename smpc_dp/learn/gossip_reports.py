@@ -106,7 +106,7 @@ class GossipReports(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fiel
     @cached_property
     def _largest(self) -> float:
         """Bound the unbiased kernel's absolute value."""
-        return float(np.abs(self.reports.response.unbiased_pairs(self._matrix)).max())
+        return float(np.abs(self.reports.response.law.unbiased_pairs(self._matrix)).max())
 
     def needs(self, users: int) -> Needs:
         """Return what it communicates: estimates with wandering reports, charged as one report."""

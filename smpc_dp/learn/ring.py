@@ -15,13 +15,14 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigError, Fault, PrivacyError
+from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import Users
 from smpc_dp.learn.tokens import Possible, Token, TokenPassing, Values, check_token
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.network.grid import Grid, check_plan, guarantee
 from smpc_dp.privacy.network.plan import NetworkPlan
-from smpc_dp.privacy.sampling import NoiseSource, binomial, uniform
+from smpc_dp.privacy.response import ResponseLaw
+from smpc_dp.privacy.sampling import NoiseSource, uniform
 
 Integers = NDArray[np.int64]
 
@@ -145,8 +146,8 @@ class RingHistogram:
         if plan.beta is None:
             raise ConfigError([Fault("plan", "has no beta")])
         self.plan, self.categories = plan, categories
-        self.beta = Fraction(plan.beta)
-        self.random = math.ceil(self.beta * plan.parties)
+        self.law = ResponseLaw.of_beta(categories, Fraction(plan.beta))
+        self.random = math.ceil(self.law.beta * plan.parties)
 
     async def run(self, tokens: TokenPassing, values: Integers, source: NoiseSource) -> TokenHistogram:
         """Add randomised answers for `values`, shape (rows, K) in 0..d-1, and return the published counts.
@@ -159,7 +160,7 @@ class RingHistogram:
         if np.shape(values) != (len(here), rounds):
             what = f"shape must be ({len(here)}, {rounds}), is {np.shape(values)}"
             raise ConfigError([Fault("values", what)])
-        answers = randomised(values, d, self.beta, source)
+        answers = self.law.answers(values, source)
         ends = {
             user: np.bincount(uniform(source, self.random, d), minlength=d)
             for user in (0, n - 1)
@@ -180,31 +181,9 @@ class RingHistogram:
                 return bool(token.min() >= 0 and token.max() <= answers and token.sum() == answers)
 
             total = await _turn(tokens, rounds, np.zeros(d, np.int64), add, possible)
-        counts = unbiased(total, n * rounds, 2 * self.random, self.beta)
+        counts = self.law.unbiased(total - 2 * self.random / d, n * rounds)
         claim = guarantee(self.plan, 0.0, f"randomised response, beta = {self.plan.beta:.6g}, on a ring")
         return TokenHistogram(counts, n * rounds, self.plan.error_std, claim)
-
-
-def randomised(values: Integers, categories: int, beta: Fraction, source: NoiseSource) -> Integers:
-    """Return each value with chance 1 - beta, and a uniform category otherwise, exactly; int64.
-
-    Raises PrivacyError for a value outside 0..categories-1, ConfigError for values that are no integers.
-    """
-    values = np.asarray(values)
-    if values.dtype.kind not in "iu":
-        raise ConfigError([Fault("values", f"must be integers, are {values.dtype}")])
-    if values.size and not (values.min() >= 0 and values.max() < categories):
-        raise PrivacyError(f"a value is outside [0, {categories})")
-    lies = binomial(source, values.size, 1, beta).reshape(values.shape) == 1
-    answers = values.astype(np.int64)
-    answers[lies] = uniform(source, int(lies.sum()), categories)
-    return answers
-
-
-def unbiased(total: Integers, answers: int, random: int, beta: Fraction) -> NDArray[np.float64]:
-    """Return (token - random/d - answers beta/d) / (1 - beta) [Algorithm 4.3, corrected]."""
-    share = float((random + answers * beta) / len(total))
-    return np.asarray((total - share) / float(1 - beta))
 
 
 async def _turn(

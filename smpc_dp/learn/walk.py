@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import Users
-from smpc_dp.learn.ring import TokenHistogram, TokenSum, randomised, unbiased
+from smpc_dp.learn.ring import TokenHistogram, TokenSum
 from smpc_dp.learn.tokens import Token, TokenPassing, Values, check_token
 from smpc_dp.privacy.network.grid import Grid, check_plan, guarantee
 from smpc_dp.privacy.network.plan import NetworkPlan
+from smpc_dp.privacy.response import ResponseLaw
 from smpc_dp.privacy.sampling import NoiseSource, uniform
 
 Integers = NDArray[np.int64]
@@ -286,7 +287,7 @@ class WalkHistogram:
         if plan.beta is None:
             raise ConfigError([Fault("plan", "has no beta")])
         self.plan, self.categories = plan, categories
-        self.steps, self.beta = plan.steps or 0, Fraction(plan.beta)
+        self.steps, self.law = plan.steps or 0, ResponseLaw.of_beta(categories, Fraction(plan.beta))
 
     async def run(self, tokens: TokenPassing, values: Integers, source: NoiseSource) -> TokenHistogram:
         """Walk with a category of each user here, shape (rows,), answered anew at each visit.
@@ -298,17 +299,17 @@ class WalkHistogram:
         here, d = tokens.here, self.categories
         if np.shape(values) != (len(here),):
             raise ConfigError([Fault("values", f"shape must be ({len(here)},), is {np.shape(values)}")])
-        randomised(values, d, Fraction(0), source)  # refuses what is no category, before the first step
-        counter = _Counter(np.asarray(values), here, self.beta, source)
+        values = self.law.checked(values)
+        counter = _Counter(values, here, self.law, source)
         if len(here) == tokens.users:
             path = Path.draw(tokens.users, self.steps, Limits(), source)
-            answers = randomised(np.asarray(values)[path.users[1:]], d, self.beta, source)
+            answers = self.law.answers(values[path.users[1:]], source)
             total = np.bincount(answers, minlength=d) + np.bincount(uniform(source, 1, d), minlength=d)
         else:
             shadow, start = replace(counter, source=NoiseSource.system()), np.zeros(d, np.int64)
             found = await walk(tokens, counter, start, self.steps, Limits(), source, shadow)
             total = found.astype(np.int64)
-        counts = unbiased(total, self.steps - 1, 1, self.beta)
+        counts = self.law.unbiased(total - 1 / d, self.steps - 1)
         claim = guarantee(
             self.plan, 0.0, f"randomised response, beta = {self.plan.beta:.6g}, at each step of a random walk"
         )
@@ -319,7 +320,7 @@ class WalkHistogram:
 class _Counter:
     values: Integers
     here: Users
-    beta: Fraction
+    law: ResponseLaw[Fraction]
     source: NoiseSource
 
     def possible(self, values: Values, steps: int) -> bool:
@@ -328,7 +329,7 @@ class _Counter:
     def hold(self, values: Values, visit: Visit) -> Values:
         counts, d = values.astype(np.int64), len(values)
         row = int(np.searchsorted(self.here, visit.user))
-        beta = self.beta if visit.contributes else Fraction(1)
-        own = randomised(self.values[row : row + 1], d, beta, self.source)
+        law = self.law if visit.contributes else ResponseLaw.of_beta(d, Fraction(1))
+        own = law.answers(self.values[row : row + 1], self.source)
         counts[own] += 1
         return counts

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.response import ResponseLaw
 
 Integers = NDArray[np.int64]
 Raw = NDArray[np.uint64]
@@ -261,7 +262,7 @@ class RandomisedResponse:
                 bits = k.bit_length() - 1 if even else precision + k.bit_length()
                 cuts = tuple(round(Fraction(place << bits, k)) for place in range(1, k))
                 target = budget * (1 - SLACK)
-                exchange = Coin.near(k / (k + target.exp() - 1), precision)
+                exchange = Coin.near(ResponseLaw.of_gain(k, target.exp() - 1).beta, precision)
                 proven = _response_ratio(exchange, cuts, bits).ln() + _ROUNDING
                 # A coin of few bits may keep far too seldom, or never.
                 if budget * LEAST_USED <= proven <= budget:

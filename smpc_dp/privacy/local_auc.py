@@ -16,21 +16,16 @@ import numpy.typing as npt
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.response import ResponseLaw
 
 Floats = npt.NDArray[np.float64]
 Split = Literal["users", "budget"]
 
 
-def response_scale(epsilon: float, levels: int) -> float:
-    """c = (e^e + 1) / (e^e - 1), e = epsilon / levels: an answer keeps its sign with chance (1 + 1/c) / 2."""
-    return 1 / math.tanh(epsilon / levels / 2)
-
-
 def node_variance(parties: float, levels: int, epsilon: float, split: Split = "budget") -> float:
     """V of Theorem 3.5: a bound on the variance of each node's estimate, reached by empty nodes."""
-    if split == "users":
-        return parties * levels * response_scale(epsilon, 1) ** 2
-    return parties * response_scale(epsilon, levels) ** 2
+    repeat, each = (levels, epsilon) if split == "users" else (1, epsilon / levels)
+    return parties * repeat / ResponseLaw.of_epsilon(2, each).kept ** 2
 
 
 def published_error_bound(

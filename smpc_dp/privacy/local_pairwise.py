@@ -14,31 +14,22 @@ import numpy.typing as npt
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.response import ResponseLaw
 
 Floats = npt.NDArray[np.float64]
 
 MAX_BINS = 100_000
 
 
-def response_beta(bins: int, epsilon: float) -> float:
-    """beta = k / (k + e^epsilon - 1), the chance of a uniform answer, the truth among its values."""
-    return bins / (bins + math.expm1(epsilon))
-
-
-def kept(bins: int, epsilon: float) -> float:
-    """1 - beta, without cancellation."""
-    return math.expm1(epsilon) / (bins + math.expm1(epsilon))
-
-
 def published_variance_bound(parties: int, bins: int, epsilon: float) -> float:
     """The bound of Theorem 3.3: 1/(n (1-b)^2) + (1+b)^2 / (2 n (n-1) (1-b)^4)."""
-    n, rest = parties, kept(bins, epsilon)
+    n, rest = parties, ResponseLaw.of_epsilon(bins, epsilon).kept
     return 1 / (n * rest**2) + (2 - rest) ** 2 / (2 * n * (n - 1) * rest**4)
 
 
 def variance_bound(parties: int, bins: int, epsilon: float) -> float:
     """A smaller bound that docs/planners.md proves: 1/(n (1-b)^2) + 1 / (2 n (n-1) (1-b)^4)."""
-    n, rest = parties, kept(bins, epsilon)
+    n, rest = parties, ResponseLaw.of_epsilon(bins, epsilon).kept
     return 1 / (n * rest**2) + 1 / (2 * n * (n - 1) * rest**4)
 
 
@@ -53,10 +44,9 @@ def exact_variance(kernel: Floats, distribution: Floats, parties: int, epsilon: 
         raise ConfigError([Fault("kernel", f"shape {kernel.shape} is not a symmetric ({k}, {k}) matrix")])
     if np.any(distribution < 0) or not math.isclose(float(distribution.sum()), 1.0, rel_tol=1e-9):
         raise ConfigError([Fault("distribution", "not chances that add up to 1")])
-    rest = kept(k, epsilon)
-    shifted = np.eye(k) - (1 - rest) / k  # rows e_i - b
-    values = shifted @ kernel @ shifted.T / rest**2
-    answers = rest * distribution + (1 - rest) / k
+    response = ResponseLaw.of_epsilon(k, epsilon)
+    values = response.unbiased_pairs(kernel)
+    answers = response.kept * distribution + response.lie
     conditional = values @ answers
     mean = float(answers @ conditional)
     zeta_1 = float(answers @ conditional**2) - mean**2
@@ -75,8 +65,8 @@ def two_sample_variance(kernel: Floats, first: Floats, second: Floats, epsilon: 
         raise ConfigError([Fault("kernel", f"shape {kernel.shape} does not fit the counts")])
     if min(first.min(), second.min()) < 0 or not min(first.sum(), second.sum()) > 0:
         raise ConfigError([Fault("counts", "negative, or a sample is empty")])
-    rest = kept(k, epsilon)
-    b = (1 - rest) / k
+    response = ResponseLaw.of_epsilon(k, epsilon)
+    rest, b = response.kept, response.lie
 
     def covariance(counts: Floats) -> Floats:
         """Of the unbiased histogram: each user's answer e has covariance diag(q) - q q'."""

@@ -99,11 +99,6 @@ class LocalPairwise:
         return math.log(self.response.ratio)
 
     @property
-    def kept(self) -> float:
-        """1 - beta of (3.8)."""
-        return self.response.kept
-
-    @property
     def event(self) -> Event:
         """What one report costs its user's ledger."""
         return self.response.event()
@@ -243,7 +238,7 @@ class LocalPairwise:
 
     def unbiased(self, matrix: Floats) -> Floats:
         """Return the kernel of (3.10) between answers: (1-beta)^-2 (e_i - b)' A (e_j - b)."""
-        return self.response.unbiased_pairs(matrix)
+        return self.response.law.unbiased_pairs(matrix)
 
     def exact_error(self, distribution: Floats, parties: int) -> float:
         """Return the standard deviation of the estimate for independent records of a known law.

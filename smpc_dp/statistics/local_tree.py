@@ -91,20 +91,11 @@ class Tree:
         name = f"randomised response in {self.width} of {self.levels} levels of a tree"
         return Event(name, response.relation, (Pure(epsilon),))
 
-    def scale(self, level: int) -> tuple[float, float]:
-        """Return (1 - beta, beta / k) of the response in a level."""
-        return _scale(self.response(level))
-
     def variance(self, level: int) -> float:
         """Return a bound on what each user adds to the variance of a node's estimate in a level."""
-        kept, lie = self.scale(level)
+        law = self.response(level).law
         repeat = self.levels if self.split == "users" else 1
-        if self.oracle == "hadamard":
-            return repeat / kept**2
-        true = kept + lie
-        there = repeat * (true * (1 - 2 * lie) + lie**2) / kept**2 - 1
-        elsewhere = repeat * (lie * (1 - 2 * lie) + lie**2) / kept**2
-        return max(there, elsewhere)
+        return repeat / float(law.kept) ** 2 if self.oracle == "hadamard" else law.count_variance(repeat)
 
     def places(self, users: Codes) -> tuple[Codes, Codes]:
         """Return (levels, coefficients) of the answers of users, (n, width) each.
@@ -201,10 +192,10 @@ class Histogram:
     def counts(self, level: int, nodes: Codes) -> Floats:
         """Return the estimates for nodes of a level (1 to alpha), which ascend."""
         tree = self._tree
-        kept, lie = tree.scale(level)
+        law = tree.response(level).law
         repeat = tree.levels if tree.split == "users" else 1
         if tree.oracle == "hadamard":
-            sums: Floats = repeat / kept * self._sums(level, nodes)
+            sums: Floats = repeat / float(law.kept) * self._sums(level, nodes)
             return sums
         hits, there = np.zeros(len(nodes)), 0
         if not len(nodes):
@@ -213,7 +204,7 @@ class Histogram:
             place = np.minimum(np.searchsorted(nodes, answers), len(nodes) - 1)
             hits += np.bincount(place[nodes[place] == answers], minlength=len(nodes))
             there += len(answers)
-        return (hits - lie * there) * (repeat / kept)
+        return repeat * law.unbiased(hits, there)
 
     def _sums(self, level: int, nodes: Codes) -> Floats:
         """Return the sums over reports of their sign (-1)^<node, coefficient>, for each node."""
@@ -247,12 +238,6 @@ class Histogram:
 @functools.lru_cache(maxsize=256)
 def _response(epsilon: float, categories: int) -> KaryRandomisedResponse:
     return KaryRandomisedResponse.calibrate(epsilon, 0.0, categories)
-
-
-@functools.lru_cache(maxsize=256)
-def _scale(response: KaryRandomisedResponse) -> tuple[float, float]:
-    whole = response.ratio + response.categories - 1
-    return float((response.ratio - 1) / whole), float(1 / whole)
 
 
 def _transform(sums: Floats) -> Floats:

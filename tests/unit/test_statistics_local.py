@@ -36,9 +36,9 @@ from smpc_dp.privacy.local_pairwise import (
     corollary_bins,
     exact_variance,
     published_variance_bound,
-    response_beta,
     variance_bound,
 )
+from smpc_dp.privacy.response import ResponseLaw
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.statistics.local import LocalPairwise
 from smpc_dp.statistics.local_estimate import all_pairs, two_samples
@@ -58,7 +58,7 @@ def test_counts_give_what_all_pairs_give(seed: int, k: int, n: int, epsilon: flo
     matrix = rng.random((k, k))
     matrix += matrix.T
     answers = rng.integers(0, k, n)
-    beta = response_beta(k, epsilon)
+    beta = ResponseLaw.of_epsilon(k, epsilon).beta
 
     def h_hat(i: int, j: int) -> float:
         left, right = np.eye(k)[i] - beta / k, np.eye(k)[j] - beta / k
@@ -309,7 +309,7 @@ def test_response_is_epsilon_private_exactly() -> None:
         assert true + (k - 1) * lie == 1
         assert true / lie == ratio <= Fraction(math.exp(epsilon))
         # (3.8), as corrected.
-        beta = response_beta(k, epsilon)
+        beta = ResponseLaw.of_epsilon(k, epsilon).beta
         assert float(true) == pytest.approx(1 - beta + beta / k)
 
 

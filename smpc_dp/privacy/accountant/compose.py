@@ -263,10 +263,8 @@ def _distribution(description: AnyDescription) -> tuple[Any, float, int]:
         case Shift(law, shares, shift):
             loss, log_mass, infinite = losses(law, shares, shift)
             mass = np.exp(log_mass)
-        case RandomisedResponse(categories, ratio):
-            r, k = float(ratio), float(categories)
-            loss = np.array([math.log(r), 0.0, -math.log(r)])
-            mass, infinite = np.array([r, k - 2, 1.0]) / (r + k - 1), 0.0
+        case RandomisedResponse():
+            (loss, mass), infinite = description.law.losses(), 0.0
         case Pure(epsilon, delta):
             loss = np.array([epsilon, -epsilon])
             mass, infinite = (1 - delta) / (1 + np.exp(-loss)), delta
@@ -317,9 +315,8 @@ def _delta_of(description: AnyDescription, epsilon: float) -> float:
             return min(1.0, math.exp(closeness) * gaussian_delta(epsilon - closeness, mu))
         case Shift(law, shares, shift, 1, _, closeness) if epsilon >= closeness:
             return min(1.0, math.exp(closeness) * hockey_stick(law, shares, shift, epsilon - closeness))
-        case RandomisedResponse(categories, ratio, 1):
-            r = float(ratio)
-            return max(0.0, (r - math.exp(epsilon)) / (r + categories - 1)) * (1 + 1e-9)
+        case RandomisedResponse(values=1):
+            return description.law.delta(epsilon)
         case _:
             return 1.0
 

@@ -17,6 +17,7 @@ from msgspec import Meta
 from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.privacy.guarantee import Relation
 from smpc_dp.privacy.laws import AnyLaw
+from smpc_dp.privacy.response import ResponseLaw
 
 NonNegative = Annotated[float, Meta(ge=0, le=1e9)]
 Probability = Annotated[float, Meta(ge=0, lt=1)]
@@ -119,6 +120,11 @@ class RandomisedResponse(Description, frozen=True, tag="randomised-response"):
     categories: Annotated[int, Meta(ge=2, le=1 << 40)]
     ratio: Fraction
     values: Count = 1
+
+    @property
+    def law(self) -> ResponseLaw[Fraction]:
+        """The law of one answer."""
+        return ResponseLaw.of_gain(self.categories, self.ratio - 1)
 
     def doubled(self) -> RandomisedResponse:
         # any input is a neighbour of any other already; two steps move twice as many answers

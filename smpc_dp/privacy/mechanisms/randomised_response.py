@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from smpc_dp.errors import ConfigError, Fault, PrivacyError
-from smpc_dp.privacy import sampling
 from smpc_dp.privacy.accountant.events import Event, RandomisedResponse
 from smpc_dp.privacy.guarantee import Relation, check_budget
 from smpc_dp.privacy.laws import checked_parameter
 from smpc_dp.privacy.mechanisms.base import Integers, Mechanism
+from smpc_dp.privacy.response import ResponseLaw
 from smpc_dp.privacy.sampling import NoiseSource
 
 MAX_CATEGORIES = 1 << 40
@@ -32,6 +33,10 @@ class KaryRandomisedResponse(Mechanism):
     categories: int
     ratio: Fraction
     changed: int = 1
+    relation: ClassVar[Relation] = "substitution"
+    assumption = "none but the one who answers is trusted"
+    proof = "closed form"
+    unit = "answer"
 
     def __post_init__(self) -> None:
         faults = []
@@ -44,25 +49,14 @@ class KaryRandomisedResponse(Mechanism):
         if self.ratio <= 1:
             raise ConfigError([Fault("ratio", f"must be above 1, is {self.ratio}")])
 
+    @functools.cached_property
+    def law(self) -> ResponseLaw[Fraction]:
+        """The law of an answer."""
+        return ResponseLaw.of_gain(self.categories, self.ratio - 1)
+
     @property
     def name(self) -> str:
         return f"randomised response on {self.categories} categories, ratio {float(self.ratio):.10g}"
-
-    @property
-    def relation(self) -> Relation:
-        return "substitution"
-
-    @property
-    def assumption(self) -> str:
-        return "none but the one who answers is trusted"
-
-    @property
-    def proof(self) -> str:
-        return "closed form"
-
-    @property
-    def unit(self) -> str:
-        return "answer"
 
     def norms(self) -> dict[str, float]:
         """Return how many answers differ between neighbours, as l0."""
@@ -75,36 +69,9 @@ class KaryRandomisedResponse(Mechanism):
     def release_many(self, values: ArrayLike, source: NoiseSource, count: int) -> Integers:
         """Return rows of answers, int64, for values of any shape (n,); raise PrivacyError if one is none."""
         array = np.asarray(values)
-        if array.ndim != 1 or array.dtype.kind not in "iu":
-            raise ConfigError(
-                [Fault("values", f"must be integers in one row, are {array.dtype} {array.shape}")]
-            )
-        if len(array) and not (array.min() >= 0 and array.max() < self.categories):
-            raise PrivacyError(f"an answer is outside [0, {self.categories})")
-        true = np.tile(array.astype(np.int64), count)
-        keep = sampling.binomial(source, len(true), 1, self.ratio / (self.ratio + self.categories - 1)) == 1
-        other = sampling.uniform(source, len(true), self.categories - 1)
-        other += other >= true
-        return np.where(keep, true, other).reshape(count, -1)
-
-    @property
-    def kept(self) -> float:
-        """1 - beta, for the answer that is the truth with 1 - beta and uniform over all k otherwise."""
-        return float((self.ratio - 1) / (self.ratio - 1 + self.categories))
-
-    def unbiased_pairs(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return what pairs of answers are to count so that the mean over the answers is that of the truths.
-
-        (1 - beta)^-2 (e_i - b)' A (e_j - b) with b = beta/k everywhere [Bellet 2021, (3.10)]; answers must be
-        of different users.
-
-        Args:
-            values: A, shape (k, k, ...): what pairs of true answers count.
-        """
-        b = (1 - self.kept) / self.categories
-        rows, columns = values.sum(axis=1, keepdims=True), values.sum(axis=0, keepdims=True)
-        found = values - b * rows - b * columns + b * b * rows.sum(axis=0, keepdims=True)
-        return np.asarray(found / self.kept**2)
+        if array.ndim != 1:
+            raise ConfigError([Fault("values", f"must be in one row, their shape is {array.shape}")])
+        return self.law.answers(np.tile(array, (count, 1)), source)
 
     @classmethod
     def calibrate(cls, epsilon: float, delta: float, categories: int, changed: int = 1) -> Self:

@@ -23,6 +23,7 @@ from smpc_dp.privacy.network.published import (
     epsilon_of_each,
     shuffled_local_epsilon,
 )
+from smpc_dp.privacy.response import ResponseLaw
 
 # Groups of blanket sizes; each counts as its smallest.
 _GROUPS = 6
@@ -120,10 +121,9 @@ def count_std(beta: float, parties: int, rounds: int, random: int, categories: i
 
     (token - random/d - n K beta/d) / (1 - beta) with `random` uniform elements [T, Algorithm 4.3, corrected].
     """
-    share = beta / categories
-    each = max(share * (1 - share), (1 - beta + share) * (beta - share))
-    uniform = random * (1 / categories) * (1 - 1 / categories)
-    return math.sqrt(parties * rounds * each + uniform) / (1 - beta)
+    law = ResponseLaw.of_beta(categories, beta)
+    uniform = random * (1 / categories) * (1 - 1 / categories) / law.kept**2
+    return math.sqrt(parties * rounds * law.count_variance() + uniform)
 
 
 def plan_ring_histogram(
@@ -163,7 +163,7 @@ def plan_ring_histogram(
             answer = shuffled_local_epsilon(each, part, parties)
         else:
             answer = clones_local_epsilon(each, part, parties - 1)
-        beta = categories / (math.exp(answer) + categories - 1)
+        beta = ResponseLaw.of_epsilon(categories, answer).beta
     local = least_sufficient(
         lambda b: b >= 1 or local_delta(epsilon, b, rounds, categories) <= delta, 0.5, tolerance=2e-3
     )

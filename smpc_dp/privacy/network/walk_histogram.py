@@ -5,8 +5,6 @@ Two observers, as in `complete`; statement and proof in docs/network.md.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from scipy.stats import binom
 
@@ -15,6 +13,7 @@ from smpc_dp.privacy.network.complete import seen_steps, walk_assumption
 from smpc_dp.privacy.network.curves import Curve, Floats, composed_delta
 from smpc_dp.privacy.network.histogram import count_std, local_delta
 from smpc_dp.privacy.network.plan import SUBSTITUTE_USER, NetworkPlan
+from smpc_dp.privacy.response import ResponseLaw
 
 # Of delta, for the number of visits.
 _SIDE = 1e-3
@@ -28,12 +27,11 @@ def response_curve(beta: float, categories: int, answers: int) -> Curve:
 
     The loss of an answer is e0, 0 or -e0 with e0 = ln(1 + (1 - beta) d / beta); the losses add up.
     """
-    share = beta / categories
-    single = np.array([share, beta - 2 * share, 1 - beta + share])
+    single, masses = ResponseLaw.of_beta(categories, beta).losses()
     chances = np.ones(1)
     for _ in range(answers):
-        chances = np.convolve(chances, single)
-    losses = np.arange(-answers, answers + 1) * math.log1p((1 - beta) / share)
+        chances = np.convolve(chances, masses)
+    losses = np.arange(answers, -answers - 1, -1) * single[0]
 
     def curve(epsilon: Floats) -> Floats:
         gain = np.maximum(0.0, -np.expm1(np.asarray(epsilon)[:, None] - losses[None, :]))

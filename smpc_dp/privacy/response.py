@@ -1,0 +1,112 @@
+"""k-ary randomised response: the only description, for sampler, accountant, estimators and planners."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError, Fault, PrivacyError
+from smpc_dp.privacy import sampling
+from smpc_dp.privacy.sampling import NoiseSource
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+N = TypeVar("N", Fraction, Decimal, float)
+
+
+@dataclass(frozen=True)
+class ResponseLaw(Generic[N]):
+    """An answer in 0..categories-1 is the truth with chance `kept`, else uniform over all, the truth with it.
+
+    [Kairouz, Oh, Viswanath 2014; Bellet 2021, (3.8)]. `beta` = 1 - kept, without cancellation. Chances are
+    exact if they are fractions.
+    """
+
+    categories: int
+    kept: N
+    beta: N
+
+    @classmethod
+    def of_gain(cls, categories: int, gain: N) -> ResponseLaw[N]:
+        """Return the response whose truth is 1 + gain = e^epsilon times as likely as any other answer."""
+        return ResponseLaw(categories, gain / (categories + gain), categories / (categories + gain))
+
+    @classmethod
+    def of_epsilon(cls, categories: int, epsilon: float) -> ResponseLaw[float]:
+        """Return the response of this epsilon."""
+        return ResponseLaw.of_gain(categories, math.expm1(epsilon))
+
+    @classmethod
+    def of_beta(cls, categories: int, beta: N) -> ResponseLaw[N]:
+        """Return the response with this chance of a uniform answer."""
+        return ResponseLaw(categories, 1 - beta, beta)
+
+    @property
+    def lie(self) -> N:
+        """The chance of each answer that is not the truth."""
+        return self.beta / self.categories
+
+    @property
+    def true(self) -> N:
+        """The chance of the truth."""
+        return self.kept + self.lie
+
+    def losses(self) -> tuple[Floats, Floats]:
+        """Return the privacy losses of an answer and their chances: log(true / lie), 0, and the negative."""
+        loss = math.log(float(self.true / self.lie))
+        masses = [self.true, self.lie * (self.categories - 2), self.lie]
+        return np.array([loss, 0.0, -loss]), np.array(masses, dtype=np.float64)
+
+    def delta(self, epsilon: float) -> float:
+        """Return the least delta of an answer at `epsilon`, rounded up."""
+        gain = float(self.true / self.lie) - math.exp(epsilon)
+        return max(0.0, gain * float(self.lie)) * (1 + 1e-9)
+
+    def checked(self, values: NDArray[np.integer]) -> Integers:
+        """Return values as int64; raise ConfigError for what is no integer, PrivacyError for no category."""
+        values = np.asarray(values)
+        if values.dtype.kind not in "iu":
+            raise ConfigError([Fault("values", f"must be integers, are {values.dtype}")])
+        if values.size and not (values.min() >= 0 and values.max() < self.categories):
+            raise PrivacyError(f"an answer is outside [0, {self.categories})")
+        return values.astype(np.int64)
+
+    def answers(self, values: NDArray[np.integer], source: NoiseSource) -> Integers:
+        """Return an answer for each value, of any shape; raise as `checked` does."""
+        true = self.checked(values).ravel()
+        keep = sampling.binomial(source, len(true), 1, Fraction(self.true)) == 1
+        other = sampling.uniform(source, len(true), self.categories - 1)
+        other += other >= true
+        return np.where(keep, true, other).reshape(np.shape(values))
+
+    def unbiased(self, counts: NDArray[Any], answers: int) -> Floats:
+        """Return estimates of the true counts from counts of so many answers [Bellet 2021, Algorithm 4.3]."""
+        return np.asarray((counts - float(answers * self.lie)) / float(self.kept))
+
+    def unbiased_pairs(self, values: Floats) -> Floats:
+        """Return what pairs of answers are to count so that the mean over the answers is that of the truths.
+
+        (1 - beta)^-2 (e_i - b)' A (e_j - b) with b = beta/k everywhere [Bellet 2021, (3.10)]; answers must be
+        of different users.
+
+        Args:
+            values: A, shape (k, k, ...): what pairs of true answers count.
+        """
+        # The bounds of messages that parties compare come from these very floats.
+        kept = float(self.kept)
+        b = (1 - kept) / self.categories
+        rows, columns = values.sum(axis=1, keepdims=True), values.sum(axis=0, keepdims=True)
+        found = values - b * rows - b * columns + b * b * rows.sum(axis=0, keepdims=True)
+        return np.asarray(found / kept**2)
+
+    def count_variance(self, repeat: int = 1) -> float:
+        """Return what a user, answering once in `repeat`, adds at most to the variance of an estimate."""
+        kept, lie = float(self.kept), float(self.lie)
+        there, elsewhere = (repeat * (p * (1 - 2 * lie) + lie**2) / kept**2 for p in (kept + lie, lie))
+        return max(there - 1, elsewhere)
