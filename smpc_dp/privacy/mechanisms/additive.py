@@ -65,6 +65,8 @@ class AdditiveNoise(Mechanism):
 
     sensitivity: Sensitivity
     family: ClassVar[type[AnyLaw]]
+    assumption = CENTRAL
+    unit = "grid step"
 
     def __post_init__(self) -> None:
         on_integers(self.sensitivity)
@@ -110,14 +112,6 @@ class AdditiveNoise(Mechanism):
     def relation(self) -> Relation:
         return self.sensitivity.relation
 
-    @property
-    def assumption(self) -> str:
-        return CENTRAL
-
-    @property
-    def unit(self) -> str:
-        return "grid step"
-
     def norms(self) -> dict[str, float]:
         return self.sensitivity.norms()
 
@@ -154,10 +148,7 @@ class DiscreteLaplace(AdditiveNoise):
 
     scale: Fraction
     family = DiscreteLaplaceLaw
-
-    @property
-    def proof(self) -> str:
-        return "l1 / scale; below it, mass functions summed, composed over coordinates"
+    proof = "l1 / scale; below it, mass functions summed, composed over coordinates"
 
     def descriptions(self, shares: int) -> tuple[AnyDescription, ...]:
         bounds = self.sensitivity
@@ -220,10 +211,7 @@ class Skellam(AdditiveNoise):
 
     variance: Fraction
     family = SkellamLaw
-
-    @property
-    def proof(self) -> str:
-        return "mass functions summed and composed over coordinates, or [Agarwal, Kairouz, Liu 2021]"
+    proof = "mass functions summed and composed over coordinates, or [Agarwal, Kairouz, Liu 2021]"
 
     def descriptions(self, shares: int) -> tuple[AnyDescription, ...]:
         bounds, v = self.sensitivity, float(self.variance) * shares
@@ -242,10 +230,7 @@ class Binomial(AdditiveNoise):
 
     trials: int
     family = BinomialLaw
-
-    @property
-    def proof(self) -> str:
-        return "mass functions summed and composed over coordinates"
+    proof = "mass functions summed and composed over coordinates"
 
     def descriptions(self, shares: int) -> tuple[AnyDescription, ...]:
         known = self._shift(BinomialLaw(self.trials * shares), 1)
