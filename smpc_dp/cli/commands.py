@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from smpc_dp.errors import LocalError
-
-GROUP = "smpc_dp.commands"
+from smpc_dp.extensions import Group, load, registered
 
 # What `smpc-dp --help` lists, in this order. `smpc_dp.cli.NAME` has `app`, or the function NAME.
 COMMANDS = {
@@ -40,8 +37,9 @@ class Commands(MutableMapping[str, Any]):
 
     def __init__(self) -> None:
         self._loaded: dict[str, Any] = {}
-        found = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
-        self._added = {entry.name: entry for entry in found if entry.name not in COMMANDS}
+        self._added = {
+            entry.name: entry for entry in registered(Group.COMMANDS) if entry.name not in COMMANDS
+        }
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._loaded:
@@ -52,7 +50,7 @@ class Commands(MutableMapping[str, Any]):
         if name in COMMANDS:
             module = import_module(f"smpc_dp.cli.{name}")
             return getattr(module, "app", None) or getattr(module, name)
-        return _load(self._added[name])
+        return load(Group.COMMANDS, self._added[name])
 
     def help_of(self, name: str) -> str:
         """Return a line of help; of a command of this package without loading it."""
@@ -85,14 +83,6 @@ class CommandGroup(TyperGroup):
         """Write the list of commands."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, self._lazy.help_of(name)) for name in self._lazy])
-
-
-def _load(entry: EntryPoint) -> Any:
-    try:
-        return entry.load()
-    except (ImportError, AttributeError) as error:
-        package = entry.dist.name if entry.dist is not None else "another package"
-        raise LocalError(f"the command '{entry.name}' of {package} cannot be loaded ({error})") from None
 
 
 def _command(name: str, target: Any) -> Any:

@@ -31,7 +31,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"roster"}),
     frozenset({"certificate", "seen", "settings"}),
     frozenset({"crypto", "encoding", "files"}),
-    frozenset({"ball", "box", "optional"}),
+    frozenset({"ball", "box", "extensions", "optional"}),
     frozenset({"_core", "decoding", "errors", "platforms", "signals"}),
 )
 RANK = {room: rank for rank, row in enumerate(LAYERS) for room in row}

@@ -1,0 +1,116 @@
+"""Learners, kernels, protocols and commands of other packages: found by entry points, loaded when asked for.
+
+Callers look up what is of this package first: nobody can replace it, and its own sessions ask nothing here.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from smpc_dp.errors import LocalError, SmpcError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+# Characters of a distribution's name and version that go into a question, whose length is bounded.
+MAX_ORIGIN = 40
+# What code that an entry point names may raise when it is imported.
+_BROKEN = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    SmpcError,
+)
+
+
+class Group(StrEnum):
+    """The entry-point groups."""
+
+    COMMANDS = "smpc_dp.commands"
+    LEARNERS = "smpc_dp.learners"
+    KERNELS = "smpc_dp.kernels"
+    PROTOCOLS = "smpc_dp.protocols"
+
+    @property
+    def kind(self) -> str:
+        """What an entry of the group is."""
+        return self.value.rpartition(".")[2].removesuffix("s")
+
+
+@dataclass(frozen=True)
+class Extension:
+    """What another package registers.
+
+    Attributes:
+        title: for errors: "the kernel 'near' of my-package".
+        value: what the entry point names.
+        origin: "my-package 1.0", which the parties of a request compare.
+    """
+
+    title: str
+    value: Any
+    origin: str
+
+    def unfit(self, why: str) -> LocalError:
+        """Return the error of an extension that is not what its group is for."""
+        return LocalError(f"{self.title} {why}")
+
+
+def registered(group: Group) -> list[EntryPoint]:
+    """Return the entry points of a group, by name; nothing of them is loaded."""
+    # Not at the top: most processes ask for no extension.
+    from importlib.metadata import entry_points
+
+    return sorted(entry_points(group=group), key=lambda entry: entry.name)
+
+
+@functools.lru_cache(maxsize=64)
+def find(group: Group, name: str) -> Extension | None:
+    """Return what is registered under a name, loaded; None if nothing is.
+
+    Raises LocalError that names entry point and package if it cannot be loaded, or several register the name.
+    """
+    found = [entry for entry in registered(group) if entry.name == name]
+    if not found:
+        return None
+    if len(found) > 1:
+        packages = ", ".join(sorted(map(_package, found)))
+        raise LocalError(f"the {group.kind} '{name}' is registered by several packages: {packages}")
+    (entry,) = found
+    version = "" if entry.dist is None else f" {entry.dist.version}"[: MAX_ORIGIN // 2]
+    origin = _package(entry)[: MAX_ORIGIN - len(version)] + version
+    return Extension(_title(group, entry), load(group, entry), origin)
+
+
+def load(group: Group, entry: EntryPoint) -> Any:
+    """Return what an entry point names. Raises LocalError that names it and its package."""
+    try:
+        return entry.load()
+    except _BROKEN as error:
+        raise LocalError(f"{_title(group, entry)} cannot be loaded ({error})") from None
+
+
+def others(group: Group) -> str:
+    """Return, for an error that lists known names, those of other packages and how they register."""
+    names = ", ".join(entry.name for entry in registered(group))
+    listed = f"; of other packages: {names}" if names else ""
+    return f"{listed}; other packages register theirs in the entry-point group '{group}'"
+
+
+def _title(group: Group, entry: EntryPoint) -> str:
+    return f"the {group.kind} '{entry.name}' of {_package(entry)}"
+
+
+def _package(entry: EntryPoint) -> str:
+    return "another package" if entry.dist is None else entry.dist.name
