@@ -1,6 +1,7 @@
 """Which learners a session can run, and what its `[parameters]` mean for each.
 
-A new learner is a frozen struct of its settings that is a `needs.Learner`, and a line in `LEARNERS`.
+A new learner is a frozen struct of its settings that is a `needs.Learner`, and a line in `LEARNERS`; or of
+another package, which registers it in the entry-point group `smpc_dp.learners`.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigError, Fault, PrivacyError
+from smpc_dp.extensions import Group, find, others
 from smpc_dp.learn.block_gossip import BlockGossip
 from smpc_dp.learn.diffusion_learner import Diffusion
 from smpc_dp.learn.dual_averaging_learner import DualAveraging
@@ -46,17 +50,27 @@ LEARNERS: Mapping[str, type[Any]] = {
 
 # Keys of `[parameters]` that are not the learner's own settings.
 _COMMON = ("learner", "averager")
+# Of a `needs.Learner`.
+_METHODS = ("faults", "needs", "check_data", "run")
 
 
 @dataclass(frozen=True)
 class LearnParameters:
-    """Checked parameters of a session that learns: the learner, and how its averages are had."""
+    """Checked parameters of a session that learns: the learner, and how its averages are had.
+
+    `origin`: the package, with its version, of a learner of another one.
+    """
 
     users: int
     learner: Learner
     average: Averaging | None
     mix: Averaging | None
     exchange: Exchanging | None = None
+    origin: str = ""
+
+    def asked(self, purpose: str) -> str:
+        """Return what a party asks for in a request for this purpose, before what else is planned."""
+        return f"{purpose} of {self.origin}" if self.origin else purpose
 
     def completed(self, learned: Learned) -> Learned:
         """Return what was learned with the guarantee of all its steps."""
@@ -97,12 +111,13 @@ def check_learn_as(
 def check_learn(parameters: Mapping[str, object], users: int) -> tuple[LearnParameters | None, list[Fault]]:
     """Check a `[parameters]` table for a session of so many users; return every fault found."""
     name = parameters.get("learner")
-    if not isinstance(name, str) or name not in LEARNERS:
-        known = ", ".join(LEARNERS)
+    kind, origin = _kind_of(name)
+    if kind is None:
+        known = ", ".join(LEARNERS) + others(Group.LEARNERS)
         what = "is missing" if name is None else f"unknown: {shown(name)}"
         return None, [Fault("learner", f"{what} (known: {known})")]
     given = {key: value for key, value in parameters.items() if key not in _COMMON}
-    learner, faults = _read(LEARNERS[name], given, "")
+    learner, faults = _read(kind, given, "")
     table, more = _read(AveragerTable, parameters.get("averager", {}), "averager.")
     faults += more
     if learner is None or table is None:
@@ -129,7 +144,21 @@ def check_learn(parameters: Mapping[str, object], users: int) -> tuple[LearnPara
         return None, list(error.faults)
     except PrivacyError as error:
         return None, [Fault("epsilon", str(error))]
-    return LearnParameters(users, learner, average, mix, exchange), []
+    return LearnParameters(users, learner, average, mix, exchange, origin), []
+
+
+def _kind_of(name: object) -> tuple[type[Any] | None, str]:
+    """Return the settings of the learner of this name, and the package of another one's; None if unknown."""
+    if not isinstance(name, str) or name in LEARNERS:
+        return (LEARNERS[name], "") if isinstance(name, str) else (None, "")
+    found = find(Group.LEARNERS, name)
+    if found is None:
+        return None, ""
+    kind = found.value
+    frozen = isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__struct_config__.frozen
+    if not frozen or not all(callable(getattr(kind, method, None)) for method in _METHODS):
+        raise found.unfit(f"is no frozen msgspec.Struct with the methods {', '.join(_METHODS)}")
+    return kind, found.origin
 
 
 def _read(kind: type[Any], given: object, where: str) -> tuple[Any, list[Fault]]:

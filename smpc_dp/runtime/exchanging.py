@@ -72,7 +72,7 @@ class PartyExchange(_Exchanges, OneUser):
     """The messages of one party; a `PeerExchange` whose one row is its own.
 
     `charged`: the ledger, if there is one and it is to be charged: each vector that leaves once, whoever it
-    goes to; or `whole`, what all of them give away, before the first.
+    goes to; or `whole`, what all of them give away, before the first. `asked`: what each request is for.
     """
 
     def __init__(
@@ -83,9 +83,11 @@ class PartyExchange(_Exchanges, OneUser):
         line: HubLine,
         charged: Ledger | None,
         whole: ReleaseEvent | None = None,
+        asked: str = "exchange",
     ) -> None:
         super().__init__(membership, exchanging, counter)
         self._line = line
+        self._asked = asked
         self._ledger = charged
         self._whole = whole
         self._charged = False
@@ -132,7 +134,7 @@ class PartyExchange(_Exchanges, OneUser):
             self._charged = True
             return receipt
 
-        question = f"exchange {parameters.planned()}"
+        question = f"{self._asked} {parameters.planned()}"
         try:
             machine = await self._line.meet(membership, number, question, lanes, charge, before)
         except TimeoutFault as error:

@@ -133,7 +133,7 @@ async def learn(
     def averager(averaging: Averaging | None, purpose: str, charged: Ledger | None) -> PartyAverager | None:
         if averaging is None:
             return None
-        asking = ask(averaging, purpose, charged)
+        asking = ask(averaging, parameters.asked(purpose), charged)
         return PartyAverager(party, names, averaging, counter, purpose, asking, on_event)
 
     try:
@@ -145,7 +145,8 @@ async def learn(
         ):
             # Where steps are not private one by one, all at once, before the first message.
             whole = None if book is None else own_release(parameters)
-            exchange = PartyExchange(membership, parameters.exchange, counter, line, book, whole)
+            asked = parameters.asked("exchange")
+            exchange = PartyExchange(membership, parameters.exchange, counter, line, book, whole, asked)
         means = Means(
             averager(parameters.average, "average", book),
             averager(parameters.mix, "mix", None),

@@ -29,7 +29,7 @@ def group_of(
     parameters = planned.average.plan(len(names))
     if not isinstance(parameters, VerifiableParameters):
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable")
-    if question != group_question(due := f"average {parameters.planned()}", names):
+    if question != group_question(due := f"{planned.asked('average')} {parameters.planned()}", names):
         raise VerificationError(
             f"the users asked for {question!r}, not for {due!r} of the group of step {step}"
         )
