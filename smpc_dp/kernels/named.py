@@ -1,4 +1,7 @@
-"""The kernels of this package: by name, as sessions and commands take them, and as plain data."""
+"""Kernels by name, as sessions and commands take them, and those of this package as plain data.
+
+Another package registers a `Kernel` in the entry-point group `smpc_dp.kernels`, by the name that it has.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.extensions import Group, find, others
 from smpc_dp.kernels import definitions
 from smpc_dp.kernels.fields import Cells, Field
 from smpc_dp.kernels.forms import Form
@@ -67,6 +71,8 @@ _LOG = logging.getLogger("smpc_dp.kernels")
 def find_kernel(kernel: str | Kernel, *fields: Field) -> Kernel:
     """Return a kernel: itself, or the one of this name on these fields (none: integers of 32 bits).
 
+    One that another package registers has fields of its own.
+
     Raises ConfigError for an unknown name, a wrong number of fields, or none where the range depends on them.
     """
     if isinstance(kernel, Kernel):
@@ -74,13 +80,29 @@ def find_kernel(kernel: str | Kernel, *fields: Field) -> Kernel:
         return kernel
     name = ALIASES.get(kernel, kernel) if isinstance(kernel, str) else ""
     if name not in FORMS:
-        raise ConfigError([Fault("kernel", f"{kernel!r} is none of {', '.join(NAMES)}, and no Kernel")])
+        found = registered_kernel(name)
+        if found is None:
+            what = f"{kernel!r} is none of {', '.join(NAMES)}, and no Kernel{others(Group.KERNELS)}"
+            raise ConfigError([Fault("kernel", what)])
+        if fields:
+            raise ConfigError([Fault("kernel", f"'{name}' has fields of its own: none can be given")])
+        return found
     form = FORMS[name]
     if fields and len(fields) != len(form.fields):
         what = f"'{name}' has {len(form.fields)} fields, {len(fields)} are given"
         raise ConfigError([Fault("kernel", what)])
     _LOG.debug("takes the kernel %s", name)
     return form(*fields)
+
+
+def registered_kernel(name: object) -> Kernel | None:
+    """Return the kernel that another package registers under a name, None if none does. Raises LocalError."""
+    found = None if not isinstance(name, str) or name in NAMES else find(Group.KERNELS, name)
+    if found is None:
+        return None
+    if not isinstance(found.value, Kernel) or found.value.name != name:
+        raise found.unfit(f"is no Kernel with the name '{name}'")
+    return found.value
 
 
 def kernel_of(terms: Mapping[str, Any]) -> Kernel:

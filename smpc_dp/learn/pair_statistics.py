@@ -11,17 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault, PrivacyError
+from smpc_dp.extensions import Group, others
 from smpc_dp.kernels.described import read_kernel
 from smpc_dp.kernels.forms import Form
 from smpc_dp.kernels.kernel import Kernel
-from smpc_dp.kernels.named import FORMS
+from smpc_dp.kernels.named import FORMS, registered_kernel
 from smpc_dp.learn.averager import PeerExchange, Rows, Screen
 from smpc_dp.learn.gosta import Estimates, PairKernel, gosta, gosta_asynchronous, u2_gossip
 from smpc_dp.learn.meetings import Meetings
 from smpc_dp.learn.needs import Table
 
 Floats = NDArray[np.float64]
-Statistic = Literal["gini_mean_difference", "variance", "kendall_tau", "auc"]
+STATISTICS = ("gini_mean_difference", "variance", "kendall_tau", "auc")
 Method = Literal["gosta", "u2"]
 # Which records, shape (m, columns), are ones that a user can have: shape (m,).
 Known = Callable[[Rows], NDArray[np.bool_]]
@@ -34,13 +35,14 @@ class PairEstimate(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """What estimates of a pairwise statistic by gossip have in common: records, and who meets when.
 
     Attributes, beside those of `Meetings`:
-        statistic: h by its name, or as `kernels.described.describe` tells of any kernel without labels.
+        statistic: h by its name, one of `STATISTICS` or a kernel's that another package registers; or as
+            `kernels.described.describe` tells of any kernel without labels.
         lower, upper: of every value, where h has a name; a label is 0 or 1.
         method: "gosta", or "u2", the baseline, with two meetings a tick and a global clock.
         positives: n+, how many users have label 1, public; of "auc", and only there.
     """
 
-    statistic: Statistic | dict[str, Any]
+    statistic: str | dict[str, Any]
     lower: float = math.nan
     upper: float = math.nan
     method: Method = "gosta"
@@ -53,8 +55,10 @@ class PairEstimate(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @cached_property
     def own(self) -> Kernel | None:
-        """The h that is described; None for one that has a name. Raises ConfigError."""
-        return None if isinstance(self.statistic, str) else read_kernel(self.statistic)
+        """The h that is described or registered; None for one of `STATISTICS`. Raises ConfigError."""
+        if isinstance(self.statistic, str):
+            return registered_kernel(self.statistic)
+        return read_kernel(self.statistic)
 
     @property
     def name(self) -> str:
@@ -72,10 +76,13 @@ class PairEstimate(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             own = self.own
         except ConfigError as error:
             return [Fault(f"statistic ({fault.where})", fault.what) for fault in error.faults]
+        if own is None and self.statistic not in STATISTICS:
+            known = ", ".join(STATISTICS) + others(Group.KERNELS)
+            return [Fault("statistic", f"{self.statistic!r} is none of {known}")]
         bounds = {"lower": self.lower, "upper": self.upper}
         if own is not None:
             if own.labels != "none":
-                return [Fault("statistic", "a kernel that is described must be without labels")]
+                return [Fault("statistic", "a kernel of one's own must be without labels")]
             if given := [key for key, bound in bounds.items() if not math.isnan(bound)]:
                 return [Fault(key, "the fields of the kernel have bounds of their own") for key in given]
         elif missing := [key for key, bound in bounds.items() if math.isnan(bound)]:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import ConfigError, Fault, SmpcError, TimeoutFault
+from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError, TimeoutFault
 from smpc_dp.identity import Identity
 from smpc_dp.kernels.fields import Codes, as_array
 from smpc_dp.kernels.kernel import Kernel
-from smpc_dp.kernels.named import kernel_of
+from smpc_dp.kernels.named import kernel_of, registered_kernel
 from smpc_dp.protocols.contract import Envelope, Machine
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
@@ -136,16 +136,22 @@ class Asked:
 
 
 def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
-    """Return how an aggregator compiles a question: for kernels known by name, and for these."""
+    """Return how an aggregator compiles a question: for kernels known by name, and for these.
+
+    A party whose kernel of the same name has other terms or another circuit is refused: plans are compared.
+    """
     own = {kernel.name: kernel for kernel in kernels}
 
     def make(question: str) -> StatisticPlan:
         try:
             asked: Any = json.loads(question)
-            kernel = own.get(asked["kernel"]) or kernel_of(asked)
+            kernel = own.get(name := asked["kernel"]) or registered_kernel(name) or kernel_of(asked)
             arguments = {key: asked[key] for key in ("epsilon", "delta", "partners", "noise")}
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise ConfigError([Fault("question", f"not a statistic's ({error})")]) from None
+        except LocalError as error:
+            # A party may ask for what is broken here; that ends its request, not the aggregator.
+            raise ConfigError([Fault("kernel", str(error))]) from None
         if not all(isinstance(arguments[key], int | float) for key in ("epsilon", "delta")):
             raise ConfigError([Fault("question", "its budget is no number")])
         return plan_statistic(kernel, 2, **arguments)
