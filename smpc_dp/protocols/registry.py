@@ -1,18 +1,24 @@
-"""Which protocols exist, who checks the parameters of each, and which machines run a sum."""
+"""Which protocols exist, who checks the parameters of each, and which machines run a sum.
+
+Another package registers a `SumProtocol` in the entry-point group `smpc_dp.protocols`, by its name.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Lanes, shown
 from smpc_dp.errors import Fault
+from smpc_dp.extensions import Extension, Group, find
 from smpc_dp.protocols.envelope import Context, Signer
 from smpc_dp.protocols.names import (
     EXCHANGE,
     GOPA,
+    LEARN,
     MPYC,
     PAIRWISE,
     SECAGG,
@@ -111,6 +117,10 @@ NEEDS_AGGREGATOR: frozenset[tuple[str, int]] = frozenset(
 )
 
 
+# What another package cannot register: its name would stand for ours in what is signed and hashed.
+RESERVED = frozenset({SECAGG, GOPA, EXCHANGE, PAIRWISE, "pairwise-statistic", MPYC, LEARN})
+
+
 def direct_roster_faults(members: Iterable[Member]) -> list[Fault]:
     """Return what keeps the members of a session without an aggregator from reaching each other."""
     faults: list[Fault] = []
@@ -174,6 +184,62 @@ class MakeHub(Protocol):
     ) -> AggregatorMachine | ExchangeHub: ...
 
 
+@dataclass(frozen=True)
+class SumProtocol:
+    """A protocol of another package: sums through an aggregator, by roles of its own.
+
+    Attributes:
+        versions: each version with who checks its `[parameters]`, and makes `SumParameters` of them, whose
+            `protocol` is the registered name.
+        party, hub: make the roles for one request.
+    """
+
+    versions: Mapping[int, ParameterChecker]
+    party: MakeParty
+    hub: MakeHub
+
+
+def _registered(protocol: str) -> tuple[SumProtocol, Extension] | None:
+    found = None if protocol in RESERVED else find(Group.PROTOCOLS, protocol)
+    if found is None:
+        return None
+    if not isinstance(found.value, SumProtocol):
+        raise found.unfit("is no SumProtocol")
+    return found.value, found
+
+
+def versions_of(protocol: str) -> Mapping[int, ParameterChecker]:
+    """Return the versions of a protocol with their checkers; none if nobody knows it. Raises LocalError."""
+    own = {version: checker for (name, version), checker in PARAMETER_CHECKERS.items() if name == protocol}
+    registered = None if own else _registered(protocol)
+    if registered is None:
+        return own
+    added, extension = registered
+
+    def check_with(checker: ParameterChecker) -> ParameterChecker:
+        def check(parameters: Mapping[str, object], parties: int) -> tuple[object | None, list[Fault]]:
+            checked, faults = checker(parameters, parties)
+            fits = isinstance(checked, SumParameters) and checked.protocol == protocol
+            if not fits and (checked is not None or not faults):
+                raise extension.unfit(f"makes no SumParameters with the protocol '{protocol}'")
+            return checked, faults
+
+        return check
+
+    return {version: check_with(checker) for version, checker in added.versions.items()}
+
+
+def needs_aggregator(protocol: str, version: int) -> bool:
+    """Tell whether one member must be the aggregator, but for `names.is_direct`. Raises LocalError."""
+    return (protocol, version) in NEEDS_AGGREGATOR or _registered(protocol) is not None
+
+
+def origin_of(protocol: str) -> str:
+    """Return the package, with its version, that registers a protocol; "" for those of this one."""
+    registered = _registered(protocol)
+    return "" if registered is None else registered[1].origin
+
+
 def party_machine(
     context: Context,
     parameters: SumParameters,
@@ -203,11 +269,13 @@ def group_machine(
     fixed: FixedSurvivors | None = None,
     seen: Seen = NOTHING_SEEN,
 ) -> PartyMachine | ExchangeParty:
-    """Return the machine of a member of a group, in an exchange too; arguments as of `party_machine`."""
+    """Return the machine of a member of a group in any protocol; arguments as of `party_machine`."""
     if parameters.protocol == EXCHANGE:
         from smpc_dp.protocols.exchange.machines import ExchangeParty
 
         return ExchangeParty(context, cast("ExchangeParameters", parameters), identity, lanes, randomness)
+    if (registered := _registered(parameters.protocol)) is not None:
+        return registered[0].party(context, parameters, identity, lanes, randomness, fixed, seen)
     return party_machine(context, parameters, identity, lanes, randomness, fixed, seen)
 
 
@@ -261,9 +329,12 @@ def group_hub_machine(
     board: Board | None = None,
     fixed: FixedSurvivors | None = None,
 ) -> AggregatorMachine | ExchangeHub:
-    """Return the machine of the hub of a group, in an exchange too; arguments as of `hub_machine`."""
+    """Return the machine of the hub of a group in any protocol; arguments as of `hub_machine`."""
     if parameters.protocol == EXCHANGE:
         from smpc_dp.protocols.exchange.machines import ExchangeHub
 
         return ExchangeHub(context, cast("ExchangeParameters", parameters), identity)
+    if (registered := _registered(parameters.protocol)) is not None:
+        make = registered[0].hub
+        return make(context, parameters, identity, threads=threads, watch=watch, board=board, fixed=fixed)
     return hub_machine(context, parameters, identity, threads=threads, watch=watch, board=board, fixed=fixed)

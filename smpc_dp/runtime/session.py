@@ -323,8 +323,12 @@ class Session:
 
     async def _run_encoded(self, kind: Kind, lanes: Lanes, clipped: int, label: str) -> Result:
         parameters = self._membership.parameters
-        question = " ".join(part for part in (kind, label, parameters.planned()) if part)
+        from smpc_dp.protocols.registry import origin_of
         from smpc_dp.protocols.result import Result
+
+        # Parties with different versions of another package's protocol are not added up.
+        origin = origin_of(self._membership.session.protocol)
+        question = " ".join(part for part in (kind, label, parameters.planned(), origin) if part)
 
         outcome, receipt = await self._line.run(self._request, question, lanes, self._charge)
         self._tell_done(outcome.survivors, outcome.absent)

@@ -20,15 +20,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar, cast
 
+from smpc_dp import extensions
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.files import read_bounded
 from smpc_dp.protocols.names import LEARN, MPYC, VERIFIABLE_VERSION, VERSION, has_servers, is_direct
 from smpc_dp.protocols.registry import (
-    NEEDS_AGGREGATOR,
     PARAMETER_CHECKERS,
     direct_roster_faults,
+    needs_aggregator,
     server_roster_faults,
+    versions_of,
 )
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.roster import ROLES, Member, Role, Roster, entry_of
@@ -171,8 +173,9 @@ def _outline(document: Mapping[str, object], faults: list[Fault]) -> Outline:
         given = document.get("parameters")
         table = given if isinstance(given, dict) else {}
         direct, shared = is_direct(protocol, table), has_servers(protocol, table)
-        needs_aggregator = (protocol, version) in NEEDS_AGGREGATOR | _LEARN and not direct and not shared
-        roster, found = Roster.checked(members, needs_aggregator=needs_aggregator)
+        hub = not direct and not shared
+        needed = hub and ((protocol, version) in _LEARN or needs_aggregator(protocol, version))
+        roster, found = Roster.checked(members, needs_aggregator=needed)
         faults += found + (direct_roster_faults(members) if direct else [])
         faults += server_roster_faults(MPYC if shared else protocol, members)
     parameters = read_parameters(document, faults)
@@ -242,6 +245,9 @@ def _protocol(document: Mapping[str, object], faults: list[Fault]) -> tuple[str,
 def check_protocol(protocol: str, version: int, faults: list[Fault]) -> None:
     """Add a fault if nobody knows this protocol, or this version of it."""
     protocols = _LEARN | PARAMETER_CHECKERS.keys()
+    if (protocol, version) in protocols:
+        return
+    protocols |= {(protocol, number) for number in versions_of(protocol)}
     if (protocol, version) not in protocols:
         known = ", ".join(f"{name} {number}" for name, number in sorted(protocols))
         versions = " or ".join(str(number) for name, number in sorted(protocols) if name == protocol)
@@ -249,7 +255,9 @@ def check_protocol(protocol: str, version: int, faults: list[Fault]) -> None:
             what = f"{shown(version)} is unknown; this release reads version {versions} of '{protocol}'"
             faults.append(Fault("version", what))
         else:
-            faults.append(Fault("protocol", f"{protocol!r} is unknown, the known ones are {known}"))
+            others = extensions.others(extensions.Group.PROTOCOLS)
+            what = f"{protocol!r} is unknown, the known ones are {known}{others}"
+            faults.append(Fault("protocol", what))
 
 
 def _timeouts(table: object, faults: list[Fault]) -> Timeouts:
@@ -302,7 +310,7 @@ def plan_parameters(
         told, found = numbered(parameters, names)
         if not found:
             checked, found = check_learn_as(version, told, len(names))
-    elif (checker := PARAMETER_CHECKERS.get((protocol, version))) is not None:
+    elif (checker := versions_of(protocol).get(version)) is not None:
         checked, found = checker(parameters, len(names))
     else:
         return None
