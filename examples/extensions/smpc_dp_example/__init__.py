@@ -1,0 +1,1 @@
+"""A learner, a kernel and a protocol for smpc-dp."""

@@ -1,0 +1,54 @@
+"""The learner `private-mean`: the average of all users' means, with differential privacy for each user."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import numpy as np
+
+from smpc_dp.errors import ConfigError, Fault, LocalError
+from smpc_dp.learn.averager import FAILURES
+from smpc_dp.learn.methods import STEPS
+from smpc_dp.learn.needs import Learned, Means, Needs, PrivateAverages, Table
+
+
+class PrivateMean(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Its `[parameters]`: bounds of every number, and the budget of each user."""
+
+    lower: float
+    upper: float
+    epsilon: float
+    delta: float
+
+    def faults(self, users: int) -> list[Fault]:  # noqa: ARG002
+        """Return what is wrong with the settings; epsilon and delta are checked when noise is planned."""
+        if math.isfinite(self.upper - self.lower) and self.lower < self.upper:
+            return []
+        return [Fault("upper", f"must be above lower and both finite: {self.lower}, {self.upper}")]
+
+    def needs(self, users: int) -> Needs:
+        """Return what it communicates: one private average of all users."""
+        half, once = (self.upper - self.lower) / 2, np.ones(users, np.intp)
+        return Needs(average=PrivateAverages(1, half, frozenset({users}), once, self.epsilon, self.delta))
+
+    def check_data(self, table: Table, user: str) -> None:
+        """Raise ConfigError unless a user's data are one column of numbers within the bounds."""
+        within = (table >= self.lower) & (table <= self.upper)
+        if table.shape[1] != 1 or not len(table) or not within.all():
+            what = f"must be one column of numbers from {self.lower:g} to {self.upper:g}"
+            raise ConfigError([Fault(user, what)])
+
+    async def run(self, means: Means, data: list[Table]) -> Learned:
+        """Average; see `needs.Learner`. `data` is empty at the aggregator, which makes the same calls."""
+        if means.average is None:
+            raise LocalError("private-mean needs an average")
+        middle = (self.lower + self.upper) / 2
+        # Inside the bounds by more than rounding to the grid moves a value.
+        own = np.array([[table.mean() - middle] for table in data]).reshape(-1, 1) * (1 - 1 / STEPS)
+        steps = np.ones(len(data), np.intp)
+        try:
+            found = (await means.average.average(own)).values + middle
+        except FAILURES as error:
+            return Learned("private-mean", own * math.nan, ("mean",), steps, 0 * steps, (str(error),))
+        return Learned("private-mean", found, ("mean",), steps, steps, claim=means.average.claim)

@@ -1,0 +1,336 @@
+"""A learner, a kernel and a protocol of another package: `smpc-dp run` runs them, and faults name them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from smpc_dp import extensions
+from smpc_dp.errors import ConfigError, LocalError, SmpcError, TimeoutFault
+from smpc_dp.extensions import Group
+from smpc_dp.kernels.described import describe, read_kernel
+from smpc_dp.kernels.named import find_kernel
+from smpc_dp.learn.averager import Averaged, Rows
+from smpc_dp.learn.needs import Means
+from smpc_dp.learn.registry import check_learn
+from smpc_dp.protocols.pairwise import statistic
+from smpc_dp.protocols.registry import RESERVED, versions_of
+from smpc_dp.protocols.result import Result
+from smpc_dp.runtime.aggregator import serve
+from smpc_dp.runtime.local import create_local_session
+from smpc_dp.runtime.session import connect
+from smpc_dp.runtime.session_file import Timeouts, load_session
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "extensions"
+PARTIES = ("ann", "bob", "cas", "dan")
+SUM: Mapping[str, object] = {"length": 1, "lower": 0.0, "upper": 10.0, "precision": 0.1, "corrupt": 0.0}
+MEAN: Mapping[str, object] = {
+    "learner": "private-mean",
+    "lower": 0.0,
+    "upper": 10.0,
+    "epsilon": 20.0,
+    "delta": 1e-6,
+}
+TIMEOUTS = Timeouts(connect=20.0, step=20.0, gather=20.0)
+
+
+def install(folder: Path, points: Mapping[str, Mapping[str, str]], name: str, version: str = "1.0") -> None:
+    """Write what an installer writes of a distribution with these entry points, by group."""
+    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    lines = [
+        line
+        for group, named in points.items()
+        for line in (f"[{group}]", *(f"{key} = {value}" for key, value in named.items()))
+    ]
+    (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
+
+
+def install_example(folder: Path, version: str = "1.0") -> None:
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    install(folder, project["entry-points"], project["name"], version)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(EXAMPLE), str(folder)])}
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The example, installed in this process: the folder where further distributions may be written."""
+    folder = tmp_path / "site"
+    install_example(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    extensions.find.cache_clear()
+    yield folder
+    extensions.find.cache_clear()
+
+
+def session(
+    folder: Path, protocol: str, parameters: Mapping[str, object], timeouts: Timeouts = TIMEOUTS
+) -> Path:
+    path = create_local_session(
+        folder / "session", PARTIES, parameters, protocol=protocol, addresses=True, timeouts=timeouts
+    )
+    (path.parent / "inputs").mkdir()
+    for place, name in enumerate(PARTIES, 1):
+        (path.parent / "inputs" / f"{name}.txt").write_text(f"{place}\n")
+    return path
+
+
+def run(folder: Path, path: Path, *options: str) -> dict[str, Any]:
+    """Run a session with `smpc-dp run` where the example is installed; return the result."""
+    done = subprocess.run(
+        [sys.executable, "-m", "smpc_dp", "run", str(path), "--json", *options],
+        capture_output=True,
+        text=True,
+        env=environment(folder),
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def test_run_runs_a_protocol(installed: Path, tmp_path: Path) -> None:
+    path = session(tmp_path, "unanimous", SUM)
+    told = run(installed, path, "--operation", "sum")
+    assert told["value"] == [10.0]
+    assert told["evidence"]["protocol"] == "unanimous"
+    assert told["privacy"]["claim"].startswith("unanimous, over all 4 parties: ")
+
+
+def test_run_runs_a_learner(installed: Path, tmp_path: Path) -> None:
+    told = run(installed, session(tmp_path, "learn", MEAN))
+    assert set(told) == set(PARTIES)
+    values = {name: result["values"][0][0] for name, result in told.items()}
+    # The mean is 2.5; the noise has a standard deviation of 0.9, and is above 5.4 with a chance below 1e-8.
+    assert len(set(values.values())) == 1
+    assert 0 < abs(values["ann"] - 2.5) < 5.4
+    assert told["ann"]["done"] == [1]
+    assert told["ann"]["guarantee"]["epsilon"] == 20.0
+
+
+class ExactAverager:
+    """Averages without noise over all users, who live here."""
+
+    users, here, claim = 4, np.arange(4), ""
+
+    async def average(self, vector: Rows, *_: object) -> Averaged:
+        return Averaged(np.broadcast_to(vector.mean(axis=0), vector.shape), np.full(4, 4.0))
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_learner_averages_means() -> None:
+    checked, faults = check_learn(MEAN, 4)
+    assert checked is not None, faults
+    assert checked.asked("average") == "average of smpc-dp-example 1.0"
+    data = [np.array([[float(user)], [user + 1.0]]) for user in range(4)]
+    learned = asyncio.run(checked.learner.run(Means(ExactAverager()), data))
+    np.testing.assert_allclose(learned.values, np.full((4, 1), 2.0), atol=1e-3)
+    with pytest.raises(ConfigError, match="ann: must be one column of numbers from 0 to 10"):
+        checked.learner.check_data(np.array([[11.0]]), "ann")
+
+
+def test_run_runs_a_kernel(installed: Path, tmp_path: Path) -> None:
+    told = run(installed, session(tmp_path, "secagg", SUM), "--statistic", "near", "--epsilon", "12")
+    assert (told["kernel"], told["pairs"], told["failed"]) == ("near", 2, 0)
+
+
+def test_a_gossip_of_reports_takes_a_kernel(installed: Path, tmp_path: Path) -> None:
+    given = {"learner": "gossip-reports", "statistic": "near", "bins": 10}
+    told = run(installed, session(tmp_path, "learn", {**given, "epsilon": 50.0, "ticks": 40}))
+    # Of the pairs of 1 to 4 five in six are near. At epsilon 50 all reports are true but with a chance below
+    # 1e-20; what is left is how far 40 meetings of a public schedule take the parties.
+    mean = sum(result["values"][0][0] for result in told.values()) / 4
+    assert abs(mean - 5 / 6) < 0.3
+
+
+@pytest.mark.usefixtures("installed")
+def test_servers_are_sent_the_circuit_of_a_kernel() -> None:
+    """They need not have the package."""
+    described = describe(find_kernel("near"))
+    extensions.find.cache_clear()
+    assert described["circuit"]
+    assert read_kernel(described).integer(np.array([[1]]), np.array([[3]])) == 1
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"upper": 10.0}, "upper"),
+        ({"statistic": "far"}, "statistic"),
+        ({"statistic": "collision"}, "statistic"),
+    ],
+)
+def test_gossip_refuses_what_a_kernel_is_not_for(change: Mapping[str, object], where: str) -> None:
+    given = {"learner": "gossip-reports", "statistic": "near", "bins": 10}
+    _, faults = check_learn({**given, "epsilon": 5.0, "ticks": 40, **change}, 4)
+    assert [fault.where for fault in faults] == [where]
+    if where == "statistic":
+        assert "of other packages: near; other packages register theirs" in faults[0].what
+
+
+async def everybody(
+    path: Path, versions: Mapping[str, str]
+) -> tuple[dict[str, Result | SmpcError], list[object]]:
+    """Sum over the parties that are named, each with its version of the example."""
+
+    async def one(name: str) -> Result | SmpcError:
+        try:
+            async with connect(path, name) as opened:
+                return await opened.sum([float(PARTIES.index(name) + 1)])
+        except SmpcError as error:
+            return error
+
+    serving = asyncio.create_task(serve(path, requests=1))
+    found = await asyncio.gather(*map(one, versions))
+    return dict(zip(versions, found, strict=True)), list(await serving)
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_roles_are_the_protocols_own(tmp_path: Path) -> None:
+    """A secure sum tolerates one of four that is not there; the example's roles need all."""
+    short = Timeouts(connect=4.0, step=10.0, gather=10.0)
+    path = session(tmp_path, "unanimous", {**SUM, "dropout": 0.25}, short)
+    results, (served,) = asyncio.run(everybody(path, dict.fromkeys(PARTIES[:3], "1.0")))
+    assert isinstance(served, TimeoutFault)
+    assert served.missing == {"dan"}
+    assert all(isinstance(result, SmpcError) for result in results.values())
+
+
+def test_parties_with_another_version_are_not_added_up(installed: Path, tmp_path: Path) -> None:
+    """Three parties have version 1.0, one has 1.1: nobody is left to be unanimous with."""
+    other = tmp_path / "other"
+    install_example(other, "1.1")
+    path = session(tmp_path, "unanimous", SUM)
+    command = [sys.executable, "-m", "smpc_dp", "party", str(path), "--operation", "sum", "--as"]
+    aggregator = subprocess.Popen(
+        [*command[:5], "--as", "aggregator"],
+        env=environment(installed),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    places = dict.fromkeys(PARTIES, installed) | {"dan": other}
+    parties = [
+        subprocess.Popen([*command, name], env=environment(place), stderr=subprocess.DEVNULL)
+        for name, place in places.items()
+    ]
+    _, told = aggregator.communicate(timeout=300)
+    assert [party.wait(timeout=300) for party in parties] == [1, 1, 1, 1]
+    assert aggregator.returncode == 1
+    assert "dan" in told
+    assert "asks 'sum smpc-dp-example 1.1', the others ask 'sum smpc-dp-example 1.0'" in told
+
+
+def unknown(folder: Path, protocol: str, parameters: Mapping[str, object]) -> str:
+    """Return the error of a session file with this protocol and these parameters."""
+    path = session(folder, "secagg", SUM)
+    text = path.read_text().replace('"secagg"', json.dumps(protocol))
+    head, _, tail = text.partition("[parameters]")
+    _, rule, rest = tail.partition("\n[timeouts]")
+    lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in parameters.items())
+    path.write_text(f"{head}[parameters]\n{lines}{rule}{rest}")
+    with pytest.raises(ConfigError) as caught:
+        load_session(path)
+    return str(caught.value)
+
+
+@pytest.mark.usefixtures("installed")
+def test_unknown_names_list_the_known_ones(tmp_path: Path) -> None:
+    of_others = "; of other packages: {}; other packages register theirs in the entry-point group '{}'"
+    told = unknown(tmp_path / "a", "unanimus", SUM)
+    assert "protocol: 'unanimus' is unknown, the known ones are gopa 1" in told
+    assert of_others.format("unanimous", Group.PROTOCOLS) in told
+    told = unknown(tmp_path / "b", "learn", {**MEAN, "learner": "mean"})
+    assert "parameters.learner: unknown: 'mean' (known: sgd, " in told
+    assert of_others.format("private-mean", Group.LEARNERS) in told
+    with pytest.raises(ConfigError, match=r"'nearer' is none of kendall_tau") as caught:
+        find_kernel("nearer")
+    assert of_others.format("near", Group.KERNELS) in str(caught.value)
+    with pytest.raises(ConfigError, match="'near' has fields of its own"):
+        find_kernel("near", find_kernel("near").fields[0])
+
+
+def load(group: Group, name: str) -> object:
+    if group is Group.PROTOCOLS:
+        return versions_of(name)
+    return find_kernel(name) if group is Group.KERNELS else check_learn({"learner": name}, 3)
+
+
+@pytest.mark.parametrize(
+    ("group", "value", "why"),
+    [
+        (Group.PROTOCOLS, "smpc_dp_example.gone:x", "cannot be loaded (No module named"),
+        (
+            Group.LEARNERS,
+            "smpc_dp_example.learner:Gone",
+            "cannot be loaded (module 'smpc_dp_example.learner'",
+        ),
+        (Group.KERNELS, "broken:x", "cannot be loaded (division by zero)"),
+        (Group.PROTOCOLS, "smpc_dp_example.kernel:near", "is no SumProtocol"),
+        (
+            Group.LEARNERS,
+            "smpc_dp_example.kernel:near",
+            "is no frozen msgspec.Struct with the methods faults",
+        ),
+        (Group.KERNELS, "smpc_dp_example.kernel:near", "is no Kernel with the name 'bad'"),
+    ],
+)
+def test_what_is_broken_is_named_with_its_package(
+    installed: Path, group: Group, value: str, why: str
+) -> None:
+    (installed / "broken.py").write_text("1 / 0\n")
+    install(installed, {group: {"bad": value}}, "breaker")
+    with pytest.raises(LocalError) as caught:
+        load(group, "bad")
+    assert str(caught.value).startswith(f"the {group.kind} 'bad' of breaker {why}")
+
+
+def test_checked_parameters_have_the_name_of_the_protocol(installed: Path) -> None:
+    install(installed, {Group.PROTOCOLS: {"other": "smpc_dp_example.protocol:unanimous"}}, "renamer")
+    with pytest.raises(
+        LocalError, match="'other' of renamer makes no SumParameters with the protocol 'other'"
+    ):
+        versions_of("other")[1](SUM, 4)
+
+
+def test_two_packages_cannot_register_one_name(installed: Path) -> None:
+    install(installed, {Group.KERNELS: {"near": "smpc_dp_example.kernel:near"}}, "another")
+    with pytest.raises(
+        LocalError, match="'near' is registered by several packages: another, smpc-dp-example"
+    ):
+        find_kernel("near")
+
+
+def test_nobody_replaces_what_is_here(installed: Path) -> None:
+    kernel = "smpc_dp_example.kernel:near"
+    ours: dict[str, Mapping[str, str]] = {Group.KERNELS: {"gini": kernel, "variance": kernel}}
+    ours |= {Group.LEARNERS: {"sgd": kernel}, Group.PROTOCOLS: dict.fromkeys(sorted(RESERVED), kernel)}
+    install(installed, ours, "thief")
+    assert find_kernel("kendall_tau").name == "kendall_tau"
+    with pytest.raises(ConfigError, match="'variance' needs the bounds of its values"):
+        find_kernel("variance")
+    with pytest.raises(ConfigError, match="'gini_mean_difference' needs the bounds of its values"):
+        find_kernel("gini")
+    _, faults = check_learn({"learner": "sgd"}, 3)
+    assert "features" in {fault.where for fault in faults}
+    assert statistic.PROTOCOL in RESERVED
+    assert all(
+        1 not in versions_of(name) or name in ("secagg", "gopa", "pairwise", "mpyc") for name in RESERVED
+    )
