@@ -193,7 +193,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
             first = int(np.flatnonzero(outside)[0])
             low, high = (self.lower, self.upper) if self.box is None else (lower[first], upper[first])
             raise PrivacyError(
-                f"{party}: vector[{first}] = {values[first]} is outside [{low}, {high}]"
+                f"{party}: vector[{first}] is outside [{low}, {high}]"
                 + (f" ({clipped} values are)" if clipped > 1 else "")
             )
         values = np.clip(values, lower, upper)
@@ -203,7 +203,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
     def _in_ball(self, values: NDArray[Any], party: str, clip: bool) -> tuple[NDArray[np.int64], int]:
         grid, inside = ball.on_grid(values, self.l2_bound or 0.0, self.fractional_bits)
         if not inside and not clip:
-            raise PrivacyError(f"{party}: the L2 norm {ball.norm(values):g} is above {self.l2_bound}")
+            raise PrivacyError(f"{party}: the L2 norm is above {self.l2_bound}")
         return grid, 0 if inside else int(np.count_nonzero(values))
 
     def _checked(self, vector: ArrayLike, party: str) -> NDArray[Any]:
@@ -228,17 +228,17 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
             )
         if not np.isfinite(values).all():
             first = int(np.flatnonzero(~np.isfinite(values))[0])
-            raise PrivacyError(f"{party}: vector[{first}] is {values[first]}, must be finite")
+            raise PrivacyError(f"{party}: vector[{first}] must be finite")
         return values
 
     def _checked_weight(self, weight: float | None, party: str) -> int:
         if weight is None:
             raise ConfigError([Fault("weight", f"{party}: needed, an integer in [0, {self.max_weight}]")])
         if not (_is_whole(weight) or (_is_finite(weight) and float(weight).is_integer())):
-            what = f"must be an integer in [0, {self.max_weight}], is {shown(weight)}"
+            what = f"must be an integer in [0, {self.max_weight}]"
             raise ConfigError([Fault("weight", f"{party}: {what}")])
         if not 0 <= int(weight) <= self.max_weight:
-            raise PrivacyError(f"{party}: weight {shown(weight)} is outside [0, {self.max_weight}]")
+            raise PrivacyError(f"{party}: the weight is outside [0, {self.max_weight}]")
         return int(weight)
 
     def pack(self, lanes: Lanes) -> bytes:

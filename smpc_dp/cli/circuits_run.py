@@ -147,7 +147,7 @@ def _values(circuit: Circuit, text: str) -> list[int]:
     for place, (word, width) in enumerate(zip(words, circuit.inputs, strict=True)):
         digits = word.strip().lower().removeprefix("0x")
         if not digits or any(digit not in "0123456789abcdef" for digit in digits):
-            raise ConfigError([Fault(f"--inputs[{place}]", f"{word!r} is not a number in hex")])
+            raise ConfigError([Fault(f"--inputs[{place}]", "not a number in hex")])
         values.append(int(digits, 16))
         check_value(values[-1], width, f"--inputs[{place}]")
     return values

@@ -63,7 +63,7 @@ def numbers(rows: list[tuple[int, list[str]]], source: str) -> Table:
             raise ConfigError([Fault(f"{source}:{line}", what)])
         for column, cell in enumerate(cells):
             if cell.strip() and not _is_number(cell):
-                raise ConfigError([Fault(f"{source}:{line}", f"{cell[:80]!r} is not a number")])
+                raise ConfigError([Fault(f"{source}:{line}", f"column {column + 1} is not a number")])
             table[place, column] = float(cell) if cell.strip() else math.nan
     return table
 
@@ -157,7 +157,7 @@ def wisconsin(path: str | os.PathLike[str], *, incomplete: bool = False) -> Data
     for line, cells in rows:
         label = kinds.get(cells[-1])
         if label is None:
-            raise ConfigError([Fault(f"{path}:{line}", f"the class is {cells[-1][:80]!r}, not known")])
+            raise ConfigError([Fault(f"{path}:{line}", "the class is not known")])
         missing = [cell in ("", "NA", "?") for cell in cells[1:-1]]
         if any(missing) and not incomplete:
             left_out += 1

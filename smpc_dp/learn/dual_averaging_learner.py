@@ -60,7 +60,7 @@ class DualAveraging(PairDescent, frozen=True, kw_only=True, forbid_unknown_field
         self.check_shape(table, user)
         norm = float(np.linalg.norm(table[0, :-1]))
         if norm > self.record_bound:
-            raise ConfigError([Fault(user, f"the record's norm {norm:g} exceeds {self.record_bound:g}")])
+            raise ConfigError([Fault(user, f"the record's norm exceeds {self.record_bound:g}")])
 
     async def run(self, means: Means, data: list[Table]) -> Learned:
         """Learn; see `needs.Learner`."""

@@ -150,7 +150,7 @@ class PairEstimate(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 [Fault(user, f"a value is missing or outside [{self.lower:g}, {self.upper:g}]")]
             )
         if self.statistic == "auc" and table[0, 1] not in (0.0, 1.0):
-            raise ConfigError([Fault(user, f"the label is missing, or {table[0, 1]:g}: it must be 0 or 1")])
+            raise ConfigError([Fault(user, "the label is missing, or neither 0 nor 1")])
 
     async def estimate(
         self, exchange: PeerExchange, rows: Rows, kernel: PairKernel, screen: Screen

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.encoding import EXACT_FLOAT, MAX_LENGTH, shown
+from smpc_dp.encoding import EXACT_FLOAT, MAX_LENGTH
 from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.files import log_opened, read_bounded, read_npy
 
@@ -46,23 +46,22 @@ def read_vector(path: str | os.PathLike[str]) -> Vector:
     if file.suffix == ".json":
         values = _load_json(file, "the input")
         if not isinstance(values, list):
-            kind = "an object" if isinstance(values, dict) else shown(values)
-            raise ConfigError([Fault(str(file), f"must be a list of numbers, is {kind}")])
+            raise ConfigError([Fault(str(file), f"must be a list of numbers, is {_kind(values)}")])
         return _array(values, file)
     words = (
-        (line, word)
+        (line, place, word)
         for line, content in enumerate(_text(file, "the input").splitlines(), 1)
-        for word in content.replace(",", " ").split()
+        for place, word in enumerate(content.replace(",", " ").split(), 1)
     )
     numbers: list[int | float] = []
-    for line, word in words:
+    for line, place, word in words:
         whole = word.lstrip("+-").isdigit()
         if whole and len(word) > MAX_DIGITS:
             raise ConfigError([Fault(f"{file}:{line}", f"a number of {len(word)} digits")])
         try:
             numbers.append(int(word) if whole else float(word))
         except ValueError:
-            raise ConfigError([Fault(f"{file}:{line}", f"{word[:80]!r} is not a number")]) from None
+            raise ConfigError([Fault(f"{file}:{line}", f"word {place} is not a number")]) from None
     return _array(numbers, file)
 
 
@@ -85,7 +84,7 @@ def read_table(path: str | os.PathLike[str], parties: Collection[str], what: str
     faults = [Fault(f"{file}: {name}", "no party of the roster") for name in table if name not in parties]
     faults += [Fault(f"{file}: {name}", f"has no {what}") for name in parties if name not in table]
     faults += [
-        Fault(f"{file}: {name}", f"the {what} must be an integer, is {shown(value)}")
+        Fault(f"{file}: {name}", f"the {what} must be an integer, is {_kind(value)}")
         for name, value in table.items()
         if isinstance(value, bool) or not isinstance(value, int)
     ]
@@ -106,6 +105,12 @@ def find_input(folder: str | os.PathLike[str], name: str) -> Path:
         what = "no input file" if not found else "more than one input file"
         raise LocalError(f"{folder}: {what} of '{name}' (one of {kinds})")
     return found[0]
+
+
+def _kind(value: object) -> str:
+    """Return what JSON calls a value, which is secret itself."""
+    kinds = {bool: "true or false", str: "a string", list: "a list", dict: "an object", type(None): "null"}
+    return kinds.get(type(value), "a number")
 
 
 def _text(file: Path, what: str) -> str:
@@ -158,7 +163,7 @@ def _array(values: Sequence[object], file: Path) -> Vector:
     wholes: list[int] = []
     for place, value in enumerate(values):
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ConfigError([Fault(str(file), f"[{place}] is not a number: {shown(value)}")])
+            raise ConfigError([Fault(str(file), f"[{place}] is not a number, but {_kind(value)}")])
         if isinstance(value, int):
             wholes.append(value)
     mixed = len(wholes) < len(values)
@@ -166,14 +171,15 @@ def _array(values: Sequence[object], file: Path) -> Vector:
     for place, value in enumerate(values):
         if isinstance(value, int) and not lowest <= value <= highest:
             why = "beyond 2^53, beside numbers with a fraction," if mixed else "beyond 64 bits"
-            what = f"[{place}] = {shown(value)}: a whole number {why} would be rounded"
+            what = f"[{place}]: a whole number {why} would be rounded"
             raise ConfigError([Fault(str(file), what)])
     if mixed or not wholes:
         return np.asarray(values, dtype=np.float64)
     if max(wholes) < 1 << 63:
         return np.asarray(wholes, dtype=np.int64)
     if min(wholes) < 0:
-        what = f"{shown(min(wholes))} and {shown(max(wholes))} do not fit into 64 bits together"
+        low, high = wholes.index(min(wholes)), wholes.index(max(wholes))
+        what = f"[{low}] and [{high}] do not fit into 64 bits together"
         raise ConfigError([Fault(str(file), what)])
     return np.asarray(wholes, dtype=np.uint64)
 

@@ -1,13 +1,16 @@
-"""What members tell each other of an error holds nothing of their data and files, byte by byte.
+"""What members send, log at DEBUG and say in errors holds nothing of their data and keys, byte by byte.
 
-Every byte that anybody sends is recorded before TLS. Values, names and paths that nobody else may see are
-canaries: no message may contain one as text, nor as a float64 or int64.
+Every byte that anybody sends is recorded before TLS, each record of any logger, and the text of each error of
+the library. Secret values are canaries: none of the three may contain one as text, and no message as a
+float64 or int64. Names and paths of a ledger and files are in errors of their own member alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
+import re
 import struct
 import subprocess
 import sys
@@ -53,14 +56,30 @@ GOPA: dict[str, object] = {
     "corrupt": 0.0,
 }
 TEXT, NUMBERS = "canary", (4711.25, 987654321, 31337.5, 2718281828)
+PLACE = "hideout"
 
 Fail = Callable[[smpc_dp.Session], Awaitable[object]]
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
-    """All messages that channels of this process send, in order; none has a canary in the end."""
+def told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> Iterator[list[bytes]]:
+    """All messages that channels of this process send, in order.
+
+    In the end no canary and no key is in one of them, in a record of the log or in an error.
+    """
     sent: list[bytes] = []
+    errors: list[str] = []
+    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, "smpc_dp")
+    init = smpc_dp.SmpcError.__init__
+
+    def note(error: smpc_dp.SmpcError, *texts: object) -> None:
+        init(error, *texts)
+        errors.append(str(error))
+
+    monkeypatch.setattr(smpc_dp.SmpcError, "__init__", note)
     whole, blocking = Channel.send, BlockingChannel.send
 
     async def send(channel: Channel, *buffers: bytes) -> None:
@@ -74,8 +93,17 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
     monkeypatch.setattr(Channel, "send", send)
     monkeypatch.setattr(BlockingChannel, "send", send_blocking)
     yield sent
+    records = caplog.get_records("call")
+    logged = "\n".join(record.getMessage() for record in records)
     assert sent
-    assert_silent(b"\n".join(sent))
+    assert {record.levelname for record in records} >= {"DEBUG", "INFO"}
+    seeds = [re.findall('seed = "(.+)"', path.read_text())[0] for path in tmp_path.rglob("*.key")]
+    assert seeds
+    for said in (b"\n".join(sent), logged.encode(), "\n".join(errors).encode()):
+        assert_silent(said)
+        assert not [seed for seed in seeds if seed.encode() in said or bytes.fromhex(seed) in said]
+    assert PLACE.encode() not in b"\n".join(sent)
+    assert PLACE not in logged
 
 
 def assert_silent(said: bytes) -> None:
@@ -205,8 +233,8 @@ async def test_a_ledger_is_told_by_the_same_code_as_a_vector(tmp_path: Path, tol
     """Neither its path, nor the name of its data set, nor what is spent, nor that it is damaged."""
     exact = {key: value for key, value in INTEGERS.items() if key != "max_weight"}
     path = create_local_session(tmp_path, PARTIES, exact, timeouts=TIMEOUTS)
-    ledger = tmp_path / f"{TEXT}.ledger"
-    Ledger.create(ledger, party="bob", dataset=f"{TEXT}s", relation="substitution", epsilon=0.5, delta=1e-5)
+    ledger = tmp_path / f"{PLACE}.ledger"
+    Ledger.create(ledger, party="bob", dataset=f"{PLACE}s", relation="substitution", epsilon=0.5, delta=1e-5)
 
     async def spent(session: smpc_dp.Session) -> object:
         return await session.average([1, 2])
@@ -258,7 +286,7 @@ async def test_an_input_that_an_evaluation_refuses_is_not_told(tmp_path: Path, t
     path = create_local_session(tmp_path, PARTIES[:3], exact, addresses=True, timeouts=TIMEOUTS)
     serving = asyncio.create_task(smpc_dp.serve(path))
     async with smpc_dp.connect(path, party="alice") as session:
-        for circuit, value in itertools.product(("less_u32", str(tmp_path / TEXT)), (2718281828 << 9, -1)):
+        for circuit, value in itertools.product(("less_u32", str(tmp_path / PLACE)), (2718281828 << 9, -1)):
             with pytest.raises(smpc_dp.SmpcError):
                 await session.evaluate(circuit, [value], peer="bob", role="garbler")
     await serving

@@ -83,7 +83,7 @@ def test_a_vector_outside_is_refused_or_scaled(kind: str) -> None:
     precision = 2.0**-20 if kind == "real" else None
     encoding = Encoding.plan(length=2, l2_bound=10.0, precision=precision, parties=3)
     outside = np.array([30, 40]) if kind == "integer" else np.array([30.0, 40.0])
-    with pytest.raises(PrivacyError, match="alice: the L2 norm 50 is above 10"):
+    with pytest.raises(PrivacyError, match="alice: the L2 norm is above 10"):
         encoding.encode(outside, party="alice")
     lanes, clipped = encoding.encode(outside, party="alice", clip=True)
     grid = lanes.astype(np.int64) + encoding.lowest
@@ -139,7 +139,7 @@ def test_the_box_may_differ_from_coordinate_to_coordinate() -> None:
     encoding = parameters.encoding
     assert encoding.widths == [1024, 4096, 512]
     assert encoding.diameter == pytest.approx(math.hypot(1024, 4096, 512))
-    with pytest.raises(PrivacyError, match=r"vector\[2\] = 4.5 is outside \[5.0, 5.5\]"):
+    with pytest.raises(PrivacyError, match=r"vector\[2\] is outside \[5.0, 5.5\]"):
         encoding.encode(np.array([0.5, 1.5, 4.5]), party="alice")
     lanes, clipped = encoding.encode(np.array([0.5, 3.0, 4.5]), party="alice", clip=True)
     np.testing.assert_array_equal((lanes.astype(np.int64) + encoding.lowest) / 1024, [0.5, 2.0, 5.0])
@@ -154,7 +154,7 @@ def test_a_box_of_integers_and_an_exact_sum() -> None:
     lanes = [parameters.encoding.encode(row, party="p")[0] for row in rows]
     total = np.asarray(np.sum(lanes, axis=0, dtype=lanes[0].dtype))
     assert parameters.encoding.decode(total, 4)[0].tolist() == [2, 5]
-    with pytest.raises(PrivacyError, match=r"vector\[0\] = 2 is outside \[0, 1\]"):
+    with pytest.raises(PrivacyError, match=r"vector\[0\] is outside \[0, 1\]"):
         parameters.encoding.encode(np.array([2, 0]), party="p")
 
 

@@ -55,13 +55,13 @@ def test_integer_bounds_must_be_whole() -> None:
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("clip", [False, True])
 def test_not_finite(value: float, clip: bool) -> None:
-    with pytest.raises(PrivacyError, match=r"ann: vector\[1\] is .*, must be finite"):
+    with pytest.raises(PrivacyError, match=r"ann: vector\[1\] must be finite$"):
         real().encode([0.0, value, 0.0], party="ann", clip=clip)
 
 
 @pytest.mark.parametrize("value", [2.0000000000000004, -2.0000000000000004, 1e308])
 def test_out_of_bounds(value: float) -> None:
-    with pytest.raises(PrivacyError, match=r"ann: vector\[2\] = .* is outside \[-2.0, 2.0\]"):
+    with pytest.raises(PrivacyError, match=r"ann: vector\[2\] is outside \[-2.0, 2.0\]"):
         real().encode([0.0, 0.0, value], party="ann")
     lanes, clipped = real().encode([0.0, 0.0, value], party="ann", clip=True)
     assert clipped == 1
@@ -179,16 +179,16 @@ def test_an_integer_that_float64_would_round_is_refused(value: int) -> None:
     ("weight", "error", "words"),
     [
         (None, ConfigError, r"needed, an integer in \[0, 7\]"),
-        (1.5, ConfigError, r"must be an integer in \[0, 7\], is 1.5"),
-        (float("nan"), ConfigError, r"must be an integer in \[0, 7\], is nan"),
-        (float("inf"), ConfigError, r"must be an integer in \[0, 7\], is inf"),
+        (1.5, ConfigError, r"must be an integer in \[0, 7\]$"),
+        (float("nan"), ConfigError, r"must be an integer in \[0, 7\]$"),
+        (float("inf"), ConfigError, r"must be an integer in \[0, 7\]$"),
         (True, ConfigError, "must be an integer"),
         (np.bool_(True), ConfigError, "must be an integer"),
         ("3", ConfigError, "must be an integer"),
-        (8.0, PrivacyError, r"weight 8.0 is outside \[0, 7\]"),
-        (1 << 2000, PrivacyError, r"weight an integer of 2001 bits is outside \[0, 7\]"),
-        (-1, PrivacyError, r"weight -1 is outside \[0, 7\]"),
-        (8, PrivacyError, r"weight 8 is outside \[0, 7\]"),
+        (8.0, PrivacyError, r"the weight is outside \[0, 7\]"),
+        (1 << 2000, PrivacyError, r"the weight is outside \[0, 7\]"),
+        (-1, PrivacyError, r"the weight is outside \[0, 7\]"),
+        (8, PrivacyError, r"the weight is outside \[0, 7\]"),
     ],
 )
 def test_wrong_weight(weight: Any, error: type[Exception], words: str) -> None:

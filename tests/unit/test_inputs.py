@@ -44,7 +44,7 @@ REFUSED = {
     "long.json": ("[" + "9" * 5000 + "]", "more than 4000 digits"),
     "long.txt": ("9" * 5000, "a number of 5000 digits"),
     "object.json": ('{"a": 1}', "must be a list of numbers, is an object"),
-    "scalar.json": ("3", "must be a list of numbers, is 3"),
+    "scalar.json": ("3", "must be a list of numbers, is a number"),
     "garbage.npy": ("no such array", "not a .npy file"),
     "empty.npy": ("", "not a .npy file"),
     "cut.npy": ("\x93NUMPY", "not a"),

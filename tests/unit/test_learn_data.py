@@ -71,10 +71,10 @@ def test_a_split_gives_every_point_once() -> None:
     ("content", "what"),
     [
         ("1,2,3\n1,2\n", ":2: 2 columns, the first point has 3"),
-        ("1,2\n1,x\n", ":2: 'x' is not a number"),
+        ("1,2\n1,x\n", ":2: column 2 is not a number"),
         ("", "holds no points"),
         ("a,b\n", "holds no points"),
-        ("1,2\n1_0,2\n", ":2: '1_0' is not a number"),
+        ("1,2\n1_0,2\n", ":2: column 1 is not a number"),
     ],
 )
 def test_tables_that_are_none_are_refused_by_line(tmp_path: Path, content: str, what: str) -> None:
