@@ -44,7 +44,7 @@ from smpc_dp.runtime.requests import AggregatorLostError
 from smpc_dp.runtime.session import connect
 from smpc_dp.runtime.session_file import Timeouts, load_session
 from tests.command import smpc_dp
-from tests.unit.hostile_headers import with_run_id
+from tests.unit.runtime.hostile_headers import with_run_id
 
 NAMES = ("ann", "bob", "cas", "dan", "eve")
 GIVEN: dict[str, Any] = {

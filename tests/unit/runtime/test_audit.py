@@ -32,7 +32,7 @@ from smpc_dp.runtime.log_session import LogSession, held_session
 from smpc_dp.simulate.stage import RememberingVerifier
 from smpc_dp_lab.vectors.verifiable_runs import honest, play
 from smpc_dp_lab.vectors.verifiable_users import CHEAT, off_by_one
-from tests.unit.hostile_headers import with_session
+from tests.unit.runtime.hostile_headers import with_session
 
 
 def write_log(path: Path, values: np.ndarray, seed: int) -> Result:
@@ -343,7 +343,7 @@ def test_a_url_that_is_none() -> None:
 
 
 def test_every_field_is_documented(log: Path) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "commands.md").read_text("utf-8")
     section = text.partition("\n### audit\n")[2].partition("\n##")[0]
     told = invoke(str(log))[1]
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(told)

@@ -23,7 +23,7 @@ from smpc_dp.published.check import check_meaning
 from smpc_dp.published.library import PUBLISHED, find
 from smpc_dp.published.publish import MANIFEST, check_folder, check_published, export, manifest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "circuits"
 # AES and SHA-256 are tried on fewer inputs here; `smpc-dp circuits check` tries 100,000.
 SAMPLES = 2_000

@@ -11,7 +11,7 @@ import pytest
 from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.learn import data
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 WISCONSIN = ROOT / "examples" / "data" / "breast_cancer_wisconsin_original.csv"
 LENDING = ROOT / "smpc_dp" / "demo" / "data" / "lending_club.csv"
 

@@ -26,7 +26,7 @@ from smpc_dp.runtime.log_session import held_session
 from smpc_dp.runtime.session_file import MAX_DEPTH
 from smpc_dp_lab.vectors.verifiable_runs import honest, play
 from smpc_dp_lab.vectors.verifiable_users import CHEAT, off_by_one
-from tests.unit.hostile_headers import with_session
+from tests.unit.runtime.hostile_headers import with_session
 
 SESSION = honest().header.session
 

@@ -47,7 +47,7 @@ from smpc_dp.runtime.statistic import plan_maker
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.statistics.compiled import plan_statistic, question_of
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 HUB = "hub"
 NAMES = ("ada", "ben", "cem", "dot", "eve")
 PARAMETERS = {"length": 1, "lower": 0.0, "upper": 1.0, "precision": 0.5, "dropout": 0.3, "corrupt": 0.0}

@@ -13,7 +13,7 @@ import pytest
 
 from smpc_dp import _core
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 NAMES = ("portable", "aes-ni", "vaes-256", "vaes-512")
 # Garbles, evaluates and transposes, and prints which kernels there are and a digest of all that came out.
 SCRIPT = """

@@ -27,7 +27,7 @@ from smpc_dp.errors import (
 from smpc_dp.protocols.abort import BLAMES, LACKS, TEXTS, Abort, abort_of, error_of, leave_of
 from smpc_dp.protocols.envelope import Context, decode, encode
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 OWN_WORDS = "canary 4711.25 /home/canary/bob.ledger"
 CONTEXT = Context("secagg", 1, bytes(32), 1, ("ann", "ben", "cem"), "hub", {})
 

@@ -33,7 +33,7 @@ from smpc_dp.protocols.session import canonical_session, session_digest, session
 from smpc_dp.roster import Member
 from smpc_dp.runtime import log_session
 from smpc_dp.runtime.audit import audit_stream
-from tests.unit.test_audit import write_log
+from tests.unit.runtime.test_audit import write_log
 
 GIVEN = {
     "length": 1,

@@ -18,7 +18,7 @@ from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.runtime.events import Event, logged
 from smpc_dp.runtime.local import create_local_session
 
-PACKAGE = Path(__file__).resolve().parents[2] / "smpc_dp"
+PACKAGE = Path(__file__).resolve().parents[3] / "smpc_dp"
 
 
 def test_each_logger_is_that_of_its_package() -> None:

@@ -281,7 +281,7 @@ def test_pairs_of_a_statistic_stand_beside_the_peer_that_evaluates_the_same_file
     # mpyc is not there.
     assert found[f"{of_batch}, both sides"]["peer"] is None
     assert shown["versions"]["emp-sh2pc"] == "1.0.0 0123abcd"  # type: ignore[index]
-    published = Path(__file__).parents[2] / "circuits" / "kendall_tau32_laplace.txt"
+    published = Path(__file__).parents[3] / "circuits" / "kendall_tau32_laplace.txt"
     assert (tmp_path / "given").read_bytes() == published.read_bytes()
     # The second round begins one further.
     rounds = ["ours 1", "emp 1 4", "ours 20000", "emp 20000 1"]
