@@ -79,7 +79,7 @@ $(VENV)/.installed: requirements/dev.lock | tools
 	@touch $@
 
 $(READY): $(VENV)/.installed $(CORE) $(LAB)
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) RUSTFLAGS="$(REMAP) $(RUSTFLAGS)" $(BIN)/maturin develop --quiet --release --locked
+	PIP_QUIET=1 VIRTUAL_ENV=$(CURDIR)/$(VENV) RUSTFLAGS="$(REMAP) $(RUSTFLAGS)" $(BIN)/maturin develop --quiet --release --locked
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable lab
 	@touch $@
 
