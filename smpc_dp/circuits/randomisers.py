@@ -20,6 +20,29 @@ from smpc_dp.circuits.gadgets import (
 from smpc_dp.errors import ConfigError, Fault
 
 
+def randomise(
+    builder: Builder,
+    integer: Sequence[Bit],
+    joint: Sequence[Bit],
+    kind: str,
+    coins: Sequence[tuple[int, int]],
+    bits: int,
+) -> Bits:
+    """Return the randomised integer of a `Randomiser`: its kind, coins (threshold, bits) and bits.
+
+    Raises ConfigError for what is none.
+    """
+    thresholds = [threshold for threshold, _ in coins]
+    match kind:
+        case "laplace":
+            return add_cyclic_laplace(builder, integer, joint, coins)
+        case "gaussian":
+            return add_table_gaussian(builder, integer, joint, thresholds, bits)
+        case "randomised_response":
+            return randomised_response(builder, integer, joint, coins[0], thresholds[1:])
+    raise ConfigError([Fault("noise", f"{kind!r} is no randomiser")])
+
+
 def biased_coin(builder: Builder, joint: Sequence[Bit], threshold: int) -> Bit:
     """Return 1 with probability threshold / 2**n for n joint bits: n - 1 AND for an odd threshold."""
     return less_than_constant(builder, joint, threshold)

@@ -9,8 +9,7 @@ from smpc_dp.circuits.builder import Bits, Builder
 from smpc_dp.circuits.circuit import Circuit
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.kernels.kernel import Kernel
-from smpc_dp.privacy.circuit_gaussian import TableGaussian
-from smpc_dp.privacy.circuit_noise import CyclicLaplace, Noise, RandomisedResponse
+from smpc_dp.privacy.circuit_noise import Noise
 
 
 @lru_cache(maxsize=64)
@@ -33,17 +32,5 @@ def compile_kernel(kernel: Kernel, noise: Noise | None) -> Circuit:
         builder.output(integer)
         return builder.build()
     joint = randomisers.joint_bits(builder, first, second)
-    builder.output(_randomised(builder, integer, joint, noise))
+    builder.output(randomisers.randomise(builder, integer, joint, *noise.randomiser))
     return builder.build()
-
-
-def _randomised(builder: Builder, integer: Bits, joint: Bits, noise: Noise) -> Bits:
-    match noise:
-        case CyclicLaplace():
-            return randomisers.add_cyclic_laplace(builder, integer, joint, noise.coins)
-        case RandomisedResponse():
-            return randomisers.randomised_response(builder, integer, joint, noise.exchange, noise.cuts)
-        case TableGaussian():
-            return randomisers.add_table_gaussian(builder, integer, joint, noise.cuts, noise.output_bits)
-        case _:
-            raise ConfigError([Fault("noise", f"no circuit for {type(noise).__name__}")])

@@ -14,8 +14,8 @@ from fractions import Fraction
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.central_gaussian import WideGaussian
-from smpc_dp.privacy.circuit_gaussian import LOOKUP_BITS, MAX_EVALUATIONS, TableGaussian
-from smpc_dp.privacy.circuit_noise import CONTEXT, Coin, CyclicLaplace, Source, laplace_coins
+from smpc_dp.privacy.circuit_gaussian import MAX_EVALUATIONS, TableGaussian
+from smpc_dp.privacy.circuit_noise import CONTEXT, LOOKUP_BITS, Coin, CyclicLaplace, Source, laplace_coins
 
 GREATEST_EPSILON = 12.0
 LEAST_EPSILON = 1e-6

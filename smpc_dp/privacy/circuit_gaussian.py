@@ -12,11 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.privacy.circuit_noise import Integers, Raw, Source
+from smpc_dp.privacy.circuit_noise import LOOKUP_BITS, Coin, Integers, Noise, Randomiser, Raw, Source
 from smpc_dp.privacy.laws import DiscreteGaussianLaw
 
-# Fair bits of the number that is looked up; a magnitude's chance is off by 2**-63 at most.
-LOOKUP_BITS = 63
 MAX_CUTS = 512
 # Beyond, the circuit's distance from the ideal law would count: e^20 2^-63 is 5e-11.
 GREATEST_EPSILON = 20.0
@@ -28,7 +26,7 @@ MARGIN = 1e-9
 
 
 @dataclass(frozen=True)
-class TableGaussian:
+class TableGaussian(Noise):
     """A magnitude from the table and a fair sign: mass proportional to exp(-x^2 / (2 sigma^2)).
 
     The guarantee is for all `evaluations` of one user together: (epsilon, delta).
@@ -78,14 +76,10 @@ class TableGaussian:
         return cls(steps, evaluations, epsilon, delta, sigma, _table(sigma))
 
     @property
-    def joint_bits(self) -> int:
-        """Fair bits that an evaluation takes from each of the two parties: the number and the sign."""
-        return LOOKUP_BITS + 1
-
-    @property
-    def output_bits(self) -> int:
-        """Bits of kernel integer + noise + greatest magnitude, which is not negative."""
-        return (self.steps + 2 * len(self.cuts)).bit_length()
+    def randomiser(self) -> Randomiser:
+        cuts = tuple(Coin(cut, LOOKUP_BITS) for cut in self.cuts)
+        # An output is kernel integer + noise + greatest magnitude, which is not negative.
+        return Randomiser("gaussian", cuts, (self.steps + 2 * len(cuts)).bit_length())
 
     @property
     def variance(self) -> float:
@@ -93,13 +87,7 @@ class TableGaussian:
         edges = np.array([0, *self.cuts, 1 << LOOKUP_BITS], dtype=np.float64)
         return float(np.sum(np.diff(edges) / 2.0**LOOKUP_BITS * np.arange(len(edges) - 1) ** 2))
 
-    @property
-    def least_variance(self) -> float:
-        """The same: it does not depend on the kernel integer."""
-        return self.variance
-
     def draw(self, integers: Integers, source: Source) -> Raw:
-        """Return the raw outputs of the ideal functionality for kernel integers, shape (count,)."""
         words = np.frombuffer(source.bytes(8 * len(integers)), "<u8")
         magnitude = np.searchsorted(np.array(self.cuts, np.uint64), words >> np.uint64(1), side="right")
         noise = np.where(words & np.uint64(1), -magnitude, magnitude)
@@ -110,7 +98,6 @@ class TableGaussian:
         return raw.astype(np.float64) - len(self.cuts)
 
     def terms(self) -> dict[str, object]:
-        """Return what two sides compare, as plain data."""
         return {"noise": "gaussian", "cuts": list(self.cuts)}
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from smpc_dp.privacy.response import ResponseLaw
 
 Integers = NDArray[np.int64]
 Raw = NDArray[np.uint64]
+NoiseKind = Literal["laplace", "gaussian", "randomised_response"]
 
 GREATEST_EPSILON = 12.0
 LEAST_EPSILON = 1e-6
@@ -32,6 +33,8 @@ A coin with the odds exp(-x) needs x / ln 2 bits and some for precision, and x i
 at 12 that is 55, from 19 on it is more than 63 on some grids. At 12 a kernel of two values gets noise once in
 80,000 evaluations, so there is no use for more.
 """
+# Fair bits of the number that a Gaussian's table is asked for; a magnitude's chance is off by 2**-63 at most.
+LOOKUP_BITS = 63
 MAX_NOISE_BITS = 40
 MAX_CATEGORIES = 64
 # The noise wraps around with a probability of about e^-20 an evaluation: that costs accuracy, not privacy.
@@ -79,23 +82,57 @@ class Coin(NamedTuple):
         return words < np.uint64(self.threshold)
 
 
+class Randomiser(NamedTuple):
+    """What `circuits.randomisers.randomise` makes of a design: which circuit, and its numbers.
+
+    Laplace: the coins of G, the lowest bit first, and of the sign. Randomised response: the coin that
+    exchanges, and the cuts of `bits` each. Gaussian: the table's cuts, of `LOOKUP_BITS` each.
+    """
+
+    kind: NoiseKind
+    coins: tuple[Coin, ...]
+    bits: int
+    """Of an output, or of the number that randomised response compares with its cuts."""
+
+    @property
+    def joint_bits(self) -> int:
+        """Fair bits that an evaluation takes."""
+        if self.kind == "laplace":
+            return sum(coin.bits for coin in self.coins)
+        # The number that is looked up and the sign; the coin and the number.
+        return LOOKUP_BITS + 1 if self.kind == "gaussian" else self.coins[0].bits + self.bits
+
+    def output_bits(self, steps: int) -> int:
+        """Return the bits of an output, for kernel integers 0..steps."""
+        return steps.bit_length() if self.kind == "randomised_response" else self.bits
+
+
 class Noise(Protocol):
-    """What protocols and estimators need of a design.
+    """What protocols and estimators need of a design; circuit, programs on shares and draws follow from it.
 
     It takes a kernel's integer, 0..steps, and gives a raw output, an unsigned integer of `output_bits`.
     """
 
-    def __hash__(self) -> int: ...
+    name: ClassVar[str]
+    steps: int
+
+    def __hash__(self) -> int:
+        return hash(self.randomiser)
+
     @property
-    def name(self) -> str: ...
-    @property
-    def steps(self) -> int: ...
+    def randomiser(self) -> Randomiser:
+        """What draws the noise in a circuit."""
+
     @property
     def joint_bits(self) -> int:
         """Fair bits that an evaluation takes from each of the two parties."""
+        return self.randomiser.joint_bits
 
     @property
-    def output_bits(self) -> int: ...
+    def output_bits(self) -> int:
+        """Bits of a raw output."""
+        return self.randomiser.output_bits(self.steps)
+
     @property
     def variance(self) -> float:
         """Of `read` for one kernel integer, in squared grid steps: the greatest, where it depends on it."""
@@ -103,6 +140,7 @@ class Noise(Protocol):
     @property
     def least_variance(self) -> float:
         """The least, where it depends on it."""
+        return self.variance
 
     def draw(self, integers: Integers, source: Source) -> Raw:
         """Return the raw outputs of the ideal functionality for kernel integers, shape (count,)."""
@@ -115,7 +153,7 @@ class Noise(Protocol):
 
 
 @dataclass(frozen=True)
-class CyclicLaplace:
+class CyclicLaplace(Noise):
     """Discrete Laplace noise, added modulo 2**output_bits.
 
     With q = exp(-epsilon / steps) a geometric variable G has independent bits, the i-th true with odds
@@ -153,14 +191,8 @@ class CyclicLaplace:
         return cls(steps, epsilon, coins, proven)
 
     @property
-    def joint_bits(self) -> int:
-        """Fair bits that an evaluation takes from each of the two parties."""
-        return sum(coin.bits for coin in self.coins)
-
-    @property
-    def output_bits(self) -> int:
-        """Bits of G and the sign."""
-        return len(self.coins)
+    def randomiser(self) -> Randomiser:
+        return Randomiser("laplace", self.coins, len(self.coins))
 
     @property
     def mean(self) -> Fraction:
@@ -183,11 +215,6 @@ class CyclicLaplace:
         """Of the noise, in squared grid steps."""
         return float(self.exact_variance)
 
-    @property
-    def least_variance(self) -> float:
-        """The same: it does not depend on the kernel integer."""
-        return self.variance
-
     def masses(self) -> list[Fraction]:
         """Return P(noise = x mod 2**output_bits) for each x, exactly; for tests of small designs."""
         *places, sign = (coin.probability for coin in self.coins)
@@ -198,7 +225,6 @@ class CyclicLaplace:
         return [m * (1 - sign) for m in geometric] + [m * sign for m in reversed(geometric)]
 
     def draw(self, integers: Integers, source: Source) -> Raw:
-        """Return the raw outputs of the ideal functionality for kernel integers, shape (count,)."""
         *places, sign = self.coins
         count = len(integers)
         noise = np.zeros(count, np.int64)
@@ -219,12 +245,11 @@ class CyclicLaplace:
         return centred
 
     def terms(self) -> dict[str, object]:
-        """Return what two sides compare, as plain data."""
         return {"noise": "laplace", "coins": [list(coin) for coin in self.coins]}
 
 
 @dataclass(frozen=True)
-class RandomisedResponse:
+class RandomisedResponse(Noise):
     """k-ary randomised response on a kernel's integers, for few of them [Bellet 2021, 3.3.4].
 
     With the chance of the first coin the integer is exchanged for one of all k = steps + 1, drawn by
@@ -270,14 +295,9 @@ class RandomisedResponse:
                 precision += 1
 
     @property
-    def joint_bits(self) -> int:
-        """Fair bits that an evaluation takes from each of the two parties."""
-        return self.exchange.bits + self.bits
-
-    @property
-    def output_bits(self) -> int:
-        """Bits of an integer."""
-        return self.steps.bit_length()
+    def randomiser(self) -> Randomiser:
+        cuts = (Coin(cut, self.bits) for cut in self.cuts)
+        return Randomiser("randomised_response", (self.exchange, *cuts), self.bits)
 
     @property
     def chances(self) -> list[Fraction]:
@@ -310,7 +330,6 @@ class RandomisedResponse:
         return [float(spread(self.masses(h)) / kept**2) for h in range(self.steps + 1)]
 
     def draw(self, integers: Integers, source: Source) -> Raw:
-        """Return the raw outputs of the ideal functionality for kernel integers, shape (count,)."""
         count = len(integers)
         exchanged = self.exchange.toss(count, source)
         number = np.frombuffer(source.bytes(8 * count), "<u8") >> np.uint64(64 - self.bits)
@@ -324,7 +343,6 @@ class RandomisedResponse:
         return (raw.astype(np.float64) - float(beta * other)) / float(1 - beta)
 
     def terms(self) -> dict[str, object]:
-        """Return what two sides compare, as plain data."""
         return {"noise": "randomised_response", "exchange": list(self.exchange), "cuts": list(self.cuts)}
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.accountant.receipt import Receipt
+    from smpc_dp.privacy.circuit_noise import NoiseKind
     from smpc_dp.protocols.contract import Machine
     from smpc_dp.protocols.pairwise.evaluation import AnyCircuit, Evaluation, Input, Role
     from smpc_dp.protocols.pairwise.params import Mode, Output
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from smpc_dp.runtime.served_log import ServedLog
     from smpc_dp.runtime.servers.line import ServersLine
     from smpc_dp.runtime.servers.shared import SharedMembership
-    from smpc_dp.statistics.compiled import NoiseKind
     from smpc_dp.statistics.shared.pairs import PairLaw
 
 Kind = Literal["sum", "average"]

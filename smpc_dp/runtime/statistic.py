@@ -16,6 +16,7 @@ from smpc_dp.identity import Identity
 from smpc_dp.kernels.fields import Codes, as_array
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import kernel_of, registered_kernel
+from smpc_dp.privacy.circuit_noise import NoiseKind
 from smpc_dp.protocols.contract import Envelope, Machine
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
@@ -42,7 +43,7 @@ from smpc_dp.runtime.seen import KeptRun
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.runtime.threads import in_thread
 from smpc_dp.seen import Seen
-from smpc_dp.statistics.compiled import NoiseKind, plan_statistic, question_of
+from smpc_dp.statistics.compiled import plan_statistic, question_of
 from smpc_dp.transport.blocking import Halt
 
 if TYPE_CHECKING:

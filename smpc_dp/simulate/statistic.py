@@ -13,7 +13,7 @@ from smpc_dp.errors import ConfigError, Fault, SmpcError
 from smpc_dp.kernels.fields import Codes, checked_labels
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import find_kernel
-from smpc_dp.privacy.circuit_noise import Raw
+from smpc_dp.privacy.circuit_noise import NoiseKind, Raw
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.pairwise.aggregator import AggregatorRole
 from smpc_dp.protocols.pairwise.draw import Pairs, bipartite_matchings, matchings
@@ -29,7 +29,7 @@ from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.shared import run_alone, run_ideal
 from smpc_dp.simulate.stage import Signer
-from smpc_dp.statistics.compiled import NoiseKind, plan_statistic
+from smpc_dp.statistics.compiled import plan_statistic
 from smpc_dp.statistics.shared.pairs import PAIR_LAWS, PairLaw
 from smpc_dp.statistics.shared.plan import read_answer, statistic_program
 from smpc_dp.statistics.shared.result import statistic_result

@@ -6,18 +6,16 @@ import json
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Literal
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.kernels.compiled import compile_kernel
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.circuit_gaussian import TableGaussian
-from smpc_dp.privacy.circuit_noise import CyclicLaplace, Noise, RandomisedResponse
+from smpc_dp.privacy.circuit_noise import CyclicLaplace, Noise, NoiseKind, RandomisedResponse
 from smpc_dp.privacy.pairwise_plan import best_partners
 from smpc_dp.protocols.pairwise.statistic import MAX_PARTNERS, StatisticPlan
 from smpc_dp.protocols.pairwise.statistic_messages import MAX_QUESTION
 
-NoiseKind = Literal["laplace", "gaussian", "randomised_response"]
 NOISES = ("laplace", "gaussian", "randomised_response")
 
 

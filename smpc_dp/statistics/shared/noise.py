@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -11,15 +12,14 @@ from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.kernels.share_gadgets import Shared, below, below_each, number
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_noise import CentralNoise, FlooredLaplace
-from smpc_dp.privacy.circuit_gaussian import LOOKUP_BITS
-from smpc_dp.privacy.circuit_noise import Coin
+from smpc_dp.privacy.circuit_noise import LOOKUP_BITS, Coin
 from smpc_dp.privacy.laws import DiscreteLaplaceLaw
 from smpc_dp.protocols.mpyc.terms import NoiseTerms
 from smpc_dp.statistics.shared.wide import wide_noise, wide_reach, wide_terms
 
 
 def noise_terms(design: CentralNoise) -> NoiseTerms:
-    """Return what a program draws from. A coin or a cut of w bits is 2**w + threshold, in hex.
+    """Return what a program draws from, coins and cuts as of `written`.
 
     Laplace: the coins of G, the lowest bit first, of the sign, and of the floor; `bits` are those of the
     uniform integer. Gaussian: the table's cuts; `bits` are those that the integer loses.
@@ -27,13 +27,17 @@ def noise_terms(design: CentralNoise) -> NoiseTerms:
     if isinstance(design, FlooredLaplace):
         coins = (*design.inner.coins, design.floor)
         scale = DiscreteLaplaceLaw.for_epsilon(design.sensitivity, design.epsilon).scale
-        cuts = tuple(f"{(1 << coin.bits) + coin.threshold:x}" for coin in coins)
-        return NoiseTerms(law="laplace", parameter=str(scale), bits=design.bits, cuts=cuts)
+        return NoiseTerms(law="laplace", parameter=str(scale), bits=design.bits, cuts=written(coins))
     if isinstance(design, WideGaussian):
         return wide_terms(design)
-    cuts = tuple(f"{(1 << LOOKUP_BITS) + cut:x}" for cut in design.table.cuts)
     spread = Fraction(design.table.sigma) ** 2 * 4**design.drop
+    cuts = written(design.table.randomiser.coins)
     return NoiseTerms(law="gaussian", parameter=str(spread), bits=design.drop, cuts=cuts)
+
+
+def written(coins: Iterable[Coin]) -> tuple[str, ...]:
+    """Return coins, or cuts, of w bits as 2**w + threshold, in hex."""
+    return tuple(f"{(1 << coin.bits) + coin.threshold:x}" for coin in coins)
 
 
 def read_coins(terms: NoiseTerms) -> list[Coin]:

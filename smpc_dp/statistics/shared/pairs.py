@@ -9,24 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
-from smpc_dp.circuits import randomisers
 from smpc_dp.circuits.builder import Builder
 from smpc_dp.circuits.circuit import Circuit
 from smpc_dp.circuits.layers import Layers, layers_of
+from smpc_dp.circuits.randomisers import randomise
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.share_gadgets import Shared, public
-from smpc_dp.privacy.circuit_gaussian import LOOKUP_BITS, TableGaussian
-from smpc_dp.privacy.circuit_noise import Coin, CyclicLaplace, Noise, RandomisedResponse
+from smpc_dp.privacy.circuit_noise import Noise, NoiseKind, Randomiser
 from smpc_dp.protocols.mpyc.terms import NoiseLaw, NoiseTerms
 from smpc_dp.protocols.pairwise.draw import Pairs
-from smpc_dp.statistics.compiled import NoiseKind
 from smpc_dp.statistics.shared.kernels import CHUNK
-from smpc_dp.statistics.shared.noise import read_coins
+from smpc_dp.statistics.shared.noise import read_coins, written
 
 PairLaw = Literal["pair_laplace", "pair_gaussian", "randomised_response"]
 PAIR_LAWS: Mapping[str, NoiseKind] = {
@@ -39,31 +37,20 @@ MAX_PARTNERS = 32
 
 
 def pair_terms(design: Noise) -> NoiseTerms:
-    """Return what each pair draws from; coins and cuts as of `shared.noise.noise_terms`.
+    """Return what each pair draws from: the design's randomiser, coins and cuts as of `written`.
 
-    Laplace: the coins of G, the lowest bit first, and of the sign. Randomised response: the coin that
-    exchanges, and the cuts. Gaussian: the table's cuts. `bits` are those of an output, or of the number that
-    randomised response compares with its cuts; `parameter` is the variance of an output as it is read.
+    `parameter` is the variance of an output as it is read.
     """
-    law: NoiseLaw
-    match design:
-        case CyclicLaplace():
-            law, coins, bits = "pair_laplace", design.coins, design.output_bits
-        case RandomisedResponse():
-            cuts = (Coin(cut, design.bits) for cut in design.cuts)
-            law, coins, bits = "randomised_response", (design.exchange, *cuts), design.bits
-        case TableGaussian():
-            coins = tuple(Coin(cut, LOOKUP_BITS) for cut in design.cuts)
-            law, bits = "pair_gaussian", design.output_bits
-        case _:
-            raise ConfigError([Fault("noise", f"no program for {type(design).__name__}")])
-    written = tuple(f"{(1 << coin.bits) + coin.threshold:x}" for coin in coins)
-    return NoiseTerms(law=law, parameter=str(Fraction(design.variance)), bits=bits, cuts=written)
+    kind, coins, bits = design.randomiser
+    law = cast("NoiseLaw", next(law for law, garbled in PAIR_LAWS.items() if garbled == kind))
+    return NoiseTerms(law=law, parameter=str(Fraction(design.variance)), bits=bits, cuts=written(coins))
 
 
-def output_bits(terms: NoiseTerms, steps: int) -> int:
-    """Return the bits of an opened output."""
-    return steps.bit_length() if terms.law == "randomised_response" else terms.bits
+def randomiser_of(terms: NoiseTerms) -> Randomiser:
+    """Return the randomiser of one pair's noise. Raises ConfigError for terms that are none."""
+    if not terms.paired:
+        raise ConfigError([Fault("noise", f"{terms.law!r} is not of single pairs")])
+    return Randomiser(PAIR_LAWS[terms.law], tuple(read_coins(terms)), terms.bits)
 
 
 @lru_cache(maxsize=16)
@@ -71,27 +58,12 @@ def pair_circuit(kernel: Kernel, terms: NoiseTerms) -> Circuit:
     """Return the circuit from the fields of two records and joint bits to an output. Raises ConfigError."""
     if kernel.gadget is None:
         raise ConfigError([Fault("kernel", f"'{kernel.name}' has no circuit")])
-    coins, builder = read_coins(terms), Builder()
+    randomiser, builder = randomiser_of(terms), Builder()
     x, y = ([builder.input(field.bits) for field in kernel.fields] for _ in range(2))
-    match terms.law:
-        case "pair_laplace":
-            joint = builder.input(sum(coin.bits for coin in coins))
-            integer = kernel.gadget(builder, x, y)
-            builder.output(randomisers.add_cyclic_laplace(builder, integer, joint, coins))
-        case "randomised_response":
-            exchange, cuts = coins[0], [coin.threshold for coin in coins[1:]]
-            joint = builder.input(exchange.bits + terms.bits)
-            integer = kernel.gadget(builder, x, y)
-            builder.output(randomisers.randomised_response(builder, integer, joint, exchange, cuts))
-        case "pair_gaussian":
-            joint = builder.input(LOOKUP_BITS + 1)
-            cuts = [coin.threshold for coin in coins]
-            integer = kernel.gadget(builder, x, y)
-            builder.output(randomisers.add_table_gaussian(builder, integer, joint, cuts, terms.bits))
-        case _:
-            raise ConfigError([Fault("noise", f"{terms.law!r} is not of single pairs")])
-    circuit = builder.build()
-    due = output_bits(terms, kernel.steps)
+    joint = builder.input(randomiser.joint_bits)
+    integer = kernel.gadget(builder, x, y)
+    builder.output(randomise(builder, integer, joint, *randomiser))
+    circuit, due = builder.build(), randomiser.output_bits(kernel.steps)
     if circuit.outputs != (due,):
         raise ConfigError([Fault("noise", f"gives {circuit.outputs[0]} bits, {due} are due")])
     return circuit

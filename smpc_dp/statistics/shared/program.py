@@ -28,7 +28,7 @@ from smpc_dp.statistics.shared.kernels import (
     over_pairs,
 )
 from smpc_dp.statistics.shared.noise import add_noise, width
-from smpc_dp.statistics.shared.pairs import MAX_PARTNERS, each_pair, output_bits, pair_layers
+from smpc_dp.statistics.shared.pairs import MAX_PARTNERS, each_pair, pair_layers, randomiser_of
 
 LEAST_SECURITY = 40
 """All masked openings of a program together are within 2**-40 of what can be simulated."""
@@ -95,7 +95,7 @@ async def run_program(
 def output_spans(terms: ProgramTerms) -> list[tuple[int, int]]:
     """Return the least and the greatest value of each opened integer, without noise but that of pairs."""
     if terms.kind == "pairs":
-        top = (1 << output_bits(terms.noise[0], kernel_in(terms).steps)) - 1
+        top = (1 << randomiser_of(terms.noise[0]).output_bits(kernel_in(terms).steps)) - 1
         return [(0, top)] * count_pairs(terms)
     if terms.kind == "statistic":
         kernel, pairs = kernel_in(terms), count_pairs(terms)

@@ -21,11 +21,11 @@ from smpc_dp.kernels import Field, collision, gini_mean_difference, kendall_tau
 from smpc_dp.kernels.compiled import compile_kernel
 from smpc_dp.privacy import circuit_noise
 from smpc_dp.privacy.circuit_gaussian import TableGaussian, total_delta
-from smpc_dp.privacy.circuit_noise import CyclicLaplace, Noise, RandomisedResponse
+from smpc_dp.privacy.circuit_noise import CyclicLaplace, Noise, NoiseKind, RandomisedResponse
 from smpc_dp.privacy.empirical import Claim, Sampler, audit
 from smpc_dp.published.kernels import TAU_COINS
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.statistics.compiled import NoiseKind, design_noise
+from smpc_dp.statistics.compiled import design_noise
 
 # One chi-square test alarms falsely once in 10^5; there are fewer than ten, with fixed seeds.
 ALARM = 1e-5
