@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
@@ -288,10 +287,14 @@ class RandomisedResponse(Noise):
                 cuts = tuple(round(Fraction(place << bits, k)) for place in range(1, k))
                 target = budget * (1 - SLACK)
                 exchange = Coin.near(ResponseLaw.of_gain(k, target.exp() - 1).beta, precision)
-                proven = _response_ratio(exchange, cuts, bits).ln() + _ROUNDING
+                design = cls(steps, epsilon, exchange, cuts, bits, Fraction(0))
+                # The greatest ratio of probabilities of one output under two inputs.
+                lie = exchange.probability * min(design.chances)
+                ratio = (1 - exchange.probability + lie) / lie
+                proven = (Decimal(ratio.numerator) / ratio.denominator).ln() + _ROUNDING
                 # A coin of few bits may keep far too seldom, or never.
                 if budget * LEAST_USED <= proven <= budget:
-                    return cls(steps, epsilon, exchange, cuts, bits, Fraction(proven))
+                    return replace(design, proven=Fraction(proven))
                 precision += 1
 
     @property
@@ -370,15 +373,6 @@ def laplace_coins(steps: int, epsilon: float, bits: int) -> tuple[tuple[Coin, ..
             if proven <= budget:
                 return coins, Fraction(proven)
             precision += 1
-
-
-def _response_ratio(exchange: Coin, cuts: Sequence[int], bits: int) -> Decimal:
-    """Return the greatest ratio of probabilities of one output under two inputs."""
-    beta = exchange.probability
-    edges = (0, *cuts, 1 << bits)
-    least = min(Fraction(b - a, 1 << bits) for a, b in itertools.pairwise(edges))
-    ratio = ((1 - beta) + beta * least) / (beta * least)
-    return Decimal(ratio.numerator) / ratio.denominator
 
 
 def _check_epsilon(epsilon: Any) -> None:

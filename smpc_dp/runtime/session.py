@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.receipt import Receipt
     from smpc_dp.privacy.circuit_noise import NoiseKind
     from smpc_dp.protocols.contract import Machine
+    from smpc_dp.protocols.mpyc.terms import PairLaw
     from smpc_dp.protocols.pairwise.evaluation import AnyCircuit, Evaluation, Input, Role
     from smpc_dp.protocols.pairwise.params import Mode, Output
     from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from smpc_dp.runtime.served_log import ServedLog
     from smpc_dp.runtime.servers.line import ServersLine
     from smpc_dp.runtime.servers.shared import SharedMembership
-    from smpc_dp.statistics.shared.pairs import PairLaw
 
 Kind = Literal["sum", "average"]
 Engine = Literal["garbled", "mpyc"]

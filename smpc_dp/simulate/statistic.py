@@ -15,6 +15,7 @@ from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import find_kernel
 from smpc_dp.privacy.circuit_noise import NoiseKind, Raw
 from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.mpyc.terms import PairLaw
 from smpc_dp.protocols.pairwise.aggregator import AggregatorRole
 from smpc_dp.protocols.pairwise.draw import Pairs, bipartite_matchings, matchings
 from smpc_dp.protocols.pairwise.estimate import estimate
@@ -30,7 +31,7 @@ from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.shared import run_alone, run_ideal
 from smpc_dp.simulate.stage import Signer
 from smpc_dp.statistics.compiled import plan_statistic
-from smpc_dp.statistics.shared.pairs import PAIR_LAWS, PairLaw
+from smpc_dp.statistics.shared.pairs import PAIR_LAWS
 from smpc_dp.statistics.shared.plan import read_answer, statistic_program
 from smpc_dp.statistics.shared.result import statistic_result
 

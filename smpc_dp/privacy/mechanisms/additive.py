@@ -241,10 +241,6 @@ class Binomial(AdditiveNoise):
         return known
 
 
-FAMILIES: dict[str, type[AdditiveNoise]] = {
-    "discrete-laplace": DiscreteLaplace,
-    "discrete-gaussian": DiscreteGaussian,
-    "skellam": Skellam,
-    "binomial": Binomial,
-}
+_KINDS: tuple[type[AdditiveNoise], ...] = (DiscreteLaplace, DiscreteGaussian, Skellam, Binomial)
+FAMILIES = {str(kind.family.__struct_config__.tag): kind for kind in _KINDS}
 """By the names of their laws in files."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,6 +37,15 @@ class RealMechanism(Mechanism):
     encoding: Encoding
     sensitivity: Sensitivity
     discrete: AdditiveNoise
+    kind: ClassVar[type[AdditiveNoise]]
+    unit = "the caller's"
+
+    @classmethod
+    def calibrate(cls, epsilon: float, delta: float, sensitivity: Sensitivity, encoding: Encoding) -> Self:
+        """Return the mechanism with the least noise that is (epsilon, delta)-DP on this grid."""
+        _check(encoding, sensitivity)
+        grid = sensitivity.on_grid(encoding.step)
+        return cls(encoding, sensitivity, cls.kind.calibrate(epsilon, delta, grid))
 
     def __post_init__(self) -> None:
         _check(self.encoding, self.sensitivity)
@@ -59,10 +68,6 @@ class RealMechanism(Mechanism):
     def proof(self) -> str:
         return f"rounding adds one step a coordinate to the sensitivity; {self.discrete.proof}"
 
-    @property
-    def unit(self) -> str:
-        return "the caller's"
-
     def norms(self) -> dict[str, float]:
         return self.sensitivity.norms()
 
@@ -82,18 +87,12 @@ class Laplace(RealMechanism):
     """Laplace noise for an l1 sensitivity, by discrete Laplace noise on a grid."""
 
     discrete: DiscreteLaplace
+    kind = DiscreteLaplace
 
     @property
     def scale(self) -> float:
         """The scale of the noise in the caller's unit."""
         return float(self.discrete.scale) * self.encoding.step
-
-    @classmethod
-    def calibrate(cls, epsilon: float, delta: float, sensitivity: Sensitivity, encoding: Encoding) -> Self:
-        """Return the mechanism with the least noise that is (epsilon, delta)-DP on this grid."""
-        _check(encoding, sensitivity)
-        grid = sensitivity.on_grid(encoding.step)
-        return cls(encoding, sensitivity, DiscreteLaplace.calibrate(epsilon, delta, grid))
 
 
 @dataclass(frozen=True)
@@ -101,18 +100,12 @@ class Gaussian(RealMechanism):
     """Gaussian noise for an l2 sensitivity, by discrete Gaussian noise on a grid."""
 
     discrete: DiscreteGaussian
+    kind = DiscreteGaussian
 
     @property
     def sigma(self) -> float:
         """The root of the variance parameter, in the caller's unit."""
         return math.sqrt(self.discrete.variance) * self.encoding.step
-
-    @classmethod
-    def calibrate(cls, epsilon: float, delta: float, sensitivity: Sensitivity, encoding: Encoding) -> Self:
-        """Return the mechanism with the least noise that is (epsilon, delta)-DP on this grid."""
-        _check(encoding, sensitivity)
-        grid = sensitivity.on_grid(encoding.step)
-        return cls(encoding, sensitivity, DiscreteGaussian.calibrate(epsilon, delta, grid))
 
 
 def _check(encoding: Encoding, sensitivity: Sensitivity) -> None:

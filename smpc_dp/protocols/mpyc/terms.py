@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 from msgspec import Meta
@@ -13,11 +13,8 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 
 ProgramKind = Literal["sum", "mean", "weighted-mean", "statistic", "pairs"]
-NoiseLaw = Literal[
-    "laplace", "gaussian", "wide-gaussian", "pair_laplace", "pair_gaussian", "randomised_response"
-]
-
-PAIRED: tuple[NoiseLaw, ...] = ("pair_laplace", "pair_gaussian", "randomised_response")
+PairLaw = Literal["pair_laplace", "pair_gaussian", "randomised_response"]
+NoiseLaw = Literal["laplace", "gaussian", "wide-gaussian"] | PairLaw
 
 # Mersenne primes p = 3 (mod 4), as mpyc's random bits need them.
 MODULUS_BITS = (127, 521, 607, 1279)
@@ -42,7 +39,7 @@ class NoiseTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     @property
     def paired(self) -> bool:
         """Whether it is drawn anew in each pair, and every pair opened."""
-        return self.law in PAIRED
+        return self.law in get_args(PairLaw)
 
     @property
     def exact(self) -> Fraction:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -21,12 +21,11 @@ from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.share_gadgets import Shared, public
 from smpc_dp.privacy.circuit_noise import Noise, NoiseKind, Randomiser
-from smpc_dp.protocols.mpyc.terms import NoiseLaw, NoiseTerms
+from smpc_dp.protocols.mpyc.terms import NoiseTerms, PairLaw
 from smpc_dp.protocols.pairwise.draw import Pairs
 from smpc_dp.statistics.shared.kernels import CHUNK
 from smpc_dp.statistics.shared.noise import read_coins, written
 
-PairLaw = Literal["pair_laplace", "pair_gaussian", "randomised_response"]
 PAIR_LAWS: Mapping[str, NoiseKind] = {
     "pair_laplace": "laplace",
     "pair_gaussian": "gaussian",
@@ -42,7 +41,7 @@ def pair_terms(design: Noise) -> NoiseTerms:
     `parameter` is the variance of an output as it is read.
     """
     kind, coins, bits = design.randomiser
-    law = cast("NoiseLaw", next(law for law, garbled in PAIR_LAWS.items() if garbled == kind))
+    law = cast("PairLaw", next(law for law, garbled in PAIR_LAWS.items() if garbled == kind))
     return NoiseTerms(law=law, parameter=str(Fraction(design.variance)), bits=bits, cuts=written(coins))
 
 

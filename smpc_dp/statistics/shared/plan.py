@@ -17,12 +17,12 @@ from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_noise import CentralNoise, CoarseGaussian
 from smpc_dp.privacy.central_pairwise import CentralLaw, design_central, split, sum_sensitivity
-from smpc_dp.protocols.mpyc.terms import NoiseTerms, ProgramKind, ProgramTerms, modulus_for
+from smpc_dp.protocols.mpyc.terms import NoiseTerms, PairLaw, ProgramKind, ProgramTerms, modulus_for
 from smpc_dp.protocols.pairwise.estimate import Estimate, estimate
 from smpc_dp.protocols.pairwise.statistic import StatisticPlan
 from smpc_dp.statistics.compiled import plan_statistic
 from smpc_dp.statistics.shared.noise import noise_terms
-from smpc_dp.statistics.shared.pairs import PAIR_LAWS, PairLaw, pair_terms
+from smpc_dp.statistics.shared.pairs import PAIR_LAWS, pair_terms
 from smpc_dp.statistics.shared.program import (
     LEAST_SECURITY,
     count_pairs,
