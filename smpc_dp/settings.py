@@ -27,6 +27,8 @@ _NAMES: tuple[tuple[type[inspect.Type], str, str], ...] = (
     (inspect.StrType, "string", "a string"),
     (inspect.LiteralType, "string", ""),
     (inspect.ListType, "array", "an array"),
+    (inspect.VarTupleType, "array", "an array"),
+    (inspect.DictType, "table", "a table"),
     (inspect.StructType, "table", "a table"),
 )
 
@@ -191,8 +193,10 @@ def _bounds(kind: inspect.Type, separated: bool) -> str:
 
 def _number(value: float, separated: bool = True) -> str:
     """Return a number as documents, or without separators errors, have it."""
-    if value and float(value).is_integer() and abs(value) >= 1 << 30 and math.log2(abs(value)).is_integer():
-        return f"2^{int(math.log2(abs(value)))}"
+    if isinstance(value, int) and value >= 1 << 30:
+        for whole, less in ((value, ""), (value + 1, " - 1")):
+            if whole & (whole - 1) == 0:
+                return f"2^{whole.bit_length() - 1}{less}"
     return f"{value:,}" if separated and isinstance(value, int) else f"{value:g}"
 
 

@@ -1,7 +1,8 @@
 """Write the tables of docs/session-file.md from the settings that the checks use.
 
 A comment `<!-- settings: MODULE.CLASS without KEY KEY -->` stands before each table, which ends at the next
-blank line. Rows whose first cell names several keys are kept: they say what tables share.
+blank line; `own` in the place of `without ...` leaves out the keys of the class's bases. Rows whose first
+cell names several keys are kept: they say what tables share.
 `python -m smpc_dp_lab.reference` writes the file anew.
 """
 
@@ -15,7 +16,9 @@ from smpc_dp.settings import rows
 
 PAGE = Path("docs") / "session-file.md"
 HEAD = "| key | type | range and meaning | default |\n|---|---|---|---|\n"
-_TABLE = re.compile(r"(<!-- settings: ([\w.]+)\.(\w+)(?: without ([\w ]+))? -->\n)(.*?)(?=\n\n)", re.DOTALL)
+_TABLE = re.compile(
+    r"(<!-- settings: ([\w.]+)\.(\w+)(?: without ([\w ]+)| (own))? -->\n)(.*?)(?=\n\n)", re.DOTALL
+)
 _SHARED = re.compile(r"^\| `[^|]*`, `.*$", re.MULTILINE)
 
 
@@ -23,10 +26,11 @@ def rendered(text: str) -> str:
     """Return the page with every marked table written anew."""
 
     def table(match: re.Match[str]) -> str:
-        marker, module, name, without, old = match.groups()
+        marker, module, name, without, own, old = match.groups()
         settings = getattr(import_module(module), name)
+        left_out = [field for base in settings.__bases__ for field in base.__struct_fields__] if own else []
         shared = "".join(f"\n{row}" for row in _SHARED.findall(old))
-        return f"{marker}{HEAD}{rows(settings, (without or '').split())}{shared}"
+        return f"{marker}{HEAD}{rows(settings, left_out or (without or '').split())}{shared}"
 
     return _TABLE.sub(table, text)
 

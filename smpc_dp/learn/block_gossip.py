@@ -18,13 +18,12 @@ from smpc_dp.learn.sgd import SgdSettings, descend
 
 
 class BlockGossip(SgdSettings, frozen=True, kw_only=True):
-    """Descent in random groups.
+    """Descent in random groups."""
 
-    Attributes:
-        group: s, members of each group.
-    """
-
-    group: Annotated[int, Meta(ge=2, le=65_535)]
+    group: Annotated[
+        Annotated[int, Meta(ge=2, le=65_535)],
+        Meta(description="s, members of a group, at most the number of parties"),
+    ]
 
     def faults(self, users: int) -> list[Fault]:
         """Return what is wrong with the settings for so many users."""

@@ -36,34 +36,54 @@ OWN = "a model is its user's own and NOT covered: with it, or with the average o
 
 
 class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """Adapt, then combine: see `learn.diffusion`. Every message is needed.
+    """Adapt, then combine: see `learn.diffusion`. Every message is needed."""
 
-    Attributes:
-        features: d, columns of every user's table without the label.
-        steps: i. rate: mu. ridge: rho.
-        noise: "iid"; "homomorphic", which the average of all models does not see; "none": no privacy.
-        epsilon: for each user, all messages of its steps together; of the noise.
-        publish: with "homomorphic": epsilon, beside the other, for a user's last model with noise of its own.
-            None: models are not published.
-        clip: G, the l1 norm that a user's gradient is clipped to, 1 if None; of the noise.
-        radius: without noise: a coordinate beyond it means divergence.
-        topology: of all parties. weights: that messages are combined with.
-        model, classes: the loss and, for "softmax", the number of labels.
-    """
-
-    features: Annotated[int, Meta(ge=1, le=1_000_000)]
-    steps: Annotated[int, Meta(ge=1, le=100_000)]
-    noise: Literal["iid", "homomorphic", "none"] = "iid"
-    epsilon: Positive | None = None
-    publish: Positive | None = None
-    rate: Positive = 0.1
-    clip: Positive | None = None
-    ridge: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
-    radius: Positive = 1_000.0
-    topology: Graph = "ring"
-    weights: Literal["metropolis", "max-degree"] = "metropolis"
-    model: ModelName = "logistic"
-    classes: Annotated[int, Meta(ge=2, le=10_000)] = 2
+    features: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)], Meta(description="columns of every table without the label")
+    ]
+    steps: Annotated[Annotated[int, Meta(ge=1, le=100_000)], Meta(description="T")]
+    noise: Annotated[Literal["iid", "homomorphic", "none"], Meta(description="on the messages")] = "iid"
+    epsilon: Annotated[
+        Positive | None,
+        Meta(
+            description="of all messages of a user; not without noise; there is no `delta`",
+            extra={"default": "needed with noise"},
+        ),
+    ] = None
+    publish: Annotated[
+        Positive | None,
+        Meta(
+            description="of homomorphic noise: epsilon, beside the other, of a user's last model",
+            extra={"default": "none: models are confidential"},
+        ),
+    ] = None
+    rate: Annotated[Positive, Meta(description="the step size")] = 0.1
+    clip: Annotated[
+        Positive | None,
+        Meta(
+            description="**l1** norm that a gradient is clipped to; not without noise", extra={"default": "1"}
+        ),
+    ] = None
+    ridge: Annotated[
+        Annotated[float, Meta(ge=0, le=1e6)], Meta(description="of a penalty ridge/2 times the squared norm")
+    ] = 0.0
+    radius: Annotated[
+        Positive, Meta(description="without noise: a coordinate beyond it means divergence")
+    ] = 1_000.0
+    topology: Annotated[
+        Graph,
+        Meta(
+            description="edges of parties by name or by number from 0 in the roster's order",
+            extra={"range": '`"ring"`, `"complete"`, or edges `[["alice", "bob"], ...]`'},
+        ),
+    ] = "ring"
+    weights: Annotated[Literal["metropolis", "max-degree"], Meta(description="of the neighbours' models")] = (
+        "metropolis"
+    )
+    model: Annotated[
+        ModelName, Meta(description="labels are 0 and 1 for logistic, 0 to `classes` - 1 for softmax")
+    ] = "logistic"
+    classes: Annotated[Annotated[int, Meta(ge=2, le=10_000)], Meta(description="labels of softmax")] = 2
 
     @property
     def loss(self) -> Model:

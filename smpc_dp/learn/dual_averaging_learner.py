@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Annotated
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
@@ -27,7 +29,7 @@ _FINE, _WHOLE = 2.0**10, 8
 class DualAveraging(PairDescent, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """See `PairDescent`; a `needs.Learner`. `record_bound`: of the l2 norm of a record's features."""
 
-    record_bound: Positive
+    record_bound: Annotated[Positive, Meta(description="of the L2 norm of a record's features")]
 
     def faults(self, users: int) -> list[Fault]:
         """Return what is wrong with the settings for so many users."""

@@ -30,19 +30,20 @@ _WHOLE = 16
 
 
 class DualAveragingReports(PairDescent, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """See `PairDescent`; a `needs.Learner`.
+    """See `PairDescent`; a `needs.Learner`."""
 
-    Attributes:
-        lower, upper: of every feature. bins: cells of each; a record stands at the centre of its cell.
-        epsilon: of each user's record, in all.
-        labels: "private": a part of the cell; "public": sent with the report, and not protected.
-    """
-
-    lower: float
-    upper: float
-    bins: Annotated[int, Meta(ge=2, le=MAX_CELLS)]
-    epsilon: Annotated[float, Meta(gt=0, le=100)]
-    labels: Literal["private", "public"] = "private"
+    lower: Annotated[float, Meta(description="of every feature")]
+    upper: Annotated[float, Meta(description="of every feature")]
+    bins: Annotated[
+        Annotated[int, Meta(ge=2, le=MAX_CELLS)],
+        Meta(description="cells of a feature; 256 cells of a record at most"),
+    ]
+    epsilon: Annotated[
+        Annotated[float, Meta(gt=0, le=100)], Meta(description="of each user; there is no `delta`")
+    ]
+    labels: Annotated[Literal["private", "public"], Meta(description="public labels are not protected")] = (
+        "private"
+    )
 
     @cached_property
     def quantiser(self) -> Quantiser:

@@ -37,17 +37,18 @@ class GossipReports(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fiel
 
     Every user ends with an estimate of the mean of h over the pairs of different users, in the unit of the
     records.
-
-    Attributes:
-        bins: cells of each value, or all points of a described kernel's grid that has fewer; a record stands
-            at the centre of its cell, which moves each value by (upper - lower) / (2 bins) at most.
-        epsilon: of each user's record, in all.
-        labels: of auc: "private", a part of the cell; "public": sent with the report, and not protected.
     """
 
-    bins: Annotated[int, Meta(ge=2, le=MAX_CELLS)]
-    epsilon: Annotated[float, Meta(gt=0, le=100)]
-    labels: Literal["private", "public"] = "private"
+    bins: Annotated[
+        Annotated[int, Meta(ge=2, le=MAX_CELLS)],
+        Meta(description="cells of a value; 1,024 cells of a record at most"),
+    ]
+    epsilon: Annotated[
+        Annotated[float, Meta(gt=0, le=100)], Meta(description="of each user; there is no `delta`")
+    ]
+    labels: Annotated[
+        Literal["private", "public"], Meta(description="of auc: public labels are not protected")
+    ] = "private"
 
     @property
     def labelled(self) -> bool:

@@ -64,18 +64,20 @@ def renamed(error: ConfigError, argument: str, key: str) -> ConfigError:
 
 
 class Meetings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """Settings of learners whose users meet in pairs.
+    """Settings of learners whose users meet in pairs."""
 
-    Attributes:
-        ticks: T: two users meet at each, and everybody must meet somebody.
-        clock: "synchronous" is that of Algorithms 3.1 and 3.2, "asynchronous" of Remarks 3.2 and 3.4.
-        topology: who may meet. seed: public, of who meets when.
-    """
-
-    ticks: Ticks
-    clock: ClockName = "asynchronous"
-    topology: Graph = "complete"
-    seed: Seed = 1
+    ticks: Annotated[Ticks, Meta(description="meetings of two users; each user must have one")]
+    clock: Annotated[ClockName, Meta(description='`method = "u2"` needs the synchronous one')] = (
+        "asynchronous"
+    )
+    topology: Annotated[
+        Graph,
+        Meta(
+            description="edges of parties by name or by number from 0 in the roster's order",
+            extra={"range": '`"ring"`, `"complete"`, or edges `[["alice", "bob"], ...]`'},
+        ),
+    ] = "complete"
+    seed: Annotated[Seed, Meta(description="public, of who meets when")] = 1
 
     @property
     def draws(self) -> int:

@@ -48,14 +48,18 @@ class PairDescent(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             times that norm of theta, the l2 norm squared. None: "ball" for auc, "psd" for metric.
     """
 
-    features: Annotated[int, Meta(ge=1, le=10_000)]
-    loss: Literal["auc", "metric"] = "auc"
-    classes: Annotated[int, Meta(ge=2, le=1_000)] = 2
-    threshold: Positive = 1.0
-    rate: Positive = 1.0
-    regulariser: Regulariser | None = None
-    radius: Positive = 10.0
-    weight: Positive = 0.01
+    features: Annotated[Annotated[int, Meta(ge=1, le=10_000)], Meta(description="columns before the label")]
+    loss: Annotated[Literal["auc", "metric"], Meta(description="labels are 0 and 1 for auc")] = "auc"
+    classes: Annotated[
+        Annotated[int, Meta(ge=2, le=1_000)], Meta(description="of metric: labels are 0 to `classes` - 1")
+    ] = 2
+    threshold: Annotated[
+        Positive, Meta(description="of metric: the squared distance that tells classes apart")
+    ] = 1.0
+    rate: Annotated[Positive, Meta(description="steps are rate / sqrt(t)")] = 1.0
+    regulariser: Annotated[Regulariser | None, Meta(extra={"default": '`"ball"`; `"psd"` for metric'})] = None
+    radius: Annotated[Positive, Meta(description="of the ball")] = 10.0
+    weight: Annotated[Positive, Meta(description="of l1 and l2")] = 0.01
 
     @property
     def pairwise_loss(self) -> PairwiseLoss:

@@ -23,22 +23,22 @@ _ROOM = 40
 
 
 class RingSumLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """The sum of every party's K contributions, by a token in the roster's order: see `learn.ring`.
+    """The sum of every party's K contributions, by a token in the roster's order: see `learn.ring`."""
 
-    Attributes:
-        rounds: K; a party's data are K lines of one number. lower, upper: bounds of each.
-        epsilon, delta: for each party, all of its contributions together.
-        noise: "single", or "distributed": every party adds some.
-        colluding: c, parties who pool what they see.
-    """
-
-    rounds: Annotated[int, Meta(ge=1, le=10_000)]
-    lower: float
-    upper: float
-    epsilon: float
-    delta: float
-    noise: Literal["single", "distributed"] = "single"
-    colluding: Annotated[int, Meta(ge=1)] = 1
+    rounds: Annotated[
+        Annotated[int, Meta(ge=1, le=10_000)],
+        Meta(description="K, lines of a party's table, one number each"),
+    ]
+    lower: Annotated[float, Meta(description="of each number")]
+    upper: Annotated[float, Meta(description="of each number")]
+    epsilon: Annotated[float, Meta(description="of each party, all of its contributions together")]
+    delta: Annotated[float, Meta(description="of each party, all of its contributions together")]
+    noise: Annotated[
+        Literal["single", "distributed"], Meta(description="with `distributed` every party adds some")
+    ] = "single"
+    colluding: Annotated[
+        Annotated[int, Meta(ge=1)], Meta(description="c, parties who pool what they see")
+    ] = 1
 
     def ring(self, users: int) -> RingSum:
         """Return the planned protocol; raises ConfigError."""
@@ -110,17 +110,17 @@ class RingSumLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class RingHistogramLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """How often each category is among every party's K values, by a token in the roster's order.
+    """How often each category is among every party's K values, by a token in the roster's order."""
 
-    Attributes:
-        rounds: K; a party's data are K lines of one category. categories: d; they are 0 to d - 1.
-        epsilon, delta: for each party, all of its answers together, towards any one party.
-    """
-
-    rounds: Annotated[int, Meta(ge=1, le=10_000)]
-    categories: Annotated[int, Meta(ge=2, le=10_000)]
-    epsilon: float
-    delta: float
+    rounds: Annotated[
+        Annotated[int, Meta(ge=1, le=10_000)],
+        Meta(description="K, lines of a party's table, one category each"),
+    ]
+    categories: Annotated[Annotated[int, Meta(ge=2, le=10_000)], Meta(description="d; they are 0 to d - 1")]
+    epsilon: Annotated[
+        float, Meta(description="of each party, all of its answers together, towards any one party")
+    ]
+    delta: Annotated[float, Meta(description="of each party, all of its answers together")]
 
     def ring(self, users: int) -> RingHistogram:
         """Return the planned protocol; raises ConfigError."""

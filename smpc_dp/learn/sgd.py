@@ -25,35 +25,43 @@ Steps = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
 class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every kind of gradient descent here has.
+    """What every kind of gradient descent here has."""
 
-    Attributes:
-        features: d, columns of every user's table without the label.
-        steps: T. rate: eta, the step size; it becomes rate / sqrt(1 + decay t) in step t.
-        clip: C, the L2 norm that a user's gradient is clipped to.
-        epsilon, delta: for each user, all of its steps together.
-        model, classes: the loss and, for "softmax", the number of labels.
-        ridge: lambda of a penalty lambda / 2 |w|^2, which costs no privacy.
-        radius: a model with a coordinate beyond it has diverged, and the run stops.
-        seed: of the public schedule.
-        weights: "points": a user counts as often as it has points, `max_points` at most; "equal": once.
-            How many points it has is as private as they are.
-    """
-
-    features: Annotated[int, Meta(ge=1, le=1_000_000)]
-    steps: Steps
-    epsilon: Positive
-    delta: Annotated[float, Meta(gt=0, lt=1)]
-    rate: Positive = 0.5
-    decay: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
-    clip: Positive = 1.0
-    model: ModelName = "logistic"
-    classes: Annotated[int, Meta(ge=2, le=10_000)] = 2
-    ridge: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
-    radius: Positive = 1000.0
-    seed: Annotated[int, Meta(ge=0, le=(1 << 62))] = 0
-    weights: Literal["equal", "points"] = "equal"
-    max_points: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 0
+    features: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)],
+        Meta(description="d, columns of every table without the label"),
+    ]
+    steps: Annotated[Steps, Meta(description="T")]
+    epsilon: Annotated[Positive, Meta(description="of each user, all of its steps together")]
+    delta: Annotated[
+        Annotated[float, Meta(gt=0, lt=1)], Meta(description="of each user, all of its steps together")
+    ]
+    rate: Annotated[Positive, Meta(description="eta, the step size")] = 0.5
+    decay: Annotated[
+        Annotated[float, Meta(ge=0, le=1e9)],
+        Meta(description="the step size becomes rate / sqrt(1 + decay t) in step t"),
+    ] = 0.0
+    clip: Annotated[Positive, Meta(description="C, the L2 norm that a user's gradient is clipped to")] = 1.0
+    model: Annotated[
+        ModelName, Meta(description="labels are 0 and 1 for logistic, 0 to `classes` - 1 for softmax")
+    ] = "logistic"
+    classes: Annotated[Annotated[int, Meta(ge=2, le=10_000)], Meta(description="labels of softmax")] = 2
+    ridge: Annotated[
+        Annotated[float, Meta(ge=0, le=1e6)],
+        Meta(description="lambda of a penalty lambda/2 times the squared norm, which costs no privacy"),
+    ] = 0.0
+    radius: Annotated[
+        Positive, Meta(description="a model with a coordinate beyond it has diverged, and the run stops")
+    ] = 1000.0
+    seed: Annotated[Annotated[int, Meta(ge=0, le=(1 << 62))], Meta(description="of the public schedule")] = 0
+    weights: Annotated[
+        Literal["equal", "points"],
+        Meta(description="with `points` users count as often as they have points, privately"),
+    ] = "equal"
+    max_points: Annotated[
+        Annotated[int, Meta(ge=0, le=1_000_000_000)],
+        Meta(description='the most that a user counts; needed with `weights = "points"`, and for that alone'),
+    ] = 0
 
     @property
     def loss(self) -> Model:

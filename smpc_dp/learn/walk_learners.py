@@ -35,18 +35,15 @@ Limit = Annotated[int, Meta(ge=1, le=100_000)] | None
 
 
 class WalkLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """What all walks have in common.
+    """What all walks have in common."""
 
-    Attributes:
-        steps: T; the first adds noise alone.
-        epsilon, delta: for each party, all of its data, the whole walk.
-        colluding: c, parties who pool what they see.
-    """
-
-    steps: Steps
-    epsilon: float
-    delta: float
-    colluding: Annotated[int, Meta(ge=1)] = 1
+    steps: Annotated[Steps, Meta(description="T; the first adds noise alone")]
+    epsilon: Annotated[float, Meta(description="of each party, all of its contributions together")]
+    delta: Annotated[float, Meta(description="of each party, all of its contributions together")]
+    colluding: Annotated[
+        Annotated[int, Meta(ge=1)],
+        Meta(description="c, parties who pool what they see, the aggregator beside them"),
+    ] = 1
 
     @property
     def kind(self) -> str:
@@ -137,23 +134,21 @@ def planned_walk(settings: WalkLearner, users: int) -> Any:
 
 
 class WalkSumLearner(WalkLearner, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """The sum of the contributions at T steps of a random walk, T - 1 of them without limits.
+    """The sum of the contributions at T steps of a random walk, T - 1 of them without limits."""
 
-    Attributes:
-        lower, upper: bounds of a contribution.
-        paths: "neighbours", or "known": noise for colluders who know the whole path.
-        contributions: lines of one number in a party's table. More than one needs "known" and at least so
-            many as `max_contributions`; one is contributed at each visit.
-        max_contributions, edge_cap: of "known": after so many contributions, or uses of an edge, a holder
-            adds noise alone.
-    """
-
-    lower: float
-    upper: float
-    paths: Literal["neighbours", "known"] = "neighbours"
-    contributions: Annotated[int, Meta(ge=1, le=10_000)] = 1
-    max_contributions: Limit = None
-    edge_cap: Limit = None
+    lower: Annotated[float, Meta(description="of each number")]
+    upper: Annotated[float, Meta(description="of each number")]
+    paths: Annotated[
+        Literal["neighbours", "known"], Meta(description="`known` for colluders who know the whole path")
+    ] = "neighbours"
+    contributions: Annotated[
+        Annotated[int, Meta(ge=1, le=10_000)],
+        Meta(description="lines of a table; above 1 with known paths and `max_contributions` up to that"),
+    ] = 1
+    max_contributions: Annotated[
+        Limit, Meta(description="with known paths: contributions of a party; then noise alone")
+    ] = None
+    edge_cap: Annotated[Limit, Meta(description="with known paths: uses of an edge; then noise alone")] = None
 
     @property
     def kind(self) -> str:
@@ -221,13 +216,9 @@ class WalkSumLearner(WalkLearner, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class WalkHistogramLearner(WalkLearner, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """How often each category is met at T - 1 steps of a random walk, by randomised response.
+    """How often each category is met at T - 1 steps of a random walk, by randomised response."""
 
-    Attributes:
-        categories: d; a party's data are one line, a category from 0 to d - 1, answered anew at each visit.
-    """
-
-    categories: Annotated[int, Meta(ge=2, le=10_000)]
+    categories: Annotated[Annotated[int, Meta(ge=2, le=10_000)], Meta(description="d; they are 0 to d - 1")]
 
     @property
     def kind(self) -> str:

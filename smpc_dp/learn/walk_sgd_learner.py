@@ -29,29 +29,35 @@ Positive = Annotated[float, Meta(gt=0, le=1e6)]
 
 
 class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """A model by T noisy gradient steps on a walking token: see `learn.walk_sgd`.
+    """A model by T noisy gradient steps on a walking token: see `learn.walk_sgd`."""
 
-    Attributes:
-        features: columns of every table without the label.
-        rate: the step size. clip: L, the norm that a gradient is clipped to before noise is added.
-        radius: of the ball around 0 that the model is projected to.
-        model, classes: the loss and, for "softmax", the number of labels.
-        paths: "neighbours", or "known": noise for colluders who know the whole path. That needs the logistic
-            loss, points of L2 norm at most `record_bound` B (without the label), clip above sqrt(B^2 + 1) and
-            a rate of at most 8 / (B^2 + 1): then no gradient is clipped and no step expands.
-        max_contributions, edge_cap: of "known", as of `WalkSumLearner`.
-    """
-
-    features: Annotated[int, Meta(ge=1, le=10_000)]
-    rate: Positive = 0.1
-    clip: Positive = 1.0
-    radius: Positive = 100.0
-    model: ModelName = "logistic"
-    classes: Annotated[int, Meta(ge=2, le=1_000)] = 2
-    paths: Literal["neighbours", "known"] = "neighbours"
-    record_bound: Positive | None = None
-    max_contributions: Limit = None
-    edge_cap: Limit = None
+    features: Annotated[
+        Annotated[int, Meta(ge=1, le=10_000)], Meta(description="columns of every table without the label")
+    ]
+    rate: Annotated[Positive, Meta(description="the step size; with known paths at most 8/(B² + 1)")] = 0.1
+    clip: Annotated[
+        Positive, Meta(description="L2 norm that a gradient is clipped to; with known paths above √(B² + 1)")
+    ] = 1.0
+    radius: Annotated[Positive, Meta(description="of the ball that the model is projected to")] = 100.0
+    model: Annotated[
+        ModelName,
+        Meta(description="labels: 0, 1, for softmax 0 to `classes` - 1; logistic with known paths"),
+    ] = "logistic"
+    classes: Annotated[Annotated[int, Meta(ge=2, le=1_000)], Meta(description="labels of softmax")] = 2
+    paths: Annotated[
+        Literal["neighbours", "known"], Meta(description="`known` for colluders who know the whole path")
+    ] = "neighbours"
+    record_bound: Annotated[
+        Positive | None,
+        Meta(
+            description="B, of the L2 norm of a record's features",
+            extra={"default": "needed with known paths"},
+        ),
+    ] = None
+    max_contributions: Annotated[
+        Limit, Meta(description="with known paths: contributions of a party; then noise alone")
+    ] = None
+    edge_cap: Annotated[Limit, Meta(description="with known paths: uses of an edge; then noise alone")] = None
 
     @property
     def reach(self) -> float:
