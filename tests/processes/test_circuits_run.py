@@ -55,13 +55,13 @@ def test_the_evaluator_may_hold_any_of_the_inputs() -> None:
     ("arguments", "said"),
     [
         (("add64", "--inputs", ""), "0 values, the circuit has 2 inputs"),
-        (("add64", "--inputs", "1,"), "--inputs[1]: not a number in hex"),
-        (("add64", "--inputs", "1,-2"), "--inputs[1]: not a number in hex"),
+        (("add64", "--inputs", "1,"), "--inputs[1]: not a number in hex\n"),
+        (("add64", "--inputs", "1,-2"), "--inputs[1]: not a number in hex\n"),
         (("add64", "--inputs", "1,2", "--evaluator-inputs", "x"), "--evaluator-inputs: 'x'"),
         ((str(Path(__file__).parent), "--inputs", "1"), "Is a directory"),
         ((__file__, "--inputs", "1"), f"{__file__}:1: "),
         (("add64", "--inputs", "1"), "1 values, the circuit has 2 inputs"),
-        (("add64", "--inputs", "1,2x"), "--inputs[1]: not a number in hex"),
+        (("add64", "--inputs", "1,2x"), "--inputs[1]: not a number in hex\n"),
         (("add64", "--inputs", f"1,{1 << 64:x}"), "--inputs[1]: 65 bits, more than 64"),
         (("add64", "--inputs", "1,2", "--evaluator-inputs", "2"), "--evaluator-inputs: '2'"),
         (

@@ -159,7 +159,7 @@ def test_settings_are_checked(change: dict[str, Any], named: str) -> None:
     ("table", "named"),
     [
         (np.array([[1.0, np.nan]]), "label is missing"),
-        (np.array([[1.0, 2.0]]), "the label is missing, or neither 0 nor 1"),
+        (np.array([[1.0, 2.0]]), "the label is missing, or neither 0 nor 1$"),
         (np.array([[11.0, 1.0]]), r"outside \[0, 10\]"),
         (np.array([[1.0]]), "a score and a label"),
     ],
