@@ -6,6 +6,7 @@ import contextlib
 import io
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from unittest import mock
 
@@ -22,6 +23,9 @@ def smpc_dp(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedPro
         contextlib.redirect_stdout(output),
         contextlib.redirect_stderr(errors),
         contextlib.chdir(cwd or Path.cwd()),
+        # A process of its own prints these; pytest would keep them to itself.
+        warnings.catch_warnings(action="error", category=RuntimeWarning),
+        warnings.catch_warnings(action="error", category=UserWarning),
         pytest.raises(SystemExit) as ended,
     ):
         main()
