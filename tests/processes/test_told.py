@@ -99,6 +99,7 @@ def told(
     assert {record.levelname for record in records} >= {"DEBUG", "INFO"}
     seeds = [re.findall('seed = "(.+)"', path.read_text())[0] for path in tmp_path.rglob("*.key")]
     assert seeds
+    assert errors
     for said in (b"\n".join(sent), logged.encode(), "\n".join(errors).encode()):
         assert_silent(said)
         assert not [seed for seed in seeds if seed.encode() in said or bytes.fromhex(seed) in said]
