@@ -310,18 +310,64 @@ def encoding_faults(
     faults: list[Fault] = []
     if length is not None and not (_is_whole(length) and 1 <= length <= MAX_LENGTH):
         faults.append(Fault("length", f"must be between 1 and {MAX_LENGTH}, is {shown(length)}"))
+    radius: float | None = None
     if l2_bound is not None:
-        for name, bound in (("lower", lower), ("upper", upper)):
-            if bound is not None:
-                faults.append(Fault(name, "is not for vectors with an l2_bound"))
-        if not _is_finite(l2_bound) or not l2_bound > 0:
-            faults.append(Fault("l2_bound", f"must be a finite number above 0, is {shown(l2_bound)}"))
-            l2_bound = None
-        elif float(l2_bound) != l2_bound:
-            faults.append(Fault("l2_bound", f"{shown(l2_bound)} is no float64; write it as one"))
-            l2_bound = None
+        radius, found = _check_ball(lower, upper, l2_bound)
+        faults += found
         lower = upper = None
+    bounds, found = _check_sides(lower, upper, length, integer=integer)
+    faults += found
+    step: float | None = None
+    if precision is not None:
+        if _is_finite(precision) and 2.0**-1000 <= precision <= 2.0**1000:
+            step = float(precision)
+        else:
+            faults.append(Fault("precision", f"must be a number in [2^-1000, 2^1000], is {shown(precision)}"))
+    weight = max_weight if _is_whole(max_weight) and 0 <= max_weight < 1 << 62 else None
+    if max_weight is not None and weight is None:
+        faults.append(Fault("max_weight", f"must be an integer in [0, 2^62), is {shown(max_weight)}"))
+    if radius is not None:
+        bounds = [each_of(side) for side in sides_of(None, None, radius)]
+    widest = max(map(len, bounds), default=0)
+    if len(bounds) < 2 or {*map(len, bounds)} - {1, widest or 1}:
+        return faults
+    lowers, uppers = (side * (widest // len(side)) for side in bounds)
+    if (unordered := _order_fault(lowers, uppers, integer=integer)) is not None:
+        faults.append(unordered)
+    elif integer or step is not None:
+        bits = 0 if step is None else fractional_bits_of(step)
+        if _is_narrow(lowers, uppers, bits) or (
+            radius is not None and ball.squared_limit(uppers[0], bits) == 0
+        ):
+            faults.append(Fault("precision", f"is wider than [lower, upper]: {precision}"))
+        elif weight is not None:
+            lowest, highest = on_grid(min(lowers), bits), on_grid(max(uppers), bits)
+            faults += _overflow_faults(lowest, highest, parties, weight, integer=integer)
+    return faults
+
+
+def _check_ball(lower: object, upper: object, l2_bound: object) -> tuple[float | None, list[Fault]]:
+    """Return the bound on a vector's norm, None if it is wrong, and what is wrong beside it."""
+    faults = [
+        Fault(name, "is not for vectors with an l2_bound")
+        for name, bound in (("lower", lower), ("upper", upper))
+        if bound is not None
+    ]
+    if not _is_finite(l2_bound) or not l2_bound > 0:
+        faults.append(Fault("l2_bound", f"must be a finite number above 0, is {shown(l2_bound)}"))
+    elif float(l2_bound) != l2_bound:
+        faults.append(Fault("l2_bound", f"{shown(l2_bound)} is no float64; write it as one"))
+    else:
+        return l2_bound, faults
+    return None, faults
+
+
+def _check_sides(
+    lower: object, upper: object, length: object, *, integer: bool
+) -> tuple[list[tuple[float | int, ...]], list[Fault]]:
+    """Return the sides that are given and right, the lower one first, and what is wrong with the others."""
     bounds: list[tuple[float | int, ...]] = []
+    faults: list[Fault] = []
     for name, bound in (("lower", lower), ("upper", upper)):
         if bound is None:
             continue
@@ -334,51 +380,46 @@ def encoding_faults(
             faults.append(Fault(name, f"must be a whole number for integer vectors, is {shown(wrong[0])}"))
         else:
             bounds.append(each_of(each))
-    step: float | None = None
-    if precision is not None:
-        if _is_finite(precision) and 2.0**-1000 <= precision <= 2.0**1000:
-            step = float(precision)
-        else:
-            faults.append(Fault("precision", f"must be a number in [2^-1000, 2^1000], is {shown(precision)}"))
-    weighty = _is_whole(max_weight) and 0 <= max_weight < 1 << 62
-    if max_weight is not None and not weighty:
-        faults.append(Fault("max_weight", f"must be an integer in [0, 2^62), is {shown(max_weight)}"))
-    if l2_bound is not None:
-        bounds = [each_of(side) for side in sides_of(None, None, l2_bound)]
-    widest = max(map(len, bounds), default=0)
-    if len(bounds) < 2 or {*map(len, bounds)} - {1, widest or 1}:
-        return faults
-    lowers, uppers = (side * (widest // len(side)) for side in bounds)
+    return bounds, faults
+
+
+def _order_fault(
+    lowers: Sequence[float | int], uppers: Sequence[float | int], *, integer: bool
+) -> Fault | None:
+    """Return why no value is between the bounds of some coordinate."""
     if wrong := [(low, high) for low, high in zip(lowers, uppers, strict=True) if not low < high]:
-        faults.append(Fault("lower", f"must be below upper = {shown(wrong[0][1])}, is {shown(wrong[0][0])}"))
-    elif not integer and (empty := np.flatnonzero(inward(lowers, math.inf) > inward(uppers, -math.inf))).size:
+        return Fault("lower", f"must be below upper = {shown(wrong[0][1])}, is {shown(wrong[0][0])}")
+    if not integer and (empty := np.flatnonzero(inward(lowers, math.inf) > inward(uppers, -math.inf))).size:
         low, high = lowers[empty[0]], uppers[empty[0]]
-        faults.append(Fault("lower", f"no float64 is between {low} and upper = {high}; use kind 'integer'"))
-    elif integer or step is not None:
-        bits = 0 if step is None else fractional_bits_of(step)
-        lowest, highest = on_grid(min(lowers), bits), on_grid(max(uppers), bits)
-        narrow = any(
-            on_grid(low, bits) == on_grid(high, bits) for low, high in zip(lowers, uppers, strict=True)
+        return Fault("lower", f"no float64 is between {low} and upper = {high}; use kind 'integer'")
+    return None
+
+
+def _is_narrow(lowers: Sequence[float | int], uppers: Sequence[float | int], bits: int) -> bool:
+    """Tell whether both bounds of some coordinate are the same point of the grid."""
+    return any(on_grid(low, bits) == on_grid(high, bits) for low, high in zip(lowers, uppers, strict=True))
+
+
+def _overflow_faults(
+    lowest: int, highest: int, parties: int, max_weight: int, *, integer: bool
+) -> list[Fault]:
+    """Return why sums of grid values in [lowest, highest] do not fit into a lane."""
+    scale = parties * max(1, max_weight)
+    needed = max(
+        (scale * (highest - lowest)).bit_length(),
+        (scale * max(abs(lowest), abs(highest))).bit_length() + 1,
+        scale.bit_length() + 1,
+    )
+    if needed <= 64:
+        return []
+    advice = "tighten the bounds or lower max_weight"
+    return [
+        Fault(
+            "upper" if integer else "precision",
+            f"sums of {parties} vectors need {needed} bits, at most 64 are there: "
+            + (advice if integer else f"widen the precision, {advice}"),
         )
-        if narrow or (l2_bound is not None and ball.squared_limit(uppers[0], bits) == 0):
-            faults.append(Fault("precision", f"is wider than [lower, upper]: {precision}"))
-        elif _is_whole(max_weight) and weighty:
-            scale = parties * max(1, max_weight)
-            needed = max(
-                (scale * (highest - lowest)).bit_length(),
-                (scale * max(abs(lowest), abs(highest))).bit_length() + 1,
-                scale.bit_length() + 1,
-            )
-            if needed > 64:
-                advice = "tighten the bounds or lower max_weight"
-                faults.append(
-                    Fault(
-                        "upper" if integer else "precision",
-                        f"sums of {parties} vectors need {needed} bits, at most 64 are there: "
-                        + (advice if integer else f"widen the precision, {advice}"),
-                    )
-                )
-    return faults
+    ]
 
 
 def shown(value: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -11,6 +11,12 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from smpc_dp.cli.output import console, print_json, progress_console, report_line
 from smpc_dp.errors import SmpcError
+
+# The auditors take long to load: each function imports what it needs.
+if TYPE_CHECKING:
+    from smpc_dp.protocols.gopa.verifiable.verdict import Verdict
+    from smpc_dp.protocols.pairwise.statistic_audit import StatisticVerdict
+    from smpc_dp.runtime.audit import Report
 
 SHOWN = 8
 
@@ -82,49 +88,15 @@ def audit(
 
 
 def _print(report: object) -> None:
-    from smpc_dp.protocols.envelope import printable
     from smpc_dp.runtime.audit import Report
 
     if not isinstance(report, Report):
         raise SmpcError("no report")
-    out, verdict = console(), report.verdict
-    if verdict is not None:
-        out.print(
-            f"run {report.run_id}: {report.entries} entries, {report.bytes} bytes, {report.seconds:.2f} s"
-        )
-        given = ", ".join(f"{key} {value}" for key, value in (report.parameters or {}).items())
-        out.print(f"the users' session: {printable(given)}")
-        out.print(f"fine: {', '.join(verdict.counted)}")
-        for item in verdict.excluded:
-            out.print(f"excluded: {item.party}, entry {item.sequence}: {item.reason}")
-        for name in verdict.silent:
-            out.print(f"silent: {name} takes part, and the board has no publication of it")
-        for one, other in verdict.void_edges:
-            out.print(
-                f"void: {one} and {other} committed to different noise; at least one of the two deviated"
-            )
-        if verdict.average is not None:
-            shown = ", ".join(f"{value:.6g}" for value in verdict.average[:SHOWN])
-            more = f", … ({len(verdict.average)} values)" if len(verdict.average) > SHOWN else ""
-            out.print(f"average: [{shown}{more}], standard error {verdict.standard_error:.2g}")
-            moved = f"{verdict.bias or 0:.2g}"
-            out.print(
-                f"cheats who see their noise first can have moved it by {moved} at most, in expectation"
-            )
-            claim = "no claim" if verdict.epsilon is None else f"epsilon {verdict.epsilon:.4g}"
-            out.print(f"privacy of each honest user: {claim}, delta {verdict.delta:.3g}")
-    if (found := report.statistic) is not None:
-        out.print(f"run {report.run_id}: {report.entries} entries, {report.bytes} bytes")
-        out.print(f"statistic: {printable(str(found.terms.get('kernel')))}, {found.partners} partners each")
-        for number, attempt in enumerate(found.attempts, 1):
-            silent, false = ", ".join(attempt.silent) or "nobody", ", ".join(attempt.false) or "nobody"
-            out.print(f"draw {number}: {attempt.present} present; no coin: {silent}; a wrong one: {false}")
-            if attempt.dropped:
-                out.print(f"left out after it, though their coins are there: {', '.join(attempt.dropped)}")
-        for what, pairs in (("failed", found.failed), ("failed, but both say not", found.disputed)):
-            for matching, one, other in pairs:
-                out.print(f"{what}: {one} with {other}, matching {matching + 1}")
-        out.print(f"the aggregator's estimate: {found.value:.6g}; nobody else can check it")
+    out = console()
+    if report.verdict is not None:
+        _print_verdict(report, report.verdict)
+    if report.statistic is not None:
+        _print_statistic(report, report.statistic)
     for fault in report.faults:
         report_line(fault)
     if report.head is not None:
@@ -134,3 +106,46 @@ def _print(report: object) -> None:
     out.print(report.conclusion)
     if report.limits:
         out.print(report.limits)
+
+
+def _print_verdict(report: Report, verdict: Verdict) -> None:
+    """Print what a verifiable run's log says: the session, who is counted, and the average."""
+    from smpc_dp.protocols.envelope import printable
+
+    out = console()
+    out.print(f"run {report.run_id}: {report.entries} entries, {report.bytes} bytes, {report.seconds:.2f} s")
+    given = ", ".join(f"{key} {value}" for key, value in (report.parameters or {}).items())
+    out.print(f"the users' session: {printable(given)}")
+    out.print(f"fine: {', '.join(verdict.counted)}")
+    for item in verdict.excluded:
+        out.print(f"excluded: {item.party}, entry {item.sequence}: {item.reason}")
+    for name in verdict.silent:
+        out.print(f"silent: {name} takes part, and the board has no publication of it")
+    for one, other in verdict.void_edges:
+        out.print(f"void: {one} and {other} committed to different noise; at least one of the two deviated")
+    if verdict.average is not None:
+        shown = ", ".join(f"{value:.6g}" for value in verdict.average[:SHOWN])
+        more = f", … ({len(verdict.average)} values)" if len(verdict.average) > SHOWN else ""
+        out.print(f"average: [{shown}{more}], standard error {verdict.standard_error:.2g}")
+        moved = f"{verdict.bias or 0:.2g}"
+        out.print(f"cheats who see their noise first can have moved it by {moved} at most, in expectation")
+        claim = "no claim" if verdict.epsilon is None else f"epsilon {verdict.epsilon:.4g}"
+        out.print(f"privacy of each honest user: {claim}, delta {verdict.delta:.3g}")
+
+
+def _print_statistic(report: Report, found: StatisticVerdict) -> None:
+    """Print what a statistic's log says: its draws, the pairs that failed, and the estimate."""
+    from smpc_dp.protocols.envelope import printable
+
+    out = console()
+    out.print(f"run {report.run_id}: {report.entries} entries, {report.bytes} bytes")
+    out.print(f"statistic: {printable(str(found.terms.get('kernel')))}, {found.partners} partners each")
+    for number, attempt in enumerate(found.attempts, 1):
+        silent, false = ", ".join(attempt.silent) or "nobody", ", ".join(attempt.false) or "nobody"
+        out.print(f"draw {number}: {attempt.present} present; no coin: {silent}; a wrong one: {false}")
+        if attempt.dropped:
+            out.print(f"left out after it, though their coins are there: {', '.join(attempt.dropped)}")
+    for what, pairs in (("failed", found.failed), ("failed, but both say not", found.disputed)):
+        for matching, one, other in pairs:
+            out.print(f"{what}: {one} with {other}, matching {matching + 1}")
+    out.print(f"the aggregator's estimate: {found.value:.6g}; nobody else can check it")

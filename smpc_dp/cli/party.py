@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from smpc_dp.protocols.mpyc.agreement import Opened
     from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
     from smpc_dp.protocols.result import Result
+    from smpc_dp.roster import Role
     from smpc_dp.runtime.audit import Report
+
+    Ended = Result | StatisticResult | Opened
 
 Operation = Literal["sum", "average"]
 
@@ -100,40 +103,32 @@ def party(
     role = member.member(name).role
     serves = role != "party"
     given: dict[str, object]
+    sums: dict[str, object] = {"--operation": operation, "--weight": weight, "--clip": clip or None}
     if serves:
-        given = {"--input": vector, "--operation": operation, "--weight": weight, "--clip": clip or None}
-        given |= {"--ledger": ledger, "--audit": audit}
+        given = {"--input": vector, **sums, "--ledger": ledger, "--audit": audit}
         _refuse_given(given, f"is for parties, and '{name}' is the {role}")
         if role == "server":
             _refuse_given({"--board": board}, f"is for an aggregator, and '{name}' is a server")
     else:
-        given = {"--requests": requests, "--board": board}
-        given |= {} if member.aggregator is None and not member.servers else {"--listen": listen}
+        called = member.aggregator is None and not member.servers
+        given = {"--requests": requests, "--board": board, "--listen": None if called else listen}
         _refuse_given(given, f"is for the aggregator, and '{name}' is a party")
     asked = statistics.Statistic.asked(statistic, field, epsilon, delta, partners, noise)
     if asked is not None:
-        _refuse_given({"--operation": operation, "--weight": weight, "--clip": clip or None}, "is for sums")
+        _refuse_given(sums, "is for sums")
         if serves:
             raise typer.BadParameter(f"--statistic is not for '{name}', the {role}")
         asked = asked.marked(mark)
-    elif mark is not None:
-        raise typer.BadParameter("--mark is for --statistic")
-    for place in (out, audit):
-        if place is not None:
-            check_can_write(place)
+    else:
+        _refuse_given({"--mark": mark}, "is for --statistic")
+    _check_places(out, audit)
     first = [] if asked is not None else [str(one) for one in tolerances(loaded)]
     watch: OnEvent = print_event if events else partial(_show, first)
     if loaded.protocol == LEARN:
         from smpc_dp.cli.learn import run_learning
 
-        sums: dict[str, object] = {
-            "--operation": operation,
-            "--weight": weight,
-            "--clip": clip or None,
-            "--requests": requests,
-        }
-        sums["--statistic"] = statistic
-        _refuse_given(sums, "is not for a session that learns")
+        no_learning = {**sums, "--requests": requests, "--statistic": statistic}
+        _refuse_given(no_learning, "is not for a session that learns")
         raise typer.Exit(
             run_learning(
                 session,
@@ -150,64 +145,97 @@ def party(
                 watch=watch,
             )
         )
-    results: list[Result | StatisticResult | Opened] = []
+    results: list[Ended] = []
 
-    async def act() -> int:
-        try:
-            if serves:
-                wanted = 1 if requests is None else requests or None
-                served: Sequence[Result | StatisticResult | Opened | SmpcError]
-                if role == "server":
-                    from smpc_dp.runtime.servers.hub import serve_shares
+    async def compute() -> Report | None:
+        if serves:
+            wanted = 1 if requests is None else requests or None
+            await _serve(role, session, name, key, wanted, listen, board, watch, results)
+            return None
+        if asked is not None:
+            results.append(await statistics.take_part(asked, session, name, vector, key, watch, ledger))
+            return None
+        kind = operation or "average"
+        return await contribute(
+            session, name, vector, key, kind, weight, clip, watch, ledger, listen, audit, results
+        )
 
-                    served = await serve_shares(
-                        session, name, key=key, requests=wanted, listen_on=listen, on_event=watch
-                    )
-                else:
-                    from smpc_dp.runtime.aggregator import serve
-
-                    served = await serve(
-                        session,
-                        name=name,
-                        key=key,
-                        requests=wanted,
-                        listen_on=listen,
-                        on_event=watch,
-                        board=board,
-                    )
-                for ended in served:
-                    if isinstance(ended, SmpcError):
-                        raise ended
-                    results.append(ended)
-            elif asked is not None:
-                results.append(await statistics.take_part(asked, session, name, vector, key, watch, ledger))
-            else:
-                kind = operation or "average"
-                report = await contribute(
-                    session, name, vector, key, kind, weight, clip, watch, ledger, listen, audit, results
-                )
-                if report is not None:
-                    progress_console().print(report.conclusion)
-                    return 0 if report.ok else 1
-        except SmpcError as error:
-            if events:
-                print_event(Event(name, "failed", detail=str(error)))
-            report_error(error)
-            return 1
-        return 0
-
-    code = run_child(act, supervised=events)
+    code = run_child(partial(_exit_code, compute, name, events=events), supervised=events)
     for result in results:
-        told = result.to_json()
-        kept = out is None or _write(told, out)
-        if not kept:
+        if not _hand_over(result, name, out, as_json=as_json, events=events):
             code = code or 1
-        # A result that could not be written must not be lost: the run is over.
-        if as_json or not kept:
-            print_json(told)
-        elif not events:
-            _print(result, told, name)
     raise typer.Exit(code)
+
+
+def _check_places(*places: Path | None) -> None:
+    """Raise an error now if a file that is written at the end cannot be."""
+    for place in places:
+        if place is not None:
+            check_can_write(place)
+
+
+async def _exit_code(compute: Callable[[], Awaitable[Report | None]], name: str, *, events: bool) -> int:
+    """Return the exit code of what a member does: 1 after an error, which is shown, or a bad audit."""
+    try:
+        report = await compute()
+        if report is None:
+            return 0
+        progress_console().print(report.conclusion)
+        return 0 if report.ok else 1
+    except SmpcError as error:
+        if events:
+            print_event(Event(name, "failed", detail=str(error)))
+        report_error(error)
+        return 1
+
+
+async def _serve(
+    role: Role,
+    session: Path,
+    name: str,
+    key: Path | None,
+    requests: int | None,
+    listen: str | None,
+    board: Path | None,
+    watch: OnEvent,
+    results: list[Ended],
+) -> None:
+    """Serve requests as a server or the aggregator; add the results, and raise the first request's error."""
+    served: Sequence[Ended | SmpcError]
+    if role == "server":
+        from smpc_dp.runtime.servers.hub import serve_shares
+
+        served = await serve_shares(
+            session, name, key=key, requests=requests, listen_on=listen, on_event=watch
+        )
+    else:
+        from smpc_dp.runtime.aggregator import serve
+
+        served = await serve(
+            session,
+            name=name,
+            key=key,
+            requests=requests,
+            listen_on=listen,
+            on_event=watch,
+            board=board,
+        )
+    for ended in served:
+        if isinstance(ended, SmpcError):
+            raise ended
+        results.append(ended)
+
+
+def _hand_over(result: Ended, name: str, out: Path | None, *, as_json: bool, events: bool) -> bool:
+    """Write a result to its file and print it; return False if it could not be written."""
+    told = result.to_json()
+    kept = out is None or _write(told, out)
+    # A result that could not be written must not be lost: the run is over.
+    if as_json or not kept:
+        print_json(told)
+    elif not events:
+        _print(result, told, name)
+    return kept
 
 
 async def contribute(
@@ -222,7 +250,7 @@ async def contribute(
     ledger: Path | None,
     listen_on: str | None,
     audit: Path | None,
-    results: list[Result | StatisticResult | Opened],
+    results: list[Ended],
 ) -> Report | None:
     """Check everything of one party, then connect and compute; add the result, and audit if that is asked."""
     member = load_member(session, name, key)
@@ -239,7 +267,7 @@ async def contribute(
         return None if audit is None else await opened.log().audit(keep=audit)
 
 
-def _print(result: Result | StatisticResult | Opened, told: Mapping[str, Any], name: str) -> None:
+def _print(result: Ended, told: Mapping[str, Any], name: str) -> None:
     from smpc_dp.protocols.mpyc.agreement import Opened
     from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 

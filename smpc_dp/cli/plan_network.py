@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 import typer
@@ -10,6 +10,9 @@ from rich.table import Table
 
 from smpc_dp.cli.output import console, print_json
 from smpc_dp.errors import ConfigError, Fault
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.network.plan import NetworkPlan
 
 
 def network(
@@ -93,6 +96,11 @@ def network(
     if as_json:
         print_json(msgspec.to_builtins(plan))
         return
+    _print_plan(plan, parties)
+
+
+def _print_plan(plan: NetworkPlan, parties: int) -> None:
+    """Print a plan as a table, with what it assumes and warns of."""
     table = Table("what", "value", "meaning", title=f"{plan.task}, {plan.topology} graph of {parties} users")
     if plan.sigma is not None:
         table.add_row("sigma", f"{plan.sigma:.6g}", "standard deviation of one noise, each coordinate")

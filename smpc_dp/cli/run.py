@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -67,97 +68,142 @@ def run(
     parties = [member.name for member in loaded.roster.parties]
     servers = [member.name for member in loaded.roster.servers]
     checked = loaded.checked_parameters
-    summed = checked.encoding if isinstance(checked, SumParameters | SharedParameters) else None
-    if weights is not None and summed is not None and not summed.max_weight:
-        raise ConfigError([Fault("--weights", "this session has no weights: its max_weight is 0")])
-    weight_of = {} if weights is None else read_weights(weights, parties)
+    weight_of = _read_weights(weights, checked, parties)
     learning = isinstance(checked, LearnParameters)
+    sums: dict[str, object] = {"--operation": operation, "--weights": weights, "--clip": clip or None}
     if learning:
-        sums = {"--operation": operation, "--weights": weights, "--clip": clip or None}
-        for option, value in (sums | {"--statistic": statistic, "--labels": labels}).items():
-            if value is not None:
-                raise ConfigError([Fault(option, "is not for a session that learns")])
+        asking: dict[str, object] = {"--statistic": statistic, "--labels": labels}
+        _refuse_given(sums | asking, "is not for a session that learns")
     asked = statistics.Statistic.asked(statistic, field, epsilon, delta, partners, noise)
-    if asked is None and labels is not None:
-        raise ConfigError([Fault("--labels", "is for --statistic")])
     if asked is not None:
         asked.check(loaded)
-        for option, value in (("--operation", operation), ("--weights", weights), ("--clip", clip or None)):
-            if value is not None:
-                raise ConfigError([Fault(option, "is for sums, not for --statistic")])
+        _refuse_given(sums, "is for sums, not for --statistic")
+    else:
+        _refuse_given({"--labels": labels}, "is for --statistic")
     label_of = statistics.read_labels(labels, parties)
     folder = inputs if inputs is not None else session.parent / "inputs"
     files = {name: find_input(folder, name) for name in parties}
     aggregator = _load_all(loaded, session, keys)
     # Parties of a learner end when they are in no further group: it is over when who serves has ended.
     hub = servers[0] if learning and servers else aggregator
-    if isinstance(checked, LearnParameters):
-        check_data(checked, files)
-    elif asked is not None:
+    if asked is not None:
         for name in parties:
             asked.marked(label_of.get(name)).read(files[name])
     else:
-        _check_vectors(loaded, files, weight_of, clip)
+        _check_inputs(loaded, files, weight_of, clip)
     if ledgers is not None:
         _check_ledgers(ledgers, parties)
         if isinstance(checked, LearnParameters):
             check_budgets(checked, {name: _ledger(ledgers, name) for name in parties})
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as scratch:
         outputs = {name: Path(scratch) / f"{name}.json" for name in parties}
-        commands: dict[str, list[str]] = {}
-        party = (*log_options(context.obj), "party", str(session))
-        if aggregator is not None:
-            commands[aggregator] = member_command(*party, "--as", aggregator, *_key(keys, aggregator))
-            if board is not None:
-                commands[aggregator] += ["--board", str(board)]
-        elif board is not None:
-            raise ConfigError([Fault("--board", "is for a session with an aggregator")])
-        for server in servers:
-            commands[server] = member_command(*party, "--as", server, *_key(keys, server))
-        for name in parties:
-            arguments = ["--input", str(files[name]), "--out", str(outputs[name])]
-            if asked is not None and statistic is not None:
-                arguments += statistics.arguments(asked, statistic, field, label_of.get(name))
-            if operation is not None:
-                arguments += ["--operation", operation]
-            if name in weight_of:
-                arguments += ["--weight", str(weight_of[name])]
-            if clip:
-                arguments.append("--clip")
-            if ledgers is not None:
-                arguments += ["--ledger", str(_ledger(ledgers, name))]
-            commands[name] = member_command(*party, "--as", name, *_key(keys, name), *arguments)
-        # What the members log goes past a table that is drawn anew.
-        with LiveBoard(list(commands), quiet=as_json or context.obj is not None) as live:
-            launcher = Launcher(live.show, own_errors=context.obj is not None)
-
-            async def act() -> int:
-                try:
-                    await launcher.run(commands, hub)
-                except SmpcError as error:
-                    report_error(error)
-                    return 1
-                return 0
-
-            code = run_child(act, supervised=False)
-        if code:
-            raise typer.Exit(code)
+        own = {
+            name: [
+                *_given({"--input": files[name], "--out": outputs[name]}),
+                *_asking(asked, statistic, field, label_of.get(name)),
+                *_given({"--operation": operation, "--weight": weight_of.get(name)}),
+                *(["--clip"] if clip else []),
+                *_given({"--ledger": None if ledgers is None else _ledger(ledgers, name)}),
+            ]
+            for name in parties
+        }
+        shared = [*log_options(context.obj), "party", str(session)]
+        commands = _commands(shared, keys, aggregator, _given({"--board": board}), servers, own)
+        endings = _launch(commands, hub, quiet=as_json, logs=context.obj is not None)
         results = {
             name: json.loads(path.read_text("utf-8")) for name, path in outputs.items() if path.exists()
         }
-    for one in tolerances(loaded) if results and asked is None and not as_json else ():
-        console().print(str(one))
+    if results and asked is None and not as_json:
+        for one in tolerances(loaded):
+            console().print(str(one))
     if learning:
-        report_learned(launcher.endings, hub, results, as_json=as_json)
+        report_learned(endings, hub, results, as_json=as_json)
         return
-    _report(launcher.endings, aggregator, results, as_json)
+    _report(endings, aggregator, results, as_json)
     logged = asked is not None and not isinstance(checked, SharedParameters)
     if (logged or isinstance(checked, VerifiableParameters)) and not as_json:
-        kept = board if board is not None else session.parent / "board"
-        logs = sorted(kept.glob("request-*.jsonl"), key=lambda path: path.stat().st_mtime)
-        console().print(
-            f"log: {logs[-1] if logs else kept}, which smpc-dp audit checks, given --session and --head"
-        )
+        _print_log_place(board if board is not None else session.parent / "board")
+
+
+def _refuse_given(options: Mapping[str, object], why: str) -> None:
+    for option, value in options.items():
+        if value is not None:
+            raise ConfigError([Fault(option, why)])
+
+
+def _given(options: Mapping[str, object]) -> list[str]:
+    """Return options that have a value, as arguments of a command."""
+    return [text for option, value in options.items() if value is not None for text in (option, str(value))]
+
+
+def _read_weights(weights: Path | None, checked: object, parties: list[str]) -> dict[str, int]:
+    """Return the weights in a file, none without one; raise ConfigError where the session has none."""
+    summed = checked.encoding if isinstance(checked, SumParameters | SharedParameters) else None
+    if weights is not None and summed is not None and not summed.max_weight:
+        raise ConfigError([Fault("--weights", "this session has no weights: its max_weight is 0")])
+    return {} if weights is None else read_weights(weights, parties)
+
+
+def _asking(
+    asked: statistics.Statistic | None, statistic: str | None, field: Sequence[str] | None, mark: int | None
+) -> list[str]:
+    """Return the arguments with which a party asks for the statistic, none where a sum is asked for."""
+    if asked is None or statistic is None:
+        return []
+    return statistics.arguments(asked, statistic, field, mark)
+
+
+def _commands(
+    shared: Sequence[str],
+    keys: Path | None,
+    aggregator: str | None,
+    board: Sequence[str],
+    servers: Sequence[str],
+    parties: Mapping[str, Sequence[str]],
+) -> dict[str, list[str]]:
+    """Return the command line of every member: who serves comes first.
+
+    `shared` are the arguments of all, `board` those of the aggregator alone, `parties` each party's own.
+    """
+    own: dict[str, Sequence[str]] = {}
+    if aggregator is not None:
+        own[aggregator] = board
+    elif board:
+        raise ConfigError([Fault("--board", "is for a session with an aggregator")])
+    own |= dict.fromkeys(servers, ())
+    own |= parties
+    return {
+        name: member_command(*shared, "--as", name, *_key(keys, name), *arguments)
+        for name, arguments in own.items()
+    }
+
+
+def _launch(commands: dict[str, list[str]], hub: str | None, *, quiet: bool, logs: bool) -> dict[str, Ending]:
+    """Run all members to their ends and show their progress; return how each ended."""
+    # What the members log goes past a table that is drawn anew.
+    with LiveBoard(list(commands), quiet=quiet or logs) as live:
+        launcher = Launcher(live.show, own_errors=logs)
+
+        async def act() -> int:
+            try:
+                await launcher.run(commands, hub)
+            except SmpcError as error:
+                report_error(error)
+                return 1
+            return 0
+
+        code = run_child(act, supervised=False)
+    if code:
+        raise typer.Exit(code)
+    return launcher.endings
+
+
+def _print_log_place(board: Path) -> None:
+    """Print which file in the board's folder is the log of this run."""
+    logs = sorted(board.glob("request-*.jsonl"), key=lambda path: path.stat().st_mtime)
+    console().print(
+        f"log: {logs[-1] if logs else board}, which smpc-dp audit checks, given --session and --head"
+    )
 
 
 def _load_all(loaded: SessionFile, session: Path, keys: Path | None) -> str | None:
@@ -169,12 +215,12 @@ def _load_all(loaded: SessionFile, session: Path, keys: Path | None) -> str | No
     return None if aggregator is None else aggregator.name
 
 
-def _check_vectors(
-    loaded: SessionFile, files: dict[str, Path], weight_of: dict[str, int], clip: bool
-) -> None:
-    """Check every input of a sum before any process starts."""
+def _check_inputs(loaded: SessionFile, files: dict[str, Path], weight_of: dict[str, int], clip: bool) -> None:
+    """Check every input of a sum or a learner before any process starts."""
     checked = loaded.checked_parameters
-    if isinstance(checked, SumParameters | SharedParameters):
+    if isinstance(checked, LearnParameters):
+        check_data(checked, files)
+    elif isinstance(checked, SumParameters | SharedParameters):
         encoding = checked.sums if isinstance(checked, SharedParameters) else checked.encoding
         for name, file in files.items():
             encoding.encode(read_vector(file), party=name, weight=weight_of.get(name), clip=clip)

@@ -97,11 +97,9 @@ def table_of(kernel: Kernel) -> Codes | None:
     return np.asarray(kernel.integer(records[:, None, :], records[None, :, :]), np.int64)
 
 
-@lru_cache(maxsize=16)
-def _of_circuit(canonical: str) -> Kernel:
-    described = json.loads(canonical)
-    name, fields = described["kernel"], tuple(read_fields(described))
-    faults = []
+def _check_terms(described: Mapping[str, Any]) -> tuple[float, float]:
+    """Return the lowest value and the unit of a described kernel; raise ConfigError with all faults."""
+    name, faults = described["kernel"], []
     if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= MAX_NAME:
         faults.append(Fault("kernel", f"a name is printable and of 1 to {MAX_NAME} characters"))
     if described["labels"] != "none":
@@ -118,18 +116,32 @@ def _of_circuit(canonical: str) -> Kernel:
         faults.append(Fault("kernel", "its range is not a number, a unit above 0 and a number of steps"))
     if faults:
         raise ConfigError(faults)
-    widths, text = tuple(field.bits for field in fields) * 2, described["circuit"]
+    return low, unit
+
+
+def _read_circuit(text: str, digest: object, widths: Sequence[int]) -> Circuit:
+    """Return the circuit of a description, which takes two records; raise ConfigError if it is another."""
     # First, for a header may claim millions of wires.
     if text.split("\n", 2)[1:2] != [" ".join(map(str, (len(widths), *widths)))]:
         raise ConfigError([Fault("kernel.circuit", f"does not take the bits of two records, {widths}")])
     circuit = parse_bristol(text.encode("ascii", "replace"), "kernel.circuit")
-    if circuit.digest.hex() != described["digest"]:
+    if circuit.digest.hex() != digest:
         raise ConfigError([Fault("kernel.digest", "is not that of the circuit")])
     if len(circuit.outputs) != 1:
         raise ConfigError([Fault("kernel.circuit", f"gives {len(circuit.outputs)} values, not one")])
     if circuit.n_outputs > MAX_OUTPUT_BITS:
         what = f"gives a number of {circuit.n_outputs} bits, at most {MAX_OUTPUT_BITS}"
         raise ConfigError([Fault("kernel.circuit", what)])
+    return circuit
+
+
+@lru_cache(maxsize=16)
+def _of_circuit(canonical: str) -> Kernel:
+    described = json.loads(canonical)
+    name, fields = described["kernel"], tuple(read_fields(described))
+    low, unit = _check_terms(described)
+    widths = tuple(field.bits for field in fields) * 2
+    circuit = _read_circuit(described["circuit"], described["digest"], widths)
     steps, symmetric = described["steps"], described["symmetric"]
     small = sum(widths) <= MAX_TABLE_BITS
     if small:

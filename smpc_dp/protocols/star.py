@@ -313,7 +313,7 @@ class HubRole(_Role[R]):
             if earlier == body_hash:
                 return False
             raise equivocation(envelope, self._context, due, earlier, signature)
-        if envelope.step != LEAVE and envelope.step != self.step:
+        if envelope.step not in (LEAVE, self.step):
             raise PeerFault(envelope.sender, f"sent '{envelope.step}' where '{self.step}' is due")
         if envelope.run_id != due and envelope.step != LEAVE:
             raise PeerFault(envelope.sender, f"sent '{envelope.step}' of another run")

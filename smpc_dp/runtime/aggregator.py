@@ -149,9 +149,13 @@ class Server:
         member, make = self._membership, plan_maker(self._kernels)
         context, corrupt = member.context(number), member.parameters.plan.max_corrupt
         machine = StatisticHub(context, member.identity, make, board=self._board, corrupt=corrupt)
+        self._ban_culprits(number, machine)
+        return machine
+
+    def _ban_culprits(self, number: int, machine: Machine) -> None:
+        """Exclude from a request whoever has deviated in an earlier one."""
         for name, fault in self._culprits.items():
             self._hub.send(number, machine.ban(name, fault))
-        return machine
 
     def _asks_otherwise(self, news: News) -> bool:
         """Tell whether a hello is for a sum where others ask for a statistic, or the other way round."""
@@ -163,22 +167,19 @@ class Server:
         whole = self._asked[number].group is None
         deadline = Deadline(self._membership.session.timeouts, first=number == 1 and whole)
         self._hub.admit_all()
-        for name, fault in self._culprits.items():
-            self._hub.send(number, self._machine.ban(name, fault))
+        self._ban_culprits(number, self._machine)
         held = await self._ask(number, deadline)
         if held is None:
             return False
         machine, begun, declared, step, waiting = self._machine, bool(held), False, "", -1
-        timeouts, drained = self._membership.session.timeouts, False
+        drained = False
         if isinstance(machine, VerifiableRelayMachine):
             # It keeps what is false, and shows it.
             self._hub.hear(machine.most_heard_bytes)
         while not machine.finished:
             if machine.step != step:
                 step, waiting, drained = machine.step, -1, False
-                self._awaited.begin(number, step, lambda: machine.waiting_for)
-                if step not in HELLOS:
-                    deadline.step(hub_step_seconds(machine.matchings, timeouts))
+                self._begin_step(number, machine, deadline)
             if waiting != (waiting := len(machine.waiting_for)):
                 tell(self._on_event, "step", number, machine)
             if not begun:
@@ -195,15 +196,25 @@ class Server:
                     held, drained = self._hub.news.take_all(), True
                 continue
             news = held.pop(0) if held else await self._next(deadline.pause())
-            if news is None:
-                continue
-            if asks_for_lines(news):
-                await self._show(news)
-                continue
-            self._hub.send(number, await self._apply(number, machine, news))
-            if step in HELLOS and machine.step == step and machine.has_enough:
-                deadline.enough()
+            if news is not None:
+                await self._take(number, machine, news, deadline)
         return True
+
+    def _begin_step(self, number: int, machine: Machine, deadline: Deadline) -> None:
+        """Tell from now on for whom the machine's step waits, and give the step its time."""
+        self._awaited.begin(number, machine.step, lambda: machine.waiting_for)
+        if machine.step not in HELLOS:
+            deadline.step(hub_step_seconds(machine.matchings, self._membership.session.timeouts))
+
+    async def _take(self, number: int, machine: Machine, news: News, deadline: Deadline) -> None:
+        """Show lines of a log, or give the machine its news; it waits less once enough have said hello."""
+        if asks_for_lines(news):
+            await self._show(news)
+            return
+        step = machine.step
+        self._hub.send(number, await self._apply(number, machine, news))
+        if step in HELLOS and machine.step == step and machine.has_enough:
+            deadline.enough()
 
     async def _ask(self, number: int, deadline: Deadline) -> list[News] | None:
         """Wait until it is clear what a request is for, and make its machine; None: nobody is left to ask.
@@ -226,27 +237,12 @@ class Server:
                 left = asked.group is None or not any(map(self._hub.is_live, self._hub.links))
                 return None if number > 1 and left else []
             news = early.pop(0) if early else await self._next(deadline.pause())
-            if news is None and not asking.began:
-                self._declare_absent(number, self._machine)
-            elif news is not None and asks_for_lines(news):
-                await self._show(news)
-            elif news is not None and news.peer not in names:
-                self._hub.send(number, await self._apply(number, self._machine, news))
-            elif news is not None and news.request == number and is_hello(news):
-                if not asking.began:
-                    deadline.begin()
-                asking.hold(news)
-            elif news is not None and news.envelope is None:
-                if self._hub.is_live(news.peer) and news.peer not in asking.heard:
-                    # It has called again, and may ask.
+            if news is not None:
+                if self._has_called_again(number, news, asking):
                     continue
-                if asking.began:
-                    asking.hold(news)
-                else:
-                    # Who leaves before a request begins is absent from it, and no reason for it to fail.
-                    self._tell_lost(number, self._machine, news.peer)
-            elif news is not None:
-                self._hub.send(number, await self._apply(number, self._machine, news))
+                await self._hear(number, news, asking, deadline)
+            elif not asking.began:
+                self._declare_absent(number, self._machine)
             live = [name for name in names if deadline.connecting or self._hub.is_live(name)]
             if asking.began and asking.is_clear(live):
                 break
@@ -255,6 +251,29 @@ class Server:
             self._machine = self._statistic(number)
         # What came before the request began, and was not looked at yet, is as good as the rest.
         return [*held, *early]
+
+    def _has_called_again(self, number: int, news: News, asking: Asking) -> bool:
+        """Tell whether the loss of a connection is of a party that has another one, and may still ask."""
+        lost = news.envelope is None and news.peer in self._asked[number].names
+        return lost and self._hub.is_live(news.peer) and news.peer not in asking.heard
+
+    async def _hear(self, number: int, news: News, asking: Asking, deadline: Deadline) -> None:
+        """Take news before it is clear what a request is for: hold what is for its machine."""
+        if asks_for_lines(news):
+            await self._show(news)
+        elif news.peer not in self._asked[number].names:
+            self._hub.send(number, await self._apply(number, self._machine, news))
+        elif news.request == number and is_hello(news):
+            if not asking.began:
+                deadline.begin()
+            asking.hold(news)
+        elif news.envelope is None and asking.began:
+            asking.hold(news)
+        elif news.envelope is None:
+            # Who leaves before a request begins is absent from it, and no reason for it to fail.
+            self._tell_lost(number, self._machine, news.peer)
+        else:
+            self._hub.send(number, await self._apply(number, self._machine, news))
 
     async def _show(self, news: News) -> None:
         """Send lines of a log; what is no question is refused."""

@@ -282,6 +282,18 @@ def _take_all(
         if progress is not None:
             progress(reader.line, reader.bytes_read, size)
     _settle(auditor)
+    _judge(reader, auditor, wanted, known, head)
+    known["head"] = head.hex()
+
+
+def _judge(
+    reader: LogReader,
+    auditor: Auditor | StatisticAuditor,
+    wanted: Wanted,
+    known: dict[str, Any],
+    head: bytes,
+) -> None:
+    """Put the verdict on a log that was read to `head`, and which run it is of, in `known`; raise BadLog."""
     try:
         if isinstance(auditor, StatisticAuditor):
             known["statistic"] = drawn = auditor.verdict()
@@ -298,7 +310,6 @@ def _take_all(
         known["selected"], known["corrupt"] = of_one_log(found, wanted, head, doubt), auditor.corrupt
     except SmpcError as error:
         raise reader.fault(error) from None
-    known["head"] = head.hex()
 
 
 def _session(reader: LogReader) -> LogSession:

@@ -165,19 +165,11 @@ def average(
         ConfigError, PrivacyError: a value or parameter is refused; `threads` is 1 to 256.
         TimeoutFault: too many parties dropped out.
     """
-    if method not in ("secagg", "gopa"):
-        raise ConfigError([Fault("method", f"unknown: {method!r} (known: 'secagg', 'gopa')")])
-    if method == "secagg" and topology != "relay":
-        raise ConfigError([Fault("topology", "is for gopa: a secure sum has a relay")])
-    if kind not in ("average", "sum"):
-        raise ConfigError([Fault("kind", f"must be 'average' or 'sum', is {kind!r}")])
+    _check_method(method, topology, kind)
     vectors = _rows(values)
     check_size(len(vectors), len(vectors[0]), threads, seed_for_simulation)
-    for name, number in (("dropout", dropout), ("planned_dropout", planned_dropout)):
-        if isinstance(number, bool) or not isinstance(number, Real):
-            raise ConfigError([Fault(name, f"must be a number, is {shown(number)}")])
-        if not 0 <= number < 1:
-            raise ConfigError([Fault(name, f"must be in [0, 1), is {number}")])
+    _check_fraction("dropout", dropout)
+    _check_fraction("planned_dropout", planned_dropout)
     if weights is not None and len(weights) != len(vectors):
         raise ConfigError([Fault("weights", f"{len(weights)} weights for {len(vectors)} parties")])
     if not 0 <= dropout <= planned_dropout:
@@ -208,12 +200,8 @@ def average(
             given["precision"] = None
         given |= {"length": len(vectors[0]), "dropout": planned_dropout}
         given |= {"corrupt": corrupt, "security": security}
-        check = check_gopa if method == "gopa" else check_noisy
         declared = {key: value for key, value in given.items() if value is not None}
-        checked, faults = check(declared, len(vectors))
-        if checked is None:
-            raise ConfigError(faults)
-        parameters = checked
+        parameters = _noisy_parameters(method, declared, len(vectors))
     else:
         parameters = SecAggParameters(
             encoding=Encoding.plan(
@@ -276,6 +264,31 @@ def check_size(parties: int, length: int, threads: int, seed_for_simulation: int
         faults.append(Fault("length", f"{parties} parties times {length} is more than {MAX_VALUES} values"))
     if faults:
         raise ConfigError(faults)
+
+
+def _check_method(method: str, topology: str, kind: str) -> None:
+    if method not in ("secagg", "gopa"):
+        raise ConfigError([Fault("method", f"unknown: {method!r} (known: 'secagg', 'gopa')")])
+    if method == "secagg" and topology != "relay":
+        raise ConfigError([Fault("topology", "is for gopa: a secure sum has a relay")])
+    if kind not in ("average", "sum"):
+        raise ConfigError([Fault("kind", f"must be 'average' or 'sum', is {kind!r}")])
+
+
+def _check_fraction(name: str, number: float) -> None:
+    if isinstance(number, bool) or not isinstance(number, Real):
+        raise ConfigError([Fault(name, f"must be a number, is {shown(number)}")])
+    if not 0 <= number < 1:
+        raise ConfigError([Fault(name, f"must be in [0, 1), is {number}")])
+
+
+def _noisy_parameters(method: str, declared: Mapping[str, object], parties: int) -> SumParameters:
+    """Return the parameters of a differentially private sum; raise ConfigError with all their faults."""
+    check = check_gopa if method == "gopa" else check_noisy
+    checked, faults = check(declared, parties)
+    if checked is None:
+        raise ConfigError(faults)
+    return checked
 
 
 def _write_logs(path: Path, board: MemoryBoard, context: Context) -> None:

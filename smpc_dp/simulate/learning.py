@@ -45,14 +45,7 @@ def learn(
     Raises:
         ConfigError: parameters or data are refused, or the model diverges.
     """
-    if isinstance(parameters, LearnParameters):
-        checked: LearnParameters | None = parameters
-    else:
-        checked, faults = check_learn(parameters, len(data))
-        if faults:
-            raise ConfigError(faults)
-    if checked is None or checked.users != len(data):
-        raise ConfigError([Fault("data", f"{len(data)} tables, planned for another number of users")])
+    checked = _checked(parameters, len(data))
     if fidelity not in ("ideal", "machines", "plain"):
         raise ConfigError([Fault("fidelity", f"must be 'ideal', 'machines' or 'plain', is {fidelity!r}")])
     tables = [np.asarray(table, dtype=np.float64) for table in data]
@@ -86,6 +79,19 @@ def learn(
     means = Means(averager(checked.average), averager(checked.mix), exchange, own)
     learned = asyncio.run(checked.learner.run(means, tables))
     return learned if fidelity == "plain" else checked.completed(learned)
+
+
+def _checked(parameters: Mapping[str, object] | LearnParameters, users: int) -> LearnParameters:
+    """Return the parameters for so many users; raise ConfigError if they are refused or for others."""
+    if isinstance(parameters, LearnParameters):
+        checked: LearnParameters | None = parameters
+    else:
+        checked, faults = check_learn(parameters, users)
+        if faults:
+            raise ConfigError(faults)
+    if checked is None or checked.users != users:
+        raise ConfigError([Fault("data", f"{users} tables, planned for another number of users")])
+    return checked
 
 
 async def _by_machines(

@@ -39,6 +39,23 @@ class _Actor:
         self.answer: bytes | None = None
         self.end: Evaluated | SmpcError | None = None
 
+    def step(self) -> Sequence[Send]:
+        """Take one turn, with the answer that was waited for if there is one; return what is sent."""
+        try:
+            if self.waits is not None and self.answer is not None:
+                _check_size(self.waits, self.answer)
+            turn = next(self.turns) if self.answer is None else self.turns.send(self.answer)
+        except StopIteration as stop:
+            self.end = stop.value
+            return ()
+        except SmpcError as error:
+            self.turns.close()
+            self.end = error
+            return self.role.farewell(error)
+        self.answer = None
+        self.waits = turn if isinstance(turn, Receive) else None
+        return (turn,) if isinstance(turn, Send) else ()
+
 
 def _check_size(due: Receive, data: bytes) -> None:
     """Refuse what a channel would."""
@@ -73,23 +90,8 @@ def evaluate_in_memory(
                         break
                     actor.answer = inbox.popleft()
                 moved = True
-                try:
-                    if actor.waits is not None and actor.answer is not None:
-                        _check_size(actor.waits, actor.answer)
-                    turn = next(actor.turns) if actor.answer is None else actor.turns.send(actor.answer)
-                except StopIteration as stop:
-                    actor.end = stop.value
-                    continue
-                except SmpcError as error:
-                    actor.turns.close()
-                    actor.end = error
-                    for message in actor.role.farewell(error):
-                        deliver(name, message)
-                    continue
-                actor.answer = None
-                actor.waits = turn if isinstance(turn, Receive) else None
-                if isinstance(turn, Send):
-                    deliver(name, turn)
+                for message in actor.step():
+                    deliver(name, message)
         if not moved:
             raise RuntimeError(f"everybody waits: {', '.join(waiting)}")
     return {name: actor.end for name, actor in actors.items() if actor.end is not None}

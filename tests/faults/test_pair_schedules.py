@@ -47,6 +47,18 @@ class Evaluations:
     def is_reachable(self, _peer: str) -> bool:
         return True
 
+    def _arrived(self, sender: str, peer: str, label: str, others: Mapping[str, Tunnel]) -> bytes | None:
+        """Return the next message of a sender if it is there."""
+        if sender == peer:
+            waiting = self._mail[label, peer, self._own]
+            return waiting.pop(0) if waiting else None
+        if others[sender]._inbox.empty():
+            return None
+        answer = others[sender]._inbox.get_nowait()
+        if answer is None:
+            raise TimeoutFault({sender}, "pair", "the connection is lost")
+        return answer
+
     async def drive(
         self,
         role: Participant,
@@ -74,13 +86,7 @@ class Evaluations:
                         raise TimeoutFault({peer}, "pair", "the channel was cut")
                     if asyncio.get_running_loop().time() > until:
                         raise TimeoutFault({turn.sender}, "pair", "nothing came")
-                    if turn.sender == peer:
-                        waiting = self._mail[label, peer, self._own]
-                        answer = waiting.pop(0) if waiting else None
-                    elif not others[turn.sender]._inbox.empty():
-                        answer = others[turn.sender]._inbox.get_nowait()
-                        if answer is None:
-                            raise TimeoutFault({turn.sender}, "pair", "the connection is lost")
+                    answer = self._arrived(turn.sender, peer, label, others)
                     if answer is None:
                         await asyncio.sleep(0.02)
         except StopIteration:

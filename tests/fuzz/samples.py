@@ -18,6 +18,22 @@ def samples(kind: type[msgspec.Struct], count: int = 4) -> list[bytes]:
 
 def _value(generator: random.Random, info: inspect.Type) -> Any:
     match info:
+        case inspect.UnionType(types=types):
+            return _value(generator, generator.choice(types))
+        case inspect.ListType(item_type=item):
+            return [_value(generator, item) for _ in range(generator.randrange(4))]
+        case inspect.TupleType(item_types=items):
+            return tuple(_value(generator, item) for item in items)
+        case inspect.StructType(cls=cls, fields=fields, tag=tag):
+            values = [_value(generator, field.type) for field in fields]
+            return msgspec.convert(values if tag is None else [tag, *values], cls)
+        case _:
+            return _plain_value(generator, info)
+
+
+def _plain_value(generator: random.Random, info: inspect.Type) -> Any:
+    """Return a value of a type that holds no others."""
+    match info:
         case inspect.IntType(ge=low, lt=below, le=most):
             end = 300 if below is None and most is None else int((most or 0) + 1 if below is None else below)
             start = 0 if low is None else int(low)
@@ -39,14 +55,5 @@ def _value(generator: random.Random, info: inspect.Type) -> Any:
             return generator.choice(list(closed)).value
         case inspect.LiteralType(values=known):
             return generator.choice(known)
-        case inspect.UnionType(types=types):
-            return _value(generator, generator.choice(types))
-        case inspect.ListType(item_type=item):
-            return [_value(generator, item) for _ in range(generator.randrange(4))]
-        case inspect.TupleType(item_types=items):
-            return tuple(_value(generator, item) for item in items)
-        case inspect.StructType(cls=cls, fields=fields, tag=tag):
-            values = [_value(generator, field.type) for field in fields]
-            return msgspec.convert(values if tag is None else [tag, *values], cls)
         case _:
             raise TypeError(f"no sample of {info}")

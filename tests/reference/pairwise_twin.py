@@ -74,22 +74,26 @@ class Circuit:
         return range(starts[place], starts[place + 1])
 
 
-def slots(circuit: garble_twin.Circuit) -> int:
-    """The most wires that are held at once when gates are evaluated in the order of the file."""
+def origins_and_reads(circuit: garble_twin.Circuit) -> tuple[dict[int, int], dict[int, list[int]]]:
+    """The wire that each wire is a copy of, and by the number of a gate the wires that it reads."""
     origin = {wire: wire for wire in range(circuit.n_wires)}
     reads: dict[int, list[int]] = {}
-    uses = dict.fromkeys(range(circuit.n_wires), 0)
     for number, gate in enumerate(circuit.gates):
         if gate.op == garble_twin.EQW:
             origin[gate.out] = origin[gate.a]
             continue
         operands = {garble_twin.EQ: [], garble_twin.INV: [gate.a]}.get(gate.op, [gate.a, gate.b])
         reads[number] = [origin[wire] for wire in operands]
-        for wire in reads[number]:
-            uses[wire] += 1
+    return origin, reads
+
+
+def slots(circuit: garble_twin.Circuit) -> int:
+    """The most wires that are held at once when gates are evaluated in the order of the file."""
+    origin, reads = origins_and_reads(circuit)
     outputs = Counter(origin[wire] for wire in circuit.outputs)
-    for wire, count in outputs.items():
-        uses[wire] += count
+    uses = dict.fromkeys(range(circuit.n_wires), 0)
+    for wire in [*(wire for operands in reads.values() for wire in operands), *outputs.elements()]:
+        uses[wire] += 1
     held: set[int] = set()
     most = 0
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -18,12 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.kernels import Field, kendall_tau
+from smpc_dp.kernels import Field, Kernel, kendall_tau
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp_lab.bench.tradeoff import write_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from smpc_dp.statistics.local import LocalPairwise
 
 Floats = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
@@ -37,6 +40,8 @@ RATINGS = 6
 # Marginal chances of the ratings, worst first, and how fast a second rating departs from the first.
 _MARGINAL = (0.03, 0.05, 0.08, 0.14, 0.28, 0.42)
 _DECAY = 0.9
+# The largest zeta_1 and zeta_2 of a kernel in [0, 1], over all laws.
+LARGEST_ZETAS = (0.125, 0.25)
 # What the thesis says of its figure, in these names; the composition theorem is the advanced one there.
 THESIS_ORDER = ("two-party", "local", "naive, advanced")
 
@@ -114,78 +119,11 @@ def kendall_errors(
     Raises:
         ConfigError: a number is out of range.
     """
-    faults = []
-    if not 10 <= parties <= 10_000_000 or parties % 2:
-        faults.append(Fault("parties", f"must be even, 10 to 10,000,000, is {parties}"))
-    if not 2 <= repetitions <= 10_000:
-        faults.append(Fault("repetitions", f"must be 2 to 10,000, is {repetitions}"))
-    if not epsilons:
-        faults.append(Fault("epsilon", "give at least one"))
-    if faults:
-        raise ConfigError(faults)
-    # Not at the top: scipy.
-    from smpc_dp.privacy.local_pairwise import published_variance_bound
-    from smpc_dp.privacy.local_rivals import zetas
-    from smpc_dp.privacy.naive_pairwise import CompositionTheorem, plan_naive
-    from smpc_dp.privacy.pairwise_plan import plan_pairwise
-    from smpc_dp.privacy.sampling import NoiseSource
-    from smpc_dp.statistics.ideal import noisy_mean, noisy_mean_variance
-    from smpc_dp.statistics.local import LocalPairwise
-
+    _check(parties, repetitions, epsilons)
     started = time.perf_counter()
-    field = Field(0, RATINGS - 1, exact=True)
-    kernel = kendall_tau(field, field)
-    law = ratings_law()
-    locals_ = {epsilon: LocalPairwise.plan(kernel, epsilon) for epsilon in epsilons}
-    quantiser = locals_[epsilons[0]].quantiser
-    points = quantiser.points()
-    matrix = quantiser.matrix(kernel)
-    tau = float(law @ matrix @ law)
-    zeta_1, zeta_2 = (value / kernel.width**2 for value in zetas(matrix, law))
-    squares: dict[tuple[str, float, int | None], list[float]] = {}
-    rng = np.random.default_rng(seed)
-    cumulative = np.cumsum(law)
-    for repetition in range(repetitions):
-        if progress is not None:
-            progress(f"repetition {repetition + 1}", repetition, repetitions)
-        chosen = np.minimum(np.searchsorted(cumulative, rng.random(parties), "right"), len(law) - 1)
-        records = points[chosen]
-        codes = kernel.codes(records)
-        matchings = np.stack([rng.permutation(parties) for _ in range(max(PARTNERS))])
-        for epsilon in epsilons:
-            randomness = SeededRandomnessForSimulation(seed, f"{repetition} {epsilon}")
-            answers = locals_[epsilon].randomise_many(records, randomness)
-            error = locals_[epsilon].estimate(answers).value - tau
-            squares.setdefault(("local", epsilon, None), []).append(error**2)
-            source = NoiseSource.keyed(randomness.bytes(32))
-            for partners in PARTNERS:
-                error = noisy_mean(kernel, codes, matchings[:partners], epsilon, source) - tau
-                squares.setdefault(("two-party", epsilon, partners), []).append(error**2)
-    found = []
-
-    def for_all_laws(epsilon: float, partners: int) -> float:
-        plan = plan_pairwise(parties, epsilon, 0.125, 0.25, partners=partners)
-        return math.sqrt(plan.mean_squared_error)
-
-    def naive(epsilon: float, composition: CompositionTheorem, first: float, second: float) -> float:
-        plan = plan_naive(parties, epsilon, delta, first, second, composition=composition)
-        return math.sqrt(plan.mean_squared_error)
-
-    for (method, epsilon, chosen_partners), values in squares.items():
-        measured = math.sqrt(float(np.mean(values))) / kernel.width
-        if chosen_partners is None:
-            exact = locals_[epsilon].exact_error(law, parties) / kernel.width
-            bound = math.sqrt(published_variance_bound(parties, len(law), epsilon))
-        else:
-            own = (zeta * kernel.width**2 for zeta in (zeta_1, zeta_2))
-            variance = noisy_mean_variance(kernel, parties, epsilon, chosen_partners, *own)
-            exact = math.sqrt(variance) / kernel.width
-            bound = for_all_laws(epsilon, chosen_partners)
-        found.append(Point(method, epsilon, chosen_partners, exact, bound, measured))
-    for composition in get_args(CompositionTheorem):
-        for epsilon in epsilons:
-            exact, bound = (naive(epsilon, composition, *both) for both in ((zeta_1, zeta_2), (0.125, 0.25)))
-            found.append(Point(f"naive, {composition}", epsilon, None, exact, bound, None))
+    setting = _Setting.of(epsilons)
+    squares = _measure(setting, parties, repetitions, seed, progress)
+    found = [*_run_points(setting, parties, squares), *_naive_points(setting, parties, delta, epsilons)]
     if progress is not None:
         progress("done", repetitions, repetitions)
     return Kendall(
@@ -193,9 +131,9 @@ def kendall_errors(
         delta=delta,
         repetitions=repetitions,
         seed=seed,
-        tau=tau,
-        zeta_1=zeta_1,
-        zeta_2=zeta_2,
+        tau=setting.tau,
+        zeta_1=setting.zetas[0],
+        zeta_2=setting.zetas[1],
         data="synthetic: independent pairs of ratings 0..5",
         seconds=time.perf_counter() - started,
         naive_pairs=parties * (parties - 1) // 2,
@@ -207,6 +145,114 @@ def kendall_errors(
         },
         points=tuple(found),
     )
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """The kernel, the law of records, local DP at each epsilon, and the exact tau and zetas."""
+
+    kernel: Kernel
+    law: Floats
+    local: Mapping[float, LocalPairwise]
+    tau: float
+    zetas: tuple[float, float]
+
+    @classmethod
+    def of(cls, epsilons: Sequence[float]) -> _Setting:
+        # Not at the top: scipy.
+        from smpc_dp.privacy.local_rivals import zetas
+        from smpc_dp.statistics.local import LocalPairwise
+
+        field = Field(0, RATINGS - 1, exact=True)
+        kernel = kendall_tau(field, field)
+        law = ratings_law()
+        local = {epsilon: LocalPairwise.plan(kernel, epsilon) for epsilon in epsilons}
+        matrix = local[epsilons[0]].quantiser.matrix(kernel)
+        zeta_1, zeta_2 = (value / kernel.width**2 for value in zetas(matrix, law))
+        return cls(kernel, law, local, float(law @ matrix @ law), (zeta_1, zeta_2))
+
+
+def _check(parties: int, repetitions: int, epsilons: Sequence[float]) -> None:
+    faults = []
+    if not 10 <= parties <= 10_000_000 or parties % 2:
+        faults.append(Fault("parties", f"must be even, 10 to 10,000,000, is {parties}"))
+    if not 2 <= repetitions <= 10_000:
+        faults.append(Fault("repetitions", f"must be 2 to 10,000, is {repetitions}"))
+    if not epsilons:
+        faults.append(Fault("epsilon", "give at least one"))
+    if faults:
+        raise ConfigError(faults)
+
+
+def _measure(
+    setting: _Setting, parties: int, repetitions: int, seed: int, progress: Progress | None
+) -> dict[tuple[str, float, int | None], list[float]]:
+    """Run the protocols; return squared errors of tau by method, epsilon and partners."""
+    from smpc_dp.privacy.sampling import NoiseSource
+    from smpc_dp.statistics.ideal import noisy_mean
+
+    kernel = setting.kernel
+    points = next(iter(setting.local.values())).quantiser.points()
+    squares: dict[tuple[str, float, int | None], list[float]] = {}
+    rng = np.random.default_rng(seed)
+    cumulative = np.cumsum(setting.law)
+    for repetition in range(repetitions):
+        if progress is not None:
+            progress(f"repetition {repetition + 1}", repetition, repetitions)
+        chosen = np.minimum(np.searchsorted(cumulative, rng.random(parties), "right"), len(points) - 1)
+        records = points[chosen]
+        codes = kernel.codes(records)
+        matchings = np.stack([rng.permutation(parties) for _ in range(max(PARTNERS))])
+        for epsilon, local in setting.local.items():
+            randomness = SeededRandomnessForSimulation(seed, f"{repetition} {epsilon}")
+            answers = local.randomise_many(records, randomness)
+            error = local.estimate(answers).value - setting.tau
+            squares.setdefault(("local", epsilon, None), []).append(error**2)
+            source = NoiseSource.keyed(randomness.bytes(32))
+            for partners in PARTNERS:
+                error = noisy_mean(kernel, codes, matchings[:partners], epsilon, source) - setting.tau
+                squares.setdefault(("two-party", epsilon, partners), []).append(error**2)
+    return squares
+
+
+def _run_points(
+    setting: _Setting, parties: int, squares: Mapping[tuple[str, float, int | None], Sequence[float]]
+) -> Iterator[Point]:
+    """Yield the points of the methods that were run, with what their errors should be."""
+    from smpc_dp.privacy.local_pairwise import published_variance_bound
+    from smpc_dp.privacy.pairwise_plan import plan_pairwise
+    from smpc_dp.statistics.ideal import noisy_mean_variance
+
+    kernel, law = setting.kernel, setting.law
+    for (method, epsilon, partners), values in squares.items():
+        measured = math.sqrt(float(np.mean(values))) / kernel.width
+        if partners is None:
+            exact = setting.local[epsilon].exact_error(law, parties) / kernel.width
+            bound = math.sqrt(published_variance_bound(parties, len(law), epsilon))
+        else:
+            own = (zeta * kernel.width**2 for zeta in setting.zetas)
+            variance = noisy_mean_variance(kernel, parties, epsilon, partners, *own)
+            exact = math.sqrt(variance) / kernel.width
+            for_all_laws = plan_pairwise(parties, epsilon, *LARGEST_ZETAS, partners=partners)
+            bound = math.sqrt(for_all_laws.mean_squared_error)
+        yield Point(method, epsilon, partners, exact, bound, measured)
+
+
+def _naive_points(
+    setting: _Setting, parties: int, delta: float, epsilons: Sequence[float]
+) -> Iterator[Point]:
+    """Yield the calculated points of all pairs, which are too many to run."""
+    from smpc_dp.privacy.naive_pairwise import CompositionTheorem, plan_naive
+
+    for composition in get_args(CompositionTheorem):
+        for epsilon in epsilons:
+            exact, bound = (
+                math.sqrt(
+                    plan_naive(parties, epsilon, delta, *zetas, composition=composition).mean_squared_error
+                )
+                for zetas in (setting.zetas, LARGEST_ZETAS)
+            )
+            yield Point(f"naive, {composition}", epsilon, None, exact, bound, None)
 
 
 def _least(points: Sequence[Point], epsilon: float) -> dict[str, float]:

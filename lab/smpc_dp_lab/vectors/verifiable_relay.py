@@ -31,7 +31,9 @@ def all_cheats() -> Iterator[Cheat]:
     """Yield every cheat of a relay."""
     yield from _entries()
     yield from _header()
-    yield from _relay()
+    yield from _tally()
+    yield from _certificates()
+    yield from _coin()
 
 
 def _entries() -> Iterator[Cheat]:
@@ -166,7 +168,12 @@ def _header() -> Iterator[Cheat]:
     )
 
 
-def _relay() -> Iterator[Cheat]:
+def _cheat(name: str, about: str, check: str, make: Callable[[], list[bytes]]) -> Cheat:
+    """Return a cheat that is the relay's fault and is refused."""
+    return Cheat(name, about, check, REFUSED, (RELAY,), make)
+
+
+def _tally() -> Iterator[Cheat]:
     def tally(
         change: Callable[[v.Tally], v.Tally], base: Callable[[], Played] = honest
     ) -> Callable[[], list[bytes]]:
@@ -175,10 +182,7 @@ def _relay() -> Iterator[Cheat]:
     def total(message: v.Tally, add: int = 1) -> v.Tally:
         return replace(message, total=_plus(message.total, add))
 
-    def made(name: str, about: str, check: str, make: Callable[[], list[bytes]]) -> Cheat:
-        return Cheat(name, about, check, REFUSED, (RELAY,), make)
-
-    yield made(
+    yield _cheat(
         "total-changed",
         "The total is one more than the sum of what was published.",
         "the total",
@@ -188,14 +192,16 @@ def _relay() -> Iterator[Cheat]:
     def residual(message: v.Tally) -> v.Tally:
         return replace(message, residual_pairs=message.residual_pairs + 1)
 
-    yield made(
+    yield _cheat(
         "residual-pairs-changed", "The tally counts a pair that cancels.", "residual pairs", tally(residual)
     )
 
     def uncounted(message: v.Tally) -> v.Tally:
         return replace(message, counted=pack_set([1, 2, 3, 4], len(USERS)))
 
-    yield made("honest-user-not-counted", "The tally leaves a user out.", "who is counted", tally(uncounted))
+    yield _cheat(
+        "honest-user-not-counted", "The tally leaves a user out.", "who is counted", tally(uncounted)
+    )
 
     def counted(message: v.Tally) -> v.Tally:
         return replace(message, counted=pack_set(range(1, 6), len(USERS)))
@@ -203,13 +209,15 @@ def _relay() -> Iterator[Cheat]:
     def cheated() -> Played:
         return play({CHEAT: off_by_one})
 
-    yield made(
+    yield _cheat(
         "cheat-counted",
         "The tally counts a user whose x_hat is false.",
         "who is counted",
         tally(counted, cheated),
     )
 
+
+def _certificates() -> Iterator[Cheat]:
     def members(message: v.Certified) -> v.Certified:
         return replace(message, members=pack_set([1, 2, 3, 4], len(USERS)))
 
@@ -222,7 +230,7 @@ def _relay() -> Iterator[Cheat]:
     def certified(change: Callable[[v.Certified], v.Certified], kind: str) -> Callable[[], list[bytes]]:
         return lambda: rewritten(honest(), kind, RELAY, lambda body: change(decode(body, v.Certified, "")))
 
-    yield made(
+    yield _cheat(
         "honest-user-left-out",
         "A user whose commitments are right is not let in.",
         "who takes part",
@@ -230,20 +238,22 @@ def _relay() -> Iterator[Cheat]:
     )
     for stage, kind in (("commitments", v.CERTIFY_COMMITMENTS), ("tally", v.CERTIFY_TALLY)):
         about = f"The head of the {stage} has one signature."
-        yield made(f"{stage}-without-a-quorum", about, HEADS, certified(few, kind))
+        yield _cheat(f"{stage}-without-a-quorum", about, HEADS, certified(few, kind))
         about = f"A signature on the head of the {stage} is another user's."
-        yield made(f"{stage}-with-a-forged-signature", about, HEADS, certified(forged, kind))
+        yield _cheat(f"{stage}-with-a-forged-signature", about, HEADS, certified(forged, kind))
 
     def reused(_body: bytes) -> bytes:
         return entry_of(honest(), v.CERTIFY_COMMITMENTS).payload
 
-    yield made(
+    yield _cheat(
         "certificate-reused",
         "The certificate of the commitments stands for that of the coins.",
         HEADS,
         lambda: rewritten(honest(), v.CERTIFY_COINS, RELAY, reused),
     )
 
+
+def _coin() -> Iterator[Cheat]:
     def own_coin(payload: bytes) -> msgspec.Struct:
         del payload
         return v.Coin(bytes(32))

@@ -222,23 +222,12 @@ class ServerHub:
         begun = declared = drained = False
         step, waiting = "", -1
         computing: asyncio.Task[Answer] | None = None
-
-        def waited() -> Collection[str]:
-            # An idle server waits for nobody.
-            return machine.waiting_for if deadline.connecting or machine.step != HELLO else ()
-
-        if missing := self._missing():
-            raise TimeoutFault(missing, machine.step, f"connection lost; {NO_SURVIVAL}", code=Code.LOST)
+        self._check_links(machine)
         try:
             while not machine.finished:
                 if machine.step != step:
                     step, waiting, drained = machine.step, -1, False
-                    self._awaited.begin(number, step, waited)
-                    if step == COMPUTE:
-                        if machine.job is not None and self._engine is not None:
-                            computing = asyncio.create_task(self._engine_run(self._engine, machine.job))
-                    elif step != HELLO:
-                        deadline.step(self._seconds(step))
+                    computing = self._begin_step(number, machine, deadline) or computing
                 if waiting != (waiting := len(machine.waiting_for)):
                     tell(self._on_event, "step", number, machine)
                 if not (
@@ -267,17 +256,49 @@ class ServerHub:
                     self._links.send(number, await asyncio.to_thread(machine.computed, values))
                 if news is None:
                     continue
-                if news.envelope is not None and not begun and news.request == number:
-                    begun = True
-                    deadline.begin()
-                self._links.send(number, await self._apply(number, machine, news, begun))
+                begun = await self._take(number, machine, news, deadline, begun=begun)
                 if machine.step == step and machine.has_enough:
                     deadline.enough()
         finally:
-            if computing is not None:
-                computing.cancel()
-                await asyncio.gather(computing, return_exceptions=True)
+            await self._cancel(computing)
         return True
+
+    def _check_links(self, machine: ServerMachine) -> None:
+        """Raise TimeoutFault if another server has no connection."""
+        if missing := self._missing():
+            raise TimeoutFault(missing, machine.step, f"connection lost; {NO_SURVIVAL}", code=Code.LOST)
+
+    def _begin_step(
+        self, number: int, machine: ServerMachine, deadline: Deadline
+    ) -> asyncio.Task[Answer] | None:
+        """Tell from now on for whom the machine's step waits; give it its time, or return its computation."""
+
+        def waited() -> Collection[str]:
+            # An idle server waits for nobody.
+            return machine.waiting_for if deadline.connecting or machine.step != HELLO else ()
+
+        self._awaited.begin(number, machine.step, waited)
+        if machine.step == COMPUTE:
+            if machine.job is not None and self._engine is not None:
+                return asyncio.create_task(self._engine_run(self._engine, machine.job))
+        elif machine.step != HELLO:
+            deadline.step(self._seconds(machine.step))
+        return None
+
+    async def _take(
+        self, number: int, machine: ServerMachine, news: News, deadline: Deadline, *, begun: bool
+    ) -> bool:
+        """Give the machine its news; return whether the request has begun, as with its first message."""
+        if news.envelope is not None and not begun and news.request == number:
+            begun = True
+            deadline.begin()
+        self._links.send(number, await self._apply(number, machine, news, begun))
+        return begun
+
+    async def _cancel(self, computing: asyncio.Task[Answer] | None) -> None:
+        if computing is not None:
+            computing.cancel()
+            await asyncio.gather(computing, return_exceptions=True)
 
     async def _begin(self, number: int) -> Engine:
         engine = self._engine

@@ -212,6 +212,14 @@ async def _within_bounds(
 
 
 def _check(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]]) -> None:
+    """Raise ConfigError with the first of four groups of faults; each check needs those before it."""
+    faults = _shape_faults(mpc, terms, shares) or size_faults(terms) or _kind_faults(terms)
+    if faults := faults or _room_faults(mpc, terms):
+        raise ConfigError(faults)
+
+
+def _shape_faults(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]]) -> list[Fault]:
+    """Return where terms, runtime and shares do not fit together."""
     servers = len(mpc.parties)
     faults = []
     if servers > 1 and mpc.threshold < 1:
@@ -226,16 +234,23 @@ def _check(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]]) -> No
         faults.append(Fault("lower", f"not {terms.length} bounds"))
     elif any(low >= high for low, high in zip(terms.lower, terms.upper, strict=True)):
         faults.append(Fault("upper", "not all above the lower bounds"))
-    if faults := faults or size_faults(terms):
-        raise ConfigError(faults)
+    return faults
+
+
+def _kind_faults(terms: ProgramTerms) -> list[Fault]:
+    """Return what is wrong for this kind of program."""
     if terms.kind in ("statistic", "pairs"):
-        faults = _check_statistic(terms)
-    elif terms.kind == "weighted-mean" and (terms.length < 2 or terms.lower[-1] < 0):
-        faults = [Fault("length", "no value before the weight, or a weight below 0")]
-    if faults:
-        raise ConfigError(faults)
+        return _check_statistic(terms)
+    if terms.kind == "weighted-mean" and (terms.length < 2 or terms.lower[-1] < 0):
+        return [Fault("length", "no value before the weight, or a weight below 0")]
+    return []
+
+
+def _room_faults(mpc: Any, terms: ProgramTerms) -> list[Fault]:
+    """Return why masked values or integers have too few bits, or noise is not one for each integer."""
+    faults = []
     # mpyc's masks are sums of one number for each set of servers that lacks t: all but one may be known.
-    masks = math.comb(servers, mpc.threshold)
+    masks = math.comb(len(mpc.parties), mpc.threshold)
     # What is opened of pairs is what the program gives, and hides nothing.
     openings = terms.users * terms.length + (0 if terms.kind == "pairs" else len(output_spans(terms)))
     left = terms.security - masks.bit_length() - openings.bit_length() - 1
@@ -247,8 +262,7 @@ def _check(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]]) -> No
         faults.append(Fault("bits", f"{terms.bits}, the integers need {needed}"))
     if len(terms.noise) not in (0, 1, len(output_spans(terms))):
         faults.append(Fault("noise", f"{len(terms.noise)} for {len(output_spans(terms))} integers"))
-    if faults:
-        raise ConfigError(faults)
+    return faults
 
 
 def needed_bits(terms: ProgramTerms) -> int:

@@ -23,12 +23,12 @@ GRAPH = topology.watts_strogatz(24, 4, 0.3, 1)
 RECORDS = np.random.default_rng(1).normal(size=(24, 2)).round(1)
 
 
-def GINI(own: Any, other: Any) -> Any:
+def gini(own: Any, other: Any) -> Any:
     return np.abs(own[..., 0] - other[..., 0])
 
 
 @pytest.mark.parametrize("ticks", [1, 6, 300])
-@pytest.mark.parametrize("kernel", [GINI, kendall_tau().function])
+@pytest.mark.parametrize("kernel", [gini, kendall_tau().function])
 def test_against_the_loops_of_the_papers(ticks: int, kernel: Any) -> None:
     there = PlainExchange(24)
     got = asyncio.run(gosta(there, RECORDS, kernel, EdgeClock(GRAPH, 3), ticks, every=50))
@@ -51,10 +51,10 @@ def test_against_the_loops_of_the_papers(ticks: int, kernel: Any) -> None:
 @pytest.mark.parametrize("learner", [gosta, gosta_asynchronous, u2_gossip])
 def test_copies_run_as_each_would_alone(learner: Any) -> None:
     many = ManyClocks([EdgeClock(GRAPH, 3, stream) for stream in range(3)])
-    got = asyncio.run(learner(PlainExchange(72), np.tile(RECORDS, (3, 1)), GINI, many, 90, every=40))
+    got = asyncio.run(learner(PlainExchange(72), np.tile(RECORDS, (3, 1)), gini, many, 90, every=40))
     for copy in range(3):
         alone = asyncio.run(
-            learner(PlainExchange(24), RECORDS, GINI, EdgeClock(GRAPH, 3, copy), 90, every=40)
+            learner(PlainExchange(24), RECORDS, gini, EdgeClock(GRAPH, 3, copy), 90, every=40)
         )
         np.testing.assert_array_equal(got.values[:, 24 * copy : 24 * copy + 24], alone.values)
 
@@ -73,9 +73,9 @@ def expected(graph: Topology, matrix: np.ndarray, ticks: int) -> np.ndarray:
 
 def test_the_expectation_is_that_of_the_chain() -> None:
     """Over 4,000 copies, each user's mean within 5 standard errors: false-alarm rate 2e-5."""
-    matrix, ticks, copies = GINI(RECORDS[:, None], RECORDS[None]), 60, 4_000
+    matrix, ticks, copies = gini(RECORDS[:, None], RECORDS[None]), 60, 4_000
     many = ManyClocks([EdgeClock(GRAPH, 3, stream) for stream in range(copies)])
-    got = asyncio.run(gosta(PlainExchange(24 * copies), np.tile(RECORDS, (copies, 1)), GINI, many, ticks))
+    got = asyncio.run(gosta(PlainExchange(24 * copies), np.tile(RECORDS, (copies, 1)), gini, many, ticks))
     runs = got.final.reshape(copies, 24)
     errors = runs.std(axis=0) / np.sqrt(copies)
     assert np.all(abs(runs.mean(axis=0) - expected(GRAPH, matrix, ticks)) < 5 * errors)
@@ -89,7 +89,7 @@ def test_theorem_3_1_bounds_the_expectation(graph: Topology) -> None:
     rng = np.random.default_rng(2)
     for _ in range(3):
         values = rng.normal(size=(graph.users, 1))
-        matrix = GINI(values[:, None], values[None])
+        matrix = gini(values[:, None], values[None])
         for ticks in (1, 10, 100, 1000):
             away = np.linalg.norm(expected(graph, matrix, ticks) - matrix.mean())
             assert away <= gosta_bound(graph, matrix, np.array([ticks]))[0]
@@ -115,8 +115,8 @@ def test_errors_fall_as_fast_as_time_goes_by(learner: Any) -> None:
     copies, ticks = 20, 16 * 400
     clock = ManyClocks([EdgeClock(GRAPH, 3, stream) for stream in range(copies)])
     records = np.tile(RECORDS, (copies, 1))
-    got = asyncio.run(learner(PlainExchange(24 * copies), records, GINI, clock, ticks, every=400))
-    target = GINI(RECORDS[:, None], RECORDS[None]).mean()
+    got = asyncio.run(learner(PlainExchange(24 * copies), records, gini, clock, ticks, every=400))
+    target = gini(RECORDS[:, None], RECORDS[None]).mean()
     away = abs(got.values.reshape(len(got.ticks), copies, 24).mean(axis=1) - target).mean(axis=1)
     assert away[-1] < away[0] / 3
     spread = np.sqrt(((got.values - target) ** 2).mean(axis=1))
@@ -163,7 +163,7 @@ def test_gosta_beats_the_baseline() -> None:
 def test_bad_input_is_refused(changes: dict[str, Any], named: str) -> None:
     given: dict[str, Any] = {
         "records": RECORDS,
-        "kernel": GINI,
+        "kernel": gini,
         "clock": EdgeClock(GRAPH, 1),
         "ticks": 50,
         "every": None,

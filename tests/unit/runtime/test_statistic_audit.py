@@ -131,51 +131,76 @@ def play(
         )
         for place, name in enumerate(NAMES)
     }
+    route = Route(context, identities, hub, parties, withheld, wrong, lost)
+    route.deliver([envelope for party in parties.values() for envelope in party.start()])
+    while hub.step in m.COINS:
+        try:
+            route.deliver(hub.expire())
+        except SmpcError as error:
+            hub.farewell(error)
+            return Played(board.export(), session_digest(session).hex(), context, identities, hub)
+    failed = evaluate_pairs(hub, parties, plan, identities, unpaired)
+    for name, party in parties.items():
+        if party.evaluations is not None:
+            route.deliver(party.done(failed[name]))
+    hub.expire()
+    return Played(board.export(), session_digest(session).hex(), context, identities, hub)
 
-    def deliver(envelopes: Sequence[Envelope]) -> None:
+
+@dataclass(frozen=True)
+class Route:
+    """Brings envelopes to who they are for, with what goes wrong on the way; see `play`."""
+
+    context: Context
+    identities: dict[str, Identity]
+    hub: StatisticHub
+    parties: dict[str, StatisticParty]
+    withheld: Sequence[str]
+    wrong: Sequence[str]
+    lost: str
+
+    def deliver(self, envelopes: Sequence[Envelope]) -> None:
         waiting = list(envelopes)
         while waiting:
             envelope = waiting.pop(0)
             what = f"{envelope.sender} {envelope.step}"
-            if what in withheld:
+            if what in self.withheld:
                 continue
-            if what in wrong:
+            if what in self.wrong:
                 message = m.Coin(b"w" * 32)
-                (envelope,) = statistic_context(context).write(
-                    identities[envelope.sender], envelope.run_id, envelope.step, [HUB], message
+                (envelope,) = statistic_context(self.context).write(
+                    self.identities[envelope.sender], envelope.run_id, envelope.step, [HUB], message
                 )
             if envelope.receiver == HUB:
-                waiting += hub.receive(envelope)
-                if what == lost:
-                    waiting += hub.lost(envelope.sender)
+                waiting += self.hub.receive(envelope)
+                if what == self.lost:
+                    waiting += self.hub.lost(envelope.sender)
             elif envelope.step != m.PAIR:
                 try:
-                    waiting += parties[envelope.receiver].receive(envelope)
+                    waiting += self.parties[envelope.receiver].receive(envelope)
                 except SmpcError:
                     continue
 
-    deliver([envelope for party in parties.values() for envelope in party.start()])
-    while hub.step in m.COINS:
-        try:
-            deliver(hub.expire())
-        except SmpcError as error:
-            hub.farewell(error)
-            return Played(board.export(), session_digest(session).hex(), context, identities, hub)
-    found: dict[str, list[int]] = {name: [] for name in NAMES}
+
+def evaluate_pairs(
+    hub: StatisticHub,
+    parties: dict[str, StatisticParty],
+    plan: StatisticPlan,
+    identities: dict[str, Identity],
+    unpaired: Sequence[str],
+) -> dict[str, list[int]]:
+    """Evaluate all pairs that were drawn; return by name the matchings in which a party did no pair."""
+    failed: dict[str, list[int]] = {name: [] for name in NAMES}
     for name, party in parties.items():
         for matching, garbler, evaluator in party.evaluations or ():
             if name != garbler:
                 continue
             if {garbler, evaluator} & set(unpaired):
-                found[garbler].append(matching)
-                found[evaluator].append(matching)
+                failed[garbler].append(matching)
+                failed[evaluator].append(matching)
             else:
                 evaluate(hub, parties, plan, identities, matching, garbler, evaluator)
-    for name, party in parties.items():
-        if party.evaluations is not None:
-            deliver(party.done(found[name]))
-    hub.expire()
-    return Played(board.export(), session_digest(session).hex(), context, identities, hub)
+    return failed
 
 
 def evaluate(
