@@ -116,8 +116,10 @@ class PairDescent(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return 1 / float(self.clock_of(users).chances.min()) if self.clock == "asynchronous" else 1.0
 
     def screen(self, slope: float, users: int, bound: float, known: Known) -> Screen:
-        """Return what is believed of others: records that are known, and sums of gradients by tick t of norm
-        t times the largest, so that an honest user's own messages stay within `bound`.
+        """Return what is believed of others.
+
+        Records that are known, and sums of gradients by tick t of norm t times the largest, so that an honest
+        user's own messages stay within `bound`.
         """
         most, p = self._weight(users) * slope, self.dimension
 

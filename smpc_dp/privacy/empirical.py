@@ -78,8 +78,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What the audit of a mechanism found, over several pairs of neighbouring inputs; strongest finding
-    first."""
+    """What the audit of a mechanism found, over several pairs of neighbouring inputs; strongest first."""
 
     mechanism: str
     claim: Claim
@@ -166,8 +165,7 @@ def audit_mechanism(mechanism: Mechanism, claim: Claim, samples: int, source: No
 
 
 def neighbours(mechanism: Mechanism) -> list[tuple[Outputs, Outputs]]:
-    """Return pairs of inputs at full distance: all of it in one coordinate, and spread over as many as may
-    move."""
+    """Return pairs of inputs at full distance: in one coordinate, and spread over as many as may move."""
     match mechanism:
         case KaryRandomisedResponse():
             zeros = np.zeros(mechanism.changed, dtype=np.int64)
@@ -261,8 +259,7 @@ def _lower(hits: int, others: int, samples: int, delta: float, alarm: float) -> 
 
 
 def _candidates(first: Outputs, second: Outputs) -> list[tuple[_Event, tuple[int, int]]]:
-    """Return events that may tell the inputs apart, with their counts in the two samples that suggest
-    them."""
+    """Return events that may tell the inputs apart, with their counts in the samples that suggest them."""
     found: list[tuple[_Event, tuple[int, int]]] = []
     for direction in _directions(first, second):
         scores = _scores(first, direction), _scores(second, direction)
@@ -300,8 +297,7 @@ def _value_sets(first: Outputs, second: Outputs) -> list[tuple[_Event, tuple[int
 
 
 def _directions(first: Outputs, second: Outputs) -> list[Floats]:
-    """Return the directions to project on: Fisher's, which also finds noise that coordinates share, and each
-    mean."""
+    """Return the directions to project on: Fisher's, which finds shared noise too, and each mean."""
     width = first.shape[1]
     if width == 1:
         return [np.ones(1)]

@@ -61,7 +61,7 @@ def geometric(source: NoiseSource, count: int, x: Fraction | int, *, threads: in
 def discrete_laplace(
     source: NoiseSource, count: int, scale: Fraction | int, *, threads: int = 1
 ) -> NDArray[np.int64]:
-    """P(k) proportional to exp(-|k| / scale); 0 < scale <= 2**50. [Canonne, Kamath, Steinke 2020]"""
+    """P(k) proportional to exp(-|k| / scale); 0 < scale <= 2**50 [Canonne, Kamath, Steinke 2020]."""
     scale = _positive("scale", scale, MAX_SCALE)
     return _draw(source, "discrete-laplace", count, threads, scale)
 
@@ -69,7 +69,7 @@ def discrete_laplace(
 def discrete_gaussian(
     source: NoiseSource, count: int, variance: Fraction | int, *, threads: int = 1
 ) -> NDArray[np.int64]:
-    """P(k) proportional to exp(-k^2 / (2 variance)); 0 < variance <= 2**100. [Canonne, Kamath, Steinke 2020]
+    """P(k) proportional to exp(-k^2 / (2 variance)); 0 < variance <= 2**100 [Canonne, Kamath, Steinke 2020].
 
     `variance` is the parameter sigma^2; the variance of the values is at most that, and below it only for a
     sigma of about 1 or less.

@@ -31,9 +31,9 @@ DELAY = 0.4
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was opened, alike at all servers; and for each run, start-up left out:
+    """What was opened, alike at all servers; and what each run took, start-up left out.
 
-    seconds by the clock, of the slowest server; of processor time, and bytes of mpyc's messages, of all
+    Seconds by the clock, of the slowest server; of processor time, and bytes of mpyc's messages, of all
     servers together. Processor time is with that of the channels, where they are used.
     """
 

@@ -53,6 +53,7 @@ class Negative:
 
 
 def envelope_json(envelope: Envelope) -> dict[str, str]:
+    """Return an envelope as vectors have it, bytes in hex."""
     return {
         "run_id": envelope.run_id.hex(),
         "step": envelope.step,
@@ -141,6 +142,7 @@ class _Raw:
 def made(
     base: Played[R], name: str, about: str, place: int, envelope: Envelope, layer: str, **expect: str
 ) -> Negative:
+    """Return a negative vector with the envelope at a place; `expect` names another error or culprit."""
     error, culprit = expect.get("error", "PeerFault"), expect.get("culprit", envelope.sender)
     return Negative(name, about, base.name, place, envelope, layer, error, culprit)
 
@@ -158,6 +160,7 @@ def changed(
     layer: str = CONTENT,
     **expect: str,
 ) -> Negative:
+    """Return a negative vector with one message's fields changed, signed by its sender."""
     place, envelope = base.find(step, sender, receiver)
     message = decode(envelope.body, kind, sender)
     body = msgspec.msgpack.encode(msgspec.structs.replace(message, **change(message)))
@@ -165,6 +168,7 @@ def changed(
 
 
 def flip(data: bytes, place: int = 0) -> bytes:
+    """Return the data with the lowest bit of one byte flipped."""
     return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
 
 

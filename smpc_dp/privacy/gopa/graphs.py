@@ -45,6 +45,7 @@ class HonestGraph:
 
     @property
     def degrees(self) -> Ints:
+        """Return the number of neighbours of each vertex, shape (size,)."""
         return np.bincount(self.edges.ravel(), minlength=self.size).astype(np.int64)
 
     @property

@@ -55,6 +55,7 @@ class GopaPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def warnings_of(request: GopaRequest, delta: float) -> list[str]:
+    """Return what a user of a plan with this delta should know."""
     found = []
     if request.delta_asked > 1 / request.parties:
         found.append(
@@ -67,6 +68,7 @@ def warnings_of(request: GopaRequest, delta: float) -> list[str]:
 
 
 def plan_by_theorem(request: GopaRequest) -> GopaPlan:
+    """Return the plan by the formulas of Theorem 4.1; raise ConfigError where it does not hold."""
     parties, unit = request.parties, request.upper - request.lower
     honest = request.honest - int(request.curious)
     faults = [
@@ -123,6 +125,7 @@ def plan_by_theorem(request: GopaRequest) -> GopaPlan:
 def common_fields(
     request: GopaRequest, delta: float, k: int | None, sigma_eta: float, sigma_delta: float, diameter: float
 ) -> dict[str, Any]:
+    """Return the fields of a plan that follow alike from every method's result."""
     names = {"k": request.k, "sigma_delta": request.sigma_delta, "sigma_eta": request.sigma_eta}
     reachable = 0 < delta < 1
     return {

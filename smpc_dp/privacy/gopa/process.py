@@ -139,7 +139,7 @@ def log_bad_cut(parties: int, honest: int, k: int, phi: float, removed: int) -> 
 
 
 def cheeger_gap(phi: float) -> float:
-    """A lower bound on the gap of the normalised Laplacian at conductance phi. [Chung 1997, Theorem 2.3]"""
+    """A lower bound on the gap of the normalised Laplacian at conductance phi [Chung 1997, Theorem 2.3]."""
     return 1 - math.sqrt(1 - phi * phi)
 
 

@@ -57,12 +57,14 @@ class GopaRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def curator_delta_asked(self) -> float:
+        """delta' of the total alone: by default a tenth of delta, or 1/n_H^2 without one."""
         if self.curator_delta is not None:
             return self.curator_delta
         return self.delta / 10 if self.delta is not None else 1 / self.honest**2
 
     @property
     def delta_asked(self) -> float:
+        """Return delta of the whole view: by default ten times that of the total."""
         return self.delta if self.delta is not None else 10 * self.curator_delta_asked
 
     def __post_init__(self) -> None:

@@ -44,8 +44,7 @@ class Sensitivity:
         l2: float | None = None,
         linf: float | None = None,
     ) -> Self:
-        """Derive the bounds for integer vectors from at least one norm; raise ConfigError for what cannot
-        be."""
+        """Derive the bounds for integer vectors from a norm or more; raise ConfigError for what cannot be."""
         return cls._derived(relation, dimension, l1, l2, linf, integer=True)
 
     @classmethod

@@ -209,6 +209,7 @@ _SEEN = {
 def walk_assumption(
     task: str, colluding: int, seen: str, max_contributions: int | None, edge_cap: int | None
 ) -> str:
+    """Return what must be true of users, channels and losses for a walk's privacy to hold."""
     text = (
         "all users follow the protocol, and draw noise and next users honestly; channels are private; "
         f"{observers(colluding)} {_SEEN[seen]}; everybody sees the final token"

@@ -99,8 +99,11 @@ class Participants(_Body, frozen=True):
 
 
 class Held(_Body, frozen=True):
-    """User to coordinator: whose x_hat it has (a set), the SHA-256 of each body and the signatures, in roster
-    order; and proofs against those who published twice."""
+    """User to coordinator: whose x_hat it has.
+
+    `held` is a set; the SHA-256 of each body and the signatures are in roster order; proofs are against those
+    who published twice.
+    """
 
     held: bytes
     hashes: bytes
@@ -116,8 +119,11 @@ class Forward(_Body, frozen=True):
 
 
 class Published(_Body, frozen=True):
-    """Coordinator: whose x_hat is in the total (a set), with hashes and signatures as in `Held`, and proofs
-    against those who are left out for having published twice."""
+    """Coordinator: whose x_hat is in the total.
+
+    `published` is a set, with hashes and signatures as in `Held`; proofs are against those who are left out
+    for having published twice.
+    """
 
     published: bytes
     hashes: bytes

@@ -53,7 +53,7 @@ class GopaParameters(SumParameters, frozen=True):
     def add_pair_terms(
         self, lanes: Lanes, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1
     ) -> None:
-        """Add Delta of each pair, from the seed of both: it cancels. [Bellet 2021, Alg. 4.1, line 2]"""
+        """Add Delta of each pair, from the seed of both: it cancels [Bellet 2021, Alg. 4.1, line 2]."""
         del threads
         for seed, sign in zip(seeds, signs, strict=True):
             source = NoiseSource.keyed(seed, b"gopa", b"pair")
@@ -64,7 +64,7 @@ class GopaParameters(SumParameters, frozen=True):
                 lanes -= terms
 
     def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:
-        """Add eta, this party's own noise. [Bellet 2021, Alg. 4.1, line 4]"""
+        """Add eta, this party's own noise [Bellet 2021, Alg. 4.1, line 4]."""
         source = NoiseSource.keyed(randomness.bytes(32), b"gopa", b"own")
         lanes += self.own_noise(source, len(lanes)).view(np.uint64)
 

@@ -234,7 +234,6 @@ def _sparse(plan: SecAggPlan, delta: float, roll_back: bool) -> tuple[SecAggPlan
 
     None: the complete graph, of which there is nothing to prove.
     """
-
     # Who draws half of the others has three quarters of them for neighbours: then it may as well have all.
     most = (plan.parties - 1) // 2
 

@@ -73,8 +73,11 @@ class Check(_Body, frozen=True):
 
 
 class Confirm(_Body, frozen=True):
-    """Evaluator to garbler: the same hash. If the garbler learns the output: the colours of the active labels
-    (bits, packed, least significant first) and the digest of those labels, which only who has them knows."""
+    """Evaluator to garbler: the same hash.
+
+    If the garbler learns the output: the colours of the active labels (bits, packed, least significant first)
+    and the digest of those labels, which only who has them knows.
+    """
 
     block: int
     transcript: Bytes32

@@ -122,9 +122,11 @@ class Opening(_Body, frozen=True):
 
 
 class Neighbours(_Body, frozen=True):
-    """Aggregator: who revealed (a set), the advertisements of all of the receiver's neighbours in it, and the
-    openings of those that drew the receiver, each list in roster order; and one proof that the roll has the
-    commitments of all these neighbours."""
+    """Aggregator: who revealed (a set), and what the receiver needs of its neighbours in it.
+
+    The advertisements of all of them, and the openings of those that drew the receiver, each list in roster
+    order; and one proof that the roll has the commitments of all these neighbours.
+    """
 
     revealed: bytes
     advertisements: list[Advertisement]
@@ -133,8 +135,10 @@ class Neighbours(_Body, frozen=True):
 
 
 class Deal(_Body, frozen=True):
-    """Party: a commitment to its self-mask seed, and one sealed `Share` for each neighbour that it drew and
-    that revealed, in roster order."""
+    """Party: a commitment to its self-mask seed, and sealed shares.
+
+    One sealed `Share` for each neighbour that it drew and that revealed, in roster order.
+    """
 
     self_commitment: Bytes32
     sealed: list[bytes]
@@ -195,9 +199,9 @@ class Survivors(_Body, frozen=True):
 
 
 class Unmask(_Body, frozen=True):
-    """Party: of each dealer (a list) one share: of the self-mask seed if it survived, else of the masking
-    key.
+    """Party: of each dealer (a list) one share, of its self-mask seed or of its masking key.
 
+    Of the self-mask seed if the dealer survived, else of the masking key.
     `shares` has 32 bytes a dealer, `others` the digest of the share that stays hidden, `signatures` the
     dealer's.
     """

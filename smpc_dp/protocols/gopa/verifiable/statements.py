@@ -198,7 +198,7 @@ class Rules:
         return proofs.prove_norm(context, values, blinding, bound, randomness)
 
     def add_commit(self, batch: proofs.Batch, party: int, name: str, message: v.Commit) -> None:
-        """Put the proof that x is within the bounds in a batch. [Bellet 2021, (4.7)]"""
+        """Put the proof that x is within the bounds in a batch [Bellet 2021, (4.7)]."""
         context, bound = self.proof_context(name), self._parameters.bound_squared
         value, proof = message.value, message.range_proof
         if bound is None:
