@@ -159,7 +159,16 @@ async def dual_averaging(
             or somebody sent what the screen refuses.
     """
     state, every = _start(
-        exchange, records, gradient, clock, ticks, dimension, step_size, prox, every, screen
+        exchange,
+        records,
+        gradient,
+        clock,
+        ticks,
+        dimension=dimension,
+        step_size=step_size,
+        prox=prox,
+        every=every,
+        screen=screen,
     )
     rows = len(exchange.here)
     for span in spans(clock, exchange.users, ticks, every):
@@ -199,7 +208,16 @@ async def dual_averaging_asynchronous(
     Arguments, result and errors as of `dual_averaging`.
     """
     state, every = _start(
-        exchange, records, gradient, clock, ticks, dimension, step_size, prox, every, screen
+        exchange,
+        records,
+        gradient,
+        clock,
+        ticks,
+        dimension=dimension,
+        step_size=step_size,
+        prox=prox,
+        every=every,
+        screen=screen,
     )
     here = exchange.here
     weight = 1.0 / clock.chances[here]
@@ -222,6 +240,7 @@ def _start(
     gradient: PairGradient,
     clock: Clock,
     ticks: int,
+    *,
     dimension: int,
     step_size: StepSize | None,
     prox: Prox,

@@ -226,7 +226,7 @@ class Session:
         kernel: str | Kernel,
         data: Any,
         epsilon: float,
-        P: int | None = None,
+        P: int | None = None,  # noqa: N803 - the paper's symbol
         *,
         delta: float = 0.0,
         noise: NoiseKind | PairLaw = "laplace",

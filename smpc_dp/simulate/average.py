@@ -115,7 +115,7 @@ def with_board(stage: Stage, declared: Mapping[str, object]) -> tuple[Stage, Mem
     return replace(stage, context=context), MemoryBoard(session.decode("ascii"))
 
 
-def average(
+def average(  # noqa: PLR0913 - the keys of a session file, and what a simulation has beside them
     values: ArrayLike | Sequence[ArrayLike],
     *,
     lower: Bound | None = None,

@@ -47,11 +47,11 @@ SERVERS = 3
 OnPairs = Callable[[int], None]
 
 
-def pairwise(
+def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulation has beside them
     kernel: str | Kernel,
     data: Any,
     epsilon: float,
-    P: int | None = None,
+    P: int | None = None,  # noqa: N803 - the paper's symbol
     *,
     labels: Any = None,
     delta: float = 0.0,

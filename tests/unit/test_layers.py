@@ -62,8 +62,6 @@ MAY_IMPORT_RANDOM = (
     "lab/",
 )
 
-MAX_LINES = 460
-
 FILES = [*sorted(PACKAGE.rglob("*.py")), *sorted(LAB.rglob("*.py"))]
 # The two folders of evidence: from a checkout both would import as namespace packages.
 EVIDENCE = frozenset({"protocols", "circuits"})
@@ -256,9 +254,3 @@ def test_library_code_keeps_the_house_rules() -> None:
 )
 def test_the_house_rules_refuse(code: str) -> None:
     assert list(forbidden(ast.parse(code), "crypto/example.py"))
-
-
-def test_no_file_is_too_long() -> None:
-    lengths = {file.relative_to(ROOT): len(file.read_text("utf-8").splitlines()) for file in FILES}
-    found = [f"{name}: {count} lines" for name, count in lengths.items() if count > MAX_LINES]
-    assert not found, f"above {MAX_LINES} lines: " + ", ".join(found)

@@ -125,7 +125,7 @@ class VerifiablePlan(msgspec.Struct, frozen=True):
         )
 
 
-def plan_verifiable(
+def plan_verifiable(  # noqa: PLR0913 - each can be given or planned by itself
     *,
     parties: int,
     honest: int,
@@ -164,7 +164,17 @@ def plan_verifiable(
     """
     corrupt = max(parties - honest, 1) if corrupt is None else corrupt
     steps, widths = _widest(steps, length)
-    _check(parties, honest, epsilon, delta, length, steps, bits, sigma_delta, bound_squared)
+    _check(
+        parties,
+        honest,
+        epsilon,
+        delta,
+        length=length,
+        steps=steps,
+        bits=bits,
+        sigma_delta=sigma_delta,
+        bound_squared=bound_squared,
+    )
     _check_draws(parties, honest, degree, lost, corrupt)
     apart = 0.0 if degree is None else disconnected(parties, degree, corrupt=corrupt, lost=lost)
     mu = gaussian_mu(epsilon, delta)
@@ -321,6 +331,7 @@ def _check(
     honest: int,
     epsilon: float,
     delta: float,
+    *,
     length: int,
     steps: int | None,
     bits: int | None,

@@ -50,7 +50,17 @@ def plan_walk(
     `edge_cap` need `paths="known"`, see docs/planners.md. For sgd `known` needs convex, s-smooth losses
     and one constant step size of at most 2/s; the others need nothing of the kind. Raises ConfigError.
     """
-    _check(task, parties, steps, epsilon, delta, sensitivity, colluding, paths, method)
+    _check(
+        task,
+        parties,
+        steps,
+        epsilon,
+        delta,
+        sensitivity=sensitivity,
+        colluding=colluding,
+        paths=paths,
+        method=method,
+    )
     _check_caps(steps, paths, method, max_contributions, edge_cap)
     inner = without_grid(epsilon, delta)
     local = local_sigma(parties, steps, *inner, sensitivity, max_contributions)
@@ -229,6 +239,7 @@ def _check(
     steps: int,
     epsilon: float,
     delta: float,
+    *,
     sensitivity: float,
     colluding: int,
     paths: str,

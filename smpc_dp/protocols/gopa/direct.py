@@ -175,12 +175,12 @@ class DirectMachine(Agreement):
             self._run_id,
             self._total,
             self._roll_hash,
-            self._participants,
-            self._published,
-            self._certificate,
-            self._certified(d.ATTEST_TOTAL, self._total_digest),
-            tuple(self._faults),
-            sum(peer in inside for party in lost for peer in self._neighbours[party]),
+            participants=self._participants,
+            survivors=self._published,
+            participants_certificate=self._certificate,
+            survivors_certificate=self._certified(d.ATTEST_TOTAL, self._total_digest),
+            faults=tuple(self._faults),
+            residual_pairs=sum(peer in inside for party in lost for peer in self._neighbours[party]),
         )
         self._end()
         return []

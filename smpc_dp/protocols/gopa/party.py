@@ -83,10 +83,10 @@ class GopaPartyMachine(PartyMachine):
             self._run_id,
             total,
             self._roll_digest,
-            self._participants,
-            published,
-            self._participants_certificate,
-            None,
+            participants=self._participants,
+            survivors=published,
+            participants_certificate=self._participants_certificate,
+            survivors_certificate=None,
             residual_pairs=message.residual_pairs,
         )
         self._end()

@@ -77,11 +77,11 @@ class GopaRelayMachine(AggregatorMachine):
             self._run_id,
             self._sum,
             self._roll_digest,
-            self._participants,
-            published,
-            self._participants_certificate,
-            None,
-            tuple(self._faults),
-            residual,
+            participants=self._participants,
+            survivors=published,
+            participants_certificate=self._participants_certificate,
+            survivors_certificate=None,
+            faults=tuple(self._faults),
+            residual_pairs=residual,
         )
         return sent

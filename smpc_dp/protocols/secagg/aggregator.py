@@ -317,10 +317,10 @@ class AggregatorMachine(HubRole[Outcome]):
             self._run_id,
             self._sum,
             self._roll_digest,
-            self._participants,
-            self._survivors,
-            self._participants_certificate,
-            self._survivors_certificate,
-            tuple(self._faults),
+            participants=self._participants,
+            survivors=self._survivors,
+            participants_certificate=self._participants_certificate,
+            survivors_certificate=self._survivors_certificate,
+            faults=tuple(self._faults),
         )
         return sent

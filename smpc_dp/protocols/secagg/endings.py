@@ -20,6 +20,7 @@ def outcome(
     run_id: bytes,
     total: Lanes,
     roll: bytes,
+    *,
     participants: Collection[int],
     survivors: Collection[int],
     participants_certificate: Certificate,

@@ -388,10 +388,10 @@ class PartyMachine(PartyRole[Outcome]):
             self._run_id,
             total,
             self._roll_digest,
-            self._participants,
-            self._survivors,
-            self._participants_certificate,
-            self._survivors_certificate,
+            participants=self._participants,
+            survivors=self._survivors,
+            participants_certificate=self._participants_certificate,
+            survivors_certificate=self._survivors_certificate,
         )
         self._end()
         return ()

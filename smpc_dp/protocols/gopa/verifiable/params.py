@@ -356,12 +356,12 @@ def plan_session_noise(
         honest,
         epsilon,
         delta,
-        encoding.length,
-        None if squared is not None else steps_of(encoding),
-        squared,
-        None if plan.complete else degree,
-        lost,
-        corrupt,
+        length=encoding.length,
+        steps=None if squared is not None else steps_of(encoding),
+        bound_squared=squared,
+        degree=None if plan.complete else degree,
+        lost=lost,
+        corrupt=corrupt,
     )
     whose = (
         f"at most {plan.max_corrupt} of {plan.parties} users are corrupt"

@@ -401,10 +401,10 @@ class VerifiablePartyMachine(BoardPartyMachine):
             self._run_id,
             self._total,
             self._roll_digest,
-            self._participants,
-            self._counted,
-            self._participants_certificate,
-            certificate,
+            participants=self._participants,
+            survivors=self._counted,
+            participants_certificate=self._participants_certificate,
+            survivors_certificate=certificate,
             residual_pairs=self._residual,
         )
         privacy = self._verifiable.privacy(len(self._counted), self._false)

@@ -20,6 +20,7 @@ def planned_noise(
     honest: int,
     epsilon: float,
     delta: float,
+    *,
     length: int,
     steps: int | tuple[int, ...] | None,
     bound_squared: int | None,

@@ -402,12 +402,12 @@ class VerifiableRelayMachine(GopaRelayMachine):
             self._run_id,
             self._sum,
             self._roll_digest,
-            self._participants,
-            self._published,
-            self._participants_certificate,
-            certificate,
-            tuple(self._faults),
-            self._residual,
+            participants=self._participants,
+            survivors=self._published,
+            participants_certificate=self._participants_certificate,
+            survivors_certificate=certificate,
+            faults=tuple(self._faults),
+            residual_pairs=self._residual,
         )
         # Those on the board, as an audit counts them, whoever of them was lost since.
         privacy = self._verifiable.privacy(len(self._published), self._shown_false)
