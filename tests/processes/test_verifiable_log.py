@@ -273,7 +273,8 @@ class Flood:
 class Waiting:
     """A machine that waits for somebody until its time is over."""
 
-    step, finished, has_enough, waiting_for, expired = v.COMMIT, False, False, frozenset[str](), False
+    name, step, finished, has_enough = "relay", v.COMMIT, False, False
+    waiting_for, expired = frozenset[str](), False
     matchings = 0
 
     def lost_all(self, _names: object) -> tuple[()]:
@@ -306,7 +307,7 @@ def flooded() -> Any:
     server._show, server._ask = show, ask
     server._machine, server._culprits = Waiting(), {}
     server._asked = {2: SimpleNamespace(group=None)}
-    server._tell = lambda *_: None
+    server._on_event = lambda _event: None
     server._awaited = Awaited("relay", lambda _name: True, lambda _event: None)
     return server
 

@@ -31,7 +31,7 @@ def test_two_secrets_take_the_same_time(name: str, mode: garble.Mode) -> None:
 
 def test_a_leak_is_seen() -> None:
     def leaking(secret: int) -> Callable[[], object]:
-        return lambda: sum(range(1000 + 200 * secret))
+        return lambda: sum(range(1000 + 2000 * secret))
 
     assert abs(garbling_timing.t_statistic(leaking, MEASUREMENTS)) > BOUND
 

@@ -131,7 +131,7 @@ def test_who_sends_what_is_no_code_is_named(column: int, value: float) -> None:
         ({"lower": 0.0}, "lower: the fields of the kernel have bounds of their own"),
         ({"statistic": describe(NEAR) | {"digest": "00"}}, "statistic (kernel.digest): is not that"),
         ({"statistic": {"kernel": "near"}}, "statistic (kernel): not a kernel's description"),
-        ({"statistic": {"kernel": "auc", "fields": []}}, "statistic: a kernel that is described must be"),
+        ({"statistic": {"kernel": "auc", "fields": []}}, "statistic: a kernel of one's own must be"),
         ({"statistic": "variance"}, "lower: is missing; upper: is missing"),
         ({"positives": 3}, "positives: is of auc alone"),
         ({"statistic": describe(kendall_tau(DIGIT, FINE)), "bins": 200}, "more than 1024 cells"),
