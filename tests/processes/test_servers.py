@@ -269,14 +269,19 @@ async def test_what_cannot_be_computed_is_refused_at_the_user(tmp_path: Path) ->
 @pytest.mark.parametrize("step", ["connected", "shares", "compute"])
 def test_a_killed_server_ends_everybody_and_is_named(tmp_path: Path, step: str) -> None:
     path = session(tmp_path)
-    known: set[str] = set()
+    # Everybody must be connected to everybody: a member that is not yet names a server that has ended for it.
+    due = {(server, user) for server in SERVERS for user in USERS} | {
+        ("server2", "server1"),
+        ("server2", "server3"),
+    }
+    known: set[tuple[str, str]] = set()
 
     def kill(event: Event) -> None:
-        if event.party != "server2":
-            return
-        known.add(event.detail)
-        connected = step == "connected" and known.issuperset({*USERS, *SERVERS} - {"server2"})
-        if connected or (event.kind == "step" and event.step == step):
+        known.add((event.party, event.detail))
+        if step == "connected":
+            if due <= known:
+                launcher.kill("server2")
+        elif (event.party, event.kind, event.step) == ("server2", "step", step):
             launcher.kill("server2")
 
     launcher = Launcher(kill)
