@@ -65,20 +65,23 @@ def read(
     for key, field in fields.items():
         if key in refused or key not in given:
             if not field.required:
-                good[key] = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+                good[key] = _default(field)
             elif key not in refused:
                 faults.append(Fault(f"{where}{key}", "is missing"))
             continue
-        wrong = wrong_value(field.type, given[key])
-        if wrong is None:
-            good[key] = convert(given[key], field.type)
-        else:
-            faults.append(Fault(f"{where}{key}", wrong))
+        try:
+            good[key] = _converted(field.type, given[key])
+        except ValueError as error:
+            faults.append(Fault(f"{where}{key}", str(error)))
     return good, faults
 
 
-def wrong_value(kind: Any, value: object) -> str | None:
-    """Return what is wrong with a value of a type, with Meta or not; None if it is right."""
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    return field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+
+
+def _converted(kind: Any, value: object) -> Any:
+    """Return a value of a type, with Meta or not; raise ValueError, saying what is wrong, if it is none."""
     each = value if isinstance(value, list) else [value]
     outside = any(
         number.bit_length() > NUMBER_BITS
@@ -88,15 +91,14 @@ def wrong_value(kind: Any, value: object) -> str | None:
     )
     try:
         if not outside:
-            convert(value, kind)
-            return None
+            return convert(value, kind)
     except msgspec.ValidationError as error:
         found = str(error)
         # A fault within a value is told as it is, with its path.
         if isinstance(value, dict) or " - at `" in found:
-            return found
+            raise ValueError(found) from None
     due = "a number that fits its range" if outside else _range(kind)
-    return "is missing" if value is None else f"must be {due}, is {shown(value)}"
+    raise ValueError("is missing" if value is None else f"must be {due}, is {shown(value)}")
 
 
 def help_of(table: type[msgspec.Struct], key: str) -> str:
@@ -122,7 +124,7 @@ def rows(table: type[msgspec.Struct], without: Collection[str] = ()) -> str:
         if field.required:
             default = "needed"
         else:
-            default = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
+            default = _default(field)
             default = extra.get("default", "none" if default is None else _literal(default))
         lines.append(f"| `{field.encode_name}` | {names} | {meaning} | {default} |")
     return "\n".join(lines)
@@ -165,8 +167,8 @@ def _range(kind: Any, *, plain: bool = True, code: bool = False) -> str:
         within = _bounds(one, not plain)
         if plain:
             texts.append(" ".join(part for part in (known, _joined(within)) if part))
-        elif within or isinstance(one, inspect.BoolType):
-            texts.append(within if within else "")
+        elif within:
+            texts.append(within)
     return " or ".join(dict.fromkeys(text for text in texts if text))
 
 
