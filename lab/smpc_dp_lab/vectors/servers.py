@@ -350,14 +350,19 @@ def all_faults() -> list[Fault]:
     ]
 
 
-def end_of(message: Envelope) -> tuple[str, tuple[str, ...]]:
-    """Return whom the receiver names when it gets `message`, and whom the servers leave out in the end."""
+def end_of(message: Envelope) -> tuple[str, tuple[str, ...], str]:
+    """Return whom the receiver names when it gets `message`, whom the servers leave out in the end, and why.
+
+    The reason is what the receiver says at its own place.
+    """
     stage = replay(message)
     error = stage.errors.get(message.receiver)
-    culprit = error.culprit if isinstance(error, PeerFault) else ""
-    machine = stage.servers[SERVERS[0]]
-    included = machine.result.included if not stage.errors.keys() & set(SERVERS) else USERS
-    return culprit, tuple(name for name in USERS if name not in included)
+    if error is None and (server := stage.servers.get(message.receiver)) is not None:
+        error = next(iter(server._failures.values()), None)
+    culprit = error.culprit if isinstance(error, PeerFault) and message.receiver in stage.errors else ""
+    failed = stage.errors.keys() & set(SERVERS)
+    included = USERS if failed else stage.servers[SERVERS[0]].result.included
+    return culprit, tuple(name for name in USERS if name not in included), str(error)
 
 
 def all_to_json() -> dict[str, dict[str, object]]:
