@@ -20,11 +20,13 @@ from smpc_dp.board.log import Entry
 from smpc_dp.board.reader import BadLog, LogReader
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError, VerificationError
 from smpc_dp.protocols.envelope import Context, printable
-from smpc_dp.protocols.gopa.verifiable.audit import CHANGED, Again, Auditor, check_run_id
+from smpc_dp.protocols.gopa.verifiable import audit as verifiable_audit
+from smpc_dp.protocols.gopa.verifiable.audit import CHANGED, Again, Auditor
 from smpc_dp.protocols.gopa.verifiable.deferred import EarlierFault, at_once
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.verdict import Excluded, Verdict
 from smpc_dp.protocols.names import GOPA, LEARN
+from smpc_dp.protocols.pairwise import statistic_audit
 from smpc_dp.protocols.pairwise.statistic_audit import StatisticAuditor, StatisticVerdict
 from smpc_dp.protocols.pairwise.statistic_log import QUESTION
 from smpc_dp.protocols.secagg.params import SumParameters
@@ -325,7 +327,7 @@ def _is_statistic(reader: LogReader, session: LogSession) -> bool:
 def _auditor(
     reader: LogReader, session: LogSession, known: bytes | None, again: Again, pool: _Pool
 ) -> Auditor | StatisticAuditor:
-    """Return the auditor of a log; of a verifiable run nothing is planned until the run id is right."""
+    """Return the auditor of a log; nothing is planned until the run id is right."""
     header, learns = reader.header, session.protocol == LEARN
     statistic = _is_statistic(reader, session)
     verifiable = statistic or learns or session.parameters.get("verifiable") is True
@@ -343,8 +345,8 @@ def _auditor(
         grouped=learns,
     )
     names: Sequence[str] = session.names
-    if not statistic:
-        check_run_id(context(names=names), header)
+    check_run_id = statistic_audit.check_run_id if statistic else verifiable_audit.check_run_id
+    check_run_id(context(names=names), header)
     parameters = session.planned(known)
     if statistic and isinstance(parameters, SumParameters):
         return StatisticAuditor(context(names=names), header, parameters.plan.max_corrupt)

@@ -86,10 +86,21 @@ class StatisticVerdict(msgspec.Struct, frozen=True, kw_only=True):
     noise_error: float
 
 
+def check_run_id(context: Context, header: Header) -> None:
+    """Raise VerificationError unless a header's run id is that of its session, parties and commitments.
+
+    It needs no plan of the session, and is asked for before one is made.
+    """
+    due = run_identifier(statistic_context(context), _plan_of(header), header.present, header.root)
+    if due.hex() != header.run_id:
+        raise VerificationError("the run id is not that of session, request, parties and commitments")
+
+
 class StatisticAuditor:
     """Takes the entries of a log in order.
 
-    `context` is the session's, for the request in the header, and `corrupt` its c.
+    `context` is the session's, for the request in the header, and `corrupt` its c. `check_run_id` has found
+    the header's run id right.
     """
 
     def __init__(self, context: Context, header: Header, corrupt: int) -> None:
@@ -102,9 +113,7 @@ class StatisticAuditor:
         self._plan = _plan_of(header)
         self._root = header.root
         self._present = self._unpack(header.present)
-        self._run_id = run_identifier(self._context, self._plan, header.present, header.root)
-        if self._run_id.hex() != header.run_id:
-            raise VerificationError("the run id is not that of session, request, parties and commitments")
+        self._run_id = bytes.fromhex(header.run_id)
         self._first_count = len(self._present)
         self._terms: dict[str, Any] | None = None
         self._partners = 0

@@ -35,12 +35,14 @@ from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
 from smpc_dp.protocols.pairwise.garbler import GarblerRole
 from smpc_dp.protocols.pairwise.statistic import StatisticPlan
 from smpc_dp.protocols.pairwise.statistic_hub import StatisticHub
+from smpc_dp.protocols.pairwise.statistic_log import QUESTION
 from smpc_dp.protocols.pairwise.statistic_party import StatisticParty
 from smpc_dp.protocols.pairwise.statistic_terms import again_identifier, run_identifier, statistic_context
 from smpc_dp.protocols.pairwise.turns import Receive, Send
 from smpc_dp.protocols.secagg.graph import pack_set
 from smpc_dp.protocols.secagg.messages import Attestation
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
+from smpc_dp.runtime import log_session
 from smpc_dp.runtime.audit import Report, audit_stream
 from smpc_dp.runtime.audit_selection import Wanted
 from smpc_dp.runtime.statistic import plan_maker
@@ -345,6 +347,24 @@ def test_what_was_opened_of_a_request_that_failed_is_logged() -> None:
     assert "ends before the outcome" in judge(played, played.log).conclusion
 
 
+def test_nothing_is_planned_before_the_run_id_is_right(
+    honest: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: list[object] = []
+    plan: Callable[..., object] = vars(log_session)["plan_parameters"]
+
+    def counted(*given: Any) -> object:
+        plans.append(given)
+        return plan(*given)
+
+    monkeypatch.setattr(log_session, "plan_parameters", counted)
+    report = judge(honest, honest.relinked(honest.entries, request=4))
+    assert "the run id is not that" in report.conclusion
+    assert plans == []
+    assert judge(honest).ok
+    assert len(plans) == 1
+
+
 def test_without_a_session_it_says_so(honest: Played) -> None:
     report = audit_stream(io.BytesIO(honest.log))
     assert (report.ok, report.code, report.faults) == (False, 3, ())
@@ -466,6 +486,14 @@ def second_run(played: Played, left: bytes) -> bytes:
     return again_identifier(statistic_context(played.context), first, 2, left)
 
 
+def with_present(played: Played, packed: bytes) -> bytes:
+    """Return a log over other parties, whose run id is theirs."""
+    header = decode_line(played.lines[0], Header)
+    plan = bytes.fromhex(header.question.removeprefix(QUESTION))
+    run_id = run_identifier(statistic_context(played.context), plan, packed, header.root)
+    return played.relinked(played.entries, present=packed, run_id=run_id.hex())
+
+
 def stolen_signature(played: Played) -> bytes:
     entries, place = played.entries, at(played, "coin", "ben")
     stolen = played.signed(
@@ -537,7 +565,7 @@ CHEATS: dict[str, tuple[Cheat, str]] = {
     ),
     "another-request": (lambda played: played.relinked(played.entries, request=4), "the run id is not that"),
     "fewer-present": (
-        lambda played: played.relinked(played.entries, present=pack_set((1, 2), 5)),
+        lambda played: with_present(played, pack_set((1, 2), 5)),
         "2 parties are present, 3 are needed",
     ),
     "another-root": (
