@@ -8,6 +8,7 @@ both ends may send at the same time. `connect` makes these channels.
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
 import socket
 import ssl
@@ -22,6 +23,8 @@ from smpc_dp.transport import framing, handshake, tls
 from smpc_dp.transport.channel import CLOSE_SECONDS, ChannelClosed
 
 Buffer = bytes | bytearray | memoryview
+
+_LOG = logging.getLogger("smpc_dp.transport")
 
 # Messages that wait on their way out, or in.
 DEPTH = 4
@@ -93,6 +96,7 @@ class Link:
         self._socket = sock
         self._tls = secured
         self._timeout = timeout
+        self._warned = False
         sock.settimeout(timeout)
 
     async def send(self, *buffers: Buffer) -> None:
@@ -127,6 +131,12 @@ class Link:
         """
         try:
             total, kind = self._header()
+            if (total, kind) == (0, framing.TWICE) and not self._warned:
+                _LOG.warning(
+                    "%s says that our key is used twice: another process has called in our name", self.peer
+                )
+                self._warned = True
+                total, kind = self._header()
             if kind == framing.BYE and total == 0:
                 raise ChannelClosed(self.peer, clean=True)
             if kind != framing.DATA:
@@ -151,10 +161,15 @@ class Link:
         self._timeout = seconds
         self._socket.settimeout(seconds)
 
+    def warn(self) -> None:
+        """Tell the peer that somebody else has called us with its key; not while another thread writes."""
+        with contextlib.suppress(OSError):
+            self._socket.sendall(self._tls.encrypt([framing.control_frame(framing.TWICE)]))
+
     def finish(self) -> None:
         """Say goodbye: nothing more will be written."""
         with contextlib.suppress(OSError):
-            self._socket.sendall(self._tls.encrypt([framing.HEADER.pack(0, framing.BYE)]))
+            self._socket.sendall(self._tls.encrypt([framing.control_frame(framing.BYE)]))
             self._socket.shutdown(socket.SHUT_WR)
 
     def drain(self) -> None:

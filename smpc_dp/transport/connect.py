@@ -198,16 +198,17 @@ def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, Block
     return channels
 
 
-async def answer(endpoint: Endpoint, link: Link, own: Member) -> None:
+async def _no_rival() -> handshake.Reason | None:
+    """Say that the client has no other connection: whoever calls `answer` has seen to it."""
+    return None
+
+
+async def answer(endpoint: Endpoint, link: Link, own: Member, rival: handshake.Rival = _no_rival) -> None:
     """Be the server of the hello on a link, for `greeted`; errors as for `handshake.answer_greeting`."""
-    error = await handshake.answer_greeting(link, own, _no_rival, endpoint.session_digest, endpoint.session)
+    error = await handshake.answer_greeting(link, own, rival, endpoint.session_digest, endpoint.session)
     if error is not None:
         raise error
     await handshake.welcome(link, own, endpoint.session_digest)
-
-
-async def _no_rival() -> None:
-    """Say that the client has no other connection: whoever calls `answer` has seen to it."""
 
 
 def _call(endpoint: Endpoint, address: tuple[str, int], peer: str, seconds: float) -> tuple[Link, Member]:

@@ -26,6 +26,7 @@ MAX_SESSION = 16 << 20
 MAX_LINES = 20
 
 Reason = Literal["protocol", "name", "addressee", "session", "busy", "twice"]
+Rival = Callable[[], Awaitable[Reason | None]]
 
 _WORDS: dict[Reason, str] = {
     "protocol": "it speaks another protocol or version",
@@ -121,7 +122,7 @@ async def greet(channel: Line, name: str, session_digest: bytes, session: Mappin
 async def answer_greeting(
     channel: Line,
     own: Member,
-    rival: Callable[[], Awaitable[Reason | None]],
+    rival: Rival,
     session_digest: bytes,
     session: Mapping[str, object],
 ) -> SmpcError | None:

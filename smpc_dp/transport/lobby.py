@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import logging
 import socket
 import threading
 import time
+from collections import deque
+from collections.abc import Iterable
 
 from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.roster import split_address
+from smpc_dp.transport import handshake
 from smpc_dp.transport.blocking import BlockingChannel, Halt, Link
-from smpc_dp.transport.channel import ChannelClosed
+from smpc_dp.transport.channel import PING_SECONDS, ChannelClosed
 from smpc_dp.transport.connect import BACKLOG, Door, answer, dial_blocking, greeted
 from smpc_dp.transport.endpoint import Endpoint
 
-# Who waits longest goes when more than this are there.
+# Members that wait at once, and connections of each; a connection beyond them is dropped.
 MAX_WAITING = 256
+MAX_EACH = 4
 # What the caller says after the welcome: it is still there, and stays.
 _READY = b"\1"
 # How long it takes at most to see that the lobby is closed, or a wait over.
@@ -35,10 +41,17 @@ def call(endpoint: Endpoint, peer: str, patience: float, halt: Halt) -> Blocking
     return channel
 
 
+async def _used_twice() -> handshake.Reason:
+    return "twice"
+
+
 class Lobby:
     """Lets members of the roster in, one connection each, and keeps them waiting until they are claimed.
 
-    Of two connections of one member the later counts. Whoever is no member is dropped.
+    Connections of one member are claimed in the order in which they came, as long as their caller answers: a
+    later one with a stolen key does not take the place of the first. If the first answers while another
+    waits, the other is refused, and both are told that the key is used twice. A caller that is no member is
+    dropped.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -51,7 +64,7 @@ class Lobby:
             self._server = socket.create_server(split_address(self._own.address), backlog=BACKLOG)
         except OSError as error:
             raise LocalError(f"cannot listen on {self._own.address}: {error.strerror}") from None
-        self._waiting: dict[str, Link] = {}
+        self._waiting: dict[str, deque[Link]] = {}
         self._news = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._accept, name=f"lobby of {self._own.name}", daemon=True)
@@ -68,14 +81,25 @@ class Lobby:
         """
         deadline = time.monotonic() + patience
         while True:
-            link = self._next(peer, deadline, halt)
+            link, last = self._next(peer, deadline, halt)
             halt.watch(link)
-            link.wait(endpoint.frame_timeout)
-            # Who has gone meanwhile may have called again.
-            with contextlib.suppress(ChannelClosed):
+            # One that no longer answers must not keep out the one behind it.
+            link.wait(endpoint.frame_timeout if last else min(PING_SECONDS, endpoint.frame_timeout))
+            try:
                 channel = greeted(link, answer(endpoint, link, self._own))
                 if self._is_ready(channel):
+                    link.wait(endpoint.frame_timeout)
+                    self._refuse_others(endpoint, peer, link)
                     return channel
+            except ChannelClosed:
+                # Its caller may have called again.
+                continue
+            except TimeoutFault:
+                if last and not self._has(peer):
+                    raise
+                _LOG.info(
+                    "%s: a connection of %s that no longer answers is passed over", self._own.name, peer
+                )
 
     def close(self) -> None:
         """Stop listening, and hang up on everybody who has not been claimed."""
@@ -84,8 +108,29 @@ class Lobby:
             self._news.notify_all()
         self._thread.join()
         self._server.close()
-        for link in self._waiting.values():
+        for link in itertools.chain.from_iterable(self._waiting.values()):
             link.close()
+
+    def _has(self, peer: str) -> bool:
+        with self._news:
+            return peer in self._waiting
+
+    def _refuse_others(self, endpoint: Endpoint, peer: str, link: Link) -> None:
+        """Refuse the connections that wait behind a live one of the same member, and tell both of it."""
+        with self._news:
+            others = self._waiting.pop(peer, None)
+        if others:
+            _LOG.warning("%s: two connections of %s are live: its key is used twice", self._own.name, peer)
+            link.warn()
+            # They may be slow to take their refusal.
+            refusing = functools.partial(self._refuse, endpoint, others)
+            threading.Thread(target=refusing, name=f"refuses {peer}", daemon=True).start()
+
+    def _refuse(self, endpoint: Endpoint, links: Iterable[Link]) -> None:
+        for link in links:
+            link.wait(PING_SECONDS)
+            with contextlib.suppress(SmpcError):
+                greeted(link, answer(endpoint, link, self._own, _used_twice))
 
     def _is_ready(self, channel: BlockingChannel) -> bool:
         """Return False if the caller has gone; raise PeerFault if it says something else."""
@@ -102,15 +147,19 @@ class Lobby:
             raise PeerFault(channel.peer, "said something else than that it is ready")
         return True
 
-    def _next(self, peer: str, deadline: float, halt: Halt) -> Link:
+    def _next(self, peer: str, deadline: float, halt: Halt) -> tuple[Link, bool]:
+        """Return the first connection of `peer`, and whether no other waits behind it."""
         with self._news:
             while True:
                 # Before a look at who waits: whoever has called now is for the next claim.
                 left = deadline - time.monotonic()
                 if left <= 0 or self._closed or halt.halted:
                     raise TimeoutFault({peer}, "connect", "it has not called")
-                if (link := self._waiting.pop(peer, None)) is not None:
-                    return link
+                if (links := self._waiting.get(peer)) is not None:
+                    link = links.popleft()
+                    if not links:
+                        del self._waiting[peer]
+                    return link, not links
                 self._news.wait(min(left, LOOK_SECONDS))
 
     def _accept(self) -> None:
@@ -120,11 +169,14 @@ class Lobby:
                     continue
                 link, found = came
                 with self._news:
-                    before = self._waiting.pop(found.name, None)
-                    self._waiting[found.name] = link
-                    self._news.notify_all()
-                    if before is None and len(self._waiting) > MAX_WAITING:
-                        before = self._waiting.pop(next(iter(self._waiting)))
-                if before is not None:
-                    _LOG.info("%s: %s is superseded before it was claimed", self._own.name, before.peer)
-                    before.close()
+                    links = self._waiting.get(found.name, deque())
+                    full = len(links) >= MAX_EACH or (not links and len(self._waiting) >= MAX_WAITING)
+                    if not full:
+                        links.append(link)
+                        self._waiting[found.name] = links
+                        self._news.notify_all()
+                if full:
+                    _LOG.info(
+                        "%s: too many connections wait, one of %s is dropped", self._own.name, found.name
+                    )
+                    link.close()
