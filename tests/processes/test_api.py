@@ -174,15 +174,19 @@ async def test_a_late_party_catches_up_and_blames_nobody(tmp_path: Path) -> None
         tmp_path, PARTIES, DIFFERING, timeouts=Timeouts(connect=0.6, step=0.6, gather=20.0)
     )
 
+    over, caught_up = asyncio.Event(), asyncio.Event()
+
     async def act(session: smpc_dp.Session, place: int) -> None:
         if place == 1:
-            await asyncio.sleep(3.0)
+            await over.wait()
             with pytest.raises(smpc_dp.TimeoutFault) as caught:
                 await session.sum([1.0, 0.0])
             assert caught.value.missing == {"alice"}
+            caught_up.set()
         else:
             assert (await session.sum([1.0, 0.0])).absent == ("alice",)
-            await asyncio.sleep(4.0)
+            over.set()
+            await caught_up.wait()
         assert (await session.sum([1.0, 0.0])).survivors == PARTIES
 
     assert len(await play(path, act)) == 2
@@ -197,7 +201,8 @@ async def test_one_early_party_does_not_start_the_clock_for_all(tmp_path: Path) 
     async def act(session: smpc_dp.Session, place: int) -> None:
         await session.sum([1.0, 0.0])
         if place > 1:
-            await asyncio.sleep(2.0)
+            # More than twice a step, and before there are enough.
+            await asyncio.sleep(1.3)
         assert (await session.sum([1.0, 0.0])).survivors == PARTIES
 
     await play(path, act)

@@ -5,6 +5,7 @@ They are for other implementations and for auditors; those folders are only ever
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +41,7 @@ MAX_FILE_BYTES = 1 << 26
 JsonObject = dict[str, object]
 
 
+@functools.cache
 def generate(protocol: str = "secagg") -> dict[str, bytes]:
     """Return the content of every published file by its name; the same bytes on every machine."""
     return PROTOCOLS[protocol]()
