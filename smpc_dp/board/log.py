@@ -186,18 +186,19 @@ def declared(line: bytes) -> tuple[str, int] | None:
 
 def read_header(line: bytes) -> Header:
     """Read a header's line without its line feed; raise VerificationError if it is none that this reads."""
-    _check_format(*(declared(line) or (FORMAT, VERSION)))
+    check_format(declared(line) or (FORMAT, VERSION))
     return checked_header(decode_line(line, Header))
 
 
 def checked_header(header: Header) -> Header:
     """Return the header; raise VerificationError if it is of another format or version."""
-    _check_format(header.format, header.version)
+    check_format((header.format, header.version))
     return header
 
 
-def _check_format(found: str, version: int) -> None:
-    if found != FORMAT:
-        raise VerificationError(f"the format is {found[:40]!r}, not {FORMAT!r}")
-    if version != VERSION:
-        raise VerificationError(f"version {version} of the board is unknown, this reads {VERSION}")
+def check_format(found: tuple[str, int], due: tuple[str, int] = (FORMAT, VERSION)) -> None:
+    """Raise VerificationError unless a first line has the format and the version that are due."""
+    if found[0] == due[0] == FORMAT and found != due:
+        raise VerificationError(f"version {found[1]} of the board is unknown, this reads {VERSION}")
+    if found != due:
+        raise VerificationError(f"the format is {found[0][:40]!r} {found[1]}, not {due[0]!r} {due[1]}")

@@ -16,7 +16,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from smpc_dp.board.log import Hex32, Name, declared, decode_line, encode_line
+from smpc_dp.board.log import Hex32, Name, check_format, declared, decode_line, encode_line
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import VerificationError
@@ -180,15 +180,11 @@ def read_line(line: bytes) -> RunLine | CertifiedLine:
 
 def checked_first(line: bytes) -> FirstLine:
     """Read the first line, without its line feed; raise VerificationError if it is that of another file."""
-    _check_format(*(declared(line) or (FORMAT, VERSION)))
+    due = (FORMAT, VERSION)
+    check_format(declared(line) or due, due)
     first = decode_line(line, FirstLine)
-    _check_format(first.format, first.version)
+    check_format((first.format, first.version), due)
     return first
-
-
-def _check_format(found: str, version: int) -> None:
-    if (found, version) != (FORMAT, VERSION):
-        raise VerificationError(f"the format is {found[:40]!r} {version}, not {FORMAT!r} {VERSION}")
 
 
 def read_all(lines: Iterable[bytes]) -> SessionLog:
