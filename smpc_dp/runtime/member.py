@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import os
 import struct
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from smpc_dp.errors import ConfigError, Fault, PeerFault
 from smpc_dp.identity import Identity
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.protocols.gopa.direct_params import DirectParameters
 
+P = TypeVar("P")
+
 # Bytes of large messages that a member holds at a time, or four messages if that is more.
 MIN_BUDGET = 64 << 20
 # The request that a message belongs to goes before its envelope, so that a hub can set aside what is early.
@@ -47,19 +50,16 @@ class Linked(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class Joined(ABC, Generic[P]):
     """A checked session file and the identity of the member that this process acts for.
 
-    `aggregator` is `EVERYONE` where there is none. `runs_seen`: what the party keeps of session logs, beside
-    its key. `group`: the parties of a request that is for some of them only, in the roster's order; None: all
-    parties.
+    `group`: the parties of a request that is for some of them only, in the roster's order; None: all parties.
     """
 
     session: SessionFile
     identity: Identity
-    parameters: SumParameters
-    aggregator: str
-    runs_seen: SeenRuns
+    parameters: P
+    key_file: Path
     group: tuple[str, ...] | None = None
 
     @classmethod
@@ -70,7 +70,7 @@ class Membership:
         key: str | os.PathLike[str] | None = None,
         role: str = "party",
         loaded: SessionFile | None = None,
-    ) -> Membership:
+    ) -> Self:
         """Load session file and key; nothing is sent.
 
         Args:
@@ -83,21 +83,24 @@ class Membership:
             ConfigError, LocalError: what is wrong with the file, the name or the key.
         """
         session = loaded or load_session(path)
-        parameters = session.checked_parameters
-        if (learned := learning_of(session)) is not None:
-            # Every request has its own: `of_group`. With servers there is none for an aggregator.
-            parameters = next(iter(learned.planned), None)
-        aggregator = session.roster.aggregator
-        direct = is_direct(session.protocol, session.parameters)
-        if not isinstance(parameters, SumParameters) or (aggregator is None) != direct:
-            raise ConfigError([Fault("protocol", f"{session.protocol!r} cannot be run")])
-        if aggregator is not None and aggregator.address is None:
-            raise ConfigError([Fault("roster", f"the aggregator '{aggregator.name}' has no address")])
-        identity = load_identity(session, path, name, key, role)
-        beside = Path(key if key is not None else default_key(path, name))
-        # By the name of the member: keys need not have a suffix of their own.
-        seen = SeenRuns(beside.with_name(name + SUFFIX))
-        return cls(session, identity, parameters, EVERYONE if aggregator is None else aggregator.name, seen)
+        parameters = cls._checked(session)
+        names = [member.name for member in session.roster]
+        if name not in names:
+            what = f"{name!r} is not in {path} (members: {', '.join(names[:20])})"
+            raise ConfigError([Fault("roster", what)])
+        member = session.roster.member(name)
+        if member.role != role:
+            raise ConfigError([Fault("roster", f"'{name}' is {member.role}, not {role}, in {path}")])
+        key_file = Path(key if key is not None else default_key(path, name))
+        identity = Identity.load(key_file, name)
+        if identity.public_key != member.public_key:
+            raise ConfigError([Fault(f"roster[{name}].public_key", "is not the one of the key file")])
+        return cls(session, identity, parameters, key_file)
+
+    @classmethod
+    @abstractmethod
+    def _checked(cls, session: SessionFile) -> P:
+        """Return the parameters; raise ConfigError for a session that these members cannot run."""
 
     @property
     def name(self) -> str:
@@ -110,6 +113,67 @@ class Membership:
         if self.group is not None:
             return self.group
         return tuple(member.name for member in self.session.roster.parties)
+
+    def of_group(self, parameters: P, names: tuple[str, ...]) -> Self:
+        """Return the membership for a request of some of the parties, with parameters planned for so many.
+
+        `names` are in the roster's order.
+        """
+        return replace(self, parameters=parameters, group=names)
+
+    def endpoint(self, *, hub: bool = False) -> Endpoint:
+        """Return the member's side of its channels, with limits that fit the session.
+
+        A hub has a bound on the memory for large messages, so nobody may hold a part of it for long.
+        """
+        timeouts = self.session.timeouts
+        largest = self.largest_message()
+        return Endpoint(
+            identity=self.identity,
+            roster=self.session.roster,
+            session_digest=self.session.digest,
+            session=self.session.canonical(),
+            connect_timeout=timeouts.connect,
+            frame_timeout=timeouts.step,
+            message_timeout=timeouts.step / 2 if hub else math.inf,
+            max_message=largest,
+            budget=InflightBudget(max(MIN_BUDGET, 4 * largest)),
+        )
+
+    @abstractmethod
+    def largest_message(self) -> int:
+        """Return a bound in bytes on any message of a run; what is larger is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Membership(Joined[SumParameters]):
+    """A member of a session for sums, with an aggregator or without."""
+
+    @classmethod
+    def _checked(cls, session: SessionFile) -> SumParameters:
+        parameters = session.checked_parameters
+        if (learned := learning_of(session)) is not None:
+            # Every request has its own: `of_group`. With servers there is none for an aggregator.
+            parameters = next(iter(learned.planned), None)
+        aggregator = session.roster.aggregator
+        direct = is_direct(session.protocol, session.parameters)
+        if not isinstance(parameters, SumParameters) or (aggregator is None) != direct:
+            raise ConfigError([Fault("protocol", f"{session.protocol!r} cannot be run")])
+        if aggregator is not None and aggregator.address is None:
+            raise ConfigError([Fault("roster", f"the aggregator '{aggregator.name}' has no address")])
+        return parameters
+
+    @property
+    def aggregator(self) -> str:
+        """The name of the aggregator; `EVERYONE` where there is none."""
+        aggregator = self.session.roster.aggregator
+        return EVERYONE if aggregator is None else aggregator.name
+
+    @property
+    def runs_seen(self) -> SeenRuns:
+        """What the party keeps of session logs, beside its key."""
+        # By the name of the member: keys need not have a suffix of their own.
+        return SeenRuns(self.key_file.with_name(self.name + SUFFIX))
 
     @property
     def encoding(self) -> Encoding:
@@ -127,13 +191,6 @@ class Membership:
         if learning_of(self.session) is not None:
             what = "'learn' has no sums: smpc_dp.runtime.learning has learn and serve_learning"
             raise ConfigError([Fault("protocol", what)])
-
-    def of_group(self, parameters: SumParameters, names: tuple[str, ...]) -> Membership:
-        """Return the membership for a request of some of the parties, with parameters planned for so many.
-
-        `names` are in the roster's order.
-        """
-        return replace(self, parameters=parameters, group=names)
 
     def context(self, request: int, question: str = "") -> Context:
         """Return what the machines of request number `request` agree on, with a party's question."""
@@ -160,25 +217,6 @@ class Membership:
         """Return what one request is to a privacy ledger."""
         return self.parameters.event()
 
-    def endpoint(self, *, hub: bool = False) -> Endpoint:
-        """Return the member's side of its channels, with limits that fit the session.
-
-        A hub has a bound on the memory for large messages, so nobody may hold a part of it for long.
-        """
-        timeouts = self.session.timeouts
-        largest = self.largest_message()
-        return Endpoint(
-            identity=self.identity,
-            roster=self.session.roster,
-            session_digest=self.session.digest,
-            session=self.session.canonical(),
-            connect_timeout=timeouts.connect,
-            frame_timeout=timeouts.step,
-            message_timeout=timeouts.step / 2 if hub else math.inf,
-            max_message=largest,
-            budget=InflightBudget(max(MIN_BUDGET, 4 * largest)),
-        )
-
     @property
     def direct_parameters(self) -> DirectParameters | None:
         """The parameters of a session without an aggregator; None if there is one."""
@@ -193,8 +231,7 @@ class Membership:
 
         To the hub at most a vector, or the sealed or opened shares of k holders; from it at most a sum, the
         roll, a certificate, or the advertisements and openings of a party's neighbours. In-degrees are
-        binomial
-        with mean k: twice k and 64 more are exceeded with negligible probability.
+        binomial with mean k: twice k and 64 more are exceeded with negligible probability.
         """
         if self.group is None and len(self.planned) > 1:
             return max(self.of_group(planned, ()).largest_message() for planned in self.planned)
@@ -221,26 +258,6 @@ def learning_of(session: SessionFile) -> LearnParameters | None:
 
     checked = session.checked_parameters
     return checked if isinstance(checked, LearnParameters) else None
-
-
-def load_identity(
-    session: SessionFile,
-    path: str | os.PathLike[str],
-    name: str,
-    key: str | os.PathLike[str] | None,
-    role: str,
-) -> Identity:
-    """Return the identity of a member in its role; arguments and errors as of `Membership.load`."""
-    names = [member.name for member in session.roster]
-    if name not in names:
-        raise ConfigError([Fault("roster", f"{name!r} is not in {path} (members: {', '.join(names[:20])})")])
-    member = session.roster.member(name)
-    if member.role != role:
-        raise ConfigError([Fault("roster", f"'{name}' is {member.role}, not {role}, in {path}")])
-    identity = Identity.load(key if key is not None else default_key(path, name), name)
-    if identity.public_key != member.public_key:
-        raise ConfigError([Fault(f"roster[{name}].public_key", "is not the one of the key file")])
-    return identity
 
 
 def default_key(session: str | os.PathLike[str], name: str) -> Path:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import math
-import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.identity import Identity
 from smpc_dp.protocols.envelope import Context, group_question
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.mpyc.messages import MAX_QUESTION
 from smpc_dp.protocols.mpyc.params import PROTOCOL, SharedParameters
 from smpc_dp.protocols.mpyc.terms import MODULUS_BITS, ProgramTerms
-from smpc_dp.runtime.member import MIN_BUDGET, learning_of, load_identity
+from smpc_dp.runtime.member import Joined, learning_of
 from smpc_dp.runtime.servers.programs import charge_of, compile_question
-from smpc_dp.runtime.session_file import SessionFile, load_session
+from smpc_dp.runtime.session_file import SessionFile
 from smpc_dp.statistics.shared.pairs import MAX_PARTNERS
-from smpc_dp.transport.endpoint import Endpoint
-from smpc_dp.transport.framing import InflightBudget
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -32,51 +27,18 @@ OUTPUT_BYTES, FAULT_BYTES, PAIR_BYTES = 2 * MODULUS_BITS[-1] // 6, 32, 8
 
 
 @dataclass(frozen=True, slots=True)
-class SharedMembership:
-    """A checked session file with servers, and the identity of the member that this process acts for.
-
-    `group`: the users of a request that is for some of them only, in the roster's order; None: all users.
-    """
-
-    session: SessionFile
-    identity: Identity
-    parameters: SharedParameters
-    group: tuple[str, ...] | None = None
+class SharedMembership(Joined[SharedParameters]):
+    """A user or a server of a session that computes on shares."""
 
     @classmethod
-    def load(
-        cls,
-        path: str | os.PathLike[str],
-        name: str,
-        key: str | os.PathLike[str] | None = None,
-        role: str = "party",
-        loaded: SessionFile | None = None,
-    ) -> SharedMembership:
-        """Load session file (unless it is `loaded`) and key; arguments and errors as of `Membership.load`."""
-        session = loaded or load_session(path)
+    def _checked(cls, session: SessionFile) -> SharedParameters:
         planned = planned_of(session)
         for parameters in planned:
             if parameters.encoding is not None:
                 # What cannot be computed is refused before anybody connects.
                 compile_question(parameters, "sum", parameters.users, (), b"")
         # Every request of a learner has its own: `of_group`.
-        return cls(session, load_identity(session, path, name, key, role), planned[0])
-
-    @property
-    def name(self) -> str:
-        """The member's name."""
-        return self.identity.name
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The users of a request, in the roster's order."""
-        if self.group is not None:
-            return self.group
-        return tuple(member.name for member in self.session.roster.parties)
-
-    def of_group(self, parameters: SharedParameters, names: tuple[str, ...]) -> SharedMembership:
-        """Return the membership for a request of some of the users, with parameters planned for so many."""
-        return replace(self, parameters=parameters, group=names)
+        return planned[0]
 
     @property
     def encoding(self) -> Encoding:
@@ -112,22 +74,6 @@ class SharedMembership:
     def event(self) -> Event:
         """Return what one sum is to a privacy ledger."""
         return charge_of(compile_question(self.parameters, "sum", self.parameters.users, (), b""))
-
-    def endpoint(self) -> Endpoint:
-        """Return the member's side of its channels."""
-        timeouts = self.session.timeouts
-        largest = self.largest_message()
-        return Endpoint(
-            identity=self.identity,
-            roster=self.session.roster,
-            session_digest=self.session.digest,
-            session=self.session.canonical(),
-            connect_timeout=timeouts.connect,
-            frame_timeout=timeouts.step,
-            message_timeout=math.inf,
-            max_message=largest,
-            budget=InflightBudget(max(MIN_BUDGET, 4 * largest)),
-        )
 
     def largest_message(self) -> int:
         """Return a bound in bytes on any message of a run: a question, a record's shares, what is opened."""
