@@ -14,7 +14,7 @@ PAIRWISE = "pairwise"
 MPYC = "mpyc"
 LEARN = "learn"
 
-# Without verifiable averages, and with them.
+# Of every protocol here: without verifiable averages, and with them.
 VERSION, VERIFIABLE_VERSION = 1, 2
 
 

@@ -104,16 +104,16 @@ def _check_mpyc(parameters: Mapping[str, object], parties: int) -> tuple[object 
 
 
 PARAMETER_CHECKERS: dict[tuple[str, int], ParameterChecker] = {
-    (SECAGG, 1): _check_secagg,
+    (SECAGG, VERSION): _check_secagg,
     (GOPA, VERSION): functools.partial(_check_gopa_as, VERSION),
     (GOPA, VERIFIABLE_VERSION): functools.partial(_check_gopa_as, VERIFIABLE_VERSION),
-    (PAIRWISE, 1): _check_pairwise,
-    (MPYC, 1): _check_mpyc,
+    (PAIRWISE, VERSION): _check_pairwise,
+    (MPYC, VERSION): _check_mpyc,
 }
 
 # The protocols in which exactly one member of the roster must be the aggregator, but for `names.is_direct`.
 NEEDS_AGGREGATOR: frozenset[tuple[str, int]] = frozenset(
-    {(SECAGG, 1), (GOPA, VERSION), (GOPA, VERIFIABLE_VERSION)}
+    {(SECAGG, VERSION), (GOPA, VERSION), (GOPA, VERIFIABLE_VERSION)}
 )
 
 

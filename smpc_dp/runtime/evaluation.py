@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from smpc_dp.errors import ConfigError, Fault, PeerFault, TimeoutFault
 from smpc_dp.identity import Identity
+from smpc_dp.protocols.names import PAIRWISE, VERSION
 from smpc_dp.protocols.pairwise.evaluation import Evaluation, Question
-from smpc_dp.protocols.pairwise.params import PROTOCOL, VERSION
 from smpc_dp.protocols.pairwise.participant import Participant
 from smpc_dp.protocols.pairwise.plan import Plan
 from smpc_dp.protocols.pairwise.transfers import Transfers
@@ -127,7 +127,7 @@ class Evaluations:
         pair = [self._session.roster.member(name) for name in (parameters.garbler, parameters.evaluator)]
         pair.sort(key=lambda member: self._session.roster.index(member.name))
         session = SessionFile(
-            PROTOCOL,
+            PAIRWISE,
             VERSION,
             terms,
             parameters,

@@ -15,10 +15,11 @@ from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import Code, ConfigError, Fault, LocalError, SmpcError, TimeoutFault
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.names import PAIRWISE, VERSION
 from smpc_dp.protocols.pairwise.aggregator import AggregatorRole
 from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
 from smpc_dp.protocols.pairwise.garbler import GarblerRole
-from smpc_dp.protocols.pairwise.params import PROTOCOL, VERSION, PairwiseParameters, load_circuit
+from smpc_dp.protocols.pairwise.params import PairwiseParameters, load_circuit
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.plan import Plan, Rows
 from smpc_dp.protocols.pairwise.transfers import Transfers
@@ -130,7 +131,7 @@ class PairwiseMember:
         name, plan, parameters = self.identity.name, self.plan, self.plan.parameters
         aggregator = self.session.roster.aggregator
         context = Context(
-            protocol=PROTOCOL,
+            protocol=PAIRWISE,
             version=VERSION,
             session_digest=self.session.digest,
             request=request,
@@ -283,7 +284,7 @@ def create_pairwise_session(
         identities.append(identity)
         entries.append(identity.entry("aggregator" if name == AGGREGATOR else "party", address))
     table = {**parameters, "garbler": garbler, "evaluator": evaluator}
-    write_session(path, PROTOCOL, VERSION, table, entries, timeouts or ON_ONE_MACHINE)
+    write_session(path, PAIRWISE, VERSION, table, entries, timeouts or ON_ONE_MACHINE)
     for identity in identities:
         identity.save(default_key(path, identity.name))
     return path

@@ -10,6 +10,7 @@ from nacl.signing import SigningKey
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError
 from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.names import PAIRWISE, VERSION
 from smpc_dp.protocols.pairwise.evaluation import (
     AnyCircuit,
     Evaluation,
@@ -20,7 +21,7 @@ from smpc_dp.protocols.pairwise.evaluation import (
 )
 from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
 from smpc_dp.protocols.pairwise.garbler import GarblerRole
-from smpc_dp.protocols.pairwise.params import PROTOCOL, VERSION, Mode, Output
+from smpc_dp.protocols.pairwise.params import Mode, Output
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.turns import Receive, Send, Turns
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
@@ -146,7 +147,7 @@ def evaluate(
     sources = {name: randomness(name) for name in questions}
     signers = {name: Signer(name, SigningKey(source.bytes(32))) for name, source in sources.items()}
     keys = {name: bytes(signer.key.verify_key) for name, signer in signers.items()}
-    context = Context(PROTOCOL, VERSION, sources[GARBLER].bytes(32), 1, (GARBLER, EVALUATOR), "", keys)
+    context = Context(PAIRWISE, VERSION, sources[GARBLER].bytes(32), 1, (GARBLER, EVALUATOR), "", keys)
     roles: dict[str, Participant] = {
         name: kind(context, signers[name], questions[name].plan, questions[name].rows, sources[name])
         for name, kind in ((GARBLER, GarblerRole), (EVALUATOR, EvaluatorRole))

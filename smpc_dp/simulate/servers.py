@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
-from smpc_dp.protocols.mpyc.params import PROTOCOL, VectorParameters, threshold_of
+from smpc_dp.protocols.mpyc.params import VectorParameters, threshold_of
 from smpc_dp.protocols.mpyc.server import ServerMachine
 from smpc_dp.protocols.mpyc.terms import ProgramTerms
 from smpc_dp.protocols.mpyc.user import UserMachine
+from smpc_dp.protocols.names import MPYC
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.shared import run_alone
@@ -83,7 +84,7 @@ def average_on_shares(
         len(vectors),
         request=request,
         seed_for_simulation=seed_for_simulation,
-        protocol=PROTOCOL,
+        protocol=MPYC,
         question=" ".join(part for part in ("average", parameters.planned()) if part),
     )
     signers = {name: Signer(name, SigningKey(randomness(name).bytes(32))) for name in SERVERS}

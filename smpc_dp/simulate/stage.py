@@ -12,8 +12,8 @@ from nacl.signing import SigningKey
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.identity import verify
 from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.names import SECAGG, VERSION
 from smpc_dp.protocols.secagg.messages import PARTY_STEPS
-from smpc_dp.protocols.secagg.params import PROTOCOL, VERSION
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 
 AGGREGATOR = "aggregator"
@@ -74,7 +74,7 @@ def set_stage(
     request: int = 1,
     seed_for_simulation: int | None = None,
     remember: bool = True,
-    protocol: str = PROTOCOL,
+    protocol: str = SECAGG,
     question: str = "",
 ) -> Stage:
     """Return the stage of a run of that many parties and the aggregator.

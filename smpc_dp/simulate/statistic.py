@@ -16,12 +16,12 @@ from smpc_dp.kernels.named import find_kernel
 from smpc_dp.privacy.circuit_noise import NoiseKind, Raw
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.mpyc.terms import PairLaw
+from smpc_dp.protocols.names import PAIRWISE, VERSION
 from smpc_dp.protocols.pairwise.aggregator import AggregatorRole
 from smpc_dp.protocols.pairwise.draw import Pairs, bipartite_matchings, matchings
 from smpc_dp.protocols.pairwise.estimate import estimate
 from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
 from smpc_dp.protocols.pairwise.garbler import GarblerRole
-from smpc_dp.protocols.pairwise.params import PROTOCOL, VERSION
 from smpc_dp.protocols.pairwise.participant import Participant
 from smpc_dp.protocols.pairwise.statistic import StatisticPlan
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult, result_of
@@ -152,7 +152,7 @@ def through_gates(
     for number, start in enumerate(range(0, len(pairs), CHUNK), 1):
         chunk = pairs[start : start + CHUNK]
         engine = plan.evaluation(GARBLER, EVALUATOR, len(chunk))
-        context = Context(PROTOCOL, VERSION, session, number, (GARBLER, EVALUATOR), AGGREGATOR, keys)
+        context = Context(PAIRWISE, VERSION, session, number, (GARBLER, EVALUATOR), AGGREGATOR, keys)
         roles: dict[str, Participant] = {
             name: kind(
                 context,

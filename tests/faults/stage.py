@@ -21,9 +21,10 @@ from smpc_dp.protocols.abort import ABORT, BLAMES, LEAVE, Abort
 from smpc_dp.protocols.contract import Envelope, Machine
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa import messages as g
+from smpc_dp.protocols.names import VERSION
 from smpc_dp.protocols.registry import hub_machine, party_machine
 from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.params import VERSION, SecAggParameters, SumParameters
+from smpc_dp.protocols.secagg.params import SecAggParameters, SumParameters
 from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.protocols.secagg.rolls import Roll
 from smpc_dp.protocols.secagg.survivors import FixedSurvivors

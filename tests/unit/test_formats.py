@@ -21,7 +21,7 @@ from smpc_dp.privacy.accountant import ledger
 from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols import names
-from smpc_dp.protocols.gopa import params as gopa
+from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.pairwise import statistic
 from smpc_dp.published.library import PUBLISHED
@@ -130,7 +130,7 @@ def test_the_document_states_the_versions_that_are_written() -> None:
     section = document.partition("## Formats\n")[2].partition("\n## ")[0]
     rows = [line.split("|")[1:3] for line in section.splitlines() if "|" in line]
     stated = {what.strip().partition(",")[0]: versions.strip() for what, versions in rows[2:]}
-    verifiable = f"{gopa.VERSION}; {VerifiableParameters.version} if verifiable"
+    verifiable = f"{GopaParameters.version}; {VerifiableParameters.version} if verifiable"
     assert verifiable == f"{names.VERSION}; {names.VERIFIABLE_VERSION} if verifiable"
     assert stated == {
         "channel (hello": str(handshake.VERSION),

@@ -11,11 +11,12 @@ from smpc_dp.circuits.bristol import format_bristol, parse_bristol
 from smpc_dp.circuits.circuit import Circuit, pack, unpack
 from smpc_dp.errors import SmpcError
 from smpc_dp.protocols.envelope import Context, decode_envelope
+from smpc_dp.protocols.names import PAIRWISE, VERSION
 from smpc_dp.protocols.pairwise.aggregator import AggregatorRole
 from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
 from smpc_dp.protocols.pairwise.garbler import GarblerRole
 from smpc_dp.protocols.pairwise.messages import CONTROL
-from smpc_dp.protocols.pairwise.params import PROTOCOL, VERSION, Mode, Output, PairwiseParameters
+from smpc_dp.protocols.pairwise.params import Mode, Output, PairwiseParameters
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.plan import Plan
 from smpc_dp.protocols.pairwise.transfers import Transfers
@@ -217,7 +218,7 @@ def cast(scenario: Scenario) -> Run:
     everyone = (GARBLER, EVALUATOR, *([AGGREGATOR] if third else []))
     signers = {name: Signer(name, SigningKey(source(name, "signing", stage).bytes(32))) for name in everyone}
     context = Context(
-        protocol=PROTOCOL,
+        protocol=PAIRWISE,
         version=VERSION,
         session_digest=source("", "session", stage).bytes(32),
         request=2 if scenario.before else 1,

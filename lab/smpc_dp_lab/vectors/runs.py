@@ -15,11 +15,12 @@ from smpc_dp.errors import LocalError
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode
+from smpc_dp.protocols.names import VERSION
 from smpc_dp.protocols.registry import hub_machine, party_machine
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
-from smpc_dp.protocols.secagg.params import VERSION, SecAggParameters, SumParameters
+from smpc_dp.protocols.secagg.params import SecAggParameters, SumParameters
 from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation

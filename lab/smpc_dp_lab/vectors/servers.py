@@ -18,11 +18,11 @@ from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.mpyc import messages as m
 from smpc_dp.protocols.mpyc.agreement import output_statement, set_statement
-from smpc_dp.protocols.mpyc.params import PROTOCOL, VERSION
 from smpc_dp.protocols.mpyc.server import ServerMachine
 from smpc_dp.protocols.mpyc.sharing import field_bytes
 from smpc_dp.protocols.mpyc.terms import ProgramTerms
 from smpc_dp.protocols.mpyc.user import UserMachine
+from smpc_dp.protocols.names import MPYC, VERSION
 from smpc_dp.protocols.secagg.graph import pack_set
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import Signer
@@ -40,7 +40,7 @@ Change = Callable[[Envelope], Envelope | None]
 
 
 def _source(purpose: str) -> SeededRandomnessForSimulation:
-    return SeededRandomnessForSimulation(1, f"{PROTOCOL} vectors {purpose}")
+    return SeededRandomnessForSimulation(1, f"{MPYC} vectors {purpose}")
 
 
 def _terms(_question: str, users: int, _marks: tuple[int, ...], _seed: bytes) -> ProgramTerms:
@@ -75,7 +75,7 @@ class Stage:
             for name in (*USERS, *SERVERS)
         }
         self.context = Context(
-            protocol=PROTOCOL,
+            protocol=MPYC,
             version=VERSION,
             session_digest=_source("session").bytes(32),
             request=1,

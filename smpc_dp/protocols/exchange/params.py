@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.privacy.mechanisms.distributed import DistributedSum
 
-PROTOCOL = names.EXCHANGE
 
 # For each user, in the order of the names, the numbers (from 1) of those it sends to.
 Edges = tuple[tuple[int, ...], ...]
@@ -47,7 +46,7 @@ class ExchangeParameters(SumParameters, frozen=True):
             its own row being what it keeps.
     """
 
-    protocol: ClassVar[str] = PROTOCOL
+    protocol: ClassVar[str] = names.EXCHANGE
     variance: Fraction
     epsilon: float | None
     delta: float | None

@@ -26,8 +26,6 @@ from smpc_dp.protocols.secagg.params import MAX_PARTIES, SAME, SumParameters, ch
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
 
-PROTOCOL = names.GOPA
-VERSION = 1
 
 OnDropout = Literal["keep", "roll-back"]
 # In squared steps; both variances have their place in the question that parties compare.
@@ -41,7 +39,7 @@ class GopaParameters(SumParameters, frozen=True):
     each user either that or its pairwise terms.
     """
 
-    protocol: ClassVar[str] = PROTOCOL
+    protocol: ClassVar[str] = names.GOPA
     session: SessionNoise
     on_dropout: OnDropout
 
@@ -220,7 +218,7 @@ def check_and_plan(
     parameters: Mapping[str, object], parties: int, planner: Planner
 ) -> tuple[GopaParameters | None, list[Fault]]:
     """Check as `check_parameters` does, without a default precision, and plan."""
-    base, good, faults = check_sum(GopaSettings, parameters, parties, protocol=PROTOCOL, refused=REFUSED)
+    base, good, faults = check_sum(GopaSettings, parameters, parties, protocol=names.GOPA, refused=REFUSED)
     if faults or base is None or parties > MAX_PARTIES:
         return None, faults
     try:

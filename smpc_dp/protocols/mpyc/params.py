@@ -22,8 +22,6 @@ from smpc_dp.settings import read
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
 
-PROTOCOL = names.MPYC
-VERSION = 1
 
 FEWEST_SERVERS, MOST_SERVERS = 3, 9
 """mpyc's pseudorandom sharing has a key for each of the C(m, t) sets of servers."""
@@ -172,7 +170,7 @@ def check_parameters(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SharedParameters | None, list[Fault]]:
     """Check a `[parameters]` table (`SharedSettings`) for `parties` users; return every fault found."""
-    good, faults = read(SharedSettings, parameters, unknown=f"unknown parameter of {PROTOCOL}")
+    good, faults = read(SharedSettings, parameters, unknown=f"unknown parameter of {names.MPYC}")
     if not 2 <= parties <= MAX_USERS:
         faults.append(Fault("roster", f"has {parties} users (role 'party'), 2 to {MAX_USERS} are needed"))
     if "epsilon" not in parameters and set(NOISE_KEYS) & set(parameters):

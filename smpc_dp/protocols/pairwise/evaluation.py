@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from smpc_dp.circuits.bristol import read_bristol
 from smpc_dp.circuits.circuit import Circuit, pack, pack_bytes, unpack, unpack_bytes
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.protocols.pairwise.params import PROTOCOL, VERSION, check_parameters
+from smpc_dp.protocols.names import PAIRWISE, VERSION
+from smpc_dp.protocols.pairwise.params import check_parameters
 from smpc_dp.protocols.pairwise.participant import Evaluated
 from smpc_dp.protocols.pairwise.plan import Plan, Rows
 from smpc_dp.protocols.result import Privacy
@@ -145,7 +146,7 @@ class Question:
         """Return the result of a role that has ended."""
         parameters = self.plan.parameters
         evidence = PairwiseEvidence(
-            PROTOCOL,
+            PAIRWISE,
             VERSION,
             session_digest,
             evaluated.run_id,

@@ -13,12 +13,8 @@ from smpc_dp.circuits.bristol import read_bristol
 from smpc_dp.circuits.circuit import Circuit
 from smpc_dp.decoding import convert
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.protocols import names
 from smpc_dp.published.library import PUBLISHED, find
 from smpc_dp.settings import read
-
-PROTOCOL = names.PAIRWISE
-VERSION = 1
 
 MAX_INSTANCES = 1 << 32
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import PeerFault
+from smpc_dp.protocols import names
 from smpc_dp.protocols.envelope import Context
-from smpc_dp.protocols.pairwise import params
 from smpc_dp.protocols.pairwise.draw import COIN_BYTES, beacon, bipartite_matchings, commit, matchings
 from smpc_dp.protocols.pairwise.statistic import PROTOCOL, VERSION
 from smpc_dp.protocols.pairwise.statistic_messages import ATTEMPTS
@@ -114,8 +114,8 @@ def check_failed(found: Draw, name: str, failed: Sequence[int]) -> None:
 def pair_context(context: Context, run_id: bytes, matching: int, pair: tuple[str, str]) -> Context:
     """Return the context of the two-party evaluation of one pair in one matching."""
     return Context(
-        protocol=params.PROTOCOL,
-        version=params.VERSION,
+        protocol=names.PAIRWISE,
+        version=names.VERSION,
         session_digest=digest(
             Label.STATISTIC_PAIR, run_id, encode_uint(matching), *(name.encode() for name in pair)
         ),

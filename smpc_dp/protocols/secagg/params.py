@@ -26,8 +26,6 @@ from smpc_dp.settings import read
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
 
-PROTOCOL = names.SECAGG
-VERSION = 1
 
 MAX_PARTIES = 65_535
 
@@ -55,8 +53,8 @@ OF_GOPA = {
 class SumParameters(msgspec.Struct, frozen=True):
     """What the machines of a sum need to know: the encoding, the plan, and what hides the vectors."""
 
-    protocol: ClassVar[str] = PROTOCOL
-    version: ClassVar[int] = VERSION
+    protocol: ClassVar[str] = names.SECAGG
+    version: ClassVar[int] = names.VERSION
     encoding: Encoding
     plan: SecAggPlan
 
@@ -238,7 +236,7 @@ def check_sum(
     parameters: Mapping[str, object],
     parties: int,
     *,
-    protocol: str = PROTOCOL,
+    protocol: str = names.SECAGG,
     told: Collection[str] = (),
     refused: Mapping[str, str] | None = None,
     complete: bool = False,

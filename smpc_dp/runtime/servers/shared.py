@@ -10,8 +10,9 @@ from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.protocols.envelope import Context, group_question
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.mpyc.messages import MAX_QUESTION
-from smpc_dp.protocols.mpyc.params import PROTOCOL, SharedParameters
+from smpc_dp.protocols.mpyc.params import SharedParameters
 from smpc_dp.protocols.mpyc.terms import MODULUS_BITS, ProgramTerms
+from smpc_dp.protocols.names import MPYC
 from smpc_dp.runtime.member import Joined, learning_of
 from smpc_dp.runtime.servers.programs import charge_of, compile_question
 from smpc_dp.runtime.session_file import SessionFile
@@ -55,7 +56,7 @@ class SharedMembership(Joined[SharedParameters]):
         roster, names, protocol = self.session.roster, self.names, self.session.protocol
         if self.group is not None:
             # Whoever takes this request for another group's asks something else, and is left out.
-            question, protocol = group_question(question, names), PROTOCOL
+            question, protocol = group_question(question, names), MPYC
         return Context(
             protocol=protocol,
             version=self.session.version,
