@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 P = 2**255 - 19
 ORDER = 2**252 + 27742317777372353535851937790883648493
 D = -121665 * pow(121666, -1, P) % P
@@ -39,10 +41,11 @@ D_MINUS_ONE_SQ = (D - 1) ** 2 % P
 
 def add(p: Point, q: Point) -> Point:
     """The unified addition on the twisted Edwards curve with a = -1."""
-    a = (p[1] - p[0]) * (q[1] - q[0])
-    b = (p[1] + p[0]) * (q[1] + q[0])
-    c = 2 * p[3] * q[3] * D
-    d = 2 * p[2] * q[2]
+    # Reduced here too: products of four factors take longer.
+    a = (p[1] - p[0]) * (q[1] - q[0]) % P
+    b = (p[1] + p[0]) * (q[1] + q[0]) % P
+    c = 2 * p[3] * q[3] % P * D % P
+    d = 2 * p[2] * q[2] % P
     e, f, g, h = b - a, d - c, d + c, b + a
     return e * f % P, g * h % P, f * g % P, e * h % P
 
@@ -55,11 +58,19 @@ def negate(p: Point) -> Point:
 def times(n: int, p: Point) -> Point:
     """`n` times `p`, for n not negative."""
     total = IDENTITY
-    for bit in bin(n)[2:]:
-        total = add(total, total)
-        if bit == "1":
-            total = add(total, p)
+    doublings = _doublings(p)
+    while len(doublings) < n.bit_length():
+        doublings.append(add(doublings[-1], doublings[-1]))
+    for place in range(n.bit_length()):
+        if n >> place & 1:
+            total = add(total, doublings[place])
     return total
+
+
+@functools.lru_cache(512)
+def _doublings(p: Point) -> list[Point]:
+    """`p`, twice it, four times it and so on, as many as were needed: generators come again."""
+    return [p]
 
 
 def decode(data: bytes) -> Point:
