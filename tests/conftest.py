@@ -42,6 +42,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture
+def stride(request: pytest.FixtureRequest) -> int:
+    """Of how many positions in a row a test that goes through all of them looks at one: 1 with --all."""
+    return 1 if request.config.getoption("--all") else 5
+
+
+@pytest.fixture
 def schedules(request: pytest.FixtureRequest) -> range:
     """The seeds of the fault schedules to play."""
     wanted: str = request.config.getoption("--schedules") or (

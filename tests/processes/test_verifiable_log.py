@@ -161,7 +161,9 @@ def average_in_processes(folder: Path, path: Path) -> dict[str, tuple[int, str, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kept", [0, 1], ids=["begun-anew", "rolled-back"])
+@pytest.mark.parametrize(
+    "kept", [pytest.param(0, marks=pytest.mark.long), 1], ids=["begun-anew", "rolled-back"]
+)
 def test_users_refuse_a_relay_that_is_back_at_an_older_list(tmp_path: Path, kept: int) -> None:
     """Each request has new processes: what was signed is in a file beside each user's key."""
     path = create_local_session(tmp_path, list(USERS), SMALL, protocol="gopa")

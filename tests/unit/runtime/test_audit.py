@@ -96,7 +96,7 @@ class RememberingBatch(proofs.Batch):
             self.good.add(statements)
 
 
-def test_no_byte_can_be_changed(small: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_byte_can_be_changed(small: bytes, stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # The same session is not parsed, and the same statement not checked, ten thousand times.
     monkeypatch.setattr(runtime, "held_session", functools.lru_cache(4)(held_session))
     plans: dict[bytes, object] = {}
@@ -112,7 +112,7 @@ def test_no_byte_can_be_changed(small: bytes, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(runtime, "Context", remembering)
     monkeypatch.setattr(proofs, "Batch", RememberingBatch)
     ends = [place for place, byte in enumerate(small) if byte == ord("\n")]
-    for place in range(len(small)):
+    for place in range(0, len(small), stride):
         # Another bit at each byte.
         changed = bytes([small[place] ^ (1 << place % 8)])
         report = audit_stream(io.BytesIO(small[:place] + changed + small[place + 1 :]), threads=1)
