@@ -19,8 +19,8 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp_lab.bench.gosta import COLOURS, NEIGHBOURS, REWIRED, style_axes
-from smpc_dp_lab.bench.tradeoff import check_plot
+from smpc_dp_lab.bench.gosta import COLOURS, NEIGHBOURS, REWIRED
+from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -349,24 +349,16 @@ def _tell(progress: Progress | None, what: str, done: int, total: int) -> None:
 def plot(found: DualAveragingErrors, path: Path) -> None:
     """Write the plot: objective with its spread, and the bias term, against iterations.
 
-    Raises:
-        ConfigError, LocalError: as of `tradeoff.check_plot`.
-        OSError: the file cannot be written.
+    Errors as of `write_plot`.
     """
-    check_plot(path)
-    # Not pyplot: it would look for a display and keep the figure.
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10.4, 4.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    _draw_objective(left, found)
-    _draw_bias(right, found)
-    figure.suptitle(
-        f"AUC maximisation by gossip, {found.parties} users, {found.repetitions} asynchronous runs; "
+    write_plot(
+        path,
+        (10.4, 4.6),
+        lambda axes: _draw_objective(axes, found),
+        lambda axes: _draw_bias(axes, found),
+        title=f"AUC maximisation by gossip, {found.parties} users, {found.repetitions} asynchronous runs; "
         "bands: spread over the users",
-        fontsize=10.5,
     )
-    figure.savefig(path, dpi=160)
 
 
 def _draw_objective(axes: Axes, found: DualAveragingErrors) -> None:
@@ -377,9 +369,7 @@ def _draw_objective(axes: Axes, found: DualAveragingErrors) -> None:
         axes.fill_between(curve.iterations, low, mean + spread, color=colour, alpha=0.15, linewidth=0)
     axes.axhline(found.minimum, color="#6b7280", linewidth=1.0, linestyle=":", label="minimum")
     axes.set(yscale="log", xlabel="iterations t", ylabel="objective of the users' averages")
-    axes.set_title("(a) objective", fontsize=10, loc="left")
-    style_axes(axes)
-    axes.legend(frameon=False, fontsize=9)
+    finish_axes(axes, "(a) objective", fontsize=9)
 
 
 def _draw_bias(axes: Axes, found: DualAveragingErrors) -> None:
@@ -387,6 +377,4 @@ def _draw_bias(axes: Axes, found: DualAveragingErrors) -> None:
         axes.plot(curve.iterations, curve.bias, color=colour, linewidth=1.5, label=curve.graph)
     axes.set(yscale="log", xlabel="iterations t")
     axes.set_ylabel("|\u03b5\u0304(t)' \u03c0(z\u0304(t))|")
-    axes.set_title("(b) bias term", fontsize=10, loc="left")
-    style_axes(axes)
-    axes.legend(frameon=False, fontsize=9)
+    finish_axes(axes, "(b) bias term", fontsize=9)

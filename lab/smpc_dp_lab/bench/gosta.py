@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.kernels import auc_private_labels
-from smpc_dp_lab.bench.tradeoff import check_plot
+from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -214,24 +214,16 @@ def check_sizes(parties: int, iterations: int, repetitions: int) -> None:
 def plot(found: GostaErrors, path: Path) -> None:
     """Write the plot: relative error against iterations with bands for the spread, and beside it the bounds.
 
-    Raises:
-        ConfigError, LocalError: as of `tradeoff.check_plot`.
-        OSError: the file cannot be written.
+    Errors as of `write_plot`.
     """
-    check_plot(path)
-    # Not pyplot: it would look for a display and keep the figure.
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10.4, 5.0), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    _draw_errors(left, found)
-    _draw_bounds(right, found)
-    figure.suptitle(
-        f"AUC by gossip, {found.parties:,} users, {found.repetitions} runs; "
+    write_plot(
+        path,
+        (10.4, 5.0),
+        lambda axes: _draw_errors(axes, found),
+        lambda axes: _draw_bounds(axes, found),
+        title=f"AUC by gossip, {found.parties:,} users, {found.repetitions} runs; "
         "relative error of the users' estimates, bands: spread over the users",
-        fontsize=10.5,
     )
-    figure.savefig(path, dpi=160)
 
 
 COLOURS = ("#0b3d75", "#2f9e8f", "#c2410c")
@@ -250,9 +242,7 @@ def _draw_errors(axes: Axes, found: GostaErrors) -> None:
         low = np.maximum(error - spread, 0)
         axes.fill_between(curve.iterations, low, error + spread, color=colour, alpha=0.10, linewidth=0)
     axes.set(xlabel="iterations t", ylabel="relative error", xlim=(0, found.iterations), ylim=(0, 1))
-    axes.set_title("(a) GoSta and U2-gossip", fontsize=10, loc="left")
-    style_axes(axes)
-    axes.legend(frameon=False, fontsize=9)
+    finish_axes(axes, "(a) GoSta and U2-gossip", fontsize=9)
 
 
 def _draw_bounds(axes: Axes, found: GostaErrors) -> None:
@@ -266,16 +256,8 @@ def _draw_bounds(axes: Axes, found: GostaErrors) -> None:
     for line, width, label in ((":", 1.5, "bound"), ("-", 1.5, "runs"), ("-", 0.8, "mean of the runs")):
         axes.plot([], [], line, color="#404040", linewidth=width, label=label)
     axes.set(yscale="log", xscale="log", xlabel="iterations t")
-    axes.set_title("(b) GoSta and the bound of Theorem 3.1 on its expectation", fontsize=10, loc="left")
-    style_axes(axes)
-    axes.legend(frameon=False, fontsize=9, title="colours as in (a)", title_fontsize=9, alignment="left")
-
-
-def style_axes(axes: Axes) -> None:
-    """Grid below, no frame above and to the right."""
-    axes.grid(True, which="major", color="#e0e0e0", linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    what = "(b) GoSta and the bound of Theorem 3.1 on its expectation"
+    finish_axes(axes, what, fontsize=9, title="colours as in (a)", title_fontsize=9)
 
 
 def last_rows(found: GostaErrors) -> Sequence[tuple[str, str, float, float, float | None, float | None]]:

@@ -23,7 +23,7 @@ from smpc_dp.learn.topology import Topology, erdos_renyi, mixing_gap
 from smpc_dp.privacy.diffusion import DiffusionNoise, Kind
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp_lab.bench.tradeoff import write_plot
+from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -200,9 +200,7 @@ def _graph(seed: int) -> Topology:
 def plot(found: Homomorphic, path: Path) -> None:
     """Write the plot: deviation against steps on a log axis, with epsilon(i) beside the curves.
 
-    Raises:
-        ConfigError, LocalError: as of `tradeoff.check_plot`.
-        OSError: the file cannot be written.
+    Errors as of `write_plot`.
     """
     write_plot(path, (7.6, 5.0), lambda axes: _draw(axes, found))
 
@@ -233,14 +231,13 @@ def _draw(axes: Axes, found: Homomorphic) -> None:
     axes.set(
         yscale="log", xlabel="step i", ylabel="mean square deviation of the centroid", xlim=(0, found.steps)
     )
-    axes.set_title(
+    finish_axes(
+        axes,
         f"Diffusion: M = {found.dimension}, K = {found.agents}, \u03bc = {found.step_size:g}, "
         f"\u03c1 = {found.ridge:g}, noise of variance {found.noise_variance:g}; "
         f"gradients of \u2113\u2081 norm \u2264 {found.l1_bound:g}",
-        fontsize=10,
-        loc="left",
+        fontsize=9,
+        ncols=3,
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.1),
     )
-    axes.grid(True, which="major", color="#e0e0e0", linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=9, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.1))

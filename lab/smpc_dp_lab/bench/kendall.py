@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.kernels import Field, Kernel, kendall_tau
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp_lab.bench.tradeoff import write_plot
+from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -267,9 +267,7 @@ def _least(points: Sequence[Point], epsilon: float) -> dict[str, float]:
 def plot(found: Kendall, path: Path) -> None:
     """Write the plot: error against epsilon on log axes, measured points on calculated lines.
 
-    Raises:
-        ConfigError, LocalError: as of `tradeoff.check_plot`.
-        OSError: the file cannot be written.
+    Errors as of `write_plot`.
     """
     write_plot(path, (7.6, 5.2), lambda axes: _draw(axes, found))
 
@@ -304,19 +302,12 @@ def _draw(axes: Axes, found: Kendall) -> None:
     axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
     axes.minorticks_off()
     axes.set_ylabel("root mean squared error of (\u03c4 + 1) / 2")
-    axes.set_title(
+    finish_axes(
+        axes,
         f"Kendall's \u03c4 of {found.parties:,} synthetic pairs of ratings, \u03c4 = {found.tau:.2f}; "
         f"\u03b4 = 0, for all pairs {found.delta:g}",
-        fontsize=10.5,
-        loc="left",
-    )
-    axes.grid(True, which="major", color="#e0e0e0", linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(
-        frameon=False,
+        size=10.5,
         fontsize=9,
         title=f"lines: calculated; marks: {found.repetitions} repetitions",
         title_fontsize=9,
-        alignment="left",
     )

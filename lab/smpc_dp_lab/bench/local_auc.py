@@ -20,7 +20,7 @@ from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.kernels import Field, auc
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.statistics.exact import auc as exact_auc
-from smpc_dp_lab.bench.tradeoff import check_plot
+from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -217,25 +217,17 @@ def _auc(places: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
 def plot(found: AucErrors, path: Path) -> None:
     """Write the plot: errors against bins on log axes, a panel for each protocol.
 
-    Raises:
-        ConfigError, LocalError: as of `check_plot`.
-        OSError: the file cannot be written.
+    Errors as of `write_plot`.
     """
-    check_plot(path)
-    # Not pyplot: it would look for a display and keep the figure.
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10.4, 4.8), layout="constrained")
-    generic, hierarchical = figure.subplots(1, 2, sharey=True)
-    _draw(generic, found, "generic", "(a) generic protocol, Algorithm 3.3")
-    _draw(hierarchical, found, "hierarchical", "(b) hierarchical histograms, one bit a user")
-    generic.set_ylabel("error of the AUC")
-    figure.suptitle(
-        f"Local DP: AUC = {found.auc:.4f} of {found.positives:,} positive and {found.negatives:,} negative "
-        "synthetic scores",
-        fontsize=10.5,
+    write_plot(
+        path,
+        (10.4, 4.8),
+        lambda axes: _draw(axes, found, "generic", "(a) generic protocol, Algorithm 3.3"),
+        lambda axes: _draw(axes, found, "hierarchical", "(b) hierarchical histograms, one bit a user"),
+        title=f"Local DP: AUC = {found.auc:.4f} of {found.positives:,} positive and {found.negatives:,} "
+        "negative synthetic scores",
+        sharey=True,
     )
-    figure.savefig(path, dpi=160)
 
 
 _COLOURS = ("#c2410c", "#6d28d9", "#0b3d75", "#15803d", "#6b7280")
@@ -274,19 +266,15 @@ def _draw(axes: Axes, found: AucErrors, method: Method, title: str) -> None:
             label=f"\u03b5 = {epsilon:g}",
         )
     axes.set_xscale("log", base=2)
-    axes.set(yscale="log", xlabel="bins")
+    axes.set(yscale="log", xlabel="bins", ylabel="error of the AUC" if method == "generic" else "")
     # Errors of 1 and more say nothing about an AUC.
     axes.set_ylim(1e-4, 3.0)
-    axes.set_title(title, fontsize=10, loc="left")
-    axes.grid(True, which="major", color="#e0e0e0", linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
     lines = "lines: calculated root mean square" + ("" if method == "generic" else ", no threshold")
-    axes.legend(
-        frameon=False,
+    finish_axes(
+        axes,
+        title,
         fontsize=9,
         loc="upper left" if method == "generic" else "lower right",
         title=f"marks: mean absolute error \u00b1 s.d., {found.repetitions} runs\n{lines}",
         title_fontsize=8.5,
-        alignment="left",
     )

@@ -24,7 +24,7 @@ from smpc_dp.learn.models import Model
 from smpc_dp.learn.registry import LearnParameters, check_learn
 from smpc_dp.protocols.secagg.noisy import NoisySumParameters
 from smpc_dp.simulate.learning import Fidelity, learn
-from smpc_dp_lab.bench.tradeoff import check_plot, write_plot
+from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -208,8 +208,7 @@ def _noise(parameters: LearnParameters, size: int) -> tuple[float, int]:
 
 
 def plot(found: LocalScale, path: Path) -> None:
-    """Write the plot: accuracy against s, with the spread between repetitions; errors as of `check_plot`."""
-    check_plot(path)
+    """Write the plot: accuracy against s, with the spread between repetitions; errors as of `write_plot`."""
     write_plot(path, (7.2, 4.8), lambda axes: _draw(axes, found))
 
 
@@ -255,18 +254,11 @@ def _draw(axes: Axes, found: LocalScale) -> None:
     sizes = sorted({point.size for point in found.points})
     axes.set_xticks(sizes, [str(size) for size in sizes])
     axes.minorticks_off()
-    axes.set_title(
+    finish_axes(
+        axes,
         f"{found.users} users, {found.participations} participations each, \u03b5 = {found.epsilon:g}, "
         f"\u03b4 = {found.delta:g}, c = {found.colluders}",
-        fontsize=10.5,
-        loc="left",
-    )
-    axes.grid(True, color="#e0e0e0", linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(
-        frameon=False,
+        size=10.5,
         loc="lower right",
         title=f"mean and standard deviation, {found.repetitions} repetitions",
-        alignment="left",
     )

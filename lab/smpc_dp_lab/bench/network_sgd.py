@@ -23,7 +23,7 @@ from smpc_dp.privacy.dp_sgd import SgdPlan, plan_sgd
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp_lab.bench.houses import Houses, load_houses, synthetic_houses
-from smpc_dp_lab.bench.tradeoff import write_plot
+from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -250,9 +250,7 @@ def _plain(train: Logistic) -> Floats:
 def plot(found: NetworkSgd, path: Path) -> None:
     """Write the plot: test accuracy against steps, the script's sigmas dashed, the fair ones drawn through.
 
-    Raises:
-        ConfigError, LocalError: as of `tradeoff.check_plot`.
-        OSError: the file cannot be written.
+    Errors as of `write_plot`.
     """
     write_plot(path, (8.4, 5.4), lambda axes: _draw(axes, found))
 
@@ -286,13 +284,11 @@ def _draw(axes: Axes, found: NetworkSgd) -> None:
         )
     axes.set(xlabel="step", ylabel="test accuracy", xlim=(0, found.steps * 1.01))
     what = "houses" if found.data.startswith("California") else "synthetic houses"
-    axes.set_title(
+    finish_axes(
+        axes,
         f"Gradient descent, n = {found.parties:,} users of {found.points_each} points ({what}), "
         f"T = {found.steps:,}, \u03b4 = {found.delta:g}, mean of {found.runs} runs",
-        fontsize=10,
-        loc="left",
+        fontsize=8,
+        loc="upper left",
+        bbox_to_anchor=(1.0, 1.0),
     )
-    axes.grid(True, which="major", color="#e0e0e0", linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))

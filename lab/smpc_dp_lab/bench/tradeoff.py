@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -16,10 +15,11 @@ import msgspec
 import numpy as np
 
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import ConfigError, Fault, LocalError
+from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.protocols.gopa.params import GopaParameters, check_parameters
 from smpc_dp.protocols.secagg.noisy import DEFAULT_STEPS
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +28,6 @@ Method = Literal["local", "gopa", "curator"]
 PARTIES = (10, 30, 100, 300, 1_000, 3_000, 10_000)
 REPETITIONS = 2_000
 MOST_REPETITIONS = 100_000
-FORMATS = (".png", ".svg", ".pdf")
 
 Progress = Callable[[str, int, int], None]
 
@@ -144,38 +143,10 @@ def _deviation(noise: Lanes) -> float:
     return float(np.sqrt(np.mean(noise.view(np.int64).astype(np.float64) ** 2)))
 
 
-def check_plot(path: Path) -> None:
-    """Say early whether `plot` can write `path`.
-
-    Raises:
-        ConfigError: its ending is none of .png, .svg and .pdf, or its folder is not there.
-        LocalError: matplotlib is not installed.
-    """
-    if path.suffix not in FORMATS:
-        raise ConfigError([Fault("plot", f"must end in {', '.join(FORMATS)}, is {path.name!r}")])
-    if not path.parent.is_dir():
-        raise ConfigError([Fault("plot", f"there is no folder {path.parent}")])
-    if find_spec("matplotlib") is None:
-        raise LocalError("plots need matplotlib: pip install matplotlib, or --json for the numbers")
-
-
-def write_plot(path: Path, inches: tuple[float, float], draw: Callable[[Axes], None]) -> None:
-    """Write a plot of one pair of axes, width and height in inches; errors as of `plot`."""
-    check_plot(path)
-    # Not pyplot: it would look for a display and keep the figure.
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=inches, layout="constrained")
-    draw(figure.add_subplot())
-    figure.savefig(path, dpi=160)
-
-
 def plot(found: Tradeoff, path: Path) -> None:
     """Write the plot: error against users on log axes, measured points on the lines of theory.
 
-    Raises:
-        ConfigError, LocalError: as of `check_plot`.
-        OSError: the file cannot be written.
+    Errors as of `write_plot`.
     """
     write_plot(path, (7.2, 4.8), lambda axes: _draw(axes, found))
 
@@ -220,18 +191,11 @@ def _draw(axes: Axes, found: Tradeoff) -> None:
     axes.set(xscale="log", yscale="log", xlabel="users n")
     axes.margins(x=0.09)
     axes.set_ylabel("standard error of the average, due to noise")
-    axes.set_title(
+    finish_axes(
+        axes,
         f"Private average of values in [0, 1] at \u03b5 = {found.epsilon:g}, \u03b4 = {found.delta:g}; "
         f"{found.corrupt:.0%} of the users collude",
-        fontsize=10.5,
-        loc="left",
-    )
-    axes.grid(True, which="major", color="#e0e0e0", linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(
-        frameon=False,
+        size=10.5,
         loc="lower left",
         title=f"measured, {found.repetitions:,} repetitions",
-        alignment="left",
     )

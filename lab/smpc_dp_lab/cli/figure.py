@@ -31,7 +31,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def plot_path(name: str, plot_file: Path | None, as_json: bool) -> Path | None:
     """Return where the plot goes, None for nowhere; raise ConfigError or LocalError if it cannot."""
     # Not at the top: what a command needs is loaded when it runs.
-    from smpc_dp_lab.bench.tradeoff import check_plot
+    from smpc_dp_lab.bench.plots import check_plot
 
     path = plot_file or (None if as_json else Path(f"{name}.png"))
     if path is not None:

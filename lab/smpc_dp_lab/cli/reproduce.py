@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -40,14 +39,7 @@ def gopa(
         int | None, typer.Option(help="How often noise is drawn. Left out: 2,000.", show_default=False)
     ] = None,
     seed: Annotated[int, typer.Option(help="Of that noise.")] = 1,
-    plot_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--plot",
-            help="The plot: .png, .svg or .pdf. Left out: gopa-tradeoff.png, with --json none.",
-            show_default=False,
-        ),
-    ] = None,
+    plot_file: Plot = None,
     as_json: Json = False,
 ) -> None:
     """Error of a private average against the number of users [Bellet 2021, section 4.1].

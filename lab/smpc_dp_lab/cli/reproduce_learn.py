@@ -10,7 +10,7 @@ from rich.table import Table
 
 from smpc_dp.cli.output import console
 from smpc_dp.cli.progress import Bar
-from smpc_dp_lab.cli.figure import Json, hand_over, plot_path
+from smpc_dp_lab.cli.figure import Json, Plot, hand_over, plot_path
 
 DATA = Path("examples/data/breast_cancer_wisconsin_original.csv")
 
@@ -37,14 +37,7 @@ def scale(
     repetitions: Annotated[int, typer.Option(help="Splits, schedules and noises.")] = 10,
     seed: Annotated[int, typer.Option(help="Of those.")] = 1,
     data: Annotated[Path, typer.Option(help="The file of the Wisconsin (Original) data.")] = DATA,
-    plot_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--plot",
-            help="The plot: .png, .svg or .pdf. Left out: local-scale.png, with --json none.",
-            show_default=False,
-        ),
-    ] = None,
+    plot_file: Plot = None,
     as_json: Json = False,
 ) -> None:
     """Utility of block gossip against the size of its groups [Bellet 2021, chapter 5].

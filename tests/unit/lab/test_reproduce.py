@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 from smpc_dp.cli import app, main
 from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.privacy.gaussian import gaussian_mu
-from smpc_dp_lab.bench import tradeoff
-from smpc_dp_lab.bench.tradeoff import check_plot, gopa_tradeoff, plot
+from smpc_dp_lab.bench import plots
+from smpc_dp_lab.bench.plots import check_plot
+from smpc_dp_lab.bench.tradeoff import gopa_tradeoff, plot
 
 
 def test_measured_errors_are_the_planned_ones() -> None:
@@ -52,7 +53,7 @@ def test_command_prints_numbers_and_draws(tmp_path: Path) -> None:
 def test_without_matplotlib_numbers_are_still_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(tradeoff, "find_spec", lambda _name: None)
+    monkeypatch.setattr(plots, "find_spec", lambda _name: None)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["smpc-dp", "reproduce", "gopa-tradeoff"])
     assert main() == 1

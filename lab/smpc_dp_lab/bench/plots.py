@@ -1,0 +1,65 @@
+"""Plots of what was measured: their files and their looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from smpc_dp.errors import ConfigError, Fault, LocalError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FORMATS = (".png", ".svg", ".pdf")
+
+
+def check_plot(path: Path) -> None:
+    """Say early whether `write_plot` can write `path`.
+
+    Raises:
+        ConfigError: its ending is none of .png, .svg and .pdf, or its folder is not there.
+        LocalError: matplotlib is not installed.
+    """
+    if path.suffix not in FORMATS:
+        raise ConfigError([Fault("plot", f"must end in {', '.join(FORMATS)}, is {path.name!r}")])
+    if not path.parent.is_dir():
+        raise ConfigError([Fault("plot", f"there is no folder {path.parent}")])
+    if find_spec("matplotlib") is None:
+        raise LocalError("plots need matplotlib: pip install matplotlib, or --json for the numbers")
+
+
+def write_plot(
+    path: Path,
+    inches: tuple[float, float],
+    *draw: Callable[[Axes], None],
+    title: str = "",
+    sharey: bool = False,
+) -> None:
+    """Write a plot with one pair of axes for each of `draw`, side by side; width and height in inches.
+
+    Raises:
+        ConfigError, LocalError: as of `check_plot`.
+        OSError: the file cannot be written.
+    """
+    check_plot(path)
+    # Not pyplot: it would look for a display and keep the figure.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=inches, layout="constrained")
+    panels = figure.subplots(1, len(draw), sharey=sharey, squeeze=False)[0]
+    for axes, one in zip(panels, draw, strict=True):
+        one(axes)
+    if title:
+        figure.suptitle(title, fontsize=10.5)
+    figure.savefig(path, dpi=160)
+
+
+def finish_axes(axes: Axes, heading: str, size: float = 10, **legend: Any) -> None:
+    """Add heading and legend, a grid below, and no frame above and to the right."""
+    axes.set_title(heading, fontsize=size, loc="left")
+    axes.grid(True, which="major", color="#e0e0e0", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, alignment="left", **legend)
