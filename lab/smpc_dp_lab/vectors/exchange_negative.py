@@ -20,10 +20,8 @@ from smpc_dp_lab.vectors.fault import (
     VICTIM,
     Negative,
     Played,
-    changed,
     constant,
     flip,
-    made,
 )
 from smpc_dp_lab.vectors.runs import AGGREGATOR
 
@@ -52,21 +50,21 @@ def all_faults() -> Iterator[Negative]:
 def _envelopes(base: Base) -> Iterator[Negative]:
     place, deliver = base.find(m.DELIVER, AGGREGATOR, VICTIM)
     flipped = msgspec.structs.replace(deliver, signature=flip(deliver.signature))
-    yield made(base, "signature-flipped", "One bit of the signature is flipped.", place, flipped, ENVELOPE)
+    yield base.made("signature-flipped", "One bit of the signature is flipped.", place, flipped, ENVELOPE)
     other = msgspec.structs.replace(base.find(m.DELIVER, AGGREGATOR, "bob")[1], receiver=VICTIM)
-    yield made(base, "wrong-receiver", "A message for bob reaches alice.", place, other, ENVELOPE)
+    yield base.made("wrong-receiver", "A message for bob reaches alice.", place, other, ENVELOPE)
     signed = base.sign(deliver, run_id=flip(deliver.run_id))
-    yield made(base, "other-run", "Vectors that are signed for another run.", place, signed, ORDER)
+    yield base.made("other-run", "Vectors that are signed for another run.", place, signed, ORDER)
     first, start = base.find(m.START, AGGREGATOR, VICTIM)
-    yield made(base, "step-skipped", "Vectors come where the start is due.", first, deliver, ORDER)
+    yield base.made("step-skipped", "Vectors come where the start is due.", first, deliver, ORDER)
     second = base.sign(start, body=flip(start.body, len(start.body) - 1))
     about = "A second, different start after the first."
-    yield made(base, "two-messages-for-one-step", about, first + 1, second, ORDER)
+    yield base.made("two-messages-for-one-step", about, first + 1, second, ORDER)
     longer = base.sign(start, body=start.body + b"\xc0")
-    yield made(base, "trailing-byte", "One byte follows the body.", first, longer, DECODING)
+    yield base.made("trailing-byte", "One byte follows the body.", first, longer, DECODING)
     elsewhere = base.sign(start, run_id=flip(start.run_id))
     about = "The start carries another run id than its nonces give."
-    yield made(base, "start-of-another-run", about, first, elsewhere, CONTENT)
+    yield base.made("start-of-another-run", about, first, elsewhere, CONTENT)
 
 
 def _starts(base: Base) -> Iterator[Negative]:
@@ -77,7 +75,7 @@ def _starts(base: Base) -> Iterator[Negative]:
         layer: str = CONTENT,
         **more: str,
     ) -> Negative:
-        return changed(base, f"start-{name}", about, m.Start, m.START, how, layer=layer, **more)
+        return base.changed(f"start-{name}", about, m.Start, m.START, how, layer=layer, **more)
 
     def hello(name: str, about: str, **changes: object) -> Negative:
         """Return a start with a hello of bob that he has signed, but with another content."""
@@ -132,7 +130,7 @@ def _delivers(base: Base, absent: Base, edges: Base) -> Iterator[Negative]:
     def deliver(
         name: str, about: str, how: Callable[[m.Deliver], Mapping[str, object]], **more: str
     ) -> Negative:
-        return changed(base, f"deliver-{name}", about, m.Deliver, m.DELIVER, how, **more)
+        return base.changed(f"deliver-{name}", about, m.Deliver, m.DELIVER, how, **more)
 
     yield deliver(
         "box-flipped",
@@ -169,16 +167,14 @@ def _delivers(base: Base, absent: Base, edges: Base) -> Iterator[Negative]:
         lambda body: {"senders": pack_set((1, 2), 4), "boxes": body.boxes[:1]},
     )
     yield deliver("without-me", "Alice is said not to have sent.", constant(senders=pack_set((2, 3, 4), 4)))
-    yield changed(
-        absent,
+    yield absent.changed(
         "deliver-from-who-was-not-there",
         "Dave, who was not present, is said to have sent.",
         m.Deliver,
         m.DELIVER,
         constant(senders=pack_set((1, 2, 3, 4), 4)),
     )
-    yield changed(
-        edges,
+    yield edges.changed(
         "deliver-along-no-edge",
         "A box of bob, who sends nothing to alice.",
         m.Deliver,
@@ -188,8 +184,7 @@ def _delivers(base: Base, absent: Base, edges: Base) -> Iterator[Negative]:
 
 
 def _apart(base: Base) -> Iterator[Negative]:
-    yield changed(
-        base,
+    yield base.changed(
         "deliver-without-one-of-whom-all-are-needed",
         "Carol is said not to have sent, where no message may lack.",
         m.Deliver,
@@ -200,8 +195,7 @@ def _apart(base: Base) -> Iterator[Negative]:
     hello = decode(said.body, m.Hello, "bob")
     alike = msgspec.structs.replace(hello, question=hello.question.removesuffix(" apart"))
     written = base.sign(said, body=msgspec.msgpack.encode(alike))
-    yield changed(
-        base,
+    yield base.changed(
         "start-with-a-hello-to-vectors-that-are-alike",
         "Bob's hello is to an exchange where everybody gets the same vector.",
         m.Start,
@@ -216,26 +210,17 @@ def _to_the_hub(base: Base) -> Iterator[Negative]:
         return base.find(step, CULPRIT, receiver)
 
     def hello(name: str, about: str, **changes: object) -> Negative:
-        return changed(
-            base,
-            f"hello-{name}",
-            about,
-            m.Hello,
-            m.HELLO,
-            constant(**changes),
-            sender=CULPRIT,
-            receiver=AGGREGATOR,
-        )
+        return base.of_a_party(f"hello-{name}", about, m.Hello, m.HELLO, constant(**changes))
 
     def send(name: str, about: str, how: Callable[[m.Send], Mapping[str, object]]) -> Negative:
-        return changed(base, f"send-{name}", about, m.Send, m.SEND, how, sender=CULPRIT, receiver=AGGREGATOR)
+        return base.of_a_party(f"send-{name}", about, m.Send, m.SEND, how)
 
     yield hello("of-another-session", "Carol's hello is to another session.", session_digest=bytes(32))
     yield hello("of-another-request", "Carol's hello is to another request.", request=2)
     yield hello("with-a-key-of-small-order", "Carol's key is of small order.", key=SMALL_ORDER)
     place, first = sent(m.HELLO)
     twice = base.sign(first, body=flip(first.body, len(first.body) - 1))
-    yield made(base, "hello-twice", "Carol says hello with two keys.", place + 1, twice, ORDER)
+    yield base.made("hello-twice", "Carol says hello with two keys.", place + 1, twice, ORDER)
     yield send("box-kept-back", "Carol sends nothing to alice.", lambda body: {"boxes": body.boxes[1:]})
     yield send(
         "box-twice", "Carol sends alice two boxes.", lambda body: {"boxes": [body.boxes[0], *body.boxes]}

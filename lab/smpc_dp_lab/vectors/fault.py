@@ -118,6 +118,38 @@ class Played(Generic[R]):
         """Return the receiver that is signed."""
         return envelope.receiver
 
+    def made(
+        self, name: str, about: str, place: int, envelope: Envelope, layer: str, **expect: str
+    ) -> Negative:
+        """Return a negative vector with the envelope at a place; `expect` names another error or culprit."""
+        error, culprit = expect.get("error", "PeerFault"), expect.get("culprit", envelope.sender)
+        return Negative(name, about, self.name, place, envelope, layer, error, culprit)
+
+    def changed(
+        self,
+        name: str,
+        about: str,
+        kind: type[B],
+        step: str,
+        change: Callable[[B], Mapping[str, object]],
+        *,
+        sender: str = AGGREGATOR,
+        receiver: str = VICTIM,
+        layer: str = CONTENT,
+        **expect: str,
+    ) -> Negative:
+        """Return a negative vector with one message's fields changed, signed by its sender."""
+        place, envelope = self.find(step, sender, receiver)
+        message = decode(envelope.body, kind, sender)
+        body = msgspec.msgpack.encode(msgspec.structs.replace(message, **change(message)))
+        return self.made(name, about, place, self.sign(envelope, body=body), layer, **expect)
+
+    def of_a_party(
+        self, name: str, about: str, kind: type[B], step: str, change: Callable[[B], Mapping[str, object]]
+    ) -> Negative:
+        """Return a negative vector with a message changed that a party sends to the aggregator."""
+        return self.changed(name, about, kind, step, change, sender=CULPRIT, receiver=AGGREGATOR)
+
 
 class Base(Played[Staged]):
     """A finished run with an aggregator."""
@@ -137,34 +169,6 @@ class _Raw:
 
     def struct(self) -> Any:
         return msgspec.Raw(self._body)
-
-
-def made(
-    base: Played[R], name: str, about: str, place: int, envelope: Envelope, layer: str, **expect: str
-) -> Negative:
-    """Return a negative vector with the envelope at a place; `expect` names another error or culprit."""
-    error, culprit = expect.get("error", "PeerFault"), expect.get("culprit", envelope.sender)
-    return Negative(name, about, base.name, place, envelope, layer, error, culprit)
-
-
-def changed(
-    base: Played[R],
-    name: str,
-    about: str,
-    kind: type[B],
-    step: str,
-    change: Callable[[B], Mapping[str, object]],
-    *,
-    sender: str = AGGREGATOR,
-    receiver: str = VICTIM,
-    layer: str = CONTENT,
-    **expect: str,
-) -> Negative:
-    """Return a negative vector with one message's fields changed, signed by its sender."""
-    place, envelope = base.find(step, sender, receiver)
-    message = decode(envelope.body, kind, sender)
-    body = msgspec.msgpack.encode(msgspec.structs.replace(message, **change(message)))
-    return made(base, name, about, place, base.sign(envelope, body=body), layer, **expect)
 
 
 def flip(data: bytes, place: int = 0) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeVar
 
 import msgspec
 
@@ -14,22 +13,10 @@ from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import PartySet, pack_set
 from smpc_dp.protocols.secagg.rolls import Roll
-from smpc_dp_lab.vectors.fault import (
-    CULPRIT,
-    ENVELOPE,
-    ORDER,
-    VICTIM,
-    Base,
-    Negative,
-    changed,
-    constant,
-    flip,
-    made,
-)
+from smpc_dp_lab.vectors.fault import CULPRIT, ENVELOPE, ORDER, VICTIM, Base, Negative, constant, flip
 from smpc_dp_lab.vectors.gopa_runs import SCENARIOS
+from smpc_dp_lab.vectors.negative_aggregator import attests_another_set, masked_and_unmasked
 from smpc_dp_lab.vectors.runs import AGGREGATOR
-
-B = TypeVar("B", bound=msgspec.Struct)
 
 
 def all_faults() -> Iterator[Negative]:
@@ -43,7 +30,7 @@ def all_faults() -> Iterator[Negative]:
 
 def _averages(base: Base) -> Iterator[Negative]:
     def change(name: str, about: str, how: Callable[[g.Average], Mapping[str, object]]) -> Negative:
-        return changed(base, name, about, g.Average, g.AVERAGE, how)
+        return base.changed(name, about, g.Average, g.AVERAGE, how)
 
     yield change(
         "average-without-me",
@@ -58,8 +45,7 @@ def _averages(base: Base) -> Iterator[Negative]:
     yield change(
         "average-too-short", "The total lacks its last byte.", lambda average: {"total": average.total[:-1]}
     )
-    yield changed(
-        base,
+    yield base.changed(
         "average-impossible",
         "The total is further out than 40 standard deviations of all noise; who lied cannot be known.",
         g.Average,
@@ -69,8 +55,7 @@ def _averages(base: Base) -> Iterator[Negative]:
         culprit="",
     )
     early = Base("keep-lost-before-the-certificate", SCENARIOS)
-    yield changed(
-        early,
+    yield early.changed(
         "average-of-one-who-takes-no-part",
         "Dave, who never revealed his draw, is among those who published.",
         g.Average,
@@ -80,7 +65,7 @@ def _averages(base: Base) -> Iterator[Negative]:
     place, participants = base.find(m.PARTICIPANTS, AGGREGATOR, VICTIM)
     average = base.find(g.AVERAGE, AGGREGATOR, VICTIM)[1]
     about = "The average comes where the certificate of the participants is due."
-    yield made(base, "average-before-the-certificate", about, place, average, ORDER)
+    yield base.made("average-before-the-certificate", about, place, average, ORDER)
     other = dataclasses.replace(base.run.context, protocol="secagg")
     [foreign] = other.write(
         base.run.signers[AGGREGATOR],
@@ -90,7 +75,7 @@ def _averages(base: Base) -> Iterator[Negative]:
         decode(participants.body, m.Certificate, AGGREGATOR),
     )
     about = "The certificate is signed as one of secure aggregation."
-    yield made(base, "signed-for-another-protocol", about, place, foreign, ENVELOPE)
+    yield base.made("signed-for-another-protocol", about, place, foreign, ENVELOPE)
 
 
 def _sets(keep: Base, roll_back: Base) -> Iterator[Negative]:
@@ -105,8 +90,7 @@ def _sets(keep: Base, roll_back: Base) -> Iterator[Negative]:
 
         return change
 
-    yield changed(
-        keep,
+    yield keep.changed(
         "participants-without-me",
         "The users that reveal, who are the participants, lack alice.",
         m.Neighbours,
@@ -116,24 +100,21 @@ def _sets(keep: Base, roll_back: Base) -> Iterator[Negative]:
 
     other = Base("keep-lost-before-the-certificate", SCENARIOS).to(AGGREGATOR)
     signatures = b"".join(e.signature for e in other if e.step == m.ATTEST_PARTICIPANTS)
-    yield changed(
-        keep,
+    yield keep.changed(
         "certificate-of-another-set",
         "The signatures are over participants without dave, and of another run.",
         m.Certificate,
         m.PARTICIPANTS,
         constant(signers=pack_set((1, 2, 3), 4), signatures=signatures),
     )
-    yield changed(
-        keep,
+    yield keep.changed(
         "certificate-below-the-quorum",
         "Two signatures where three are due.",
         m.Certificate,
         m.PARTICIPANTS,
         lambda message: {"signers": pack_set((1, 2), 4), "signatures": message.signatures[:128]},
     )
-    yield changed(
-        roll_back,
+    yield roll_back.changed(
         "survivors-without-me",
         "The survivors lack alice, whose vector was added: her pairwise noise would be opened.",
         m.Survivors,
@@ -162,8 +143,7 @@ def _places(base: Base) -> Iterator[Negative]:
             "proof": roll.prove(left),
         }
 
-    yield changed(
-        base,
+    yield base.changed(
         "too-few-of-my-draws",
         "One of the three users that alice drew takes part, her plan counts on two.",
         m.Neighbours,
@@ -175,55 +155,22 @@ def _places(base: Base) -> Iterator[Negative]:
 
 
 def _to_the_relay(keep: Base, roll_back: Base) -> Iterator[Negative]:
-    def change(
-        base: Base, name: str, about: str, kind: type[B], step: str, how: Callable[[B], Mapping[str, object]]
-    ) -> Negative:
-        return changed(base, name, about, kind, step, how, sender=CULPRIT, receiver=AGGREGATOR)
-
-    yield change(
-        keep,
+    yield keep.of_a_party(
         "publication-too-short",
         "The published vector lacks its last byte.",
         g.Published,
         g.PUBLISH,
         lambda published: {"x_hat": published.x_hat[:-1]},
     )
-    yield change(
-        keep,
-        "attests-another-set",
-        "Carol signs a digest that is not the participants'.",
-        m.Attestation,
-        m.ATTEST_PARTICIPANTS,
-        lambda attestation: {"set_digest": flip(attestation.set_digest)},
-    )
+    yield attests_another_set(keep)
     place, publish = keep.find(g.PUBLISH, CULPRIT, AGGREGATOR)
     flipped = msgspec.structs.replace(publish, body=flip(publish.body, 5))
     about = "A bit of the published vector is flipped on the way."
-    yield made(keep, "publication-flipped", about, place, flipped, ENVELOPE)
+    yield keep.made("publication-flipped", about, place, flipped, ENVELOPE)
     second = keep.sign(publish, body=flip(publish.body, len(publish.body) - 1))
     about = "Carol publishes a second, different value."
-    yield made(keep, "published-twice", about, place + 1, second, ORDER)
+    yield keep.made("published-twice", about, place + 1, second, ORDER)
     other_run = keep.sign(publish, run_id=flip(publish.run_id))
     about = "Carol publishes what she signs for another run."
-    yield made(keep, "publication-of-another-run", about, place, other_run, ORDER)
-    yield change(
-        roll_back,
-        "masked-too-short",
-        "The masked vector lacks its last byte.",
-        m.Masked,
-        m.MASKED,
-        lambda masked: {"vector": masked.vector[:-1]},
-    )
-    yield change(
-        roll_back,
-        "unmask-withholds-a-share",
-        "Carol reveals nothing of alice.",
-        m.Unmask,
-        m.UNMASK,
-        lambda unmask: {
-            "dealers": unmask.dealers[2:],
-            "shares": unmask.shares[32:],
-            "others": unmask.others[32:],
-            "signatures": unmask.signatures[64:],
-        },
-    )
+    yield keep.made("publication-of-another-run", about, place, other_run, ORDER)
+    yield from masked_and_unmasked(roll_back)

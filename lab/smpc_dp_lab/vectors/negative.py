@@ -19,10 +19,8 @@ from smpc_dp_lab.vectors.fault import (
     VICTIM,
     Base,
     Negative,
-    changed,
     constant,
     flip,
-    made,
 )
 from smpc_dp_lab.vectors.negative_aggregator import to_the_aggregator
 from smpc_dp_lab.vectors.negative_rolls import of_rolls
@@ -44,10 +42,9 @@ def all_faults() -> Iterator[Negative]:
 def _envelopes(base: Base) -> Iterator[Negative]:
     place, roll = base.find(m.ROLL, AGGREGATOR, VICTIM)
     flipped = msgspec.structs.replace(roll, signature=flip(roll.signature))
-    yield made(base, "signature-flipped", "One bit of the signature is flipped.", place, flipped, ENVELOPE)
+    yield base.made("signature-flipped", "One bit of the signature is flipped.", place, flipped, ENVELOPE)
     other = base.find(m.ROLL, AGGREGATOR, "bob")[1]
-    yield made(
-        base,
+    yield base.made(
         "wrong-receiver",
         "A message for bob reaches alice.",
         place,
@@ -56,48 +53,45 @@ def _envelopes(base: Base) -> Iterator[Negative]:
     )
     run_id = flip(roll.run_id)
     about = "A roll that is signed for another run."
-    yield made(base, "other-run", about, place, base.sign(roll, run_id=run_id), ORDER)
+    yield base.made("other-run", about, place, base.sign(roll, run_id=run_id), ORDER)
     skipped = base.find(m.NEIGHBOURS, AGGREGATOR, VICTIM)[1]
-    yield made(base, "step-skipped", "Neighbours come where the roll is due.", place, skipped, ORDER)
+    yield base.made("step-skipped", "Neighbours come where the roll is due.", place, skipped, ORDER)
     second = base.sign(roll, body=flip(roll.body, len(roll.body) - 1))
     about = "A second, different roll after the first."
-    yield made(base, "two-messages-for-one-step", about, place + 1, second, ORDER)
+    yield base.made("two-messages-for-one-step", about, place + 1, second, ORDER)
     about = "One byte follows the body."
-    yield made(base, "trailing-byte", about, place, base.sign(roll, body=roll.body + b"\xc0"), DECODING)
+    yield base.made("trailing-byte", about, place, base.sign(roll, body=roll.body + b"\xc0"), DECODING)
     fields = msgspec.msgpack.decode(roll.body)
     extra = msgspec.msgpack.encode([*fields, 0])
     about = "The body has one field more than its kind."
-    yield made(base, "unknown-field", about, place, base.sign(roll, body=extra), DECODING)
+    yield base.made("unknown-field", about, place, base.sign(roll, body=extra), DECODING)
     # bin 16 where bin 8 would do: the same value, another encoding.
     rest = b"".join(msgspec.msgpack.encode(value) for value in fields[1:])
     long = bytes([0x90 + len(fields)]) + b"\xc5" + len(fields[0]).to_bytes(2, "big") + fields[0] + rest
     about = "A length takes more bytes than it needs."
-    yield made(base, "not-canonical", about, place, base.sign(roll, body=long), DECODING)
+    yield base.made("not-canonical", about, place, base.sign(roll, body=long), DECODING)
     abort = msgspec.msgpack.encode(Abort(Code.FAULT, "mallory"))
     about = "The aggregator aborts and blames somebody who is not in the roster."
     sent = base.sign(roll, step=ABORT, body=abort)
-    yield made(base, "abort-names-an-outsider", about, place, sent, CONTENT)
+    yield base.made("abort-names-an-outsider", about, place, sent, CONTENT)
 
 
 def _to_a_party(base: Base) -> Iterator[Negative]:
-    yield changed(
-        base,
+    yield base.changed(
         "shares-withheld",
         "The aggregator keeps back what bob sealed for alice.",
         m.Deliver,
         m.DELIVER,
         lambda deliver: {"dealers": deliver.dealers[2:], "sealed": deliver.sealed[1:]},
     )
-    yield changed(
-        base,
+    yield base.changed(
         "result-too-short",
         "The total lacks its last byte.",
         m.Result,
         m.RESULT,
         lambda result: {"total": result.total[:-1]},
     )
-    yield changed(
-        base,
+    yield base.changed(
         "result-impossible",
         "No vectors within the bounds have this total; who lied cannot be known.",
         m.Result,
@@ -112,8 +106,7 @@ def _sets(base: Base) -> Iterator[Negative]:
     without_me, too_few, all_four = pack_set((2, 3, 4), 4), pack_set((1, 2), 4), pack_set((1, 2, 3, 4), 4)
     # Three of four as bits, with the last bit of the byte.
     padded = bytes([0, 0b1110_0001])
-    yield changed(
-        base,
+    yield base.changed(
         "start-below-the-minimum",
         "Two parties are present where three are needed.",
         m.Start,
@@ -130,9 +123,8 @@ def _sets(base: Base) -> Iterator[Negative]:
         ("set-of-no-form", "The first byte of a set is neither form's.", b"\2" + all_four[1:]),
         ("set-empty", "There is no set.", b""),
     ):
-        yield changed(base, name, about, m.Survivors, m.SURVIVORS, constant(survivors=packed))
-    yield changed(
-        base,
+        yield base.changed(name, about, m.Survivors, m.SURVIVORS, constant(survivors=packed))
+    yield base.changed(
         "participants-without-me",
         "The participants lack alice, who dealt.",
         m.Deliver,
@@ -140,8 +132,7 @@ def _sets(base: Base) -> Iterator[Negative]:
         lambda _: {"participants": without_me},
     )
     early = Base("dropout-before-deal")
-    yield changed(
-        early,
+    yield early.changed(
         "survivor-who-was-no-participant",
         "Dave, who never dealt, is among the survivors.",
         m.Survivors,
@@ -171,8 +162,7 @@ def _certificates(base: Base, dropout: Base) -> Iterator[Negative]:
         ("certificate-of-another-run", "The signatures are of another run.", of_other_run),
         ("certificate-lacks-a-signature", "Three signers and two signatures.", short),
     ):
-        yield changed(
-            base,
+        yield base.changed(
             name,
             about,
             m.Certificate,
@@ -181,8 +171,7 @@ def _certificates(base: Base, dropout: Base) -> Iterator[Negative]:
         )
     attested = signatures(dropout, m.ATTEST_SURVIVORS)
     outsider = m.Certificate(pack_set((1, 2, 4), 4), attested["alice"] + attested["bob"] + foreign["dave"])
-    yield changed(
-        dropout,
+    yield dropout.changed(
         "certificate-signed-by-an-outsider",
         "Dave signs the survivors without being one.",
         m.Certificate,
@@ -203,16 +192,14 @@ def _neighbours(base: Base, sparse: Base) -> Iterator[Negative]:
         return change
 
     for field in ("mask_key", "seal_key"):
-        yield changed(
-            base,
+        yield base.changed(
             f"swapped-{field.replace('_', '-')}",
             "The aggregator puts another key in the place of bob's.",
             m.Neighbours,
             m.NEIGHBOURS,
             swapped(field),
         )
-    yield changed(
-        base,
+    yield base.changed(
         "advertisement-withheld",
         "The keys of a neighbour are missing.",
         m.Neighbours,
@@ -236,8 +223,7 @@ def _neighbours(base: Base, sparse: Base) -> Iterator[Negative]:
             "advertisements": [advertisements[party] for party in sorted(advertisements)],
         }
 
-    yield changed(
-        sparse,
+    yield sparse.changed(
         "opening-of-somebody-else",
         "The opening of a party that did not draw alice is forwarded as if it had.",
         m.Neighbours,

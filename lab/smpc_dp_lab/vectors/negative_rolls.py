@@ -10,7 +10,7 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.rolls import Roll
-from smpc_dp_lab.vectors.fault import Base, Negative, changed, constant, flip
+from smpc_dp_lab.vectors.fault import Base, Negative, constant, flip
 from smpc_dp_lab.vectors.runs import AGGREGATOR
 
 ALICE, BOB, DAVE = 1, 2, 4
@@ -58,10 +58,9 @@ def of_rolls(base: Base) -> Iterator[Negative]:
             ("proof-cut", "The proof ends within a node.", true.root, proof[:-1]),
         ):
             change = constant(root=root, proof=shown)
-            yield changed(base, f"{step}-{name}", about, kind, step, change)
+            yield base.changed(f"{step}-{name}", about, kind, step, change)
     forged = Roll(context, Label.NONCES, nonces | {BOB: bytes(32)})
-    yield changed(
-        base,
+    yield base.changed(
         "start-of-another-run",
         "Under the root bob has another nonce: it does not give the run id that the start is signed for.",
         m.Start,
@@ -76,9 +75,8 @@ def of_rolls(base: Base) -> Iterator[Negative]:
         ("missing", "There is no proof.", b""),
     ):
         change = constant(proof=proof)
-        yield changed(base, f"neighbours-proof-{name}", about, m.Neighbours, m.NEIGHBOURS, change)
-    yield changed(
-        base,
+        yield base.changed(f"neighbours-proof-{name}", about, m.Neighbours, m.NEIGHBOURS, change)
+    yield base.changed(
         "advertisement-not-of-the-roll",
         "Bob has signed a second advertisement, whose commitment is not on the roll.",
         m.Neighbours,

@@ -12,18 +12,7 @@ from smpc_dp.protocols.envelope import decode, decode_envelope, encode_envelope
 from smpc_dp.protocols.pairwise import statistic_messages as m
 from smpc_dp.protocols.secagg.graph import pack_set
 from smpc_dp_lab.vectors import statistic_runs as runs
-from smpc_dp_lab.vectors.fault import (
-    CONTENT,
-    DECODING,
-    ENVELOPE,
-    ORDER,
-    Negative,
-    Played,
-    changed,
-    constant,
-    flip,
-    made,
-)
+from smpc_dp_lab.vectors.fault import CONTENT, DECODING, ENVELOPE, ORDER, Negative, Played, constant, flip
 from smpc_dp_lab.vectors.statistic_runs import HUB, NAMES, JsonObject, Run
 
 ADA, BEN, *_ = NAMES
@@ -53,14 +42,14 @@ def all_faults() -> Iterator[tuple[str, JsonObject]]:
 
 def _to_ada(base: Base, step: str, kind: type[Any]) -> Callable[..., Negative]:
     def change(name: str, about: str, how: Change, **expect: str) -> Negative:
-        return changed(base, name, about, kind, step, how, sender=HUB, receiver=ADA, **expect)
+        return base.changed(name, about, kind, step, how, sender=HUB, receiver=ADA, **expect)
 
     return change
 
 
 def _to_hub(base: Base, step: str, kind: type[Any], sender: str = BEN) -> Callable[..., Negative]:
     def change(name: str, about: str, how: Change, **expect: str) -> Negative:
-        return changed(base, name, about, kind, step, how, sender=sender, receiver=HUB, **expect)
+        return base.changed(name, about, kind, step, how, sender=sender, receiver=HUB, **expect)
 
     return change
 
@@ -116,12 +105,12 @@ def _starts(base: Base, labels: Base) -> Iterator[Negative]:
     yield change("start-with-a-label-too-high", "A label is 2.", lambda s: {"marks": s.marks[:-1] + b"\3"})
     place, start = base.find(m.START, HUB, ADA)
     bad = msgspec.structs.replace(start, signature=flip(start.signature))
-    yield made(base, "start-signature-flipped", "One bit of the signature.", place, bad, ENVELOPE)
+    yield base.made("start-signature-flipped", "One bit of the signature.", place, bad, ENVELOPE)
     long = base.sign(start, body=start.body + b"\0")
-    yield made(base, "start-with-trailing-bytes", "A byte after the message.", place, long, DECODING)
+    yield base.made("start-with-trailing-bytes", "A byte after the message.", place, long, DECODING)
     matched = base.find(m.MATCHED, HUB, ADA)[1]
     about = "The coins of all before ada knows whose commitments they are to."
-    yield made(base, "matched-before-the-start", about, place, matched, ORDER)
+    yield base.made("matched-before-the-start", about, place, matched, ORDER)
 
 
 def _draws(base: Base, again: Base) -> Iterator[Negative]:
@@ -150,19 +139,19 @@ def _draws(base: Base, again: Base) -> Iterator[Negative]:
     place = again.find(m.AGAINS[0], HUB, ADA)[0]
     third = again.find(m.AGAINS[1], HUB, ADA)[1]
     about = "The third draw is called where the second is due."
-    yield made(again, "again-out-of-turn", about, place, third, ORDER)
+    yield again.made("again-out-of-turn", about, place, third, ORDER)
     place, matched = again.find(m.MATCHED, HUB, ADA)
     start = again.find(m.START, HUB, ADA)[1]
     old = again.sign(matched, run_id=start.run_id)
     about = "The coins come under the run id of the first draw."
-    yield made(again, "matched-of-an-earlier-draw", about, place, old, ORDER)
+    yield again.made("matched-of-an-earlier-draw", about, place, old, ORDER)
     change = _to_ada(base, m.RESULT, m.Result)
     yield change(
         "estimate-without-a-head", "No head of the log.", lambda s: {"log": s.log[:-1]}, layer=DECODING
     )
     place, result = base.find(m.RESULT, HUB, ADA)
     early = base.find(m.MATCHED, HUB, ADA)[0]
-    yield made(base, "estimate-before-the-matchings", "No pair was drawn.", early, result, ORDER)
+    yield base.made("estimate-before-the-matchings", "No pair was drawn.", early, result, ORDER)
 
 
 def _tunnel_to_a_party(base: Base, relayed: Base) -> Iterator[Negative]:
@@ -175,15 +164,14 @@ def _tunnel_to_a_party(base: Base, relayed: Base) -> Iterator[Negative]:
     ):
         message = msgspec.msgpack.encode(msgspec.structs.replace(body, **changes))
         layer = CONTENT if changes["number"] > 0 else DECODING
-        yield made(base, name, about, place, base.sign(pair, body=message), layer)
+        yield base.made(name, about, place, base.sign(pair, body=message), layer)
     other = base.sign(pair, run_id=base.run.context.session_digest)
-    yield made(base, "pair-of-another-run", "A message of a pair of another run.", place, other, ORDER)
+    yield base.made("pair-of-another-run", "A message of a pair of another run.", place, other, ORDER)
     place, frame = relayed.find(m.RELAY, HUB, BEN)
     foreign = relayed.sign(frame, receiver="cem")
-    yield made(relayed, "relay-for-another", "A frame for cem comes to ben.", place, foreign, ORDER)
+    yield relayed.made("relay-for-another", "A frame for cem comes to ben.", place, foreign, ORDER)
     flipped = msgspec.structs.replace(frame, body=flip(frame.body, len(frame.body) - 1))
-    yield made(
-        relayed,
+    yield relayed.made(
         "relay-not-signed",
         "The aggregator's signature is of another frame.",
         place,
@@ -218,7 +206,7 @@ def _to_the_hub(base: Base, labels: Base) -> Iterator[Negative]:
     other = msgspec.structs.replace(said, commitments=flip(said.commitments))
     second = base.sign(hello, body=msgspec.msgpack.encode(other))
     about = "Ben says hello a second time, with other commitments."
-    yield made(base, "hello-twice", about, place + 1, second, ORDER)
+    yield base.made("hello-twice", about, place + 1, second, ORDER)
     change = _to_hub(base, m.COINS[0], m.Coin)
     yield change(
         "coin-not-committed", "Another coin than was committed to.", lambda s: {"coin": flip(s.coin)}
@@ -235,9 +223,9 @@ def _to_the_hub(base: Base, labels: Base) -> Iterator[Negative]:
     yield change("done-in-disorder", "Matchings must ascend.", constant(failed=[1, 0]))
     place, coin = base.find(m.COINS[0], BEN, HUB)
     bad = msgspec.structs.replace(coin, signature=flip(coin.signature))
-    yield made(base, "coin-signature-flipped", "One bit of the signature.", place, bad, ENVELOPE)
+    yield base.made("coin-signature-flipped", "One bit of the signature.", place, bad, ENVELOPE)
     done = base.find(m.DONE, BEN, HUB)[1]
-    yield made(base, "done-before-the-matchings", "Nobody is paired yet.", place, done, ORDER)
+    yield base.made("done-before-the-matchings", "Nobody is paired yet.", place, done, ORDER)
 
 
 def _relays_to_the_hub(base: Base) -> Iterator[Negative]:
@@ -258,7 +246,7 @@ def _relays_to_the_hub(base: Base) -> Iterator[Negative]:
     frame = decode(first.body, m.Relay, first.sender)
     body = msgspec.msgpack.encode(msgspec.structs.replace(frame, number=1))
     about = "The second frame before the partner's first has come."
-    yield made(base, "relay-before-the-partner", about, place + 1, base.sign(first, body=body), CONTENT)
+    yield base.made("relay-before-the-partner", about, place + 1, base.sign(first, body=body), CONTENT)
 
 
 def _frames(base: Base) -> Iterator[tuple[str, JsonObject]]:
