@@ -92,7 +92,7 @@ def test_published_run(path: Path) -> None:
     agrees(json.loads(path.read_bytes()))
 
 
-@pytest.mark.parametrize("output", ["both", "aggregator"])
+@pytest.mark.parametrize("output", ["both", pytest.param("aggregator", marks=pytest.mark.long)])
 def test_blocks_and_chunks(output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three blocks, the last not full, and chunks of transfers that end anywhere."""
     limits = twin.Limits(block_labels=48, transfers=10)
@@ -104,7 +104,7 @@ def test_blocks_and_chunks(output: Output, monkeypatch: pytest.MonkeyPatch) -> N
     agrees(runs.run_json(run), limits)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))])
 def test_random_circuits(seed: int) -> None:
     random = Random(seed)
     builder = Builder()
