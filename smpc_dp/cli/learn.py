@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import typer
 
-from smpc_dp.cli.output import console, print_json, report_error, report_line, write_json
-from smpc_dp.errors import ConfigError, Fault, PrivacyError, SmpcError
+from smpc_dp.cli.member import HostMember, exit_code
+from smpc_dp.cli.output import console, print_json, report_line, write_json
+from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.learn.data import read_table
 from smpc_dp.learn.needs import Learned
 from smpc_dp.learn.registry import LearnParameters
-from smpc_dp.runtime.events import Event, OnEvent
-from smpc_dp.runtime.inputs import find_input
-from smpc_dp.runtime.launcher import Ending, print_event, run_child
+from smpc_dp.runtime.launcher import Ending, run_child
 from smpc_dp.runtime.learning import check_budget, learn, serve_learning
 from smpc_dp.runtime.session import open_ledger
 
@@ -24,44 +24,36 @@ from smpc_dp.runtime.session import open_ledger
 SHOWN = 12
 
 
-def run_learning(
-    session: Path,
-    name: str,
-    data: Path | None,
-    key: Path | None,
-    ledger: Path | None,
-    board: Path | None,
-    out: Path | None,
-    *,
-    serves: bool,
-    listen: str | None,
-    as_json: bool,
-    events: bool,
-    watch: OnEvent,
-) -> int:
+def run_learning(host: HostMember, out: Path | None, *, serves: bool, as_json: bool, events: bool) -> int:
     """Be one member of a session that learns, print what comes out, and return the exit code."""
     learned: list[Learned] = []
     failures: dict[int, str] = {}
 
-    async def act() -> int:
-        try:
-            if serves:
-                failures.update(
-                    await serve_learning(
-                        session, name=name, key=key, listen_on=listen, on_event=watch, board=board
-                    )
+    async def act() -> None:
+        if serves:
+            failures.update(
+                await serve_learning(
+                    host.session,
+                    name=host.name,
+                    key=host.key,
+                    listen_on=host.listen,
+                    on_event=host.watch,
+                    board=host.board,
                 )
-            else:
-                file = data if data is not None else find_input(session.parent / "inputs", name)
-                learned.append(await learn(session, name, file, key=key, ledger=ledger, on_event=watch))
-        except SmpcError as error:
-            if events:
-                print_event(Event(name, "failed", detail=str(error)))
-            report_error(error)
-            return 1
-        return 0
+            )
+        else:
+            learned.append(
+                await learn(
+                    host.session,
+                    host.name,
+                    host.input_file,
+                    key=host.key,
+                    ledger=host.ledger,
+                    on_event=host.watch,
+                )
+            )
 
-    code = run_child(act, supervised=events)
+    code = run_child(partial(exit_code, act, host.name, events=events), supervised=events)
     for request, what in failures.items():
         report_line(f"request {request}: {what}")
     for result in learned:
@@ -71,7 +63,7 @@ def run_learning(
         if as_json:
             print_json(told)
         elif not events:
-            console().print(learned_text({name: told}))
+            console().print(learned_text({host.name: told}))
     return code
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from smpc_dp.cli import statistic as statistics
+from smpc_dp.cli.member import HostMember, exit_code
 from smpc_dp.cli.output import (
     check_can_write,
     console,
@@ -23,10 +24,9 @@ from smpc_dp.cli.output import (
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
 from smpc_dp.protocols.names import LEARN, is_verifiable
 from smpc_dp.runtime.events import Event, OnEvent
-from smpc_dp.runtime.inputs import find_input, read_vector
+from smpc_dp.runtime.inputs import read_vector
 from smpc_dp.runtime.launcher import print_event, run_child
 from smpc_dp.runtime.servers.member import encoding_of, load_member
-from smpc_dp.runtime.session import connect
 from smpc_dp.runtime.session_file import load_session
 from smpc_dp.runtime.tolerance import tolerances
 
@@ -124,43 +124,26 @@ def party(
     _check_places(out, audit)
     first = [] if asked is not None else [str(one) for one in tolerances(loaded)]
     watch: OnEvent = print_event if events else partial(_show, first)
+    host = HostMember(session, name, vector, key, listen, ledger, board, audit, watch)
     if loaded.protocol == LEARN:
         from smpc_dp.cli.learn import run_learning
 
         no_learning = {**sums, "--requests": requests, "--statistic": statistic}
         _refuse_given(no_learning, "is not for a session that learns")
-        raise typer.Exit(
-            run_learning(
-                session,
-                name,
-                vector,
-                key,
-                ledger,
-                board,
-                out,
-                serves=serves,
-                listen=listen,
-                as_json=as_json,
-                events=events,
-                watch=watch,
-            )
-        )
+        raise typer.Exit(run_learning(host, out, serves=serves, as_json=as_json, events=events))
     results: list[Ended] = []
 
     async def compute() -> Report | None:
         if serves:
             wanted = 1 if requests is None else requests or None
-            await _serve(role, session, name, key, wanted, listen, board, watch, results)
+            await _serve(host, role, wanted, results)
             return None
         if asked is not None:
-            results.append(await statistics.take_part(asked, session, name, vector, key, watch, ledger))
+            results.append(await statistics.take_part(asked, host))
             return None
-        kind = operation or "average"
-        return await contribute(
-            session, name, vector, key, kind, weight, clip, watch, ledger, listen, audit, results
-        )
+        return await _contribute(host, operation or "average", weight, clip, results)
 
-    code = run_child(partial(_exit_code, compute, name, events=events), supervised=events)
+    code = run_child(partial(exit_code, compute, name, events=events), supervised=events)
     for result in results:
         if not _hand_over(result, name, out, as_json=as_json, events=events):
             code = code or 1
@@ -174,51 +157,31 @@ def _check_places(*places: Path | None) -> None:
             check_can_write(place)
 
 
-async def _exit_code(compute: Callable[[], Awaitable[Report | None]], name: str, *, events: bool) -> int:
-    """Return the exit code of what a member does: 1 after an error, which is shown, or a bad audit."""
-    try:
-        report = await compute()
-        if report is None:
-            return 0
-        progress_console().print(report.conclusion)
-        return 0 if report.ok else 1
-    except SmpcError as error:
-        if events:
-            print_event(Event(name, "failed", detail=str(error)))
-        report_error(error)
-        return 1
-
-
-async def _serve(
-    role: Role,
-    session: Path,
-    name: str,
-    key: Path | None,
-    requests: int | None,
-    listen: str | None,
-    board: Path | None,
-    watch: OnEvent,
-    results: list[Ended],
-) -> None:
+async def _serve(host: HostMember, role: Role, requests: int | None, results: list[Ended]) -> None:
     """Serve requests as a server or the aggregator; add the results, and raise the first request's error."""
     served: Sequence[Ended | SmpcError]
     if role == "server":
         from smpc_dp.runtime.servers.hub import serve_shares
 
         served = await serve_shares(
-            session, name, key=key, requests=requests, listen_on=listen, on_event=watch
+            host.session,
+            host.name,
+            key=host.key,
+            requests=requests,
+            listen_on=host.listen,
+            on_event=host.watch,
         )
     else:
         from smpc_dp.runtime.aggregator import serve
 
         served = await serve(
-            session,
-            name=name,
-            key=key,
+            host.session,
+            name=host.name,
+            key=host.key,
             requests=requests,
-            listen_on=listen,
-            on_event=watch,
-            board=board,
+            listen_on=host.listen,
+            on_event=host.watch,
+            board=host.board,
         )
     for ended in served:
         if isinstance(ended, SmpcError):
@@ -238,33 +201,20 @@ def _hand_over(result: Ended, name: str, out: Path | None, *, as_json: bool, eve
     return kept
 
 
-async def contribute(
-    session: Path,
-    name: str,
-    vector: Path | None,
-    key: Path | None,
-    operation: Operation,
-    weight: int | None,
-    clip: bool,
-    on_event: OnEvent,
-    ledger: Path | None,
-    listen_on: str | None,
-    audit: Path | None,
-    results: list[Ended],
+async def _contribute(
+    host: HostMember, operation: Operation, weight: int | None, clip: bool, results: list[Ended]
 ) -> Report | None:
     """Check everything of one party, then connect and compute; add the result, and audit if that is asked."""
-    member = load_member(session, name, key)
-    if audit is not None and not is_verifiable(member.session.protocol, member.session.parameters):
+    member = load_member(host.session, host.name, host.key)
+    if host.audit is not None and not is_verifiable(member.session.protocol, member.session.parameters):
         raise ConfigError([Fault("--audit", "is for a session with verifiable = true")])
     encoding = encoding_of(member)
-    file = vector if vector is not None else find_input(session.parent / "inputs", name)
-    lanes, clipped = encoding.encode(read_vector(file), party=name, weight=weight, clip=clip)
-    async with connect(
-        session, name, key=key, ledger=ledger, listen_on=listen_on, on_event=on_event
-    ) as opened:
+    vector = read_vector(host.input_file)
+    lanes, clipped = encoding.encode(vector, party=host.name, weight=weight, clip=clip)
+    async with host.connect() as opened:
         # Added at once: it is there, whatever the audit says.
         results.append(await opened.sum_encoded(operation, lanes, clipped))
-        return None if audit is None else await opened.log().audit(keep=audit)
+        return None if host.audit is None else await opened.log().audit(keep=host.audit)
 
 
 def _print(result: Ended, told: Mapping[str, Any], name: str) -> None:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from smpc_dp.cli.member import HostMember
 from smpc_dp.cli.output import logged_lines
 from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.protocols.names import has_servers
-from smpc_dp.runtime.events import OnEvent
-from smpc_dp.runtime.inputs import find_input, read_table, read_vector
+from smpc_dp.runtime.inputs import read_table, read_vector
 from smpc_dp.runtime.servers.member import load_member
-from smpc_dp.runtime.session import connect
 from smpc_dp.runtime.session_file import SessionFile
 
 if TYPE_CHECKING:
@@ -118,20 +117,11 @@ class Statistic:
         return record
 
 
-async def take_part(
-    statistic: Statistic,
-    session: Path,
-    name: str,
-    file: Path | None,
-    key: Path | None,
-    on_event: OnEvent,
-    ledger: Path | None,
-) -> StatisticResult:
+async def take_part(statistic: Statistic, host: HostMember) -> StatisticResult:
     """Check everything of one party, then connect and estimate."""
-    membership = load_member(session, name, key)
-    statistic.check(membership.session)
-    record = statistic.read(file if file is not None else find_input(session.parent / "inputs", name))
-    async with connect(session, name, key=key, ledger=ledger, on_event=on_event) as opened:
+    statistic.check(load_member(host.session, host.name, host.key).session)
+    record = statistic.read(host.input_file)
+    async with host.connect() as opened:
         return await opened.pairwise(statistic.kernel, record, mark=statistic.mark, **statistic.options)
 
 
