@@ -154,8 +154,8 @@ def name_of(place: PeerExchange, user: int) -> str:
     return place.name_of(user) if isinstance(place, Named) else f"user {user}"
 
 
-class PlainAverager:
-    """Averages in the clear, for tests and for comparison: nothing is hidden from anybody."""
+class AllHere:
+    """An averager or an exchange in whose process all users live."""
 
     def __init__(self, users: int) -> None:
         self._here = np.arange(users)
@@ -169,6 +169,10 @@ class PlainAverager:
     def here(self) -> Users:
         """All users."""
         return self._here
+
+
+class PlainAverager(AllHere):
+    """Averages in the clear, for tests and for comparison: nothing is hidden from anybody."""
 
     @property
     def claim(self) -> str:
@@ -196,21 +200,8 @@ class PlainAverager:
         return Averaged(values, weights)
 
 
-class PlainExchange:
+class PlainExchange(AllHere):
     """Exchanges in the clear: each receiver sees exactly what was sent."""
-
-    def __init__(self, users: int) -> None:
-        self._here = np.arange(users)
-
-    @property
-    def users(self) -> int:
-        """n: all users live here."""
-        return len(self._here)
-
-    @property
-    def here(self) -> Users:
-        """All users."""
-        return self._here
 
     @property
     def claim(self) -> str:

@@ -17,6 +17,7 @@ from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import EXACT_FLOAT, Encoding
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import (
+    AllHere,
     Averaged,
     Boxes,
     Groups,
@@ -48,23 +49,13 @@ if TYPE_CHECKING:
 _NEAR = 1e-7
 
 
-class _Simulated:
-    """What both averagers of a simulation have in common: everybody lives here."""
+class _Simulated(AllHere):
+    """What both averagers of a simulation have in common."""
 
     def __init__(self, users: int, averaging: Averaging) -> None:
-        self._here = np.arange(users)
+        super().__init__(users)
         self._averaging = averaging
         self._planned = averaging.planned(users)
-
-    @property
-    def users(self) -> int:
-        """n: all users live here."""
-        return len(self._here)
-
-    @property
-    def here(self) -> Users:
-        """All users."""
-        return self._here
 
     def _claim(self, how: str) -> str:
         return f"a simulation{how} of: {self._averaging.claim}"
@@ -182,27 +173,17 @@ class MachineAverager(_Simulated):
         return Result.of(cast.aggregator.result, "average")
 
 
-class IdealExchange:
+class IdealExchange(AllHere):
     """Messages as between processes, with their grid and noise law, without cryptography.
 
     `source` as of `IdealAverager`.
     """
 
     def __init__(self, users: int, exchanging: Exchanging, source: NoiseSource | None = None) -> None:
-        self._here = np.arange(users)
+        super().__init__(users)
         self._exchanging = exchanging
         self._planned = exchanging.planned(users)
         self._source = source or NoiseSource.system()
-
-    @property
-    def users(self) -> int:
-        """n: all users live here."""
-        return len(self._here)
-
-    @property
-    def here(self) -> Users:
-        """All users."""
-        return self._here
 
     @property
     def claim(self) -> str:
