@@ -28,6 +28,7 @@ from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.abort import LEAVE, TEXTS, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import encode
+from smpc_dp.runtime.learning import learn, serve_learning
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.servers.hub import serve_shares
 from smpc_dp.runtime.session_file import Timeouts
@@ -388,3 +389,37 @@ async def test_a_garbled_pair_statistic_shows_no_record(tmp_path: Path, told: li
 
     await asyncio.gather(*(party(name) for name in PARTIES))
     await serving
+
+
+LEARN: dict[str, object] = {
+    "learner": "block-gossip",
+    "features": 2,
+    "steps": 4,
+    "group": 3,
+    "epsilon": 5.0,
+    "delta": 1e-5,
+    "seed": 2,
+    "averager": {"method": "secagg"},
+}
+
+
+@pytest.mark.parametrize("bad", [TEXT, "nan"])
+async def test_cells_of_a_table_are_in_nothing_that_a_learner_says(
+    tmp_path: Path, told: list[bytes], bad: str
+) -> None:
+    """Each party's table holds the canaries, bob's a cell that is refused too: the others learn."""
+    path = create_local_session(tmp_path, PARTIES, LEARN, protocol="learn", timeouts=TIMEOUTS)
+    rows = f"{NUMBERS[0]},{NUMBERS[1]},0\n{NUMBERS[2]},{NUMBERS[3]},1\n"
+    for name in PARTIES:
+        (tmp_path / f"{name}.csv").write_text(rows + (f"{bad},1.0,1\n" if name == "bob" else ""))
+    serving = asyncio.create_task(serve_learning(path))
+
+    async def party(name: str) -> object:
+        try:
+            return await learn(path, name, tmp_path / f"{name}.csv")
+        except smpc_dp.SmpcError as error:
+            return error
+
+    ended = dict(zip(PARTIES, await asyncio.gather(*map(party, PARTIES)), strict=True))
+    await asyncio.gather(serving, return_exceptions=True)
+    assert [name for name, end in ended.items() if isinstance(end, smpc_dp.SmpcError)] == ["bob"]
