@@ -23,8 +23,8 @@ Accept = Callable[[int, Envelope], None]
 Finish = Callable[[], list[Envelope]]
 
 
-class _Role(Generic[R]):
-    """What a hub and a party have in common."""
+class Role(Generic[R]):
+    """What all machines of a run have in common."""
 
     def __init__(self, context: Context, identity: Signer) -> None:
         self._context = context
@@ -42,7 +42,7 @@ class _Role(Generic[R]):
 
     @property
     def run_id(self) -> bytes:
-        """The run id, empty until everyone's nonce is there."""
+        """The run id, empty until it is agreed on who takes part."""
         return self._run_id
 
     @property
@@ -61,7 +61,7 @@ class _Role(Generic[R]):
         return self._context.names[party - 1]
 
 
-class PartyRole(_Role[R]):
+class PartyRole(Role[R]):
     """A party: it sends each of its steps once, and takes each step of the hub once, in order.
 
     `_handlers` maps every step of the hub, in order, to what the party does with its body. The first one, and
@@ -166,7 +166,7 @@ class PartyRole(_Role[R]):
         return answer
 
 
-class HubRole(_Role[R]):
+class HubRole(Role[R]):
     """The hub: it collects one message of each party in every step, and goes on when all have spoken.
 
     `_steps` maps every step of the parties, in order, to what is done with one party's message (a PeerFault

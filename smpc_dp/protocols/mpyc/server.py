@@ -63,7 +63,6 @@ class ServerMachine(Member):
         self._users = len(context.names)
         self._number = {name: place for place, name in enumerate(context.names, 1)}
         self._alive = set(self._number.values())
-        self._position = 0
         self._failures: dict[int, SmpcError] = {}
         self._hellos: dict[int, tuple[bytes, m.Hello]] = {}
         self._questions: dict[str, str] = {}
@@ -401,7 +400,7 @@ class ServerMachine(Member):
     def _compare(self) -> list[Envelope]:
         if self._terms is not None and self._start is not None:
             outputs = {name: self._outputs[name] for name in self._servers}
-            self._opened = self._open(self._terms, self._start, outputs)
+            self._outcome = self._open(self._terms, self._start, outputs)
         return []
 
     def _check_enough(self, users: int) -> None:

@@ -188,6 +188,6 @@ class UserMachine(Member):
             outputs = {name: self._outputs[name] for name in self._servers}
             opened = self._open(self._terms, self._start, outputs)
             self._check_included(opened.included)
-            self._opened = opened
+            self._outcome = opened
         self._end()
         return ()
