@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from smpc_dp.protocols.pairwise.participant import EVALUATOR as FROM_EVALUATOR
 from smpc_dp.protocols.pairwise.participant import GARBLER as FROM_GARBLER
@@ -37,15 +37,21 @@ def transfers(base: Base) -> Iterator[Fault]:
     yield from _to_the_evaluator(base)
 
 
-def _to_the_garbler(base: Base) -> Iterator[Fault]:
+def _pieces(base: Base, receiver: str, sender: str, side: int) -> Callable[..., Fault]:
     def made(
         number: int, name: str, about: str, content: bytes, layer: str = TRANSFER, later: int = 0
     ) -> Fault:
-        place, _ = base.piece(GARBLER, EVALUATOR, number)
-        message = piece_of(FROM_EVALUATOR, number, content)
+        place, _ = base.piece(receiver, sender, number)
+        message = piece_of(side, number, content)
         return Fault(
-            name, about, base.name, GARBLER, place, EVALUATOR, message, layer, culprit=EVALUATOR, later=later
+            name, about, base.name, receiver, place, sender, message, layer, culprit=sender, later=later
         )
+
+    return made
+
+
+def _to_the_garbler(base: Base) -> Iterator[Fault]:
+    made = _pieces(base, GARBLER, EVALUATOR, FROM_EVALUATOR)
 
     for name, about, point in (
         (
@@ -98,14 +104,7 @@ def _to_the_garbler(base: Base) -> Iterator[Fault]:
 
 
 def _to_the_evaluator(base: Base) -> Iterator[Fault]:
-    def made(
-        number: int, name: str, about: str, content: bytes, layer: str = TRANSFER, later: int = 0
-    ) -> Fault:
-        place, _ = base.piece(EVALUATOR, GARBLER, number)
-        message = piece_of(FROM_GARBLER, number, content)
-        return Fault(
-            name, about, base.name, EVALUATOR, place, GARBLER, message, layer, culprit=GARBLER, later=later
-        )
+    made = _pieces(base, EVALUATOR, GARBLER, FROM_GARBLER)
 
     def until_check(number: int) -> int:
         """Return how many messages of the garbler follow a piece, up to its check."""

@@ -150,35 +150,21 @@ def _format() -> Iterator[Cheat]:
         message = decode(payload, v.Coin, "")
         return b"\x91\xc5\x00\x20" + message.coin
 
-    yield changed_log(
-        "payload-not-canonical",
-        "A user's entry is signed, and its MessagePack takes more bytes than it needs.",
-        FORMAT,
-        lambda played: rewritten(played, v.COIN, CHEAT, long_form),
-        CHEAT,
-    )
-
     def bad_point(payload: bytes) -> msgspec.Struct:
         return replace(decode(payload, v.Commit, ""), value=b"\xff" * 32)
-
-    yield changed_log(
-        "point-not-canonical",
-        "A user signs a commitment that is the encoding of no point.",
-        FORMAT,
-        lambda played: rewritten(played, v.COMMIT, CHEAT, bad_point),
-        CHEAT,
-    )
 
     def bad_scalar(payload: bytes) -> msgspec.Struct:
         return replace(decode(payload, v.Publish, ""), blinding=b"\xff" * 32)
 
-    yield changed_log(
-        "scalar-not-canonical",
-        "A user signs a blinding above the order of the group.",
-        FORMAT,
-        lambda played: rewritten(played, v.PUBLISH, CHEAT, bad_scalar),
-        CHEAT,
-    )
+    def signed(name: str, about: str, kind: str, how: Callable[[bytes], msgspec.Struct | bytes]) -> Cheat:
+        return changed_log(name, about, FORMAT, lambda played: rewritten(played, kind, CHEAT, how), CHEAT)
+
+    about = "A user's entry is signed, and its MessagePack takes more bytes than it needs."
+    yield signed("payload-not-canonical", about, v.COIN, long_form)
+    about = "A user signs a commitment that is the encoding of no point."
+    yield signed("point-not-canonical", about, v.COMMIT, bad_point)
+    about = "A user signs a blinding above the order of the group."
+    yield signed("scalar-not-canonical", about, v.PUBLISH, bad_scalar)
 
 
 def _signatures() -> Iterator[Cheat]:
@@ -186,44 +172,20 @@ def _signatures() -> Iterator[Cheat]:
         last = "0" if entry.signature[-1] != "0" else "1"
         return replace(entry, signature=entry.signature[:-1] + last)
 
-    yield changed_log(
-        "signature-flipped",
-        "One digit of a signature is another.",
-        SIGNATURE,
-        lambda played: replaced(played, v.COMMIT, CHEAT, flipped),
-    )
-    yield changed_log(
-        "signature-by-another-key",
-        "A user's entry is signed by another user.",
-        SIGNATURE,
-        lambda played: replaced(played, v.COMMIT, CHEAT, lambda entry: played.sign(entry, signer=OTHER)),
-    )
-    yield changed_log(
-        "entry-in-anothers-name",
-        "A user's entry stands under the name of another.",
-        SIGNATURE,
-        lambda played: replaced(played, v.COIN, CHEAT, lambda entry: replace(entry, party="eve")),
-    )
-    yield changed_log(
-        "entry-of-another-kind",
-        "A user's coin stands as its opening.",
-        SIGNATURE,
-        lambda played: replaced(played, v.COIN, CHEAT, lambda entry: replace(entry, kind=v.OPEN)),
-    )
-    yield changed_log(
-        "entry-of-another-run",
-        "A user's commitments are those that it signed in another run.",
-        SIGNATURE,
-        lambda played: replaced(
-            played, v.COMMIT, CHEAT, lambda _entry: entry_of(honest(run=2), v.COMMIT, CHEAT)
-        ),
-    )
-    yield changed_log(
-        "entry-of-a-stranger",
-        "An entry is of somebody who is not in the roster.",
-        SIGNATURE,
-        lambda played: replaced(played, v.COMMIT, CHEAT, lambda entry: replace(entry, party="mallory")),
-    )
+    def other(name: str, about: str, kind: str, how: Callable[[Entry], Entry]) -> Cheat:
+        return changed_log(name, about, SIGNATURE, lambda played: replaced(played, kind, CHEAT, how))
+
+    yield other("signature-flipped", "One digit of a signature is another.", v.COMMIT, flipped)
+    about = "A user's entry is signed by another user."
+    yield other("signature-by-another-key", about, v.COMMIT, lambda entry: honest().sign(entry, signer=OTHER))
+    about = "A user's entry stands under the name of another."
+    yield other("entry-in-anothers-name", about, v.COIN, lambda entry: replace(entry, party="eve"))
+    about = "A user's coin stands as its opening."
+    yield other("entry-of-another-kind", about, v.COIN, lambda entry: replace(entry, kind=v.OPEN))
+    about = "A user's commitments are those that it signed in another run."
+    yield other("entry-of-another-run", about, v.COMMIT, lambda _: entry_of(honest(run=2), v.COMMIT, CHEAT))
+    about = "An entry is of somebody who is not in the roster."
+    yield other("entry-of-a-stranger", about, v.COMMIT, lambda entry: replace(entry, party="mallory"))
     yield Cheat(
         "log-wholly-re-signed",
         "A whole run among made-up identities with the same names.",
