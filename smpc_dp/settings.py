@@ -97,7 +97,9 @@ def _converted(kind: Any, value: object) -> Any:
         # A fault within a value is told as it is, with its path.
         if isinstance(value, dict) or " - at `" in found:
             raise ValueError(found) from None
-    due = "a number that fits its range" if outside else _range(kind)
+    due = _range(kind)
+    if outside:
+        due += f", below 2^{NUMBER_BITS}" if any(isinstance(number, int) for number in each) else ", finite"
     raise ValueError("is missing" if value is None else f"must be {due}, is {shown(value)}")
 
 

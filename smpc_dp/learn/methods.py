@@ -58,24 +58,45 @@ _LEAST_DELTA = 1e-10
 
 
 class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The `averager` table of a session file.
+    """The `averager` table of a session file."""
 
-    Attributes:
-        method: the protocol that averages within a group. "local": sealed exchange of vectors, each with all
-            of its noise, s - c = 1; "pair": the same between two, who share the noise if colluders = 0;
-            "mpyc": servers compute on shares, with one noise for the group that nobody knows.
-        colluders: c, members of a group that may collude with all others and the aggregator; "mpyc" does
-            without them.
-        missing: members of a group that may be absent; their noise is not counted on.
-        mechanism: of secagg; verifiable, on_dropout: of gopa. As in a session of that protocol.
-    """
-
-    method: Method = "secagg"
-    colluders: Annotated[int, Meta(ge=0, le=65_535)] = 1
-    missing: Annotated[int, Meta(ge=0, le=65_535)] = 0
-    mechanism: Literal["discrete-gaussian", "skellam"] | None = None
-    verifiable: bool = False
-    on_dropout: Literal["keep", "roll-back"] | None = None
+    method: Annotated[
+        Method,
+        Meta(
+            description="the protocol that averages in a group; `local`: sealed exchange of vectors, each "
+            "with all of its noise; `pair`: the same between two, who share the noise if `colluders` is 0; "
+            "`mpyc`: servers compute on shares, with one noise that nobody knows: the roster has servers, as "
+            "for protocol mpyc, and no aggregator"
+        ),
+    ] = "secagg"
+    colluders: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=65_535,
+            description="c: members of a group that may collude with all others and the aggregator; of no "
+            "meaning for mpyc",
+        ),
+    ] = 1
+    missing: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=65_535,
+            description="members of a group that may be absent; their noise is not counted on",
+        ),
+    ] = 0
+    mechanism: Annotated[
+        Literal["discrete-gaussian", "skellam"] | None,
+        Meta(description="of secagg, as there", extra={"default": '`"discrete-gaussian"`'}),
+    ] = None
+    verifiable: Annotated[
+        bool, Meta(description="of gopa, as there; then the file has `version = 2`, else 1")
+    ] = False
+    on_dropout: Annotated[
+        Literal["keep", "roll-back"] | None,
+        Meta(description="of gopa, as there", extra={"default": '`"keep"`'}),
+    ] = None
 
     def plan(self, size: int, length: int, l2_bound: float, epsilon: float, delta: float) -> GroupParameters:
         """Return the parameters of one private average over a group.
