@@ -3,10 +3,11 @@
 An identity file holds the 32-byte seed in hex, and nobody but its owner may read it:
 
     # smpc-dp identity: SECRET. Whoever has this file can act as 'alice'.
+    version = 1
     name = "alice"
     seed = "9d61b19d..."
 
-It is of version 1, which is written without a number. Another one says `version = 2`.
+A file without a version is of version 1.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Identity:
             fields = tomllib.loads(text)
         except (ValueError, RecursionError) as error:
             raise LocalError(f"{path}: not an identity file ({error})") from None
-        version = fields.pop("version", VERSION)
+        version = fields.pop("version", 1)
         if type(version) is not int:
             raise LocalError(f"{path}: not an identity file ('version' is not an integer)")
         if version != VERSION:
@@ -105,7 +106,7 @@ class Identity:
         """Write the identity to a new file of mode 0600; raise LocalError if it exists or cannot be made."""
         text = (
             f"# smpc-dp identity: SECRET. Whoever has this file can act as '{self.name}'.\n"
-            f'name = "{self.name}"\nseed = "{bytes(self._signing_key).hex()}"\n'
+            f'version = {VERSION}\nname = "{self.name}"\nseed = "{bytes(self._signing_key).hex()}"\n'
         )
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:

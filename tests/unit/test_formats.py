@@ -6,6 +6,7 @@ import contextlib
 import json
 import shutil
 import sqlite3
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -276,8 +277,20 @@ def test_another_version_is_refused_by_name_and_left_as_it_is(kind: str, written
 
 def test_a_key_file_may_say_that_it_is_of_version_1(written: Path) -> None:
     path = written / "alice.key"
+    assert b"version" not in path.read_bytes()
     replaced(b"name =", b"version = 1\nname =")(path)
     assert Identity.load(path).public_key.hex() == ALICE
+
+
+def test_a_new_key_file_says_its_version(tmp_path: Path) -> None:
+    path = tmp_path / "bob.key"
+    bob = Identity.generate("bob")
+    bob.save(path)
+    assert tomllib.loads(path.read_text("ascii"))["version"] == identity.VERSION == 1
+    assert Identity.load(path).public_key == bob.public_key
+    replaced(b"version = 1", b"version = 7")(path)
+    with pytest.raises(LocalError, match=r"bob\.key: is a key file of version 7; this release reads 1"):
+        Identity.load(path)
 
 
 @pytest.mark.parametrize("version", [b'"1"', b"1.0", b"true"])
@@ -289,9 +302,10 @@ def test_a_version_of_a_key_file_is_an_integer(version: bytes, written: Path) ->
 
 
 def test_new_files_are_as_those_of_0_1(tmp_path: Path, written: Path) -> None:
-    """A key and a ledger of this release hold what a reader of 0.1 takes, and nothing else."""
+    """A key with its version and a ledger of this release hold what a reader of 0.1 takes, nothing else."""
     seed = written.joinpath("alice.key").read_text("ascii").partition('seed = "')[2][:64]
     Identity.from_seed("alice", bytes.fromhex(seed)).save(tmp_path / "alice.key")
+    replaced(b"name =", b"version = 1\nname =")(written / "alice.key")
     assert (tmp_path / "alice.key").read_bytes() == (written / "alice.key").read_bytes()
     path = tmp_path / "new.ledger"
     Ledger.create(path, party="alice", dataset="d", relation="substitution", epsilon=1.0, delta=0.0)
