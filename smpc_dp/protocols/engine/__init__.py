@@ -1,0 +1,1 @@
+"""The engine of message-driven roles: events, states, the pure step, its holder and the table of states."""

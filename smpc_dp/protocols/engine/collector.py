@@ -1,0 +1,341 @@
+"""The step of a role that collects: one message of each party in every step, and on when all have come.
+
+A protocol gives one state for each step, with what is done with one party's message and what is done when the
+step is over (`Stage`). Signatures, order, repetitions, equivocation, losses and the ends of a run are the
+same for all protocols, and are here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from smpc_dp.errors import Code, LocalError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.protocols.abort import ABORT, LEAVE, Abort, abort_of, code_of, equivocation, leave_of
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine import events
+from smpc_dp.protocols.engine.state import State, Transition
+from smpc_dp.protocols.envelope import Context, Signer, decode
+
+P_co = TypeVar("P_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One party's message of a step, decoded, with what is forwarded of it; a body that is not is empty."""
+
+    message: Any
+    body: bytes
+    signature: bytes
+
+
+@dataclass(slots=True)
+class Inbox:
+    """What a collecting role has received in one run. It only grows: no message is copied or changed.
+
+    Attributes:
+        alive: the parties that are not excluded.
+        items: the accepted messages of the current step, by party.
+        seen: for each party and step the SHA-256 of the body, and the signature.
+        excluded: why each excluded party is.
+        faults: what went wrong, for the result.
+        unsent: aborts of excluded parties that go with whatever is sent next.
+        answered: excluded parties that have said hello again and were told.
+        past: run ids that the run has left behind.
+        events: how many messages and exclusions there were.
+    """
+
+    alive: set[int]
+    items: dict[int, Item] = field(default_factory=dict)
+    seen: dict[tuple[int, str], tuple[bytes, bytes]] = field(default_factory=dict)
+    excluded: dict[int, SmpcError] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+    unsent: list[Envelope] = field(default_factory=list)
+    answered: set[int] = field(default_factory=set)
+    past: set[bytes] = field(default_factory=set)
+    events: int = 0
+
+
+class CollectorState(State, frozen=True, kw_only=True, eq=False):
+    """A state of a collecting role: the results of earlier steps, and the inbox after `count` events."""
+
+    inbox: Inbox
+    count: int = 0
+
+
+class Stopped(CollectorState, frozen=True, kw_only=True, eq=False):
+    """The run is over for the role, because of an error with this code."""
+
+    code: Code
+    over: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class Collector(Generic[P_co]):
+    """The collecting role: what its transitions read and never change.
+
+    Attributes:
+        context: the session, the request and everyone's public keys.
+        parameters: checked parameters of the session.
+        identity: signs what is sent, so that two differing answers are evidence.
+    """
+
+    context: Context
+    parameters: P_co
+    identity: Signer
+
+    @property
+    def name(self) -> str:
+        """The name of the member that collects."""
+        return self.identity.name
+
+    @property
+    def parties(self) -> int:
+        """How many parties the roster has."""
+        return len(self.context.names)
+
+    def name_of(self, party: int) -> str:
+        """Return the name of a party by its number."""
+        return self.context.names[party - 1]
+
+    def write(
+        self, run_id: bytes, step: str, parties: Iterable[int], message: msgspec.Struct
+    ) -> list[Envelope]:
+        """Return one message, signed for each of the parties."""
+        names = [self.name_of(party) for party in parties]
+        return self.context.write(self.identity, run_id or self.context.session_digest, step, names, message)
+
+    def broadcast(self, state: CollectorState, step: str, message: msgspec.Struct) -> list[Envelope]:
+        """Return one message for everyone who is not excluded."""
+        return self.write(state.run_id, step, sorted(state.inbox.alive), message)
+
+    def to_each(
+        self, run_id: bytes, inbox: Inbox, step: str, message: Callable[[int], msgspec.Struct]
+    ) -> list[Envelope]:
+        """Return to everyone who is not excluded what `message` gives for that party."""
+        return [
+            envelope
+            for party in sorted(inbox.alive)
+            for envelope in self.write(run_id, step, (party,), message(party))
+        ]
+
+    def exclude(self, state: CollectorState, party: int, error: SmpcError) -> None:
+        """Exclude a party; it is told with whatever is sent next, if only with the last messages."""
+        inbox = state.inbox
+        inbox.alive.discard(party)
+        inbox.excluded[party] = error
+        inbox.faults.append(str(error))
+        inbox.unsent += self.write(state.run_id, ABORT, (party,), abort_of(error))
+        inbox.events += 1
+
+    def too_few(self, state: CollectorState, needed: int) -> TimeoutFault:
+        """Return the error of a run in which fewer parties are left than it needs."""
+        inbox = state.inbox
+        excluded = {self.name_of(party): error for party, error in inbox.excluded.items()}
+        why = {name: code_of(error, name) for name, error in excluded.items()}
+        detail = f"{len(inbox.alive)} of {self.parties} parties are left, {needed} are needed"
+        reasons = "; ".join(str(error) for error in list(excluded.values())[:5])
+        return TimeoutFault(why, state.step, f"{detail}: {reasons}", code=Code.FEW, why=why, number=needed)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One row of a protocol's table of a collecting role's states.
+
+    Attributes:
+        state: the state, which expects one step of each party.
+        accept: (collector, state, party, envelope) -> what is kept of its message; a PeerFault excludes it.
+        finish: (collector, state) -> the next state and what is sent, when every party's message is there.
+        needs: (collector, state) -> how many parties the step needs.
+        next: the states that may follow.
+        sends: the steps of what is sent.
+        ends: what can no longer happen after it, for the table that people read.
+    """
+
+    state: type[CollectorState]
+    accept: Callable[[Any, Any, int, Envelope], Item]
+    finish: Callable[[Any, Any], Transition]
+    needs: Callable[[Any, Any], int]
+    next: tuple[type[CollectorState], ...]
+    sends: tuple[str, ...]
+    ends: str
+
+
+def _nothing(_collector: Any, _state: Any) -> None:
+    """Check nothing."""
+
+
+@dataclass(frozen=True)
+class CollectorRole:
+    """The collecting role in a protocol.
+
+    Attributes:
+        stages: the table; the first state is the one in which a run begins.
+        check: (collector, state) raises an SmpcError where a run cannot go on after a loss.
+    """
+
+    stages: tuple[Stage, ...]
+    check: Callable[[Any, Any], None] = _nothing
+
+    @property
+    def hello(self) -> str:
+        """The first step of a party."""
+        return self.stages[0].state.expects
+
+    def stage(self, state: State) -> Stage:
+        """Return the row of a state."""
+        return next(stage for stage in self.stages if type(state) is stage.state)
+
+    def waiting_for(self, collector: Collector[Any], state: CollectorState) -> frozenset[str]:
+        """Return the parties whose message of this step has not come."""
+        if state.over:
+            return frozenset()
+        inbox = state.inbox
+        return frozenset(collector.name_of(party) for party in inbox.alive - inbox.items.keys())
+
+    def has_enough(self, collector: Collector[Any], state: CollectorState) -> bool:
+        """Tell whether as many messages of this step are there as it needs."""
+        return not state.over and len(state.inbox.items) >= self.stage(state).needs(collector, state)
+
+    def step(self, collector: Collector[Any], state: CollectorState, event: events.Event) -> Transition:
+        """Return the next state of a collecting role and what it sends.
+
+        The inbox grows in place; `state` is the newest that refers to it, or LocalError is raised.
+
+        Raises:
+            SmpcError: the run cannot go on; only `Cancellation` may follow.
+        """
+        inbox = state.inbox
+        match event:
+            case events.Cancellation(error):
+                sent = [*inbox.unsent, *collector.broadcast(state, ABORT, abort_of(error))]
+                inbox.unsent = []
+                stopped = Stopped(run_id=state.run_id, inbox=inbox, count=inbox.events, code=error.code)
+                return Transition(stopped, sent)
+            case _ if state.over:
+                return Transition(state)
+        if state.count != inbox.events:
+            raise LocalError(f"{collector.name}: a second step from one state of '{state.step}'")
+        match event:
+            case events.Message(envelope):
+                return self._receive(collector, state, envelope)
+            case events.PeersLost(peers):
+                return self._lose(collector, state, peers, "connection lost", Code.LOST)
+            case events.Deadline():
+                late = sorted(self.waiting_for(collector, state), key=collector.context.number)
+                return self._lose(collector, state, late, "deadline passed", Code.LATE)
+            case events.Conviction(peer, error):
+                party = _number(collector, peer)
+                if party not in inbox.alive:
+                    return Transition(state)
+                inbox.items.pop(party, None)
+                collector.exclude(state, party, error)
+                return self._advance(collector, state)
+            case _:
+                return Transition(state)
+
+    def _lose(
+        self,
+        collector: Collector[Any],
+        state: CollectorState,
+        peers: Sequence[str],
+        detail: str,
+        code: Code,
+    ) -> Transition:
+        for peer in peers:
+            if (party := _number(collector, peer)) in state.inbox.alive:
+                state.inbox.items.pop(party, None)
+                collector.exclude(state, party, TimeoutFault({peer}, state.step, detail, code=code))
+        return self._advance(collector, state)
+
+    def _receive(self, collector: Collector[Any], state: CollectorState, envelope: Envelope) -> Transition:
+        inbox, party = state.inbox, _number(collector, envelope.sender)
+        if not party:
+            return Transition(state)
+        if party not in inbox.alive:
+            return Transition(state, self._answer_excluded(collector, state, party, envelope))
+        try:
+            if not self._is_new(collector, state, party, envelope):
+                return Transition(state)
+            if envelope.step == LEAVE:
+                error: SmpcError = _left(collector, state, envelope)
+            else:
+                inbox.items[party] = self.stage(state).accept(collector, state, party, envelope)
+                inbox.events += 1
+                return self._advance(collector, state)
+        except PeerFault as fault:
+            error = fault
+        inbox.items.pop(party, None)
+        collector.exclude(state, party, error)
+        return self._advance(collector, state)
+
+    def _is_new(
+        self, collector: Collector[Any], state: CollectorState, party: int, envelope: Envelope
+    ) -> bool:
+        """Check signature, run and order; return False for a repetition."""
+        sender, step, seen = envelope.sender, envelope.step, state.inbox.seen
+        if envelope.receiver != collector.name:
+            raise PeerFault(sender, f"sent a message for {envelope.receiver!r}")
+        body_hash = collector.context.check(envelope)
+        due = collector.context.session_digest if step == self.hello else state.run_id
+        if (party, step) in seen:
+            earlier, signature = seen[party, step]
+            if earlier == body_hash:
+                return False
+            raise equivocation(envelope, collector.context, due, earlier, signature)
+        if step not in (LEAVE, state.step):
+            raise PeerFault(sender, f"sent '{step}' where '{state.step}' is due")
+        if envelope.run_id != due and step != LEAVE:
+            raise PeerFault(sender, f"sent '{step}' of another run")
+        seen[party, step] = (body_hash, envelope.signature)
+        return True
+
+    def _answer_excluded(
+        self, collector: Collector[Any], state: CollectorState, party: int, envelope: Envelope
+    ) -> list[Envelope]:
+        """Tell a process that says hello to a run that it is out of, once, instead of letting it wait."""
+        inbox = state.inbox
+        if envelope.step != self.hello or party in inbox.answered:
+            return []
+        try:
+            collector.context.check(envelope)
+        except PeerFault:
+            return []
+        inbox.answered.add(party)
+        # It does not know this run: like its hello, the answer goes under the session's digest.
+        return collector.write(b"", ABORT, (party,), abort_of(inbox.excluded[party]))
+
+    def _advance(self, collector: Collector[Any], state: CollectorState) -> Transition:
+        """Finish the step when everyone who is still there has spoken; stop when too few are left."""
+        self.check(collector, state)
+        inbox, stage = state.inbox, self.stage(state)
+        needed = stage.needs(collector, state)
+        if len(inbox.alive) < needed:
+            raise collector.too_few(state, needed)
+        sent: Sequence[Envelope] = ()
+        after: State = state
+        if len(inbox.items) >= len(inbox.alive):
+            after, sent = stage.finish(collector, state)
+            inbox.items = {}
+        unsent, inbox.unsent = inbox.unsent, []
+        return Transition(replace(after, inbox=inbox, count=inbox.events), [*unsent, *sent])
+
+
+def _left(collector: Collector[Any], state: CollectorState, envelope: Envelope) -> TimeoutFault:
+    """Return the loss of a party that says that it leaves; raise PeerFault if what it says is false."""
+    abort = decode(envelope.body, Abort, envelope.sender)
+    if envelope.run_id not in (state.run_id, collector.context.session_digest, *state.inbox.past):
+        raise PeerFault(envelope.sender, "left another run")
+    return leave_of(abort, envelope.sender, state.step, collector.context)
+
+
+def _number(collector: Collector[Any], name: str) -> int:
+    """Return a party's number; 0 for who is no party."""
+    try:
+        return collector.context.number(name)
+    except ValueError:
+        return 0

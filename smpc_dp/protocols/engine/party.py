@@ -1,0 +1,221 @@
+"""The step of a party: it answers each message of the aggregator once, in order.
+
+A protocol gives the states and, for each, what is done with the message of the aggregator (`Row`). Signatures,
+order, repetitions, equivocation and the ends of a run are the same for all protocols, and are here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.errors import Code, LocalError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.protocols.abort import ABORT, LEAVE, Abort, abort_of, equivocation, error_of
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine import events
+from smpc_dp.protocols.engine.state import State, Transition
+from smpc_dp.protocols.envelope import Context, Signer, decode
+
+P_co = TypeVar("P_co", covariant=True)
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """What a party has received and sent in a run so far.
+
+    Attributes:
+        received: for each step of the aggregator the SHA-256 of the body, and the signature.
+        sent: the steps of the messages that were sent.
+    """
+
+    received: Mapping[str, tuple[bytes, bytes]] = msgspec.field(default_factory=dict)
+    sent: tuple[str, ...] = ()
+
+
+class PartyState(State, frozen=True, kw_only=True, eq=False):
+    """A state of a party. `renews`: the expected message gives a run id, which its own envelope carries."""
+
+    progress: Progress = Progress()
+    renews: ClassVar[bool] = False
+
+
+class Stopped(PartyState, frozen=True, kw_only=True, eq=False):
+    """The run is over for the party, because of an error with this code."""
+
+    code: Code
+    over: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class Member(Generic[P_co]):
+    """The party that steps: what its transitions read and never change.
+
+    Attributes:
+        context: the session, the request and everyone's public keys.
+        parameters: checked parameters of the session.
+        identity: signs; its name is the party's.
+        random: the operating system's; a seeded one only in simulations and tests.
+    """
+
+    context: Context
+    parameters: P_co
+    identity: Signer
+    random: Randomness
+
+    @property
+    def name(self) -> str:
+        """The party's name."""
+        return self.identity.name
+
+    @property
+    def index(self) -> int:
+        """The party's number, from 1 in roster order."""
+        return self.context.number(self.identity.name)
+
+    @property
+    def parties(self) -> int:
+        """How many parties the roster has."""
+        return len(self.context.names)
+
+    def name_of(self, party: int) -> str:
+        """Return the name of a party by its number."""
+        return self.context.names[party - 1]
+
+    def write(self, run_id: bytes, step: str, message: msgspec.Struct) -> Envelope:
+        """Return the signed message of a step to the aggregator."""
+        context = self.context
+        [envelope] = context.write(self.identity, run_id, step, (context.aggregator,), message)
+        return envelope
+
+    def refuse(self, reason: str) -> PeerFault:
+        """Return the fault of the aggregator."""
+        return PeerFault(self.context.aggregator, reason)
+
+
+Apply = Callable[[Any, Any, bytes], Transition]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a protocol's table of a party's states.
+
+    Attributes:
+        state: the state.
+        apply: (member, state, body of the expected message) -> the next state, and the answer.
+        next: the states that may follow.
+        sends: the steps of the answer.
+        ends: what can no longer happen after it, for the table that people read.
+    """
+
+    state: type[PartyState]
+    apply: Apply
+    next: tuple[type[PartyState], ...]
+    sends: tuple[str, ...]
+    ends: str
+
+
+@dataclass(frozen=True)
+class PartyRole:
+    """The party's role in a protocol.
+
+    Attributes:
+        first: the state before the run begins.
+        begin: (member, state) -> the state in which the party waits for the aggregator, and its hello.
+        rows: the table.
+        last: the step after which a party does not leave any more: its part is done.
+    """
+
+    first: type[PartyState]
+    begin: Callable[[Any, Any], Transition]
+    rows: tuple[Row, ...]
+    last: str
+
+    def row(self, state: State) -> Row:
+        """Return the row of a state."""
+        return next(row for row in self.rows if type(state) is row.state)
+
+    def waiting_for(self, member: Member[Any], state: State) -> frozenset[str]:
+        """Return whose message a state expects."""
+        return frozenset() if state.over else frozenset({member.context.aggregator})
+
+    def step(self, member: Member[Any], state: PartyState, event: events.Event) -> Transition:
+        """Return the next state of a party and what it sends; pure but for the values that it draws.
+
+        Raises:
+            SmpcError: the run cannot go on for this party; only `Cancellation` may follow.
+        """
+        match event:
+            case events.Cancellation(error):
+                return self._stop(member, state, error)
+            case _ if state.over:
+                return Transition(state)
+            case events.Start():
+                return _sent(member, state, self.begin(member, state), state.progress.received)
+            case events.Message(envelope):
+                return self._receive(member, state, envelope)
+            case events.PeersLost(peers) if member.context.aggregator not in peers:
+                return Transition(state)
+            case events.Deadline() | events.PeersLost():
+                raise TimeoutFault({member.context.aggregator}, state.step)
+            case events.Conviction():
+                return Transition(state)
+
+    def _stop(self, member: Member[Any], state: PartyState, error: SmpcError) -> Transition:
+        """Leave, and tell the aggregator, unless that was done or nothing is left to do."""
+        stopped = Stopped(run_id=state.run_id, progress=state.progress, code=error.code)
+        if not {LEAVE, self.last}.isdisjoint(state.progress.sent):
+            return Transition(stopped)
+        run_id = state.run_id or member.context.session_digest
+        leave = Transition(stopped, (member.write(run_id, LEAVE, abort_of(error)),))
+        return _sent(member, state, leave, state.progress.received)
+
+    def _receive(self, member: Member[Any], state: PartyState, envelope: Envelope) -> Transition:
+        context = member.context
+        if envelope.sender != context.aggregator:
+            raise PeerFault(envelope.sender, "only the aggregator speaks to a party")
+        if envelope.receiver != member.name:
+            raise member.refuse(f"sent a message for {envelope.receiver!r}")
+        body_hash = context.check(envelope)
+        received = state.progress.received
+        if envelope.step in received:
+            earlier, signature = received[envelope.step]
+            if earlier == body_hash:
+                return Transition(state)
+            raise equivocation(envelope, context, state.run_id, earlier, signature)
+        if envelope.step == ABORT:
+            return self._aborted(member, state, envelope)
+        if envelope.step != state.step:
+            raise member.refuse(f"sent '{envelope.step}' where '{state.step}' is due")
+        if not state.renews and envelope.run_id != state.run_id:
+            raise member.refuse(f"sent '{envelope.step}' of another run")
+        answer = self.row(state).apply(member, state, envelope.body)
+        if envelope.run_id != answer.state.run_id:
+            raise member.refuse(f"{state.step} is not for the run that its nonces give")
+        return _sent(member, state, answer, {**received, envelope.step: (body_hash, envelope.signature)})
+
+    def _aborted(self, member: Member[Any], state: PartyState, envelope: Envelope) -> Transition:
+        if envelope.run_id in (state.run_id, member.context.session_digest):
+            raise error_of(decode(envelope.body, Abort, envelope.sender), member.context)
+        if state.run_id:
+            raise member.refuse("sent an abort of another run")
+        # For a process of this party that was there before, and whose connection was lost.
+        return Transition(state)
+
+
+def _sent(
+    member: Member[Any],
+    state: PartyState,
+    answer: Transition,
+    received: Mapping[str, tuple[bytes, bytes]],
+) -> Transition:
+    """Return an answer with the progress of its state; a second message of one step is refused."""
+    sent = state.progress.sent
+    for envelope in answer.messages:
+        if envelope.step in sent:
+            raise LocalError(f"{member.name}: step '{envelope.step}' was sent before in this run")
+        sent = (*sent, envelope.step)
+    return Transition(replace(answer.state, progress=Progress(received, sent)), answer.messages)

@@ -1,0 +1,101 @@
+"""The holder of a role's state in one run: it makes the steps linear."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from smpc_dp.errors import LocalError, SmpcError
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.events import Cancellation, Event
+from smpc_dp.protocols.engine.state import State, Transition
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Role(Protocol):
+    """What drives the states of one role of a protocol: `PartyRole` or `CollectorRole`."""
+
+    def step(self, member: Any, state: Any, event: Event) -> Transition: ...
+
+    def waiting_for(self, member: Any, state: Any) -> frozenset[str]: ...
+
+
+class Run(Generic[R_co]):
+    """One role in one run. It opens no socket, reads no clock and never sleeps.
+
+    Args:
+        role: the table of the role's states.
+        member: whom the role acts for, with what its steps read.
+        state: the first state, or a restored one.
+    """
+
+    def __init__(self, role: Role, member: Any, state: State) -> None:
+        self.role = role
+        self.member = member
+        self._state = state
+        self._failed = False
+
+    def __repr__(self) -> str:
+        return f"Run({self.name!r}, {self._state!r})"
+
+    @property
+    def name(self) -> str:
+        """Whom the role acts for."""
+        name: str = self.member.name
+        return name
+
+    @property
+    def state(self) -> State:
+        """The newest state."""
+        return self._state
+
+    @property
+    def run_id(self) -> bytes:
+        """The run id, empty until the parties that are present are agreed on."""
+        return self._state.run_id
+
+    @property
+    def step(self) -> str:
+        """The step whose messages are expected; a driver restarts its deadline when this changes."""
+        return "done" if self.finished else self._state.step
+
+    @property
+    def waiting_for(self) -> frozenset[str]:
+        """The members whose message is still expected in this step."""
+        return frozenset() if self._failed else self.role.waiting_for(self.member, self._state)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the result is there, or the run is over for this role."""
+        return self._failed or self._state.over
+
+    @property
+    def result(self) -> R_co:
+        """What the run ended with; raise LocalError while there is nothing."""
+        outcome: R_co | None = getattr(self._state, "outcome", None)
+        if outcome is None:
+            raise LocalError(f"{self.name}: the run has no result")
+        return outcome
+
+    def handle(self, event: Event) -> Sequence[Envelope]:
+        """Take one step from the newest state, and return what is to be sent.
+
+        Raises:
+            SmpcError: the run is over for this role; `Cancellation` gives what is still to be sent, so that
+                others need not wait.
+        """
+        return self.step_from(self._state, event)
+
+    def step_from(self, state: State, event: Event) -> Sequence[Envelope]:
+        """Take one step from `state`; as `handle`, and LocalError if another step was taken from it."""
+        if state is not self._state:
+            raise LocalError(f"{self.name}: a second step from one state of '{state.step}'")
+        if self._failed and not isinstance(event, Cancellation):
+            return ()
+        try:
+            self._state, messages = self.role.step(self.member, state, event)
+        except SmpcError:
+            self._failed = True
+            raise
+        return messages

@@ -1,0 +1,47 @@
+"""What the states of all roles have in common.
+
+A state is a frozen struct with exactly what its step needs. What must be forgotten is a field that the next
+state does not have. Python cannot erase memory: such a secret is unreachable, and its bytes stay until the
+memory is used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
+
+import msgspec
+
+from smpc_dp.protocols.contract import Envelope
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A state of a role in one run.
+
+    Attributes:
+        run_id: of the run; empty until the parties that are present are agreed on.
+        expects: the step whose messages the state takes.
+        over: whether the role takes and sends nothing more.
+        releases: whether the answer to the expected message is the first that depends on the party's vector.
+    """
+
+    run_id: bytes = b""
+    expects: ClassVar[str] = "done"
+    over: ClassVar[bool] = False
+    releases: ClassVar[bool] = False
+
+    def __repr__(self) -> str:
+        # Fields hold secrets.
+        return f"{type(self).__name__}(expects {self.step!r})"
+
+    @property
+    def step(self) -> str:
+        """The step whose messages the state takes; "done" when it takes none."""
+        return self.expects
+
+
+class Transition(NamedTuple):
+    """The next state of a role, and what it sends on the way there."""
+
+    state: State
+    messages: Sequence[Envelope] = ()
