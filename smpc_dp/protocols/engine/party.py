@@ -1,7 +1,7 @@
 """The step of a party: it answers each message of the aggregator once, in order.
 
-A protocol gives the states and, for each, what is done with the message of the aggregator (`Row`). Signatures,
-order, repetitions, equivocation and the ends of a run are the same for all protocols, and are here.
+A protocol gives the states and, for each, what is done with the message of the aggregator (`Row`).
+Signatures, order, repetitions, equivocation and the ends of a run are the same for all protocols, and are here.
 """
 
 from __future__ import annotations

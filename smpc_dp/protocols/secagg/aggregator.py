@@ -18,6 +18,7 @@ from smpc_dp.encoding import Lanes
 from smpc_dp.errors import Code, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
+from smpc_dp.protocols.phases.key_graph import Edges
 from smpc_dp.protocols.result import Certificate, Outcome
 from smpc_dp.protocols.secagg import endings, keys
 from smpc_dp.protocols.secagg import messages as m
@@ -288,10 +289,8 @@ class AggregatorMachine(HubRole[Outcome]):
             self._run_id,
             participants=self._participants,
             survivors=self._survivors,
-            keys_of=self._keys,
             self_commitments=self._self_commitments,
-            drawn=self._drawn,
-            neighbours=self._neighbours,
+            edges=Edges(self._keys, self._drawn, self._neighbours, b""),
             add_pair_terms=self._parameters.add_pair_terms,
         )
         return self._broadcast(m.SURVIVORS_CERTIFICATE, certificate)

@@ -12,6 +12,7 @@ from smpc_dp.encoding import Lanes
 from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.phases.key_graph import Edges
 from smpc_dp.protocols.secagg import keys
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.params import AddPairTerms
@@ -32,10 +33,8 @@ class Recovery:
         *,
         participants: Sequence[int],
         survivors: Sequence[int],
-        keys_of: Mapping[int, m.Advertise],
+        edges: Edges,
         self_commitments: Mapping[int, bytes],
-        drawn: Mapping[int, Sequence[int]],
-        neighbours: Mapping[int, Sequence[int]],
         add_pair_terms: AddPairTerms,
     ) -> None:
         self._context = context
@@ -44,28 +43,17 @@ class Recovery:
         self._run_id = run_id
         self._participants = participants
         self._survivors = frozenset(survivors)
-        self._keys_of = keys_of
+        self._keys_of = edges.keys
         self._self_commitments = self_commitments
-        self._drawn = drawn
-        self._neighbours = neighbours
+        self._drawn = edges.drawn
+        self._neighbours = edges.neighbours
         self._unmasks: dict[int, tuple[dict[int, int], m.Unmask]] = {}
         self._complaints: dict[int, list[int]] = {}
         self.faults: list[str] = []
 
     def add(self, holder: int, unmask: m.Unmask, complaints: Sequence[int]) -> None:
-        """Take what one holder reveals.
-
-        Raises:
-            PeerFault: the lengths of its lists do not agree.
-        """
+        """Take what one holder reveals, in lists of one length, and whose shares it could not open."""
         dealers = np.frombuffer(unmask.dealers, dtype="<u2").tolist()
-        count = len(dealers)
-        if (
-            len(unmask.shares) != m.SHARE_BYTES * count
-            or len(unmask.others) != m.SHARE_BYTES * count
-            or len(unmask.signatures) != m.SIGNATURE_BYTES * count
-        ):
-            raise PeerFault(self._name(holder), "malformed Unmask: lists of differing lengths")
         self._unmasks[holder] = ({dealer: place for place, dealer in enumerate(dealers)}, unmask)
         for dealer in complaints:
             self._complaints.setdefault(dealer, []).append(holder)

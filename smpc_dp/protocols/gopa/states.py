@@ -1,0 +1,303 @@
+"""The states of GOPA where noise of lost parties stays in. Specification: protocols/gopa/README.md.
+
+Up to the certificate of the participants a run goes as in secure aggregation. Then each party publishes x_hat
+and reveals nothing more; the aggregator reads noisy vectors and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from smpc_dp.crypto.randomness import Randomness, SystemRandomness
+from smpc_dp.encoding import Lanes
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.collector import CollectorRole, CollectorState, Item, Stage
+from smpc_dp.protocols.engine.party import PartyRole, PartyState, Row
+from smpc_dp.protocols.engine.run import Run
+from smpc_dp.protocols.engine.state import Transition
+from smpc_dp.protocols.envelope import Context, Signer, decode
+from smpc_dp.protocols.gopa import messages as g
+from smpc_dp.protocols.gopa.params import GopaParameters
+from smpc_dp.protocols.phases import certified_set, key_graph, masked_sum
+from smpc_dp.protocols.phases.certified_set import check_certified
+from smpc_dp.protocols.phases.key_graph import (
+    AwaitNeighbours,
+    CollectReveal,
+    Edges,
+    Graph,
+    Ready,
+    SumAggregator,
+    SumMember,
+    Watch,
+)
+from smpc_dp.protocols.result import Certificate, Outcome
+from smpc_dp.protocols.secagg import endings, keys
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.graph import PartySet, pack_set
+from smpc_dp.protocols.secagg.states import Finished, Summed, first_state
+
+# A party
+
+
+class AwaitParticipants(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has attested the participants: the parties that have revealed their draws."""
+
+    expects: ClassVar[str] = m.PARTICIPANTS
+    releases: ClassVar[bool] = True
+    vector: Lanes
+    graph: Graph
+    digest: bytes
+
+
+class AwaitAverage(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has published its noisy vector."""
+
+    expects: ClassVar[str] = g.AVERAGE
+    roll: bytes
+    neighbours: tuple[int, ...]
+    participants: PartySet
+    participants_certificate: Certificate
+
+
+def on_neighbours(member: SumMember[GopaParameters], state: AwaitNeighbours, body: bytes) -> Transition:
+    """Attest the participants: [Bellet 2021, 4.1.2] has nobody agree on them, and needs to."""
+    run_id = state.run_id
+    graph, _ = key_graph.join_graph(member, run_id, state.advertised, body)
+    digest = keys.participants_digest(member.context, run_id, graph.digest, graph.revealed.packed)
+    after = AwaitParticipants(run_id=run_id, vector=state.vector, graph=graph, digest=digest)
+    return Transition(after, (member.write(run_id, m.ATTEST_PARTICIPANTS, m.Attestation(digest)),))
+
+
+def on_participants(member: SumMember[GopaParameters], state: AwaitParticipants, body: bytes) -> Transition:
+    """Publish the vector with own noise, and pairwise noise for exactly the certified participants."""
+    run_id, graph = state.run_id, state.graph
+    certificate = check_certified(member, run_id, m.ATTEST_PARTICIPANTS, state.digest, graph.revealed, body)
+    x_hat = masked_sum.mask_vector(member, run_id, state.vector, graph, graph.revealed, None)
+    after = AwaitAverage(
+        run_id=run_id,
+        roll=graph.digest,
+        neighbours=tuple(graph.mask_keys),
+        participants=graph.revealed,
+        participants_certificate=certificate,
+    )
+    return Transition(after, (member.write(run_id, g.PUBLISH, g.Published(x_hat)),))
+
+
+def on_average(member: SumMember[GopaParameters], state: AwaitAverage, body: bytes) -> Transition:
+    """Check over whom the average is and how much noise is left in it, and decode it."""
+    context, parameters, participants = member.context, member.parameters, state.participants
+    message = decode(body, g.Average, context.aggregator)
+    published = context.remember(
+        ("set", message.published),
+        lambda: PartySet.unpack(message.published, member.parties, context.aggregator),
+    )
+    if not published <= participants or len(published) < parameters.plan.min_survivors:
+        raise member.refuse("published an average over parties that do not take part, or over too few")
+    if member.index not in published:
+        raise member.refuse(f"left {member.name} out of the average")
+    lost = len(participants) - len(published)
+    own = sum(peer in participants and peer not in published for peer in state.neighbours)
+    if not own <= message.residual_pairs <= lost * len(published):
+        raise member.refuse(f"counts {message.residual_pairs} residual pairs with {lost} users lost")
+    try:
+        total = parameters.encoding.unpack(message.total)
+    except ValueError as error:
+        raise member.refuse(f"malformed Average: {error}") from None
+    outcome = endings.outcome(
+        context,
+        parameters,
+        state.run_id,
+        total,
+        state.roll,
+        participants=participants,
+        survivors=published,
+        participants_certificate=state.participants_certificate,
+        survivors_certificate=None,
+        residual_pairs=message.residual_pairs,
+    )
+    return Transition(Finished(run_id=state.run_id, outcome=outcome))
+
+
+PARTY = PartyRole(
+    first=Ready,
+    begin=key_graph.say_hello,
+    rows=(
+        *key_graph.PARTY_ROWS,
+        Row(
+            AwaitNeighbours,
+            on_neighbours,
+            (AwaitParticipants,),
+            (m.ATTEST_PARTICIPANTS,),
+            "another set of participants; the sealing key is forgotten",
+        ),
+        Row(
+            AwaitParticipants,
+            on_participants,
+            (AwaitAverage,),
+            (g.PUBLISH,),
+            "another x_hat: vector and masking key are forgotten",
+        ),
+        Row(AwaitAverage, on_average, (Finished,), (), "anything: the run is over"),
+    ),
+    # A party may leave until the average is there: x_hat may be made and not sent, if a ledger refuses it.
+    last=g.AVERAGE,
+)
+
+
+def party(
+    context: Context,
+    parameters: GopaParameters,
+    identity: Signer,
+    lanes: Lanes,
+    randomness: Randomness | None = None,
+) -> Run[Outcome]:
+    """Return the run of one party; arguments as of `smpc_dp.protocols.secagg.states.party`."""
+    parameters.check_lanes(identity.name, lanes)
+    member = SumMember(context, parameters, identity, randomness or SystemRandomness())
+    return Run(PARTY, member, Ready(vector=lanes))
+
+
+# The aggregator
+
+
+class CollectParticipants(CollectorState, frozen=True, kw_only=True, eq=False):
+    """The graph is known, and each party attests the participants."""
+
+    expects: ClassVar[str] = m.ATTEST_PARTICIPANTS
+    edges: Edges
+    participants: tuple[int, ...]
+    digest: bytes
+
+
+class CollectPublished(CollectorState, frozen=True, kw_only=True, eq=False):
+    """The participants are certified; `published` grows with the parties whose x_hat is in the total."""
+
+    expects: ClassVar[str] = g.PUBLISH
+    edges: Edges
+    participants: tuple[int, ...]
+    participants_certificate: Certificate
+    total: Lanes
+    published: set[int]
+
+
+def finish_reveal(aggregator: SumAggregator[GopaParameters], state: CollectReveal) -> Transition:
+    """Connect the graph; the parties that have revealed take part."""
+    edges, messages = key_graph.connect_graph(aggregator, state)
+    participants = tuple(sorted(state.inbox.alive))
+    packed = pack_set(participants, aggregator.parties)
+    digest = keys.participants_digest(aggregator.context, state.run_id, edges.digest, packed)
+    after = CollectParticipants(
+        run_id=state.run_id, inbox=state.inbox, edges=edges, participants=participants, digest=digest
+    )
+    return Transition(after, messages)
+
+
+def accept_attestation(
+    _aggregator: SumAggregator[GopaParameters],
+    state: CollectParticipants,
+    _party: int,
+    envelope: Envelope,
+) -> Item:
+    """Keep a party's attestation of the participants."""
+    return certified_set.accept_attestation(state.digest, envelope)
+
+
+def finish_participants(aggregator: SumAggregator[GopaParameters], state: CollectParticipants) -> Transition:
+    """Show the certificate of the participants."""
+    message, certificate = certified_set.certify(aggregator, state, state.digest, state.participants)
+    encoding = aggregator.parameters.encoding
+    after = CollectPublished(
+        run_id=state.run_id,
+        inbox=state.inbox,
+        edges=state.edges,
+        participants=state.participants,
+        participants_certificate=certificate,
+        total=np.zeros(encoding.lanes, dtype=encoding.dtype),
+        published=set(),
+    )
+    return Transition(after, aggregator.broadcast(state, m.PARTICIPANTS, message))
+
+
+def accept_published(
+    aggregator: SumAggregator[GopaParameters], state: CollectPublished, party: int, envelope: Envelope
+) -> Item:
+    """Add x_hat to the total."""
+    message = decode(envelope.body, g.Published, envelope.sender)
+    masked_sum.add_vector(aggregator, state.total, envelope.sender, message.x_hat, "Published")
+    state.published.add(party)
+    return Item(None, b"", envelope.signature)
+
+
+def finish_published(aggregator: SumAggregator[GopaParameters], state: CollectPublished) -> Transition:
+    """Send the average, over whom it is, and how many pairs left noise in it."""
+    published, encoding = state.published, aggregator.parameters.encoding
+    lost = [party for party in state.participants if party not in published]
+    residual = sum(peer in published for party in lost for peer in state.edges.neighbours[party])
+    survivors = tuple(sorted(published))
+    packed = pack_set(survivors, aggregator.parties)
+    message = g.Average(encoding.pack(state.total), packed, residual)
+    outcome = endings.outcome(
+        aggregator.context,
+        aggregator.parameters,
+        state.run_id,
+        state.total,
+        state.edges.digest,
+        participants=state.participants,
+        survivors=survivors,
+        participants_certificate=state.participants_certificate,
+        survivors_certificate=None,
+        faults=tuple(state.inbox.faults),
+        residual_pairs=residual,
+    )
+    after = Summed(run_id=state.run_id, inbox=state.inbox, outcome=outcome)
+    return Transition(after, aggregator.broadcast(state, g.AVERAGE, message))
+
+
+least = key_graph.min_survivors
+AGGREGATOR = CollectorRole(
+    stages=(
+        *key_graph.STAGES,
+        Stage(
+            CollectReveal,
+            key_graph.accept_reveal,
+            finish_reveal,
+            least,
+            (CollectParticipants,),
+            (m.NEIGHBOURS,),
+            "another graph, another set of participants",
+        ),
+        Stage(
+            CollectParticipants,
+            accept_attestation,
+            finish_participants,
+            least,
+            (CollectPublished,),
+            (m.PARTICIPANTS,),
+            "another set of participants: two quorums share an honest party",
+        ),
+        Stage(
+            CollectPublished,
+            accept_published,
+            finish_published,
+            least,
+            (Summed,),
+            (g.AVERAGE,),
+            "anything: the run is over",
+        ),
+    ),
+)
+
+
+def aggregator(
+    context: Context,
+    parameters: GopaParameters,
+    identity: Signer,
+    *,
+    threads: int = 1,
+    watch: Watch | None = None,
+) -> Run[Outcome]:
+    """Return the run of the aggregator; arguments as of `smpc_dp.protocols.secagg.states.aggregator`."""
+    member = SumAggregator(context, parameters, identity, threads, watch)
+    return Run(AGGREGATOR, member, first_state(member.parties))

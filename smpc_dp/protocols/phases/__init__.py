@@ -1,0 +1,1 @@
+"""Phases of protocols, from which protocols are assembled; the parts of all roles in a phase are in one file."""

@@ -1,0 +1,608 @@
+"""The first phase of a sum: fresh keys, and a random graph of parties that nobody chooses.
+
+Each party draws its neighbours, commits to them before it sees anybody's key, and opens the commitment when
+the commitments of all are bound by one root. Steps: hello, start, advertise, roll, reveal, neighbours.
+Specification: protocols/secagg/README.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import msgspec
+
+from smpc_dp.crypto import agree
+from smpc_dp.crypto.labels import Label
+from smpc_dp.encoding import Lanes
+from smpc_dp.errors import Code, PeerFault, TimeoutFault, VerificationError
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item, Stage
+from smpc_dp.protocols.engine.party import Member, PartyState, Row
+from smpc_dp.protocols.engine.state import Transition
+from smpc_dp.protocols.envelope import Context, decode
+from smpc_dp.protocols.secagg import keys
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.graph import (
+    PartySet,
+    draw_neighbours,
+    pack_list,
+    pack_set,
+    unpack_list,
+)
+from smpc_dp.protocols.secagg.params import SumParameters
+from smpc_dp.protocols.secagg.rolls import Roll, check_roll
+from smpc_dp.protocols.secagg.survivors import FixedSurvivors
+
+P_co = TypeVar("P_co", bound=SumParameters, covariant=True)
+Watch = Callable[[str, Lanes], None]
+
+# The party's side
+
+
+@dataclass(frozen=True, slots=True)
+class SumMember(Member[P_co]):
+    """A party of a sum; `fixed`: the survivors of the session's exact sums, where all have the same."""
+
+    fixed: FixedSurvivors | None = None
+
+
+class Drawn(msgspec.Struct, frozen=True):
+    """What a party keeps from start to roll: its draw, the secrets of its keys and its commitment."""
+
+    present: PartySet
+    neighbours: tuple[int, ...]
+    blinder: bytes
+    seal_secret: bytes
+    mask_secret: bytes
+    commitment: bytes
+
+    def __repr__(self) -> str:
+        return "Drawn(secret)"
+
+
+class Advertised(msgspec.Struct, frozen=True):
+    """What a party keeps from roll to neighbours: `digest` is of all commitments, bound by `root`."""
+
+    neighbours: tuple[int, ...]
+    seal_secret: bytes
+    mask_secret: bytes
+    members: PartySet
+    root: bytes
+    digest: bytes
+
+    def __repr__(self) -> str:
+        return "Advertised(secret)"
+
+
+class Graph(msgspec.Struct, frozen=True):
+    """A party's place in the graph.
+
+    Attributes:
+        revealed: the parties that have opened their draws.
+        holders: those of them that this party drew, ascending; they hold its shares.
+        drew_me: those that drew this party, ascending.
+        mask_secret: of this party's masking key.
+        mask_keys: the masking keys of its neighbours.
+        digest: of all commitments.
+    """
+
+    revealed: PartySet
+    holders: tuple[int, ...]
+    drew_me: tuple[int, ...]
+    mask_secret: bytes
+    mask_keys: dict[int, bytes]
+    digest: bytes
+
+    def __repr__(self) -> str:
+        return "Graph(secret)"
+
+    def mask_seeds(
+        self, member: Member[Any], run_id: bytes, participants: PartySet
+    ) -> tuple[list[bytes], list[int]]:
+        """Return the seed shared with each neighbour that takes part, and this party's sign in it."""
+        seeds, signs, index = [], [], member.index
+        for peer, mask_key in self.mask_keys.items():
+            if peer in participants:
+                secret, name = self.mask_secret, member.name_of(peer)
+                seeds.append(keys.pair_mask_seed(member.context, run_id, secret, member.name, name, mask_key))
+                signs.append(1 if index < peer else -1)
+        return seeds, signs
+
+
+class Sealing(msgspec.Struct, frozen=True):
+    """What a party needs to seal for its neighbours and to open what they seal for it."""
+
+    secret: bytes
+    peer_keys: dict[int, bytes]
+
+    def __repr__(self) -> str:
+        return "Sealing(secret)"
+
+    def key(self, member: Member[Any], run_id: bytes, peer: int, *, sending: bool) -> bytes:
+        """Return the key that seals what one of this party and `peer` sends to the other."""
+        name = member.name_of(peer)
+        sender, receiver = (member.name, name) if sending else (name, member.name)
+        return keys.seal_key(
+            member.context, run_id, self.secret, name, self.peer_keys[peer], sender, receiver
+        )
+
+
+class Ready(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has a vector, encoded, and the run has not begun for it."""
+
+    vector: Lanes
+
+
+class AwaitStart(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has said hello with a fresh nonce."""
+
+    expects: ClassVar[str] = m.START
+    renews: ClassVar[bool] = True
+    vector: Lanes
+    nonce: bytes
+
+
+class AwaitRoll(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has drawn its neighbours and committed to them."""
+
+    expects: ClassVar[str] = m.ROLL
+    vector: Lanes
+    drawn: Drawn
+
+
+class AwaitNeighbours(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has opened its draw."""
+
+    expects: ClassVar[str] = m.NEIGHBOURS
+    vector: Lanes
+    advertised: Advertised
+
+
+def say_hello(member: Member[SumParameters], state: Ready) -> Transition:
+    """Begin: say hello with a fresh nonce."""
+    nonce = member.random.bytes(32)
+    message = member.write(member.context.session_digest, m.HELLO, hello(member, nonce))
+    return Transition(AwaitStart(vector=state.vector, nonce=nonce), (message,))
+
+
+def on_start(member: Member[SumParameters], state: AwaitStart, body: bytes) -> Transition:
+    """Draw neighbours, and advertise fresh keys with a commitment to the draw."""
+    run_id, drawn, message = draw(member, state.nonce, body)
+    answer = member.write(run_id, m.ADVERTISE, message)
+    return Transition(AwaitRoll(run_id=run_id, vector=state.vector, drawn=drawn), (answer,))
+
+
+def on_roll(member: Member[SumParameters], state: AwaitRoll, body: bytes) -> Transition:
+    """Open the draw, now that the commitments of all are bound."""
+    run_id = state.run_id
+    advertised, message = open_draw(member, run_id, state.drawn, body)
+    after = AwaitNeighbours(run_id=run_id, vector=state.vector, advertised=advertised)
+    return Transition(after, (member.write(run_id, m.REVEAL, message),))
+
+
+PARTY_ROWS = (
+    Row(
+        AwaitStart,
+        on_start,
+        (AwaitRoll,),
+        (m.ADVERTISE,),
+        "another draw: the commitment binds it; another run: its id binds the nonces of all",
+    ),
+    Row(
+        AwaitRoll,
+        on_roll,
+        (AwaitNeighbours,),
+        (m.REVEAL,),
+        "a party that joins: the root binds the commitments of all",
+    ),
+)
+
+
+def members_of(
+    member: Member[SumParameters],
+    packed: bytes,
+    within: PartySet | None,
+    what: str,
+    least: int | None = None,
+) -> PartySet:
+    """Unpack a set that must lie in `within`, hold this party and be large enough; raise PeerFault."""
+    context, least = member.context, member.parameters.plan.min_survivors if least is None else least
+    members = context.remember(
+        ("set", packed), lambda: PartySet.unpack(packed, member.parties, context.aggregator)
+    )
+    if within is not None and not members <= within:
+        raise member.refuse(f"{what} has parties that were out before")
+    if member.index not in members:
+        raise member.refuse(f"left {member.name} out of the {what}")
+    if len(members) < least:
+        raise member.refuse(f"{what} has {len(members)} parties, at least {least} due")
+    return members
+
+
+def hello(member: Member[SumParameters], nonce: bytes) -> m.Hello:
+    """Return what a party says first, with a fresh nonce of 32 bytes."""
+    plan, context = member.parameters.plan, member.context
+    return m.Hello(
+        context.session_digest,
+        context.request,
+        nonce,
+        plan.degree,
+        plan.threshold,
+        plan.quorum,
+        context.question,
+    )
+
+
+def draw(member: Member[SumParameters], nonce: bytes, body: bytes) -> tuple[bytes, Drawn, m.Advertise]:
+    """Take `start`: return the run id, what is drawn, and the fresh keys with the commitment to the draw."""
+    context, random = member.context, member.random
+    start = decode(body, m.Start, context.aggregator)
+    present = members_of(member, start.present, None, "present parties")
+    given = {member.index: nonce}
+    _check_bound(member, Label.NONCES, start.root, present, given, start.proof, "start", "nonce")
+    run_id = keys.run_identifier(context, context.question, start.present, start.root)
+    neighbours = draw_neighbours(member.index, member.parties, member.parameters.plan.degree, random)
+    blinder, seal_secret, mask_secret = random.bytes(32), random.bytes(32), random.bytes(32)
+    commitment = keys.neighbour_commitment(context, run_id, member.name, pack_list(neighbours), blinder)
+    drawn = Drawn(present, neighbours, blinder, seal_secret, mask_secret, commitment)
+    message = m.Advertise(agree.public_key(seal_secret), agree.public_key(mask_secret), commitment)
+    return run_id, drawn, message
+
+
+def open_draw(
+    member: Member[SumParameters], run_id: bytes, drawn: Drawn, body: bytes
+) -> tuple[Advertised, m.Reveal]:
+    """Take `roll`: see that the root binds this party's commitment, and return its opening."""
+    roll = decode(body, m.Roll, member.context.aggregator)
+    members = members_of(member, roll.advertised, drawn.present, "roll")
+    _check_commitments(member, roll.root, members, {member.index: drawn.commitment}, roll.proof)
+    digest = keys.roll_digest(member.context, run_id, roll.advertised, roll.root)
+    advertised = Advertised(
+        drawn.neighbours, drawn.seal_secret, drawn.mask_secret, members, roll.root, digest
+    )
+    return advertised, m.Reveal(pack_list(drawn.neighbours), drawn.blinder)
+
+
+def join_graph(
+    member: Member[SumParameters], run_id: bytes, advertised: Advertised, body: bytes
+) -> tuple[Graph, Sealing]:
+    """Take `neighbours`: check keys and openings of all neighbours, and return this party's place."""
+    message = decode(body, m.Neighbours, member.context.aggregator)
+    revealed = members_of(member, message.revealed, advertised.members, "revealed parties")
+    drew_me = tuple(opening.party for opening in message.openings)
+    if drew_me != tuple(sorted(set(drew_me))) or any(party not in revealed for party in drew_me):
+        raise member.refuse("openings are not of revealed parties in roster order")
+    holders = tuple(party for party in advertised.neighbours if party in revealed)
+    keys_of = _advertisements(member, run_id, advertised, message, {*holders, *drew_me})
+    for opening in message.openings:
+        _check_opening(member, run_id, opening, keys_of[opening.party].commitment)
+    member.parameters.check_place(member.name, len(holders), len(drew_me))
+    mask_keys = {party: advertise.mask_key for party, advertise in keys_of.items()}
+    seal_keys = {party: advertise.seal_key for party, advertise in keys_of.items()}
+    graph = Graph(revealed, holders, drew_me, advertised.mask_secret, mask_keys, advertised.digest)
+    return graph, Sealing(advertised.seal_secret, seal_keys)
+
+
+def check_forwarded(
+    member: Member[Any], run_id: bytes, step: str, forwarded: m.Advertisement | m.Opening
+) -> str:
+    """Return whose message it is; one that its signer did not sign is the aggregator's fault."""
+    context, name = member.context, member.name_of(forwarded.party)
+    try:
+        context.check_detached(run_id, step, name, context.aggregator, forwarded.body, forwarded.signature)
+    except PeerFault:
+        raise member.refuse(f"forwarded a message of step '{step}' that {name} did not sign") from None
+    return name
+
+
+def _check_commitments(
+    member: Member[Any], root: bytes, members: PartySet, given: Mapping[int, bytes], proof: bytes
+) -> None:
+    _check_bound(member, Label.COMMITMENTS, root, members, given, proof, "roll", "commitment")
+
+
+def _check_bound(
+    member: Member[Any],
+    purpose: Label,
+    root: bytes,
+    members: PartySet,
+    given: Mapping[int, bytes],
+    proof: bytes,
+    where: str,
+    what: str,
+) -> None:
+    """Raise PeerFault unless a root binds what these parties gave."""
+    try:
+        check_roll(member.context, purpose, root, members, given, proof)
+    except VerificationError as error:
+        names = ", ".join(member.name_of(party) for party in sorted(given)[:5])
+        raise member.refuse(f"{where} does not have the {what} of {names}: {error}") from None
+
+
+def _advertisements(
+    member: Member[Any],
+    run_id: bytes,
+    advertised: Advertised,
+    message: m.Neighbours,
+    neighbours: Collection[int],
+) -> dict[int, m.Advertise]:
+    """Return the keys of exactly the neighbours, as they have signed them and the root binds them."""
+    due = tuple(sorted(neighbours))
+    if tuple(item.party for item in message.advertisements) != due:
+        raise member.refuse(f"advertisements are not those of the {len(due)} neighbours of {member.name}")
+    keys_of: dict[int, m.Advertise] = {}
+    for item in message.advertisements:
+        name = check_forwarded(member, run_id, m.ADVERTISE, item)
+        keys_of[item.party] = member.context.remember(
+            ("advertised", item.body), partial(decode, item.body, m.Advertise, name)
+        )
+    if due:
+        commitments = {party: advertise.commitment for party, advertise in keys_of.items()}
+        _check_commitments(member, advertised.root, advertised.members, commitments, message.proof)
+    elif message.proof:
+        raise member.refuse("proved commitments of nobody")
+    return keys_of
+
+
+def _check_opening(
+    member: Member[SumParameters], run_id: bytes, opening: m.Opening, commitment: bytes
+) -> None:
+    """Raise PeerFault unless a party's opening is of its commitment, and it drew this party."""
+    name = check_forwarded(member, run_id, m.REVEAL, opening)
+    context, degree = member.context, member.parameters.plan.degree
+    drawn = context.remember(
+        ("opened", run_id, opening.party, opening.body, commitment),
+        lambda: opened(context, degree, run_id, opening.party, opening.body, commitment),
+    )
+    if member.index not in drawn:
+        raise member.refuse(f"forwarded the opening of {name}, which did not draw {member.name}")
+
+
+def opened(
+    context: Context, degree: int, run_id: bytes, party: int, body: bytes, commitment: bytes
+) -> tuple[int, ...]:
+    """Return whom a party drew; raise PeerFault unless it had committed to that and may draw it."""
+    name = context.names[party - 1]
+    reveal = decode(body, m.Reveal, name)
+    shown = keys.neighbour_commitment(context, run_id, name, reveal.neighbours, reveal.blinder)
+    if shown != commitment:
+        raise PeerFault(name, "revealed neighbours that it had not committed to")
+    drawn = unpack_list(reveal.neighbours, len(context.names), name)
+    if len(drawn) != degree or party in drawn:
+        raise PeerFault(name, f"must draw {degree} neighbours other than itself")
+    return drawn
+
+
+# The aggregator's side
+
+
+@dataclass(frozen=True, slots=True)
+class SumAggregator(Collector[P_co]):
+    """The aggregator of a sum.
+
+    Attributes:
+        threads: threads for the removal of masks.
+        watch: called with each party's name and vector as it arrives, to show what an aggregator sees.
+        fixed: the survivors of the session's exact sums, where all have the same: parties outside are left
+            out, and without one of them the run stops at once.
+    """
+
+    threads: int = 1
+    watch: Watch | None = None
+    fixed: FixedSurvivors | None = None
+
+
+class Begun(NamedTuple):
+    """What the hellos give: the run id, the parties' question, and `start` for each."""
+
+    run_id: bytes
+    question: str
+    present: bytes
+    root: bytes
+    messages: list[Envelope]
+
+
+class Commitments(msgspec.Struct, frozen=True):
+    """What the aggregator keeps of the advertisements, and the digest of the root over their commitments."""
+
+    advertised: dict[int, Item]
+    roll: Roll
+    digest: bytes
+
+
+class Edges(msgspec.Struct, frozen=True):
+    """The graph as the aggregator knows it.
+
+    Attributes:
+        keys: the keys of everyone who advertised.
+        drawn: whom each party drew, of those that have revealed, ascending.
+        neighbours: whom each party drew or was drawn by, ascending.
+        digest: of all commitments.
+    """
+
+    keys: dict[int, m.Advertise]
+    drawn: dict[int, tuple[int, ...]]
+    neighbours: dict[int, tuple[int, ...]]
+    digest: bytes
+
+
+class CollectHello(CollectorState, frozen=True, kw_only=True, eq=False):
+    """Parties may still join."""
+
+    expects: ClassVar[str] = m.HELLO
+
+
+class CollectAdvertise(CollectorState, frozen=True, kw_only=True, eq=False):
+    """The parties that are present are agreed on, and each makes keys and a draw."""
+
+    expects: ClassVar[str] = m.ADVERTISE
+
+
+class CollectReveal(CollectorState, frozen=True, kw_only=True, eq=False):
+    """The commitments of all are bound, and each party opens its own."""
+
+    expects: ClassVar[str] = m.REVEAL
+    commitments: Commitments
+
+
+def accept_hello(
+    collector: Collector[SumParameters], _state: CollectorState, _party: int, envelope: Envelope
+) -> Item:
+    """Check that a party means this session, this request and this plan."""
+    return _accept_hello(collector, envelope, m.Hello)
+
+
+def _accept_hello(collector: Collector[SumParameters], envelope: Envelope, kind: type[m.Hello]) -> Item:
+    context, plan = collector.context, collector.parameters.plan
+    said = decode(envelope.body, kind, envelope.sender)
+    if said.session_digest != context.session_digest:
+        raise PeerFault(envelope.sender, "has a differing session file")
+    if said.request != context.request:
+        raise PeerFault(envelope.sender, f"asks for request {said.request}, this is {context.request}")
+    theirs = (said.degree, said.threshold, said.quorum)
+    ours = (plan.degree, plan.threshold, plan.quorum)
+    if theirs != ours:
+        raise PeerFault(
+            envelope.sender, f"plans (degree, threshold, quorum) = {theirs}, the aggregator {ours}"
+        )
+    return Item(said, b"", envelope.signature)
+
+
+def begin(
+    collector: Collector[SumParameters], state: CollectorState, fixed: FixedSurvivors | None = None
+) -> Begun:
+    """Take what most parties ask for, exclude the others, and return the run that begins."""
+    context, inbox = collector.context, state.inbox
+    hellos: dict[int, m.Hello] = {party: inbox.items[party].message for party in sorted(inbox.alive)}
+    asked = Counter(said.question for said in hellos.values())
+    question = min(asked, key=lambda text: (-asked[text], text))
+    for party, said in hellos.items():
+        if said.question != question:
+            asks = f"asks {said.question!r}, the others ask {question!r}"
+            collector.exclude(state, party, PeerFault(collector.name_of(party), asks, code=Code.QUESTION))
+    for party in [] if fixed is None else fixed.outside(inbox.alive):
+        what = "earlier sums of the session are without its vector (same_survivors)"
+        late = TimeoutFault({collector.name_of(party)}, m.HELLO, what, code=Code.EARLIER)
+        collector.exclude(state, party, late)
+    least = collector.parameters.plan.min_survivors
+    if len(inbox.alive) < least:
+        raise collector.too_few(state, least)
+    present = pack_set(inbox.alive, collector.parties)
+    nonces = Roll(context, Label.NONCES, {party: hellos[party].nonce for party in inbox.alive})
+    run_id = keys.run_identifier(context, question, present, nonces.root)
+    messages = collector.to_each(
+        run_id, inbox, m.START, lambda party: m.Start(present, nonces.root, nonces.prove((party,)))
+    )
+    return Begun(run_id, question, present, nonces.root, messages)
+
+
+def accept_advertise(
+    _collector: Collector[Any], _state: CollectorState, _party: int, envelope: Envelope
+) -> Item:
+    """Check that a party's fresh keys are points of large order."""
+    advertise = decode(envelope.body, m.Advertise, envelope.sender)
+    try:
+        agree.check_public_key(advertise.seal_key)
+        agree.check_public_key(advertise.mask_key)
+    except VerificationError as error:
+        raise PeerFault(envelope.sender, str(error)) from None
+    return Item(advertise, envelope.body, envelope.signature)
+
+
+def bind_commitments(collector: Collector[Any], state: CollectorState) -> tuple[Commitments, list[Envelope]]:
+    """Bind everyone's commitment by one root, and show it to each party."""
+    inbox, items = state.inbox, state.inbox.items
+    packed = pack_set(inbox.alive, collector.parties)
+    given = {party: items[party].message.commitment for party in inbox.alive}
+    roll = Roll(collector.context, Label.COMMITMENTS, given)
+    digest = keys.roll_digest(collector.context, state.run_id, packed, roll.root)
+    messages = collector.to_each(
+        state.run_id, inbox, m.ROLL, lambda party: m.Roll(packed, roll.root, roll.prove((party,)))
+    )
+    return Commitments(items, roll, digest), messages
+
+
+def accept_reveal(
+    collector: Collector[SumParameters], state: CollectReveal, party: int, envelope: Envelope
+) -> Item:
+    """Check that a party opens its commitment; keep whom it drew."""
+    commitment = state.commitments.advertised[party].message.commitment
+    degree = collector.parameters.plan.degree
+    drawn = opened(collector.context, degree, state.run_id, party, envelope.body, commitment)
+    return Item(drawn, envelope.body, envelope.signature)
+
+
+def connect_graph(collector: Collector[Any], state: CollectReveal) -> tuple[Edges, list[Envelope]]:
+    """Return the graph of those that have revealed, and for each what it needs of its neighbours."""
+    run_id, inbox, commitments = state.run_id, state.inbox, state.commitments
+    revealed, advertised = sorted(inbox.alive), commitments.advertised
+    drawn: dict[int, tuple[int, ...]] = {}
+    drew: dict[int, list[int]] = {party: [] for party in revealed}
+    for party in revealed:
+        drawn[party] = tuple(other for other in inbox.items[party].message if other in inbox.alive)
+        for other in drawn[party]:
+            drew[other].append(party)
+    neighbours = {party: tuple(sorted({*drawn[party], *drew[party]})) for party in revealed}
+    packed = pack_set(revealed, collector.parties)
+
+    def message(party: int) -> m.Neighbours:
+        return m.Neighbours(
+            packed,
+            [
+                m.Advertisement(other, advertised[other].body, advertised[other].signature)
+                for other in neighbours[party]
+            ],
+            [
+                m.Opening(other, inbox.items[other].body, inbox.items[other].signature)
+                for other in drew[party]
+            ],
+            commitments.roll.prove(neighbours[party]),
+        )
+
+    keys_of = {party: item.message for party, item in advertised.items()}
+    edges = Edges(keys_of, drawn, neighbours, commitments.digest)
+    return edges, collector.to_each(run_id, inbox, m.NEIGHBOURS, message)
+
+
+def finish_hello(aggregator: SumAggregator[SumParameters], state: CollectHello) -> Transition:
+    """Begin the run of the parties that are present."""
+    begun = begin(aggregator, state, aggregator.fixed)
+    return Transition(CollectAdvertise(run_id=begun.run_id, inbox=state.inbox), begun.messages)
+
+
+def finish_advertise(aggregator: SumAggregator[SumParameters], state: CollectAdvertise) -> Transition:
+    """Bind all commitments."""
+    commitments, messages = bind_commitments(aggregator, state)
+    after = CollectReveal(run_id=state.run_id, inbox=state.inbox, commitments=commitments)
+    return Transition(after, messages)
+
+
+def min_survivors(aggregator: Collector[SumParameters], _state: CollectorState) -> int:
+    """Return how many parties a step needs."""
+    return aggregator.parameters.plan.min_survivors
+
+
+STAGES = (
+    Stage(
+        CollectHello,
+        accept_hello,
+        finish_hello,
+        min_survivors,
+        (CollectAdvertise,),
+        (m.START,),
+        "a party that joins, another operation",
+    ),
+    Stage(
+        CollectAdvertise,
+        accept_advertise,
+        finish_advertise,
+        min_survivors,
+        (CollectReveal,),
+        (m.ROLL,),
+        "another commitment: the root binds those of all",
+    ),
+)

@@ -1,0 +1,239 @@
+"""The phase that sums masked vectors: shares of secrets, masked vectors, and one share of each secret opened.
+
+Steps: deal, deliver; after the certificate of who takes part masked, survivors; after the certificate of who
+survived unmask, result. Of every party either the self-mask seed or the masking key is recovered, never both.
+Specification: protocols/secagg/README.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from smpc_dp.crypto import shamir
+from smpc_dp.crypto.prg import add_masks
+from smpc_dp.crypto.seal import seal, unseal
+from smpc_dp.encoding import Lanes
+from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item
+from smpc_dp.protocols.engine.party import Member
+from smpc_dp.protocols.envelope import decode, encode
+from smpc_dp.protocols.phases.key_graph import Edges, Graph, Sealing, SumAggregator, members_of
+from smpc_dp.protocols.secagg import keys
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.graph import PartySet, pack_list, pack_set, unpack_list
+from smpc_dp.protocols.secagg.params import SumParameters
+
+# The party's side
+
+
+def deal(
+    member: Member[SumParameters], run_id: bytes, graph: Graph, sealing: Sealing
+) -> tuple[bytes, m.Deal]:
+    """Return a fresh self-mask seed, and the message with sealed shares of it and of the masking key."""
+    context, random, threshold = member.context, member.random, member.parameters.plan.threshold
+    self_seed = random.bytes(32)
+    mask_shares = shamir.split(graph.mask_secret, threshold, graph.holders, random)
+    self_shares = shamir.split(self_seed, threshold, graph.holders, random)
+    sealed = []
+    for holder, mask_share, self_share in zip(graph.holders, mask_shares, self_shares, strict=True):
+        name = member.name_of(holder)
+        digests = [
+            keys.share_digest(context, run_id, member.name, name, kind, share)
+            for kind, share in ((keys.MASKING_KEY, mask_share), (keys.SELF_MASK, self_share))
+        ]
+        signature = keys.sign_share(context, run_id, member.identity, name, *digests)
+        share = encode(m.Share(mask_share, self_share, signature))
+        key = sealing.key(member, run_id, holder, sending=True)
+        sealed.append(seal(key, share, keys.seal_context(context, run_id, member.name, name), random))
+    commitment = keys.self_commitment(context, run_id, member.name, self_seed)
+    return self_seed, m.Deal(commitment, sealed)
+
+
+class Delivered(msgspec.Struct, frozen=True):
+    """What a party was dealt: who takes part, shares by dealer, and dealers whose share does not open."""
+
+    participants: PartySet
+    held: dict[int, m.Share]
+    bad_dealers: tuple[int, ...]
+    digest: bytes
+
+    def __repr__(self) -> str:
+        return "Delivered(secret)"
+
+
+def open_delivery(
+    member: Member[SumParameters], run_id: bytes, graph: Graph, sealing: Sealing, body: bytes
+) -> Delivered:
+    """Take `deliver`: open the shares of everyone that drew this party and dealt."""
+    message = decode(body, m.Deliver, member.context.aggregator)
+    participants = members_of(member, message.participants, graph.revealed, "participants")
+    due = tuple(party for party in graph.drew_me if party in participants)
+    dealers = unpack_list(message.dealers, member.parties, member.context.aggregator)
+    if dealers != due or len(message.sealed) != len(due):
+        withheld = [member.name_of(party) for party in due if party not in dealers]
+        raise member.refuse(
+            f"withheld the shares of {', '.join(withheld[:5])}"
+            if withheld
+            else "delivered shares of parties that did not draw this one"
+        )
+    check_holders(member, graph.holders, participants, m.DEAL)
+    held: dict[int, m.Share] = {}
+    bad_dealers = []
+    for dealer, sealed in zip(dealers, message.sealed, strict=True):
+        try:
+            held[dealer] = _open_share(member, run_id, sealing, dealer, sealed)
+        except (VerificationError, PeerFault):
+            bad_dealers.append(dealer)
+    digest = keys.participants_digest(member.context, run_id, graph.digest, message.participants)
+    return Delivered(participants, held, tuple(bad_dealers), digest)
+
+
+def check_holders(member: Member[SumParameters], chosen: Sequence[int], present: PartySet, step: str) -> None:
+    """Raise TimeoutFault where fewer holders are present than the threshold, naming those that are not."""
+    missing = [member.name_of(party) for party in chosen if party not in present]
+    if len(chosen) - len(missing) < member.parameters.plan.threshold:
+        raise TimeoutFault(missing, step, f"{member.name} has fewer holders than the threshold")
+
+
+def _open_share(
+    member: Member[SumParameters], run_id: bytes, sealing: Sealing, dealer: int, sealed: bytes
+) -> m.Share:
+    context, name = member.context, member.name_of(dealer)
+    key = sealing.key(member, run_id, dealer, sending=False)
+    opened = unseal(key, sealed, keys.seal_context(context, run_id, name, member.name))
+    share = decode(opened, m.Share, name)
+    mask, own = _digests(member, run_id, name, share)
+    keys.check_share(context, run_id, name, member.name, mask, own, share.signature)
+    return share
+
+
+def _digests(
+    member: Member[SumParameters], run_id: bytes, dealer: str, share: m.Share
+) -> tuple[bytes, bytes]:
+    """Return the digests of both shares: of the masking key, and of the self-mask seed."""
+    mask, own = (
+        keys.share_digest(member.context, run_id, dealer, member.name, kind, value)
+        for kind, value in ((keys.MASKING_KEY, share.mask_share), (keys.SELF_MASK, share.self_share))
+    )
+    return mask, own
+
+
+def mask_vector(
+    member: Member[SumParameters],
+    run_id: bytes,
+    vector: Lanes,
+    graph: Graph,
+    participants: PartySet,
+    self_seed: bytes | None,
+) -> bytes:
+    """Return the vector with what hides it, packed: pair terms, self-mask (if there is a seed), noise."""
+    parameters, lanes = member.parameters, vector.copy()
+    parameters.add_pair_terms(lanes, *graph.mask_seeds(member, run_id, participants))
+    if self_seed is not None:
+        add_masks(lanes, [keys.self_mask_seed(member.context, run_id, member.name, self_seed)], [1])
+    parameters.add_noise(lanes, member.random)
+    return parameters.encoding.pack(lanes)
+
+
+def open_shares(
+    member: Member[SumParameters], run_id: bytes, held: dict[int, m.Share], survivors: PartySet
+) -> m.Unmask:
+    """Return one share of each dealer: of the self-mask seed of a survivor, else of the masking key."""
+    dealers, shares, others, signatures = [], bytearray(), bytearray(), bytearray()
+    for dealer, share in sorted(held.items()):
+        mask, own = _digests(member, run_id, member.name_of(dealer), share)
+        survived = dealer in survivors
+        dealers.append(dealer)
+        shares += share.self_share if survived else share.mask_share
+        others += mask if survived else own
+        signatures += share.signature
+    return m.Unmask(pack_list(dealers), bytes(shares), bytes(others), bytes(signatures))
+
+
+# The aggregator's side
+
+
+class Dealt(msgspec.Struct, frozen=True):
+    """What the aggregator keeps of the shares that it delivers: commitments, and each holder's dealers."""
+
+    self_commitments: dict[int, bytes]
+    dealers_of: dict[int, tuple[int, ...]]
+
+
+def accept_deal(edges: Edges, party: int, envelope: Envelope) -> Item:
+    """Check that a party deals one sealed share to each of its holders."""
+    message = decode(envelope.body, m.Deal, envelope.sender)
+    due = len(edges.drawn[party])
+    if len(message.sealed) != due:
+        raise PeerFault(envelope.sender, f"dealt {len(message.sealed)} shares, {due} are due")
+    if any(len(sealed) != m.SEALED_SHARE_BYTES for sealed in message.sealed):
+        raise PeerFault(envelope.sender, f"a sealed share must have {m.SEALED_SHARE_BYTES} bytes")
+    return Item(message, b"", envelope.signature)
+
+
+def deliver(
+    collector: Collector[SumParameters], state: CollectorState, edges: Edges
+) -> tuple[Dealt, bytes, list[Envelope]]:
+    """Return what is kept, the digest of the participants, and each holder's shares."""
+    participants, items = sorted(state.inbox.alive), state.inbox.items
+    boxes: dict[int, list[tuple[int, bytes]]] = {party: [] for party in participants}
+    for dealer in participants:
+        for holder, sealed in zip(edges.drawn[dealer], items[dealer].message.sealed, strict=True):
+            if holder in boxes:
+                boxes[holder].append((dealer, sealed))
+    packed = pack_set(participants, collector.parties)
+    digest = keys.participants_digest(collector.context, state.run_id, edges.digest, packed)
+
+    def message(holder: int) -> m.Deliver:
+        dealers, sealed = [dealer for dealer, _ in boxes[holder]], [each for _, each in boxes[holder]]
+        return m.Deliver(packed, pack_list(dealers), sealed)
+
+    dealt = Dealt(
+        {dealer: items[dealer].message.self_commitment for dealer in participants},
+        {holder: tuple(dealer for dealer, _ in given) for holder, given in boxes.items()},
+    )
+    return dealt, digest, collector.to_each(state.run_id, state.inbox, m.DELIVER, message)
+
+
+def add_masked(
+    aggregator: SumAggregator[SumParameters], total: Lanes, dealt: Dealt, party: int, envelope: Envelope
+) -> Item:
+    """Add a masked vector to the total, in place; keep whose shares its party could not open."""
+    masked = decode(envelope.body, m.Masked, envelope.sender)
+    bad_dealers = unpack_list(masked.bad_dealers, aggregator.parties, envelope.sender)
+    if not set(bad_dealers) <= set(dealt.dealers_of[party]):
+        raise PeerFault(envelope.sender, "complains about parties that dealt nothing to it")
+    add_vector(aggregator, total, envelope.sender, masked.vector, "Masked")
+    return Item(bad_dealers, b"", envelope.signature)
+
+
+def add_vector(
+    aggregator: SumAggregator[SumParameters], total: Lanes, sender: str, packed: bytes, kind: str
+) -> None:
+    """Add a party's packed vector to the total, in place: keeping it would cost a vector for each party."""
+    try:
+        lanes = aggregator.parameters.encoding.unpack(packed)
+    except ValueError as error:
+        raise PeerFault(sender, f"malformed {kind}: {error}") from None
+    if aggregator.watch is not None:
+        aggregator.watch(sender, lanes)
+    total += lanes
+
+
+def accept_unmask(collector: Collector[SumParameters], due: tuple[int, ...], envelope: Envelope) -> Item:
+    """Check that a holder opens one share of each dealer in `due`."""
+    unmask = decode(envelope.body, m.Unmask, envelope.sender)
+    dealers = unpack_list(unmask.dealers, collector.parties, envelope.sender)
+    if dealers != due:
+        raise PeerFault(envelope.sender, "does not reveal one share of each party that dealt to it")
+    count = len(dealers)
+    if (
+        len(unmask.shares) != m.SHARE_BYTES * count
+        or len(unmask.others) != m.SHARE_BYTES * count
+        or len(unmask.signatures) != m.SIGNATURE_BYTES * count
+    ):
+        raise PeerFault(envelope.sender, "malformed Unmask: lists of differing lengths")
+    return Item(unmask, b"", envelope.signature)

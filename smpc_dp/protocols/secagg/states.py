@@ -1,0 +1,610 @@
+"""The states of secure aggregation. Specification: protocols/secagg/README.md; its tables are made from here.
+
+The aggregator relays what it cannot read, adds masked vectors as they arrive, and learns the sum. A party that
+is lost, late or at fault is excluded while the plan allows it; beyond that the run stops with an error that
+names the parties.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from smpc_dp.crypto.randomness import Randomness, SystemRandomness
+from smpc_dp.encoding import Lanes
+from smpc_dp.errors import Code, TimeoutFault
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.collector import CollectorRole, CollectorState, Inbox, Item, Stage
+from smpc_dp.protocols.engine.party import PartyRole, PartyState, Row
+from smpc_dp.protocols.engine.run import Run
+from smpc_dp.protocols.engine.state import Transition
+from smpc_dp.protocols.envelope import Context, Signer, decode
+from smpc_dp.protocols.phases import certified_set, key_graph, masked_sum
+from smpc_dp.protocols.phases.certified_set import check_certified
+from smpc_dp.protocols.phases.key_graph import (
+    AwaitNeighbours,
+    CollectReveal,
+    Edges,
+    Graph,
+    Ready,
+    Sealing,
+    SumAggregator,
+    SumMember,
+    Watch,
+    members_of,
+)
+from smpc_dp.protocols.phases.masked_sum import Dealt, Delivered
+from smpc_dp.protocols.result import Certificate, Outcome
+from smpc_dp.protocols.secagg import endings, keys
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.graph import PartySet, pack_list, pack_set
+from smpc_dp.protocols.secagg.params import SumParameters
+from smpc_dp.protocols.secagg.recovery import Recovery
+from smpc_dp.protocols.secagg.survivors import FixedSurvivors
+
+# A party
+
+
+class AwaitDelivery(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has dealt shares of its secrets to its holders."""
+
+    expects: ClassVar[str] = m.DELIVER
+    vector: Lanes
+    graph: Graph
+    sealing: Sealing
+    self_seed: bytes
+
+
+class AwaitParticipants(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has attested who takes part."""
+
+    expects: ClassVar[str] = m.PARTICIPANTS
+    releases: ClassVar[bool] = True
+    vector: Lanes
+    graph: Graph
+    self_seed: bytes
+    delivered: Delivered
+
+
+class AwaitSurvivors(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has sent its masked vector."""
+
+    expects: ClassVar[str] = m.SURVIVORS
+    delivered: Delivered
+    roll: bytes
+    participants_certificate: Certificate
+
+
+class AwaitSurvivorsCertificate(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has attested who survived."""
+
+    expects: ClassVar[str] = m.SURVIVORS_CERTIFICATE
+    delivered: Delivered
+    roll: bytes
+    participants_certificate: Certificate
+    survivors: PartySet
+    digest: bytes
+
+
+class AwaitResult(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has opened one share of each dealer."""
+
+    expects: ClassVar[str] = m.RESULT
+    roll: bytes
+    participants: PartySet
+    participants_certificate: Certificate
+    survivors: PartySet
+    survivors_certificate: Certificate
+
+
+class Finished(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has the result."""
+
+    over: ClassVar[bool] = True
+    outcome: Outcome
+
+
+def on_neighbours(member: SumMember[SumParameters], state: AwaitNeighbours, body: bytes) -> Transition:
+    """Deal shares of the masking key and of a fresh self-mask seed."""
+    run_id = state.run_id
+    graph, sealing = key_graph.join_graph(member, run_id, state.advertised, body)
+    masked_sum.check_holders(member, state.advertised.neighbours, graph.revealed, m.REVEAL)
+    self_seed, message = masked_sum.deal(member, run_id, graph, sealing)
+    after = AwaitDelivery(
+        run_id=run_id, vector=state.vector, graph=graph, sealing=sealing, self_seed=self_seed
+    )
+    return Transition(after, (member.write(run_id, m.DEAL, message),))
+
+
+def on_deliver(member: SumMember[SumParameters], state: AwaitDelivery, body: bytes) -> Transition:
+    """Open the shares that others dealt, and attest who takes part."""
+    run_id = state.run_id
+    delivered = masked_sum.open_delivery(member, run_id, state.graph, state.sealing, body)
+    after = AwaitParticipants(
+        run_id=run_id,
+        vector=state.vector,
+        graph=state.graph,
+        self_seed=state.self_seed,
+        delivered=delivered,
+    )
+    message = m.Attestation(delivered.digest)
+    return Transition(after, (member.write(run_id, m.ATTEST_PARTICIPANTS, message),))
+
+
+def on_participants(member: SumMember[SumParameters], state: AwaitParticipants, body: bytes) -> Transition:
+    """Mask the vector for exactly the participants that a quorum has certified."""
+    run_id, delivered = state.run_id, state.delivered
+    certificate = check_certified(
+        member, run_id, m.ATTEST_PARTICIPANTS, delivered.digest, delivered.participants, body
+    )
+    vector = masked_sum.mask_vector(
+        member, run_id, state.vector, state.graph, delivered.participants, state.self_seed
+    )
+    after = AwaitSurvivors(
+        run_id=run_id,
+        delivered=delivered,
+        roll=state.graph.digest,
+        participants_certificate=certificate,
+    )
+    return Transition(
+        after, (member.write(run_id, m.MASKED, m.Masked(vector, pack_list(delivered.bad_dealers))),)
+    )
+
+
+def on_survivors(member: SumMember[SumParameters], state: AwaitSurvivors, body: bytes) -> Transition:
+    """Attest whose vector is in the sum, if the session's earlier sums are over the same."""
+    run_id, delivered = state.run_id, state.delivered
+    message = decode(body, m.Survivors, member.context.aggregator)
+    survivors = members_of(member, message.survivors, delivered.participants, "survivors")
+    if member.fixed is not None:
+        # Before it signs: so no quorum does, and nobody opens a share.
+        member.fixed.fix(member.context, survivors)
+    digest = keys.survivors_digest(member.context, run_id, delivered.digest, message.survivors)
+    after = AwaitSurvivorsCertificate(
+        run_id=run_id,
+        delivered=delivered,
+        roll=state.roll,
+        participants_certificate=state.participants_certificate,
+        survivors=survivors,
+        digest=digest,
+    )
+    return Transition(after, (member.write(run_id, m.ATTEST_SURVIVORS, m.Attestation(digest)),))
+
+
+def on_survivors_certificate(
+    member: SumMember[SumParameters], state: AwaitSurvivorsCertificate, body: bytes
+) -> Transition:
+    """Open one share of each dealer, and forget both."""
+    run_id, survivors = state.run_id, state.survivors
+    certificate = check_certified(member, run_id, m.ATTEST_SURVIVORS, state.digest, survivors, body)
+    message = masked_sum.open_shares(member, run_id, state.delivered.held, survivors)
+    after = AwaitResult(
+        run_id=run_id,
+        roll=state.roll,
+        participants=state.delivered.participants,
+        participants_certificate=state.participants_certificate,
+        survivors=survivors,
+        survivors_certificate=certificate,
+    )
+    return Transition(after, (member.write(run_id, m.UNMASK, message),))
+
+
+def on_result(member: SumMember[SumParameters], state: AwaitResult, body: bytes) -> Transition:
+    """Decode the sum."""
+    message = decode(body, m.Result, member.context.aggregator)
+    try:
+        total = member.parameters.encoding.unpack(message.total)
+    except ValueError as error:
+        raise member.refuse(f"malformed Result: {error}") from None
+    outcome = endings.outcome(
+        member.context,
+        member.parameters,
+        state.run_id,
+        total,
+        state.roll,
+        participants=state.participants,
+        survivors=state.survivors,
+        participants_certificate=state.participants_certificate,
+        survivors_certificate=state.survivors_certificate,
+    )
+    return Transition(Finished(run_id=state.run_id, outcome=outcome))
+
+
+PARTY = PartyRole(
+    first=Ready,
+    begin=key_graph.say_hello,
+    rows=(
+        *key_graph.PARTY_ROWS,
+        Row(
+            AwaitNeighbours,
+            on_neighbours,
+            (AwaitDelivery,),
+            (m.DEAL,),
+            "a neighbour that was chosen after keys were seen",
+        ),
+        Row(
+            AwaitDelivery,
+            on_deliver,
+            (AwaitParticipants,),
+            (m.ATTEST_PARTICIPANTS,),
+            "another set of participants; the sealing key is forgotten",
+        ),
+        Row(
+            AwaitParticipants,
+            on_participants,
+            (AwaitSurvivors,),
+            (m.MASKED,),
+            "another masked vector: vector, masking key and self-mask seed are forgotten",
+        ),
+        Row(
+            AwaitSurvivors,
+            on_survivors,
+            (AwaitSurvivorsCertificate,),
+            (m.ATTEST_SURVIVORS,),
+            "another set of survivors",
+        ),
+        Row(
+            AwaitSurvivorsCertificate,
+            on_survivors_certificate,
+            (AwaitResult,),
+            (m.UNMASK,),
+            "the other share of any dealer: both are forgotten",
+        ),
+        Row(AwaitResult, on_result, (Finished,), (), "anything: the run is over"),
+    ),
+    last=m.UNMASK,
+)
+
+
+def party(
+    context: Context,
+    parameters: SumParameters,
+    identity: Signer,
+    lanes: Lanes,
+    randomness: Randomness | None = None,
+    fixed: FixedSurvivors | None = None,
+) -> Run[Outcome]:
+    """Return the run of one party.
+
+    Args:
+        context: the session, the request and everyone's public keys.
+        parameters: checked parameters of the session.
+        identity: signs; its name is the party's.
+        lanes: the encoded vector (`parameters.encoding.encode`), of shape `parameters.shape`.
+        randomness: the operating system's; a seeded one only in simulations and tests.
+        fixed: the survivors that the session's sums have in common, where its parameters say so; None: the
+            session has one request.
+
+    Raises:
+        LocalError: `lanes` has another shape or type.
+    """
+    parameters.check_lanes(identity.name, lanes)
+    kept = fixed if parameters.keeps_survivors else None
+    member = SumMember(context, parameters, identity, randomness or SystemRandomness(), kept)
+    return Run(PARTY, member, Ready(vector=lanes))
+
+
+# The aggregator
+
+
+class CollectDeal(CollectorState, frozen=True, kw_only=True, eq=False):
+    """The graph is known, and each party deals shares to its holders."""
+
+    expects: ClassVar[str] = m.DEAL
+    edges: Edges
+
+
+class CollectParticipants(CollectorState, frozen=True, kw_only=True, eq=False):
+    """The shares are delivered, and each party attests who takes part."""
+
+    expects: ClassVar[str] = m.ATTEST_PARTICIPANTS
+    edges: Edges
+    dealt: Dealt
+    participants: tuple[int, ...]
+    digest: bytes
+
+
+class CollectMasked(CollectorState, frozen=True, kw_only=True, eq=False):
+    """The participants are certified; `complaints`: of each sender, the dealers whose share did not open."""
+
+    expects: ClassVar[str] = m.MASKED
+    edges: Edges
+    dealt: Dealt
+    participants: tuple[int, ...]
+    participants_certificate: Certificate
+    digest: bytes
+    total: Lanes
+    complaints: dict[int, tuple[int, ...]]
+
+
+class CollectSurvivors(CollectorState, frozen=True, kw_only=True, eq=False):
+    """The masked vectors are added, and each party attests whose."""
+
+    expects: ClassVar[str] = m.ATTEST_SURVIVORS
+    edges: Edges
+    dealt: Dealt
+    participants: tuple[int, ...]
+    participants_certificate: Certificate
+    digest: bytes
+    total: Lanes
+    complaints: dict[int, tuple[int, ...]]
+    survivors: tuple[int, ...]
+
+
+class CollectUnmask(CollectorState, frozen=True, kw_only=True, eq=False):
+    """The survivors are certified, and each party opens one share of each dealer."""
+
+    expects: ClassVar[str] = m.UNMASK
+    edges: Edges
+    dealt: Dealt
+    participants: tuple[int, ...]
+    participants_certificate: Certificate
+    survivors: tuple[int, ...]
+    survivors_certificate: Certificate
+    total: Lanes
+    complaints: dict[int, tuple[int, ...]]
+    opened: dict[int, m.Unmask]
+
+
+class Summed(CollectorState, frozen=True, kw_only=True, eq=False):
+    """The aggregator has the sum."""
+
+    over: ClassVar[bool] = True
+    outcome: Outcome
+
+
+def finish_reveal(aggregator: SumAggregator[SumParameters], state: CollectReveal) -> Transition:
+    """Connect the graph."""
+    edges, messages = key_graph.connect_graph(aggregator, state)
+    return Transition(CollectDeal(run_id=state.run_id, inbox=state.inbox, edges=edges), messages)
+
+
+def accept_deal(
+    _aggregator: SumAggregator[SumParameters], state: CollectDeal, party: int, envelope: Envelope
+) -> Item:
+    """Keep a party's sealed shares."""
+    return masked_sum.accept_deal(state.edges, party, envelope)
+
+
+def finish_deal(aggregator: SumAggregator[SumParameters], state: CollectDeal) -> Transition:
+    """Pass the shares on; the parties that have dealt take part."""
+    dealt, digest, messages = masked_sum.deliver(aggregator, state, state.edges)
+    after = CollectParticipants(
+        run_id=state.run_id,
+        inbox=state.inbox,
+        edges=state.edges,
+        dealt=dealt,
+        participants=tuple(sorted(state.inbox.alive)),
+        digest=digest,
+    )
+    return Transition(after, messages)
+
+
+def accept_attestation(
+    _aggregator: SumAggregator[SumParameters],
+    state: CollectParticipants | CollectSurvivors,
+    _party: int,
+    envelope: Envelope,
+) -> Item:
+    """Keep a party's attestation of the set that was sent."""
+    return certified_set.accept_attestation(state.digest, envelope)
+
+
+def finish_participants(aggregator: SumAggregator[SumParameters], state: CollectParticipants) -> Transition:
+    """Show the certificate of who takes part."""
+    message, certificate = certified_set.certify(aggregator, state, state.digest, state.participants)
+    encoding = aggregator.parameters.encoding
+    after = CollectMasked(
+        run_id=state.run_id,
+        inbox=state.inbox,
+        edges=state.edges,
+        dealt=state.dealt,
+        participants=state.participants,
+        participants_certificate=certificate,
+        digest=state.digest,
+        total=np.zeros(encoding.lanes, dtype=encoding.dtype),
+        complaints={},
+    )
+    return Transition(after, aggregator.broadcast(state, m.PARTICIPANTS, message))
+
+
+def accept_masked(
+    aggregator: SumAggregator[SumParameters], state: CollectMasked, party: int, envelope: Envelope
+) -> Item:
+    """Add a masked vector to the total, and keep its party's complaints."""
+    item = masked_sum.add_masked(aggregator, state.total, state.dealt, party, envelope)
+    state.complaints[party] = item.message
+    return item
+
+
+def finish_masked(aggregator: SumAggregator[SumParameters], state: CollectMasked) -> Transition:
+    """Say whose vectors are in the total."""
+    # A party that is lost after its vector was added is a survivor all the same: the total holds its input.
+    survivors = tuple(sorted(state.complaints))
+    packed = pack_set(survivors, aggregator.parties)
+    if aggregator.fixed is not None:
+        members = PartySet.unpack(packed, aggregator.parties, aggregator.name)
+        aggregator.fixed.fix(aggregator.context, members)
+    after = CollectSurvivors(
+        run_id=state.run_id,
+        inbox=state.inbox,
+        edges=state.edges,
+        dealt=state.dealt,
+        participants=state.participants,
+        participants_certificate=state.participants_certificate,
+        digest=keys.survivors_digest(aggregator.context, state.run_id, state.digest, packed),
+        total=state.total,
+        complaints=state.complaints,
+        survivors=survivors,
+    )
+    return Transition(after, aggregator.broadcast(state, m.SURVIVORS, m.Survivors(packed)))
+
+
+def finish_survivors(aggregator: SumAggregator[SumParameters], state: CollectSurvivors) -> Transition:
+    """Show the certificate of who survived."""
+    message, certificate = certified_set.certify(aggregator, state, state.digest, state.survivors)
+    after = CollectUnmask(
+        run_id=state.run_id,
+        inbox=state.inbox,
+        edges=state.edges,
+        dealt=state.dealt,
+        participants=state.participants,
+        participants_certificate=state.participants_certificate,
+        survivors=state.survivors,
+        survivors_certificate=certificate,
+        total=state.total,
+        complaints=state.complaints,
+        opened={},
+    )
+    return Transition(after, aggregator.broadcast(state, m.SURVIVORS_CERTIFICATE, message))
+
+
+def accept_unmask(
+    aggregator: SumAggregator[SumParameters], state: CollectUnmask, party: int, envelope: Envelope
+) -> Item:
+    """Keep what a holder opens; it counts, even if the holder is lost before the step is over."""
+    complaints = state.complaints[party]
+    due = tuple(dealer for dealer in state.dealt.dealers_of[party] if dealer not in complaints)
+    item = masked_sum.accept_unmask(aggregator, due, envelope)
+    state.opened[party] = item.message
+    return item
+
+
+def finish_unmask(aggregator: SumAggregator[SumParameters], state: CollectUnmask) -> Transition:
+    """Recover the secrets that hide the total, take their masks out, and send the sum."""
+    context, parameters, total = aggregator.context, aggregator.parameters, state.total
+    recovery = Recovery(
+        context,
+        parameters.plan,
+        state.run_id,
+        participants=state.participants,
+        survivors=state.survivors,
+        edges=state.edges,
+        self_commitments=state.dealt.self_commitments,
+        add_pair_terms=parameters.add_pair_terms,
+    )
+    for party, unmask in state.opened.items():
+        recovery.add(party, unmask, state.complaints[party])
+    recovery.remove_masks(total, aggregator.threads)
+    state.inbox.faults += recovery.faults
+    messages = aggregator.broadcast(state, m.RESULT, m.Result(parameters.encoding.pack(total)))
+    outcome = endings.outcome(
+        context,
+        parameters,
+        state.run_id,
+        total,
+        state.edges.digest,
+        participants=state.participants,
+        survivors=state.survivors,
+        participants_certificate=state.participants_certificate,
+        survivors_certificate=state.survivors_certificate,
+        faults=tuple(state.inbox.faults),
+    )
+    return Transition(Summed(run_id=state.run_id, inbox=state.inbox, outcome=outcome), messages)
+
+
+def threshold(aggregator: SumAggregator[SumParameters], _state: CollectUnmask) -> int:
+    """Return how many holders must open shares."""
+    return aggregator.parameters.plan.threshold
+
+
+def check_fixed(aggregator: SumAggregator[SumParameters], state: CollectorState) -> None:
+    """Stop a run without a party whose vector is in earlier sums of the session; raise TimeoutFault."""
+    if aggregator.fixed is None:
+        return
+    # A vector that was added counts, whoever is lost since.
+    added = getattr(state, "complaints", {})
+    if gone := aggregator.fixed.inside(state.inbox.excluded.keys() - added.keys()):
+        names = [aggregator.name_of(party) for party in gone]
+        what = "earlier sums of the session are over their vectors too (same_survivors)"
+        raise TimeoutFault(names, state.step, what, code=Code.EARLIER)
+
+
+least = key_graph.min_survivors
+AGGREGATOR = CollectorRole(
+    stages=(
+        *key_graph.STAGES,
+        Stage(
+            CollectReveal,
+            key_graph.accept_reveal,
+            finish_reveal,
+            least,
+            (CollectDeal,),
+            (m.NEIGHBOURS,),
+            "another graph",
+        ),
+        Stage(
+            CollectDeal,
+            accept_deal,
+            finish_deal,
+            least,
+            (CollectParticipants,),
+            (m.DELIVER,),
+            "a party that takes part without shares",
+        ),
+        Stage(
+            CollectParticipants,
+            accept_attestation,
+            finish_participants,
+            least,
+            (CollectMasked,),
+            (m.PARTICIPANTS,),
+            "another set of participants: two quorums share an honest party",
+        ),
+        Stage(
+            CollectMasked,
+            accept_masked,
+            finish_masked,
+            least,
+            (CollectSurvivors,),
+            (m.SURVIVORS,),
+            "a vector that is added later",
+        ),
+        Stage(
+            CollectSurvivors,
+            accept_attestation,
+            finish_survivors,
+            least,
+            (CollectUnmask,),
+            (m.SURVIVORS_CERTIFICATE,),
+            "another set of survivors",
+        ),
+        Stage(
+            CollectUnmask,
+            accept_unmask,
+            finish_unmask,
+            threshold,
+            (Summed,),
+            (m.RESULT,),
+            "anything: the run is over",
+        ),
+    ),
+    check=check_fixed,
+)
+
+
+def aggregator(
+    context: Context,
+    parameters: SumParameters,
+    identity: Signer,
+    *,
+    threads: int = 1,
+    watch: Watch | None = None,
+    fixed: FixedSurvivors | None = None,
+) -> Run[Outcome]:
+    """Return the run of the aggregator.
+
+    Args:
+        context, parameters, fixed: as of `party`.
+        identity: the aggregator's; it signs what it relays, so that two differing answers are evidence.
+        threads, watch: as of `SumAggregator`.
+    """
+    kept = fixed if parameters.keeps_survivors else None
+    member = SumAggregator(context, parameters, identity, threads, watch, kept)
+    return Run(AGGREGATOR, member, first_state(member.parties))
+
+
+def first_state(parties: int) -> key_graph.CollectHello:
+    """Return the state of an aggregator before any party has said hello."""
+    return key_graph.CollectHello(inbox=Inbox(set(range(1, parties + 1))))
