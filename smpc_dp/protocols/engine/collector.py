@@ -7,6 +7,7 @@ same for all protocols, and are here.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
@@ -189,6 +190,14 @@ class CollectorRole:
     def stage(self, state: State) -> Stage:
         """Return the row of a state."""
         return next(stage for stage in self.stages if type(state) is stage.state)
+
+    def with_stage(self, state: type[CollectorState], **functions: Callable[..., Any]) -> CollectorRole:
+        """Return the role with other functions for one state: of one that deviates, in tests and demos."""
+        stages = tuple(
+            dataclasses.replace(stage, **functions) if stage.state is state else stage  # type: ignore[arg-type]
+            for stage in self.stages
+        )
+        return dataclasses.replace(self, stages=stages)
 
     def waiting_for(self, collector: Collector[Any], state: CollectorState) -> frozenset[str]:
         """Return the parties whose message of this step has not come."""

@@ -1,11 +1,13 @@
 """The step of a party: it answers each message of the aggregator once, in order.
 
 A protocol gives the states and, for each, what is done with the message of the aggregator (`Row`).
-Signatures, order, repetitions, equivocation and the ends of a run are the same for all protocols, and are here.
+Signatures, order, repetitions, equivocation and the ends of a run are here: they are the same for all
+protocols.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
@@ -137,6 +139,13 @@ class PartyRole:
     def row(self, state: State) -> Row:
         """Return the row of a state."""
         return next(row for row in self.rows if type(state) is row.state)
+
+    def with_row(self, state: type[PartyState], apply: Apply) -> PartyRole:
+        """Return the role with another function for one state: of a party that deviates, in tests and demos."""
+        rows = tuple(
+            dataclasses.replace(row, apply=apply) if row.state is state else row for row in self.rows
+        )
+        return dataclasses.replace(self, rows=rows)
 
     def waiting_for(self, member: Member[Any], state: State) -> frozenset[str]:
         """Return whose message a state expects."""

@@ -1,1 +1,1 @@
-"""Phases of protocols, from which protocols are assembled; the parts of all roles in a phase are in one file."""
+"""Phases of protocols, from which protocols are assembled; a phase's functions for all roles are in one file."""

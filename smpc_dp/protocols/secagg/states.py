@@ -1,8 +1,8 @@
 """The states of secure aggregation. Specification: protocols/secagg/README.md; its tables are made from here.
 
-The aggregator relays what it cannot read, adds masked vectors as they arrive, and learns the sum. A party that
-is lost, late or at fault is excluded while the plan allows it; beyond that the run stops with an error that
-names the parties.
+The aggregator relays what it cannot read, adds masked vectors as they arrive, and learns the sum. A party
+that is lost, late or at fault is excluded while the plan allows it; beyond that the run stops with an error
+that names the parties.
 """
 
 from __future__ import annotations
