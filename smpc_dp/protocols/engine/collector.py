@@ -192,7 +192,7 @@ class CollectorRole:
         return next(stage for stage in self.stages if type(state) is stage.state)
 
     def with_stage(self, state: type[CollectorState], **functions: Callable[..., Any]) -> CollectorRole:
-        """Return the role with other functions for one state: of one that deviates, in tests and demos."""
+        """Return the role with other functions for one state: to deviate in tests and demonstrations."""
         stages = tuple(
             dataclasses.replace(stage, **functions) if stage.state is state else stage  # type: ignore[arg-type]
             for stage in self.stages

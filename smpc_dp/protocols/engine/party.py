@@ -141,7 +141,7 @@ class PartyRole:
         return next(row for row in self.rows if type(state) is row.state)
 
     def with_row(self, state: type[PartyState], apply: Apply) -> PartyRole:
-        """Return the role with another function for one state: of a party that deviates, in tests and demos."""
+        """Return the role with another function for one state: to deviate in tests and demonstrations."""
         rows = tuple(
             dataclasses.replace(row, apply=apply) if row.state is state else row for row in self.rows
         )

@@ -1,1 +1,1 @@
-"""Phases of protocols, from which protocols are assembled; a phase's functions for all roles are in one file."""
+"""Phases of protocols, from which protocols are assembled: one file has a phase's functions for all roles."""
