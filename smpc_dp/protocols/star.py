@@ -7,13 +7,14 @@ is lost or late, and how a run ends early. A protocol gives the steps and what h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
 from smpc_dp.errors import Code, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.abort import ABORT, LEAVE, Abort, abort_of, code_of, equivocation, error_of, leave_of
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.envelope import Context, Signer, decode
 
 R = TypeVar("R")
@@ -21,6 +22,25 @@ R = TypeVar("R")
 PartyHandler = Callable[[bytes], Sequence[Envelope]]
 Accept = Callable[[int, Envelope], None]
 Finish = Callable[[], list[Envelope]]
+
+
+def handle(machine: Any, event: events.Event) -> Sequence[Envelope]:
+    """Give one event to the method that takes it."""
+    match event:
+        case events.Start():
+            sent = machine.start()
+        case events.Message(envelope):
+            sent = machine.receive(envelope)
+        case events.Deadline():
+            sent = machine.expire()
+        case events.PeersLost(peers):
+            lost_all = getattr(machine, "lost_all", None)
+            sent = machine.lost(peers[0]) if lost_all is None else lost_all(peers)
+        case events.Conviction(peer, error):
+            sent = machine.ban(peer, error)
+        case events.Cancellation(error):
+            sent = machine.farewell(error)
+    return cast("Sequence[Envelope]", sent)
 
 
 class Role(Generic[R]):
@@ -56,6 +76,10 @@ class Role(Generic[R]):
         if self._outcome is None:
             raise LocalError(f"{self.name}: the run has no result")
         return self._outcome
+
+    def handle(self, event: events.Event) -> Sequence[Envelope]:
+        """Take one event, and return what is to be sent."""
+        return handle(self, event)
 
     def _name_of(self, party: int) -> str:
         return self._context.names[party - 1]

@@ -13,6 +13,24 @@ from smpc_dp.protocols.engine.state import State, Transition
 R_co = TypeVar("R_co", covariant=True)
 
 
+class Machine(Protocol):
+    """One role in one run, as a driver sees it: a `Run`, or what runs a protocol without states."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def step(self) -> str: ...
+
+    @property
+    def waiting_for(self) -> frozenset[str]: ...
+
+    @property
+    def finished(self) -> bool: ...
+
+    def handle(self, event: Event) -> Sequence[Envelope]: ...
+
+
 class Role(Protocol):
     """What drives the states of one role of a protocol: `PartyRole` or `CollectorRole`."""
 

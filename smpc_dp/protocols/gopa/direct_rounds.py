@@ -11,11 +11,13 @@ from msgspec.structs import replace
 from smpc_dp.errors import Code, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.abort import ABORT, LEAVE, Abort, abort_of, equivocation, error_of, leave_of
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa.direct_evidence import Correspondence, letter_of
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.star import handle
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,10 @@ class DirectRole(Correspondence):
     def has_enough(self) -> bool:
         """True when as many have spoken as the phase needs, though others may still."""
         return False
+
+    def handle(self, event: events.Event) -> Sequence[Envelope]:
+        """Take one event, and return what is to be sent."""
+        return handle(self, event)
 
     def receive(self, envelope: Envelope) -> Sequence[Envelope]:
         """Take one message of another user."""
