@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from smpc_dp.errors import ConfigError, Fault
 
@@ -36,6 +36,11 @@ class Arguments:
         """Note a fault unless value is an integer in low..high."""
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             self.fault(name, f"{value!r} is not an integer in {low}..{high}")
+
+    def choice(self, name: str, value: object, among: Sequence[str], where: str = "") -> None:
+        """Note a fault unless value is one of a few names; `where` they are meant is said behind them."""
+        if value not in among:
+            self.fault(name, f"{value!r} is not one of {', '.join(among)}{where}")
 
     def budget(self, epsilon: object, delta: object | None = None, *, least: float = 1e-300) -> None:
         """Note faults unless 0 < epsilon <= 100 and, where given, least <= delta < 1."""
