@@ -2,14 +2,14 @@
 
 A table is a `msgspec.Struct`. Its fields are the keys; their types and `msgspec.Meta` give the ranges, and
 `Meta(description=...)` says what a key is. `extra` of Meta may have "range" and "default" where the type does
-not say everything. Checks, command-line help and docs/session-file.md come from there.
+not say everything. Checks, command-line options and docs/session-file.md come from there.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import inspect
@@ -30,6 +30,13 @@ _NAMES: tuple[tuple[type[inspect.Type], str, str], ...] = (
     (inspect.VarTupleType, "array", "an array"),
     (inspect.DictType, "table", "a table"),
     (inspect.StructType, "table", "a table"),
+)
+# What a command line reads; of alternatives the first of these.
+_PLAIN: tuple[tuple[type[inspect.Type], type], ...] = (
+    (inspect.BoolType, bool),
+    (inspect.FloatType, float),
+    (inspect.IntType, int),
+    (inspect.StrType, str),
 )
 
 
@@ -105,12 +112,31 @@ def _converted(kind: Any, value: object) -> Any:
 
 def help_of(table: type[msgspec.Struct], key: str) -> str:
     """Return a line of help for a command-line option that has the meaning of a key."""
-    [field] = [field for field in msgspec.structs.fields(table) if field.encode_name == key]
+    field = _field(table, key)
     kinds, about, _ = _parts(field.type)
     # The command line lists choices by itself.
     values = "" if isinstance(kinds[0], inspect.LiteralType) else _range(field.type, plain=False)
     text = f"{about[:1].upper()}{about[1:]}" if about else key
-    return f"{text} ({values}).".replace("`", "") if values else f"{text}."
+    return (f"{text} ({values})." if values else f"{text}.").replace("`", "")
+
+
+def plain_type(table: type[msgspec.Struct], key: str) -> Any:
+    """Return the type of a command-line option that has the meaning of a key, without its bounds."""
+    kinds, _, _ = _parts(_field(table, key).type)
+    if isinstance(kinds[0], inspect.LiteralType):
+        choices: Any = Literal
+        return choices[tuple(kinds[0].values)]
+    return next(plain for known, plain in _PLAIN if any(isinstance(kind, known) for kind in kinds))
+
+
+def default_text(table: type[msgspec.Struct], key: str) -> str | None:
+    """Return what a table says of a default that is no value; None if it says nothing."""
+    text = _parts(_field(table, key).type)[2].get("default")
+    return None if text is None else text.replace("`", "")
+
+
+def _field(table: type[msgspec.Struct], key: str) -> msgspec.structs.FieldInfo:
+    return next(field for field in msgspec.structs.fields(table) if field.encode_name == key)
 
 
 def rows(table: type[msgspec.Struct], without: Collection[str] = ()) -> str:
