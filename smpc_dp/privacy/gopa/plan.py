@@ -11,7 +11,7 @@ from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.gopa import theorem
 from smpc_dp.privacy.gopa.lattice import Smoothing
-from smpc_dp.privacy.gopa.request import GopaRequest
+from smpc_dp.privacy.gopa_request import GopaRequest
 
 
 class GopaPlan(msgspec.Struct, frozen=True, kw_only=True):

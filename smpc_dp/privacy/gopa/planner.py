@@ -16,7 +16,7 @@ from smpc_dp.privacy.gopa.graphs import HonestGraph, Ints, Randomness, honest_gr
 from smpc_dp.privacy.gopa.lattice import Smoothing, smoothing_for, zcdp_delta
 from smpc_dp.privacy.gopa.plan import GopaPlan, common_fields, plan_by_theorem, warnings_of
 from smpc_dp.privacy.gopa.process import BUDGETS, Process, process
-from smpc_dp.privacy.gopa.request import GopaRequest
+from smpc_dp.privacy.gopa_request import GopaRequest
 
 # When k is planned, badly connected graphs may take this part of delta in each of three tails.
 _PLANNED_BUDGET = (1e-3,)
