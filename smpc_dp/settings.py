@@ -20,23 +20,17 @@ from smpc_dp.errors import Fault
 
 # No setting reaches this; a float64 ends there.
 NUMBER_BITS = 1023
-_NAMES: tuple[tuple[type[inspect.Type], str, str], ...] = (
-    (inspect.BoolType, "boolean", "true or false"),
-    (inspect.IntType, "integer", "an integer"),
-    (inspect.FloatType, "number", "a number"),
-    (inspect.StrType, "string", "a string"),
-    (inspect.LiteralType, "string", ""),
-    (inspect.ListType, "array", "an array"),
-    (inspect.VarTupleType, "array", "an array"),
-    (inspect.DictType, "table", "a table"),
-    (inspect.StructType, "table", "a table"),
-)
-# What a command line reads; of alternatives the first of these.
-_PLAIN: tuple[tuple[type[inspect.Type], type], ...] = (
-    (inspect.BoolType, bool),
-    (inspect.FloatType, float),
-    (inspect.IntType, int),
-    (inspect.StrType, str),
+# Kind, name in documents, name in errors, and what a command line reads: of alternatives the first of these.
+_NAMES: tuple[tuple[type[inspect.Type], str, str, type | None], ...] = (
+    (inspect.BoolType, "boolean", "true or false", bool),
+    (inspect.FloatType, "number", "a number", float),
+    (inspect.IntType, "integer", "an integer", int),
+    (inspect.StrType, "string", "a string", str),
+    (inspect.LiteralType, "string", "", None),
+    (inspect.ListType, "array", "an array", None),
+    (inspect.VarTupleType, "array", "an array", None),
+    (inspect.DictType, "table", "a table", None),
+    (inspect.StructType, "table", "a table", None),
 )
 
 
@@ -126,7 +120,7 @@ def plain_type(table: type[msgspec.Struct], key: str) -> Any:
     if isinstance(kinds[0], inspect.LiteralType):
         choices: Any = Literal
         return choices[tuple(kinds[0].values)]
-    return next(plain for known, plain in _PLAIN if any(isinstance(kind, known) for kind in kinds))
+    return next(plain for known, _, _, plain in _NAMES if any(isinstance(kind, known) for kind in kinds))
 
 
 def default_text(table: type[msgspec.Struct], key: str) -> str | None:
@@ -177,7 +171,7 @@ def _parts(kind: Any) -> tuple[list[inspect.Type], str, dict[str, str]]:
 
 
 def _name(kind: inspect.Type) -> str:
-    return next(name for known, name, _ in _NAMES if isinstance(kind, known))
+    return next(name for known, name, *_ in _NAMES if isinstance(kind, known))
 
 
 def _range(kind: Any, *, plain: bool = True, code: bool = False) -> str:
@@ -191,7 +185,7 @@ def _range(kind: Any, *, plain: bool = True, code: bool = False) -> str:
             values = [f'`"{value}"`' if code else f"'{value}'" for value in one.values]
             texts.append(" or ".join([", ".join(values[:-1]), values[-1]]) if len(values) > 1 else values[0])
             continue
-        known = next((text for kind_of, _, text in _NAMES if isinstance(one, kind_of)), "")
+        known = next((text for kind_of, _, text, _ in _NAMES if isinstance(one, kind_of)), "")
         within = _bounds(one, not plain)
         if plain:
             texts.append(" ".join(part for part in (known, _joined(within)) if part))
