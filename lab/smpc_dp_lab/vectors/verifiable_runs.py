@@ -6,7 +6,7 @@ import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -19,7 +19,7 @@ from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
@@ -33,6 +33,8 @@ from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.transport.memory import Faults, MemoryNetwork
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 RELAY = "relay"
 # In this one no user's noise is 0 in both coordinates, or the same in both.
@@ -346,3 +348,13 @@ def honest(run: int = RUN, keys: int = 0, *, ball: bool = False, setting: Settin
 def entry_of(played: Played, kind: str, party: str = RELAY) -> Entry:
     """Return the entry of this kind and party."""
     return next(entry for entry in played.entries if (entry.kind, entry.party) == (kind, party))
+
+
+def message_of(played: Played, kind: str, message: type[S], party: str = RELAY) -> S:
+    """Return what the entry of this kind and party says."""
+    return decode(entry_of(played, kind, party).payload, message, "")
+
+
+def lines_of(tampers: Mapping[str, Tamper] | None = None, **given: Any) -> list[bytes]:
+    """Return the log of a run, with arguments as of `play`."""
+    return play(tampers, **given).lines
