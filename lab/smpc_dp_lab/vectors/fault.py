@@ -63,15 +63,16 @@ class Negative:
     layer: str
     error: str
     culprit: str
+    prefix: str = ""
 
     def to_json(self) -> dict[str, object]:
         """Return the vector."""
         return {
             "schema": SCHEMA,
-            "kind": "negative",
+            "kind": f"{self.prefix}negative",
             "name": self.name,
             "about": self.about,
-            "base": f"run-{self.base}.json",
+            "base": f"{self.prefix}run-{self.base}.json",
             "after": self.after,
             "envelope": envelope_json(self.envelope),
             "expect": {"layer": self.layer, "error": self.error, "culprit": self.culprit},
@@ -120,13 +121,14 @@ class Played(Generic[R]):
         name: str,
         run: R,
         kinds: Kinds = KINDS,
+        prefix: str = "",
         *,
         hub: str = AGGREGATOR,
         victim: str = VICTIM,
         culprit: str = CULPRIT,
     ) -> None:
-        """`kinds` says which message a step has."""
-        self.name, self.run, self._kinds = name, run, kinds
+        """`kinds` says which message a step has; with `prefix` the names of files begin."""
+        self.name, self.run, self._kinds, self._prefix = name, run, kinds, prefix
         self._hub, self._victim, self._culprit = hub, victim, culprit
 
     def to(self, receiver: str) -> list[Envelope]:
@@ -170,7 +172,7 @@ class Played(Generic[R]):
     ) -> Negative:
         """Return a negative vector with the envelope at a place; `expect` names another error or culprit."""
         error, culprit = expect.get("error", "PeerFault"), expect.get("culprit", envelope.sender)
-        return Negative(name, about, self.name, place, envelope, layer, error, culprit)
+        return Negative(name, about, self.name, place, envelope, layer, error, culprit, self._prefix)
 
     def fault(
         self,

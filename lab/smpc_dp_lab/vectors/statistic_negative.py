@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -40,24 +41,46 @@ KINDS: Kinds = {
 Base = Played[Run]
 
 
-def all_faults() -> Iterator[tuple[str, JsonObject]]:
-    """Yield name and content of every negative vector."""
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame, which BEN must refuse where it has got the first `after` frames of its partner."""
+
+    name: str
+    about: str
+    base: str
+    partner: str
+    matching: int
+    after: int
+    frame: bytes
+
+    def to_json(self) -> JsonObject:
+        """Return the vector."""
+        return {
+            "schema": runs.SCHEMA,
+            "kind": "statistic-negative-frame",
+            "name": self.name,
+            "about": self.about,
+            "base": f"statistic-run-{self.base}.json",
+            "receiver": BEN,
+            "partner": self.partner,
+            "matching": self.matching,
+            "after": self.after,
+            "frame": self.frame.hex(),
+            "expect": {"error": "VerificationError"},
+        }
+
+
+def all_faults() -> Iterator[Negative | Frame]:
+    """Yield every negative vector."""
     matchings, labels, again, relayed = (
-        Base(scenario.name, Run(scenario).play(), KINDS, hub=HUB, victim=ADA, culprit=BEN)
+        Base(scenario.name, Run(scenario).play(), KINDS, "statistic-", hub=HUB, victim=ADA, culprit=BEN)
         for scenario in runs.SCENARIOS
     )
-    for faults in (
-        _starts(matchings, labels),
-        _draws(matchings, again),
-        _tunnel_to_a_party(matchings, relayed),
-        _to_the_hub(matchings, labels),
-        _relays_to_the_hub(relayed),
-    ):
-        for fault in faults:
-            yield (
-                fault.name,
-                fault.to_json() | {"kind": "statistic-negative", "base": f"statistic-run-{fault.base}.json"},
-            )
+    yield from _starts(matchings, labels)
+    yield from _draws(matchings, again)
+    yield from _tunnel_to_a_party(matchings, relayed)
+    yield from _to_the_hub(matchings, labels)
+    yield from _relays_to_the_hub(relayed)
     yield from _frames(relayed)
 
 
@@ -199,7 +222,7 @@ def _relays_to_the_hub(base: Base) -> Iterator[Negative]:
     yield relay("before-the-partner", about, later=1, number=1)
 
 
-def _frames(base: Base) -> Iterator[tuple[str, JsonObject]]:
+def _frames(base: Base) -> Iterator[Frame]:
     """Yield faults of the frames themselves, which the relay passes on and the partner refuses."""
     run = base.run
     [evaluation] = [each for each in run.evaluations if BEN in each.pair]
@@ -211,20 +234,8 @@ def _frames(base: Base) -> Iterator[tuple[str, JsonObject]]:
     ]
     context = run.parties[BEN].pair_context(evaluation.matching, *evaluation.pair)
 
-    def fault(name: str, about: str, after: int, frame: bytes) -> tuple[str, JsonObject]:
-        return name, {
-            "schema": runs.SCHEMA,
-            "kind": "statistic-negative-frame",
-            "name": name,
-            "about": about,
-            "base": f"statistic-run-{base.name}.json",
-            "receiver": BEN,
-            "partner": peer,
-            "matching": evaluation.matching,
-            "after": after,
-            "frame": frame.hex(),
-            "expect": {"error": "VerificationError"},
-        }
+    def fault(name: str, about: str, after: int, frame: bytes) -> Frame:
+        return Frame(f"frame-{name}", about, base.name, peer, evaluation.matching, after, frame)
 
     def key_by(**changes: Any) -> bytes:
         key = msgspec.structs.replace(decode_envelope(frames[0], peer), **changes)
@@ -232,16 +243,16 @@ def _frames(base: Base) -> Iterator[tuple[str, JsonObject]]:
 
     hub_key: Envelope = decode_envelope(key_by(sender=HUB), HUB)
     forged = encode_envelope(msgspec.structs.replace(hub_key, sender=peer))
-    yield fault("frame-key-of-the-relay", "The relay signs a key in the partner's name.", 0, forged)
+    yield fault("key-of-the-relay", "The relay signs a key in the partner's name.", 0, forged)
     other = key_by(run_id=flip(context.session_digest))
-    yield fault("frame-key-of-another-pair", "The partner's key for another pair.", 0, other)
+    yield fault("key-of-another-pair", "The partner's key for another pair.", 0, other)
     low = key_by(body=msgspec.msgpack.encode((bytes(32),)))
-    yield fault("frame-key-of-small-order", "A key of small order: the secret would be known.", 0, low)
-    yield fault("frame-flipped", "One bit of a sealed frame.", 1, flip(frames[1], len(frames[1]) - 1))
-    yield fault("frame-repeated", "The first sealed frame comes twice.", 2, frames[1])
-    yield fault("frame-left-out", "The second sealed frame comes first.", 1, frames[2])
-    yield fault("frame-cut", "The last byte is missing.", 1, frames[1][:-1])
-    yield fault("frame-empty", "Too short for a nonce and a tag.", 1, b"\0")
+    yield fault("key-of-small-order", "A key of small order: the secret would be known.", 0, low)
+    yield fault("flipped", "One bit of a sealed frame.", 1, flip(frames[1], len(frames[1]) - 1))
+    yield fault("repeated", "The first sealed frame comes twice.", 2, frames[1])
+    yield fault("left-out", "The second sealed frame comes first.", 1, frames[2])
+    yield fault("cut", "The last byte is missing.", 1, frames[1][:-1])
+    yield fault("empty", "Too short for a nonce and a tag.", 1, b"\0")
     own = next(
         message.content
         for envelope in base.to(HUB)
@@ -249,4 +260,4 @@ def _frames(base: Base) -> Iterator[tuple[str, JsonObject]]:
         and (message := decode(envelope.body, m.Relay, BEN)).number == 1
         and message.content
     )
-    yield fault("frame-sent-back", "Ben's own first sealed frame comes back.", 1, own)
+    yield fault("sent-back", "Ben's own first sealed frame comes back.", 1, own)

@@ -76,36 +76,15 @@ BOX = Setting(BOX_INPUTS, BOX_PARAMETERS)
 # As few users as have a sparse graph, and as little noise.
 SPARSE = Setting(
     {f"user-{number:02d}": (number % 3,) for number in range(1, 67)},
-    {
-        "kind": "integer",
-        "length": 1,
-        "lower": 0,
-        "upper": 2,
-        "epsilon": 4.0,
-        "delta": 1e-3,
-        "dropout": 0.05,
-        "corrupt": 0.05,
-        "verifiable": True,
-    },
+    PARAMETERS | {"length": 1, "upper": 2, "epsilon": 4.0, "dropout": 0.05, "corrupt": 0.05},
 )
-
 # Of nine users three may be excluded, and a quorum is left; for the third epsilon is computed anew.
 NINE = Setting(
     {
         name: (number % 3,)
         for number, name in enumerate(("ann", "ben", "cyd", "dan", "eve", "fay", "gus", "hal", "ivy"))
     },
-    {
-        "kind": "integer",
-        "length": 1,
-        "lower": 0,
-        "upper": 2,
-        "epsilon": 3.0,
-        "delta": 1e-3,
-        "dropout": 0.12,
-        "corrupt": 0.23,
-        "verifiable": True,
-    },
+    PARAMETERS | {"length": 1, "upper": 2, "epsilon": 3.0, "dropout": 0.12, "corrupt": 0.23},
 )
 
 # (the cheater, the step, what it would say) -> what it says instead
