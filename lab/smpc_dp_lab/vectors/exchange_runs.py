@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from smpc_dp.protocols.exchange.machines import ExchangeHub, ExchangeParty
 from smpc_dp.protocols.exchange.params import Edges, ExchangeParameters, plan_exchange
-from smpc_dp_lab.vectors import runs
 from smpc_dp_lab.vectors.runs import (
     AGGREGATOR,
+    HubRun,
     Row,
     Scenario,
     inputs_json,
@@ -102,7 +102,7 @@ SCENARIOS = (
 )
 
 
-Run = runs.Run[ExchangeParty, ExchangeHub]
+Run = HubRun[ExchangeParty, ExchangeHub]
 
 
 def cast(scenario: ExchangeScenario) -> Run:

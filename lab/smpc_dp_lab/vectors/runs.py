@@ -184,8 +184,8 @@ class Staged:
 
 
 @dataclass(slots=True)
-class Run(Staged, Generic[P, H]):
-    """The machines of one scenario."""
+class HubRun(Staged, Generic[P, H]):
+    """The machines of one scenario with an aggregator."""
 
     parties: dict[str, P]
     aggregator: H
@@ -193,6 +193,9 @@ class Run(Staged, Generic[P, H]):
     def play(self) -> Self:
         """Drive the run to its end."""
         return self.drive([self.aggregator, *self.parties.values()], AGGREGATOR)
+
+
+Run = HubRun[PartyMachine, AggregatorMachine]
 
 
 def set_stage(scenario: Scenario, aggregator: str, hubs: tuple[str, ...]) -> Staged:
@@ -226,7 +229,7 @@ def set_stage(scenario: Scenario, aggregator: str, hubs: tuple[str, ...]) -> Sta
     return Staged(scenario, context, signers, randomness, lanes)
 
 
-def cast(scenario: Scenario) -> Run[PartyMachine, AggregatorMachine]:
+def cast(scenario: Scenario) -> Run:
     """Return fresh machines for a scenario, with the same randomness every time."""
     stage = set_stage(scenario, AGGREGATOR, (AGGREGATOR,))
     context, parameters = stage.context, scenario.parameters
