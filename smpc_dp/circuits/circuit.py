@@ -263,14 +263,8 @@ def check_shape(inputs: Sequence[int], outputs: Sequence[int], gates: int, wires
     if wires > MAX_WIRES:
         raise ConfigError([Fault(where, f"{wires} wires, more than {MAX_WIRES}")])
     if wires != sum(inputs) + gates:
-        raise ConfigError(
-            [
-                Fault(
-                    where,
-                    f"{wires} wires, but {sum(inputs)} inputs and {gates} gates give {sum(inputs) + gates}",
-                )
-            ]
-        )
+        what = f"{wires} wires, but {sum(inputs)} inputs and {gates} gates give {sum(inputs) + gates}"
+        raise ConfigError([Fault(where, what)])
     if sum(outputs) > wires:
         raise ConfigError([Fault(where, f"{sum(outputs)} output wires of {wires} wires")])
 

@@ -14,15 +14,11 @@ from collections.abc import Callable
 import msgspec
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.privacy.arguments import (
-    LEAST_NUMERICAL_DELTA,
-    Arguments,
-    delta_warnings,
-    least_sufficient,
-)
+from smpc_dp.privacy.accountant.theorems import advanced_composition
+from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings
 from smpc_dp.privacy.network.complete import MAX_STEPS, hidden_delta, local_sigma, plan_walk
 from smpc_dp.privacy.network.plan import SUBSTITUTE_USER
-from smpc_dp.privacy.network.published import advanced_composition
+from smpc_dp.privacy.search import bisect, least_sufficient
 
 # How the script searches: by how much it scales its candidate and its split, and when the two parts are
 # alike.
@@ -80,7 +76,7 @@ def published_sigmas(
     Raises ConfigError where that search does not end.
     """
     n, k, part = parties, contributions, delta / contributions
-    each = _solve(lambda e: advanced_composition(e, k, part), epsilon, epsilon / math.sqrt(k))
+    each = _solve(lambda e: advanced_composition(e, 0.0, k, part)[0], epsilon, epsilon / math.sqrt(k))
     central = (
         16
         * lipschitz
@@ -101,7 +97,7 @@ def _published_network(n: int, epsilon: float, delta: float, lipschitz: float, k
     for _ in range(2_000):
         direct = share * epsilon
         each = _solve(
-            lambda e: min(spotted * e, advanced_composition(e, spotted, part)),
+            lambda e: min(spotted * e, advanced_composition(e, 0.0, spotted, part)[0]),
             direct,
             direct / math.sqrt(spotted),
         )
@@ -134,11 +130,7 @@ def _published_unseen(n: int, epsilon: float, delta: float, lipschitz: float, k:
 
 def _solve(rising: Callable[[float], float], target: float, most: float) -> float:
     """The point up to `most` where a rising function reaches the target."""
-    low, high = 0.0, most
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if rising(middle) <= target else (low, middle)
-    return low
+    return bisect(lambda at: rising(at) <= target, 0.0, most, 200)[0]
 
 
 def plan_sgd(

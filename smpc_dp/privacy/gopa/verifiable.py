@@ -31,6 +31,7 @@ from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.gopa.connected import disconnected
 from smpc_dp.privacy.gopa.reach import Reach
+from smpc_dp.privacy.search import first_integer
 
 Rounding = Literal["stochastic", "nearest"]
 ROUNDING_VARIANCE: dict[Rounding, float] = {"stochastic": 1 / 4, "nearest": 1 / 12}
@@ -309,10 +310,7 @@ def _least_bits(reach: Reach, honest: int, epsilon: float, delta: float, mu: flo
         if enough(high):
             break
         low, high = high, high + max(1, high // 4)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return 2 * high
+    return 2 * first_integer(enough, low, high)
 
 
 def _widest(steps: int | Sequence[int] | None, length: int) -> tuple[int | None, tuple[int, ...] | None]:

@@ -14,12 +14,13 @@ import numpy as np
 from scipy.stats import binom
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings, least_sufficient
+from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.network.curves import composed_delta, exceeded, sampled_gaussian, spotted_gaussians
 from smpc_dp.privacy.network.mixture import Law, grid_end, summed, tabulate, with_direct
 from smpc_dp.privacy.network.plan import NetworkPlan, observers, without_grid
 from smpc_dp.privacy.network.published import sgd_sigma
+from smpc_dp.privacy.search import least_sufficient
 
 MAX_STEPS = 10_000_000
 # Of delta, for events that are bounded apart from the noise.

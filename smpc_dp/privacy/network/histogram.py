@@ -17,7 +17,7 @@ from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from scipy.special import gammaln
 from scipy.stats import binom
 
-from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings, least_sufficient
+from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings
 from smpc_dp.privacy.network.plan import NetworkPlan
 from smpc_dp.privacy.network.published import (
     clones_local_epsilon,
@@ -25,6 +25,7 @@ from smpc_dp.privacy.network.published import (
     shuffled_local_epsilon,
 )
 from smpc_dp.privacy.response import ResponseLaw
+from smpc_dp.privacy.search import least_sufficient
 
 # Groups of blanket sizes; each counts as its smallest.
 _GROUPS = 6
