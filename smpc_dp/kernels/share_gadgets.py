@@ -19,6 +19,11 @@ Shared = Any
 Public = NDArray[np.object_]
 
 
+def joined(columns: Sequence[Shared]) -> Shared:
+    """Return the bits of all fields side by side, shape (n, w)."""
+    return np.concatenate(list(columns), axis=1) if len(columns) > 1 else columns[0]
+
+
 def public(values: Any) -> Public:
     """Return an array of Python integers, which do not overflow in a large field."""
     return np.array(values, dtype=object)

@@ -14,7 +14,7 @@ import msgspec
 
 from smpc_dp.privacy.arguments import Arguments, is_number
 from smpc_dp.privacy.central_noise import CentralNoise, CoarseGaussian, FlooredLaplace
-from smpc_dp.privacy.pairwise_plan import complete_error, plan_pairwise, sampling_error
+from smpc_dp.privacy.pairwise_plan import check_zetas, complete_error, plan_pairwise, sampling_error
 
 CentralLaw = Literal["laplace", "gaussian"]
 LAWS = ("laplace", "gaussian")
@@ -124,9 +124,7 @@ def plan_central(
     found.positive("width", width, 1e9)
     found.integer("steps", steps, 1, 1 << 40)
     found.integer("partners", partners, 0, 1_000_000)
-    if not found.faults:
-        found.within("zeta_2", zeta_2, 0, width**2 / 4)
-        found.within("zeta_1", zeta_1, 0, max(zeta_2 / 2, 0))
+    check_zetas(found, zeta_1, zeta_2, width)
     found.done()
     pairs = partners * (parties // 2) if partners else parties * (parties - 1) // 2
     moved = sum_sensitivity(steps, parties, None, partners)

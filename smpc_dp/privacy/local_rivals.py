@@ -31,16 +31,6 @@ class Rival(msgspec.Struct, frozen=True, kw_only=True):
     """Whether docs/planners.md proves the bound."""
 
 
-def zetas(kernel: Floats, distribution: Floats) -> tuple[float, float]:
-    """zeta_1 and zeta_2 of a kernel matrix (k, k) for independent records of a distribution (k,)."""
-    conditional = kernel @ distribution
-    mean = float(distribution @ conditional)
-    return (
-        max(0.0, float(distribution @ conditional**2) - mean**2),
-        max(0.0, float(distribution @ kernel**2 @ distribution) - mean**2),
-    )
-
-
 def local_rivals(
     parties: int,
     epsilon: float,

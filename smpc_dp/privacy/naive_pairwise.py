@@ -12,7 +12,7 @@ import msgspec
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.accountant.theorems import advanced_composition, optimal_composition
 from smpc_dp.privacy.arguments import Arguments
-from smpc_dp.privacy.pairwise_plan import complete_error
+from smpc_dp.privacy.pairwise_plan import check_zetas, complete_error
 from smpc_dp.privacy.search import narrowed
 
 CompositionTheorem = Literal["advanced", "optimal"]
@@ -55,9 +55,7 @@ def plan_naive(
     found.integer("parties", parties, 3, 1_000_000_000)
     found.budget(epsilon, delta)
     found.positive("width", width, 1e9)
-    if not found.faults:
-        found.within("zeta_2", zeta_2, 0, width**2 / 4)
-        found.within("zeta_1", zeta_1, 0, max(zeta_2 / 2, 0))
+    check_zetas(found, zeta_1, zeta_2, width)
     if composition not in get_args(CompositionTheorem):
         found.fault("composition", f"must be advanced or optimal, is {composition!r}")
     found.done()

@@ -13,7 +13,7 @@ from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.arguments import Arguments, is_number
 from smpc_dp.privacy.circuit_gaussian import TableGaussian
 from smpc_dp.privacy.circuit_noise import CyclicLaplace, Noise, NoiseKind, RandomisedResponse
-from smpc_dp.privacy.pairwise_plan import best_partners
+from smpc_dp.privacy.pairwise_plan import best_partners, given_zetas
 from smpc_dp.protocols.pairwise.statistic import MAX_PARTNERS, StatisticPlan
 from smpc_dp.protocols.pairwise.statistic_messages import MAX_QUESTION
 
@@ -91,14 +91,8 @@ def design_noise(steps: int, epsilon: float, delta: float, partners: int, kind: 
 def _choose(kernel: Kernel, parties: int, epsilon: float, zetas: Sequence[float] | None) -> int:
     if zetas is None or kernel.labels == "public":
         return 1
-    try:
-        zeta_1, zeta_2 = (float(zeta) for zeta in zetas)
-    except (TypeError, ValueError):
-        raise ConfigError([Fault("zetas", f"{zetas!r} is not two numbers")]) from None
-    if not 0 <= 2 * zeta_1 <= zeta_2 <= kernel.width**2 / 4:
-        what = f"0 <= 2 zeta_1 <= zeta_2 <= {kernel.width**2 / 4:g} does not hold of {zeta_1:g}, {zeta_2:g}"
-        raise ConfigError([Fault("zetas", what)])
-    return min(best_partners(parties, epsilon, zeta_1, zeta_2, kernel.width), MAX_PARTNERS)
+    chosen = best_partners(parties, epsilon, *given_zetas(zetas, kernel.width), kernel.width)
+    return min(chosen, MAX_PARTNERS)
 
 
 def question_of(kernel: Kernel, plan: StatisticPlan, noise: str) -> str:

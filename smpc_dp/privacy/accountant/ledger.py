@@ -7,6 +7,7 @@ restored from a backup.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import logging
 import math
@@ -27,6 +28,7 @@ from smpc_dp.privacy.accountant.receipt import Receipt, Spending
 from smpc_dp.privacy.accountant.renyi import FilterPlan, event_curve, renyi_epsilon
 from smpc_dp.privacy.accountant.store import locked, read_private, write_durably
 from smpc_dp.privacy.guarantee import Relation, check_budget
+from smpc_dp.privacy.search import first_integer
 
 FORMAT = "smpc-dp privacy ledger"
 VERSION = 1
@@ -217,6 +219,7 @@ class Ledger:
         planned = [event.under(self.terms.relation) for event in events]
         before = [entry.event for entry in self.entries()]
 
+        @functools.cache
         def refusal(count: int) -> PrivacyError | None:
             which = f"planned release {count} of {len(planned)}"
             try:
@@ -225,17 +228,9 @@ class Ledger:
                 return error
             return None
 
-        afforded, refused = 0, len(planned)
-        first = refusal(refused) if planned else None
-        if first is None:
+        if not planned or refusal(len(planned)) is None:
             return
-        while refused - afforded > 1:
-            middle = (afforded + refused) // 2
-            found = refusal(middle)
-            if found is None:
-                afforded = middle
-            else:
-                refused, first = middle, found
+        first = refusal(first_integer(lambda count: refusal(count) is not None, 0, len(planned)))
         many = "" if len(planned) == 1 else "s"
         raise PrivacyError(f"the budget is too small for {len(planned)} planned release{many}: {first}")
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import cast
 
@@ -209,10 +210,7 @@ def sum_program(
         noise: list[CentralNoise] = _gaussians(moved, spans, epsilon, delta)
     else:
         (part,) = split(epsilon, [Fraction(1, len(spans))])
-        alike = [*zip(moved, spans, strict=True)]
-        # A design takes long, and most integers of a vector have the same.
-        designs = {(m, s): design_central(law, [m], [s], part, delta)[0] for m, s in set(alike)}
-        noise = [designs[pair] for pair in alike]
+        noise = _alike(moved, spans, lambda m, s: design_central(law, [m], [s], part, delta)[0])
     return _with_noise(bare, noise, epsilon, delta)
 
 
@@ -305,9 +303,15 @@ def _gaussians(moved: list[int], spans: list[int], epsilon: float, delta: float)
     if len(set(zip(moved, spans, strict=True))) == 1:
         return [CoarseGaussian.design(moved[0], spans[0], epsilon, delta, count)] * count
     (part,), (loss,) = split(epsilon, [Fraction(1, count)]), split(delta, [Fraction(1, count)])
-    alike = [*zip(moved, spans, strict=True)]
-    designs = {(m, s): CoarseGaussian.design(m, s, part, loss) for m, s in set(alike)}
-    return [designs[pair] for pair in alike]
+    return _alike(moved, spans, lambda m, s: CoarseGaussian.design(m, s, part, loss))
+
+
+def _alike(
+    moved: list[int], spans: list[int], design: Callable[[int, int], CentralNoise]
+) -> list[CentralNoise]:
+    """Return the noise of each integer: a design takes long, and most integers of a vector have the same."""
+    known = functools.cache(design)
+    return [known(m, s) for m, s in zip(moved, spans, strict=True)]
 
 
 def _with_noise(bare: ProgramTerms, noise: list[CentralNoise], epsilon: float, delta: float) -> Program:
