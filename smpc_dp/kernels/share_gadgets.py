@@ -43,6 +43,12 @@ def sign(x: Shared, y: Shared) -> Shared:
     return digits[..., 0]
 
 
+def is_less(x: Shared, y: Shared) -> Shared:
+    """Return whether x < y, as `sign` does with one product more: (s**2 - s) / 2."""
+    order = sign(x, y)
+    return half(order * (order - 1))
+
+
 def below(bits: Shared, thresholds: Sequence[Coin]) -> Shared:
     """Return, for each coin, whether its own fair bits are below its threshold.
 
@@ -87,10 +93,8 @@ def sort(mpc: Any, rows: Shared, key: int) -> Shared:
     """
     for places, distance in exchanges(rows.shape[0]):
         low, high = rows[places], rows[places + distance]
-        order = sign(high[..., -key:], low[..., -key:])
-        # 1 where the higher place has the smaller number: (s**2 - s) / 2.
-        wrong = half(order * (order - 1)).reshape(*order.shape, 1)
-        moved = wrong * (high - low)
+        wrong = is_less(high[..., -key:], low[..., -key:])
+        moved = wrong.reshape(*wrong.shape, 1) * (high - low)
         rows = mpc.np_update(rows, places, low + moved)
         rows = mpc.np_update(rows, places + distance, high - moved)
     return rows

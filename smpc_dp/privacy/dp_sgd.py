@@ -158,19 +158,12 @@ def plan_sgd(
         published, warnings = None, [*warnings, str(error)]
     local = local_sigma(parties, steps, epsilon, delta, width, contributions)
     central = least_sufficient(lambda s: hidden_delta(epsilon, width / s, steps, parties) <= delta, local)
+    limits = {"neighbours": None, "hidden": None, "known": contributions}
     walks = [
-        plan_walk("sgd", parties, steps, epsilon, delta, sensitivity=width, paths="neighbours"),
-        plan_walk("sgd", parties, steps, epsilon, delta, sensitivity=width, paths="hidden"),
         plan_walk(
-            "sgd",
-            parties,
-            steps,
-            epsilon,
-            delta,
-            sensitivity=width,
-            paths="known",
-            max_contributions=contributions,
-        ),
+            "sgd", parties, steps, epsilon, delta, sensitivity=width, paths=paths, max_contributions=most
+        )
+        for paths, most in limits.items()
     ]
     sigmas = [walk.sigma for walk in walks if walk.sigma is not None]
     rows = [
@@ -178,8 +171,8 @@ def plan_sgd(
             setting="local",
             sigma=local,
             assumption=(
-                f"nobody is trusted; every message is public; a user contributes "
-                f"{contributions} times at most"
+                "nobody is trusted; every message is public; "
+                f"a user contributes {contributions} times at most"
             ),
         ),
         Row(
@@ -206,9 +199,8 @@ def plan_sgd(
         delta=delta,
         published=published,
         published_relation=(
-            "a gradient moves by L (one user's gradient set to 0) for local and network; record of "
-            "one user out of n "
-            "for central; different accounting in each, so not to be compared"
+            "a gradient moves by L (one user's gradient set to 0) for local and network; record of one user "
+            "out of n for central; different accounting in each, so not to be compared"
         ),
         fair=Sigmas(local=local, central=min(central, local), network=sigmas[0]),
         relation=SUBSTITUTE_USER,

@@ -145,12 +145,10 @@ def plan_pairwise(
         complete_error=complete_error(parties, zeta_1, zeta_2),
         relation="substitution of one user's record",
         assumption=(
-            "pairs are drawn independently of the data; each noisy kernel value comes from a "
-            "two-party computation "
-            "that shows nothing else, so epsilon holds against computationally bounded observers "
-            "alone, against "
-            "the aggregator with any other users as far as that computation does; the noise is "
-            "continuous Laplace "
-            "noise that nobody knows; records are independent and of one distribution for the error"
+            "pairs are drawn independently of the data; each noisy kernel value comes from a two-party "
+            "computation that shows nothing else, so epsilon holds against computationally bounded observers "
+            "alone, against the aggregator with any other users as far as that computation does; the noise "
+            "is continuous Laplace noise that nobody knows; records are independent and of one distribution "
+            "for the error"
         ),
     )

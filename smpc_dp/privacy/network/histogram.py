@@ -92,9 +92,8 @@ def _blankets(others: int, beta: float) -> tuple[list[tuple[int, float]], float]
 def histogram_delta(epsilon: float, beta: float, parties: int, rounds: int, categories: int) -> float:
     """Delta at epsilon of all `rounds` contributions of a user towards another user, rounded up.
 
-    All contributions but one are hidden among n - 2 answers of others. The other one, in the first or
-    in the last segment of what the observer sees, is hidden among ceil(beta n) random elements at
-    least.
+    All contributions but one are hidden among n - 2 answers of others. The other one, in the first or in the
+    last segment of what the observer sees, is hidden among ceil(beta n) random elements at least.
     """
     total: Any = _segment([(math.ceil(beta * parties), 1.0)], beta, categories, 0.0)
     if rounds > 1:
