@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import secrets
+import stat
 import tempfile
 import threading
 import tokenize
@@ -122,6 +124,42 @@ def read_bounded(path: str | os.PathLike[str], what: str, most: int) -> bytes:
         raise LocalError(f"{path}: cannot read {what} ({error.strerror})") from None
     if len(content) > most:
         raise LocalError(f"{path}: cannot read {what} (longer than {most} bytes)")
+    return content
+
+
+def read_private(path: Path, what: str, kind: str, most: int, *, alone: bool = False) -> bytes:
+    """Return the content of a regular file that nobody else can read or write.
+
+    `what` ("the identity") and `kind` ("an identity file") name it in errors. `alone`: nor is its path a
+    symbolic link, nor has it a second name. Raises LocalError, also for more than `most` bytes.
+    """
+    # O_NONBLOCK: a named pipe in the place of the file must not hang us.
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if alone else 0)
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        reason = error.strerror
+        if alone and error.errno == errno.ELOOP and path.is_symlink():
+            reason = "it is a symbolic link: name the file itself"
+        raise LocalError(f"{path}: cannot read {what} ({reason})") from None
+    try:
+        # The open file is checked, not its path: the two cannot be exchanged in between.
+        status = os.fstat(descriptor)
+        mode = stat.S_IMODE(status.st_mode)
+        if not stat.S_ISREG(status.st_mode):
+            raise LocalError(f"{path}: not a regular file")
+        if alone and status.st_nlink != 1:
+            raise LocalError(f"{path}: has a second name (hard link): each would be used by itself")
+        if mode & 0o077:
+            raise LocalError(f"{path}: mode {mode:04o} lets others at {what}: run chmod 600 on it")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(most + 1)
+    except OSError as error:
+        raise LocalError(f"{path}: cannot read {what} ({error.strerror})") from None
+    finally:
+        os.close(descriptor)
+    if len(content) > most:
+        raise LocalError(f"{path}: not {kind} (longer than {most} bytes)")
     return content
 
 

@@ -22,16 +22,18 @@ from msgspec import Meta
 
 from smpc_dp.decoding import convert, decode_json
 from smpc_dp.errors import ConfigError, Fault, LocalError, PrivacyError
+from smpc_dp.files import read_private
 from smpc_dp.privacy.accountant.compose import LEAST_DELTA, Composition
 from smpc_dp.privacy.accountant.events import Event, decode_hook, encode_hook
 from smpc_dp.privacy.accountant.receipt import Receipt, Spending
 from smpc_dp.privacy.accountant.renyi import FilterPlan, event_curve, renyi_epsilon
-from smpc_dp.privacy.accountant.store import locked, read_private, write_durably
+from smpc_dp.privacy.accountant.store import locked, write_durably
 from smpc_dp.privacy.guarantee import Relation, check_budget
 from smpc_dp.privacy.search import first_integer
 
 FORMAT = "smpc-dp privacy ledger"
 VERSION = 1
+MAX_BYTES = 1 << 28
 
 CompositionKind = Literal["fixed", "adaptive"]
 ExactReleases = Literal["refused", "outside"]
@@ -139,7 +141,7 @@ class Ledger:
         does not read; ConfigError if it is another's.
         """
         place = Path(path)
-        terms = _decode(place, read_private(place)).terms
+        terms = _decode(place, _content(place)).terms
         for what, wanted, found in (("party", party, terms.party), ("dataset", dataset, terms.dataset)):
             if wanted is not None and wanted != found:
                 raise ConfigError(f"{place}: the ledger of {what} '{found}', not of '{wanted}'")
@@ -302,7 +304,7 @@ class Ledger:
         return Spending(None if math.isinf(epsilon) else epsilon, terms.delta, len(events) - len(private))
 
     def _read(self) -> tuple[Entry, ...]:
-        found = _decode(self.path, read_private(self.path))
+        found = _decode(self.path, _content(self.path))
         if found.terms != self.terms:
             raise LocalError(f"{self.path}: another ledger has taken the place of this one")
         return found.entries
@@ -377,6 +379,11 @@ def _encode(terms: Terms, entries: tuple[Entry, ...]) -> bytes:
     digest = hashlib.sha256(last.encode("ascii") + b"\n" + _json(terms)).hexdigest()
     file = _File("smpc-dp privacy ledger", 1, terms, entries, digest)
     return msgspec.json.format(_json(file), indent=1) + b"\n"
+
+
+def _content(path: Path) -> bytes:
+    # With a second name each would be charged by itself.
+    return read_private(path, "the ledger", "a ledger", MAX_BYTES, alone=True)
 
 
 def _decode(path: Path, content: bytes) -> _File:

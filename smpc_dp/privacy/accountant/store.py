@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
-import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from smpc_dp.errors import LocalError
 
-MAX_BYTES = 1 << 28
 LOCK_SECONDS = 30.0
 _POLL_SECONDS = 0.02
 
@@ -54,37 +51,6 @@ def _try_lock(lock: Path) -> int | None:
         pass
     os.close(descriptor)
     return None
-
-
-def read_private(path: Path) -> bytes:
-    """Return the content; raise LocalError unless it is a regular file that nobody else can read or write."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
-    try:
-        descriptor = os.open(path, flags)
-    except OSError as error:
-        reason = error.strerror
-        if error.errno == errno.ELOOP and path.is_symlink():
-            reason = "it is a symbolic link: name the file itself"
-        raise LocalError(f"{path}: cannot read the ledger ({reason})") from None
-    try:
-        # The open file is checked, not its path: the two cannot be exchanged in between.
-        status = os.fstat(descriptor)
-        mode = stat.S_IMODE(status.st_mode)
-        if not stat.S_ISREG(status.st_mode):
-            raise LocalError(f"{path}: not a regular file")
-        if status.st_nlink != 1:
-            raise LocalError(f"{path}: has a second name (hard link): each would be charged by itself")
-        if mode & 0o077:
-            raise LocalError(f"{path}: mode {mode:04o} lets others at this ledger: run chmod 600 on it")
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise LocalError(f"{path}: cannot read the ledger ({error.strerror})") from None
-    finally:
-        os.close(descriptor)
-    if len(content) > MAX_BYTES:
-        raise LocalError(f"{path}: not a ledger (longer than {MAX_BYTES} bytes)")
-    return content
 
 
 def write_durably(path: Path, content: bytes, *, new: bool = False) -> None:
