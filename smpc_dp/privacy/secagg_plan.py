@@ -92,8 +92,9 @@ class SecAggPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Limits(msgspec.Struct, frozen=True):
-    """What n, dropout and corrupt alone decide."""
+    """What is asked, as fractions and bits, and what n, dropout and corrupt alone decide."""
 
+    asked: dict[str, float]
     n: int
     dropouts: int
     corrupt: int
@@ -141,7 +142,7 @@ def plan_secagg(
             "sparse one suffices; lower corrupt or dropout"
         )
         raise ConfigError([Fault("corrupt", what)])
-    return _plan(logs, limits, *chosen, dropout, corrupt, security)
+    return _plan(logs, limits, *chosen)
 
 
 def check_plan(
@@ -164,7 +165,7 @@ def check_plan(
     if not found.faults:
         found.integer("threshold", threshold, max(2, degree // 2 + 1), degree, " (degree)")
     found.done()
-    return _plan(LogBinomials(parties), limits, degree, threshold, dropout, corrupt, security)
+    return _plan(LogBinomials(parties), limits, degree, threshold)
 
 
 def communication(plan: SecAggPlan, length: int, element_bytes: int) -> dict[str, dict[str, int]]:
@@ -264,7 +265,8 @@ def _limits(parties: int, dropout: float, corrupt: float, security: float) -> _L
             f"needs {quorum} signatures; corrupt + 2 dropout must stay below 1",
         )
     found.done()
-    return _Limits(n, d, c, quorum)
+    asked = {"dropout": float(dropout), "corrupt": float(corrupt), "security": float(security)}
+    return _Limits(asked, n, d, c, quorum)
 
 
 def _holders(logs: LogBinomials, lim: _Limits, k: int, t: int | Ints) -> Floats:
@@ -342,24 +344,14 @@ def _best_threshold(
     return best
 
 
-def _plan(
-    logs: LogBinomials,
-    lim: _Limits,
-    k: int,
-    t: int,
-    dropout: float,
-    corrupt: float,
-    security: float,
-) -> SecAggPlan:
+def _plan(logs: LogBinomials, lim: _Limits, k: int, t: int) -> SecAggPlan:
     n, c = lim.n, lim.corrupt
     lns = [float(_holders(logs, lim, k, t)), float(_shares(logs, lim, k, t)), _graph(logs, lim, k, t)]
     total = _sum(lns)
     holders, shares, graph = (None if x == -math.inf else min(x, 0.0) / math.log(2) for x in lns)
     return SecAggPlan(
         parties=n,
-        dropout=float(dropout),
-        corrupt=float(corrupt),
-        security=float(security),
+        **lim.asked,
         degree=k,
         threshold=t,
         quorum=lim.quorum,

@@ -176,14 +176,14 @@ class _Exact:
         )
 
     def _process_delta(self, proven: Process, sigma_eta: float, sigma_delta: float) -> float:
-        smoothing = self._smoothing(sigma_eta, sigma_delta)
-        return proven.delta(
+        delta, _ = proven.delta(
             self.request.epsilon,
             diameter=self.diameter,
             sigma_eta=sigma_eta,
             sigma_delta=sigma_delta,
-            smoothing=smoothing,
-        )[0]
+            smoothing=self._smoothing(sigma_eta, sigma_delta),
+        )
+        return delta
 
     def _certified(self, k: int | None) -> CertifiedGraph:
         if k == self.request.parties - 1:

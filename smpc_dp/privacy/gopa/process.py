@@ -68,29 +68,17 @@ class Process(msgspec.Struct, frozen=True):
         self, epsilon: float, *, diameter: float, sigma_eta: float, sigma_delta: float, smoothing: Smoothing
     ) -> tuple[float, Connected]:
         """The least delta of all choices, and the choice."""
-        deltas = [
-            self._delta(choice, epsilon, diameter, sigma_eta, sigma_delta, smoothing)
-            for choice in self.choices
-        ]
-        best = min(range(len(deltas)), key=deltas.__getitem__)
-        return deltas[best], self.choices[best]
-
-    def _delta(
-        self,
-        choice: Connected,
-        epsilon: float,
-        diameter: float,
-        sigma_eta: float,
-        sigma_delta: float,
-        smoothing: Smoothing,
-    ) -> float:
         degrees = np.arange(len(self.degrees), dtype=np.float64)
-        theta = choice.theta(degrees, sigma_eta**2 - smoothing.s**2, sigma_delta)
-        total = choice.failure
-        for weight, value in zip(self.degrees, theta.tolist(), strict=True):
-            if weight > 0:
-                total += weight * smoothing.delta(epsilon, diameter * math.sqrt(value) * (1 + 1e-12))
-        return min(1.0, total * (1 + 1e-9))
+
+        def of(choice: Connected) -> float:
+            theta = choice.theta(degrees, sigma_eta**2 - smoothing.s**2, sigma_delta)
+            total = choice.failure
+            for weight, value in zip(self.degrees, theta.tolist(), strict=True):
+                if weight > 0:
+                    total += weight * smoothing.delta(epsilon, diameter * math.sqrt(value) * (1 + 1e-12))
+            return min(1.0, total * (1 + 1e-9))
+
+        return min(((of(choice), choice) for choice in self.choices), key=lambda one: one[0])
 
 
 def degree_probabilities(parties: int, honest: int, k: int) -> Floats:
