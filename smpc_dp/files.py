@@ -192,25 +192,38 @@ def write_file(path: str | os.PathLike[str], content: bytes, what: str) -> None:
 
 
 def replace_file(
-    path: str | os.PathLike[str], write: Callable[[BinaryIO], object], mode: int = 0o666
+    path: str | os.PathLike[str],
+    write: Callable[[BinaryIO], object],
+    mode: int = 0o666,
+    *,
+    beside: Path | None = None,
+    new: bool = False,
 ) -> None:
     """Write a file as a whole or not at all: `write` fills another one beside it, which then takes its place.
 
-    `mode`: what others may do with it, at most. On disk when this returns. Raises OSError, and what `write`
-    raises; nothing is left behind then.
+    `mode`: what others may do with it, at most. `beside`: that other file, where nobody else writes it at the
+    same time; what a crash left there is removed. `new`: FileExistsError is raised for an existing file. On
+    disk when this returns. Raises OSError, and what `write` raises; nothing is left behind then.
     """
     place = Path(path)
-    beside = place.with_name(f".{place.name}.{secrets.token_hex(8)}")
+    draft = beside or place.with_name(f".{place.name}.{secrets.token_hex(8)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        if beside is not None:
+            beside.unlink(missing_ok=True)
+        with os.fdopen(os.open(draft, flags, mode), "wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(place)
-        folder = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY)
+        if new:
+            os.link(draft, place)
+            draft.unlink()
+        else:
+            os.replace(draft, place)
+        folder = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
     finally:
-        beside.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from smpc_dp.errors import LocalError
+from smpc_dp.files import replace_file
 
 LOCK_SECONDS = 30.0
 _POLL_SECONDS = 0.02
@@ -59,29 +60,10 @@ def write_durably(path: Path, content: bytes, *, new: bool = False) -> None:
     A crash leaves the old content or the new one. With `new` an existing file is never replaced. Raises
     LocalError.
     """
-    draft = path.with_name(path.name + ".new")
+    beside = path.with_name(path.name + ".new")
     try:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(draft)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
-            os.fchmod(file.fileno(), 0o600)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        if new:
-            os.link(draft, path)
-            os.unlink(draft)
-        else:
-            os.replace(draft, path)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        replace_file(path, lambda file: file.write(content), 0o600, beside=beside, new=new)
+    except FileExistsError:
+        raise LocalError(f"{path}: exists already, and a ledger is never overwritten") from None
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(draft)
-        if isinstance(error, FileExistsError):
-            raise LocalError(f"{path}: exists already, and a ledger is never overwritten") from None
         raise LocalError(f"{path}: cannot write the ledger ({error.strerror})") from None
