@@ -15,6 +15,7 @@ import numpy as np
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.kernels.described import describe, read_kernel
 from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_noise import CentralNoise, CoarseGaussian
 from smpc_dp.privacy.central_pairwise import CentralLaw, design_central, split, sum_sensitivity
@@ -102,19 +103,18 @@ def statistic_program(
     """
     described = describe(kernel)
     kernel = read_kernel(described)
-    faults = []
+    found = Arguments()
     if not 2 <= users <= MAX_USERS:
-        faults.append(Fault("users", f"{users} is not 2 to {MAX_USERS}"))
+        found.fault("users", f"{users} is not 2 to {MAX_USERS}")
     if (kernel.labels == "public") != bool(marks):
-        faults.append(Fault("marks", f"'{kernel.name}' has {kernel.labels} labels"))
+        found.fault("marks", f"'{kernel.name}' has {kernel.labels} labels")
     elif marks and (len(marks) != users or set(marks) != {0, 1}):
-        faults.append(Fault("marks", f"not {users} labels that are 0 or 1, at least one of each"))
+        found.fault("marks", f"not {users} labels that are 0 or 1, at least one of each")
     if not 0 <= partners <= max(0, users - 1):
-        faults.append(Fault("partners", f"{partners} is not 0 to {users - 1}"))
+        found.fault("partners", f"{partners} is not 0 to {users - 1}")
     elif partners and len(design) != 32:
-        faults.append(Fault("design", f"{len(design)} bytes, not 32"))
-    if faults:
-        raise ConfigError(faults)
+        found.fault("design", f"{len(design)} bytes, not 32")
+    found.done()
     tops = tuple(field.steps for field in kernel.fields)
     bare = _sized(
         ProgramTerms(
@@ -177,17 +177,16 @@ def sum_program(
     which is not negative. Noise is scaled to all of a record: with Laplace noise each integer gets an equal
     share of epsilon. Raises ConfigError.
     """
-    faults = []
+    found = Arguments()
     if kind not in ("sum", "mean", "weighted-mean"):
-        faults.append(Fault("kind", f"{kind!r} is no sum"))
+        found.fault("kind", f"{kind!r} is no sum")
     if not 1 <= users <= MAX_USERS:
-        faults.append(Fault("users", f"{users} is not 1 to {MAX_USERS}"))
+        found.fault("users", f"{users} is not 1 to {MAX_USERS}")
     if not bounds or any(not low < high for low, high in bounds):
-        faults.append(Fault("bounds", "none, or not all with the least below the greatest value"))
+        found.fault("bounds", "none, or not all with the least below the greatest value")
     elif kind == "weighted-mean" and (len(bounds) < 2 or bounds[-1][0] < 0):
-        faults.append(Fault("bounds", "a weighted mean has a value and a weight of at least 0"))
-    if faults:
-        raise ConfigError(faults)
+        found.fault("bounds", "a weighted mean has a value and a weight of at least 0")
+    found.done()
     bare = _sized(
         ProgramTerms(
             kind=kind,
