@@ -10,14 +10,11 @@ from msgspec.structs import replace
 
 from smpc_dp.protocols.exchange.machines import ExchangeHub, ExchangeParty
 from smpc_dp.protocols.exchange.params import Edges, ExchangeParameters, plan_exchange
-from smpc_dp.simulate.drive import drive
-from smpc_dp.transport.memory import Faults
 from smpc_dp_lab.vectors.runs import (
     AGGREGATOR,
-    RecordingNetwork,
+    HubRun,
     Row,
     Scenario,
-    Staged,
     inputs_json,
     messages_json,
     result_json,
@@ -105,19 +102,7 @@ SCENARIOS = (
 )
 
 
-@dataclass(slots=True)
-class Run(Staged):
-    """The machines of one scenario."""
-
-    parties: dict[str, ExchangeParty]
-    aggregator: ExchangeHub
-
-    def play(self) -> Run:
-        """Drive the run to its end."""
-        network = RecordingNetwork(Faults(kill=self.scenario.kill))
-        drive([self.aggregator, *self.parties.values()], network, AGGREGATOR)
-        self.sent = network.sent
-        return self
+Run = HubRun[ExchangeParty, ExchangeHub]
 
 
 def cast(scenario: ExchangeScenario) -> Run:
