@@ -10,6 +10,7 @@ import pytest
 
 from smpc_dp.protocols.abort import ABORT, LEAVE
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.events import Message, Start
 from smpc_dp_lab import vectors
 from smpc_dp_lab.vectors.exchange_runs import SCENARIOS, Run, cast
 from tests.vectors.reasons import check_reason
@@ -38,9 +39,9 @@ def replayed(vector: dict[str, Any]) -> tuple[Run, Envelope, Envelope]:
     fresh, envelope = cast(scenario), envelope_of(vector["envelope"])
     due = [sent for sent in cast(scenario).play().sent if sent.receiver == envelope.receiver]
     machine = fresh.parties.get(envelope.receiver, fresh.aggregator)
-    machine.start()
+    machine.handle(Start())
     for earlier in due[: vector["after"]]:
-        machine.receive(earlier)
+        machine.handle(Message(earlier))
     return fresh, envelope, due[vector["after"]]
 
 
@@ -55,4 +56,4 @@ def test_fault_is_refused(path: Path) -> None:
 def test_without_the_fault_it_is_taken(path: Path) -> None:
     run, envelope, good = replayed(json.loads(path.read_bytes()))
     machine = run.parties.get(envelope.receiver, run.aggregator)
-    assert not any(answer.step in (ABORT, LEAVE) for answer in machine.receive(good))
+    assert not any(answer.step in (ABORT, LEAVE) for answer in machine.handle(Message(good)))
