@@ -147,6 +147,11 @@ def _nothing(_collector: Any, _state: Any) -> None:
     """Do nothing."""
 
 
+def _once(_collector: Any) -> int:
+    """Return 1."""
+    return 1
+
+
 def _nobody(_collector: Any, _state: Any, _party: int) -> Sequence[Envelope]:
     """Tell nobody."""
     return ()
@@ -176,6 +181,7 @@ class Stage:
         late: (collector, state) -> the next state and what is sent, when the time of the step is over; None:
             the parties whose message has not come are excluded.
         stop: (collector, state): what is kept of the state when the run stops in it.
+        times: (collector) -> how often a run comes to the state at most.
     """
 
     state: type[CollectorState]
@@ -191,6 +197,7 @@ class Stage:
     )
     late: Callable[[Any, Any], Transition] | None = None
     stop: Callable[[Any, Any], None] = _nothing
+    times: Callable[[Any], int] = _once
 
 
 @dataclass(frozen=True)
@@ -212,9 +219,9 @@ class CollectorRole:
         """The first step of a party."""
         return self.stages[0].state.expects
 
-    def most_steps(self, _collector: Collector[Any]) -> int:
+    def most_steps(self, collector: Collector[Any]) -> int:
         """Return how many steps follow the first one at most."""
-        return len(self.stages) - 1
+        return sum(stage.times(collector) for stage in self.stages) - 1
 
     def stage(self, state: State) -> Stage:
         """Return the row of a state."""
