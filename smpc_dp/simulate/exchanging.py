@@ -158,10 +158,8 @@ class MemoryHub:
             elif party.name in errors:
                 call.answer.set_exception(errors[party.name])
             else:
-                received = states.received_by(party)
-                call.answer.set_result(
-                    {number[name]: parameters.real(lanes) for name, lanes in received.items()}
-                )
+                received = party.state.received.items()
+                call.answer.set_result({number[name]: parameters.real(lanes) for name, lanes in received})
 
     def _lanes(self, parameters: ExchangeParameters, vectors: Rows) -> Lanes:
         rows = [parameters.encoding.encode(vector, party="a user")[0] for vector in vectors]

@@ -132,8 +132,8 @@ def test_noise_is_drawn_once_for_all_receivers() -> None:
         (second.name, first, third),
         (third.name, first, second),
     ):
-        np.testing.assert_array_equal(states.received_by(one)[name], states.received_by(other)[name])
-    values = given.real(states.received_by(second)[first.name])
+        np.testing.assert_array_equal(one.state.received[name], other.state.received[name])
+    values = given.real(second.state.received[first.name])
     assert np.abs(values - VECTORS[0]).min() > 0
 
 

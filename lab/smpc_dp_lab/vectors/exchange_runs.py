@@ -156,7 +156,7 @@ def to_json(scenario: ExchangeScenario) -> dict[str, object]:
         "intermediate": {
             "run_id": run.parties[scenario.names[0]].run_id.hex(),
             "received": {
-                name: {sender: lanes.tolist() for sender, lanes in states.received_by(party).items()}
+                name: {sender: lanes.tolist() for sender, lanes in party.state.received.items()}
                 for name, party in ended.items()
             },
         },

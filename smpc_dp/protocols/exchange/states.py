@@ -17,7 +17,7 @@ from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.crypto.seal import seal, unseal
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import LocalError, PeerFault, TimeoutFault, VerificationError
+from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
 from smpc_dp.protocols.abort import ABORT, abort_of, code_of
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Collector, CollectorRole, CollectorState, Inbox, Item, Stage
@@ -200,13 +200,6 @@ def party(
     parameters.check_lanes(identity.name, lanes)
     member = Member(context, parameters, identity, randomness or SystemRandomness())
     return Run(PARTY, member, Ready(vector=lanes))
-
-
-def received_by(run: Run[Outcome]) -> Mapping[str, Lanes]:
-    """Return each vector that a party was sent, by its sender; raise LocalError while they are not there."""
-    if not isinstance(run.state, Finished):
-        raise LocalError(f"{run.name}: has received no vectors of an exchange")
-    return run.state.received
 
 
 def _members_of(member: Party, packed: bytes) -> PartySet:

@@ -29,7 +29,6 @@ from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.exchange.messages import SEND, Send
-from smpc_dp.protocols.exchange.states import received_by
 from smpc_dp.runtime.exchanging import PartyExchange
 from smpc_dp.runtime.line import HubLine
 from smpc_dp.runtime.local import create_local_session
@@ -412,14 +411,14 @@ def test_every_message_of_a_step_has_the_same_length(monkeypatch: pytest.MonkeyP
     ]
     parties, errors = drive_exchange(parameters, lanes, seed_for_simulation=1)
     assert not errors
-    assert [sorted(received_by(party)) for party in parties] == [
+    assert [sorted(party.state.received) for party in parties] == [
         [f"party-{other + 1:05d}" for other in range(4) if other != user] for user in range(4)
     ]
-    read = parameters.real(received_by(parties[3])["party-00003"])
+    read = parameters.real(parties[3].state.received["party-00003"])
     found = unpacked(read, np.zeros(1, np.int64), "")
     assert found is not None
     assert (found.step, int(found.values[0])) == (5, -77)
-    assert not parameters.real(received_by(parties[0])["party-00003"]).any()
+    assert not parameters.real(parties[0].state.received["party-00003"]).any()
     boxes = [
         box
         for envelope in sent
