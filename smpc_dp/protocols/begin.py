@@ -16,13 +16,16 @@ from msgspec.structs import replace
 
 from smpc_dp.board.keeping import Board
 from smpc_dp.board.log import Chain, Header
-from smpc_dp.board.runs import NO_HEAD, CertifiedLine, check_shown, head_after, start_of
+from smpc_dp.board.runs import NO_HEAD, CertifiedLine, SessionLog, check_shown, head_after, start_of
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import LocalError, PeerFault, VerificationError
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.collector import Item
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.result import LoggedRun
+from smpc_dp.protocols.run_log import RunLog
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.certify import check_certificate, make_certificate
 from smpc_dp.protocols.secagg.graph import PartySet
@@ -90,6 +93,112 @@ def session_head(header: Header, scope: bytes) -> bytes:
 def logged_run(seen: Seen) -> LoggedRun:
     """Return what the result of the run that was closed last says of it."""
     return LoggedRun(seen.number, seen.head, seen.closed_head)
+
+
+# The party's part
+
+
+def attest_begin(
+    context: Context, seen: Seen, run_id: bytes, present: PartySet, body: bytes
+) -> tuple[Seen, m.Attestation]:
+    """Take `begin`: return what is to be kept, durably, before the attestation is sent, and that.
+
+    Raises PeerFault where the session log that is shown is not the one that the party has seen, and more.
+    """
+    hub, shown = context.aggregator, decode(body, Begin, context.aggregator)
+    if shown.lines[-1][:2] != (context.request, run_id):
+        raise PeerFault(hub, "shows a session log that does not end with this run")
+    try:
+        head = check_shown(seen, context.scope, shown.base, shown.head, shown.lines)
+    except VerificationError as error:
+        raise PeerFault(hub, str(error)) from None
+    kept = replace(seen, number=shown.base + len(shown.lines), head=head)
+    return kept, m.Attestation(attested(context, run_id, head, present.packed))
+
+
+def check_begun(
+    context: Context, quorum: int, run_id: bytes, seen: Seen, present: PartySet, body: bytes
+) -> Begun:
+    """Take `begun`: return what the aggregator says of the first entry, which it must have signed.
+
+    Raises PeerFault unless a quorum has signed the head of the session log that this party has.
+    """
+    hub = context.aggregator
+    message = decode(body, Begun, hub)
+    certified = decode(message.payload, v.Certified, hub)
+    check_begin(context, quorum, run_id, seen.head, present, certified)
+    context.check_detached(run_id, v.CERTIFY_BEGIN, hub, hub, message.payload, message.signature)
+    return message
+
+
+def closed(seen: Seen, head: bytes) -> Seen:
+    """Return what is kept when the run's log has ended with this head."""
+    return replace(seen, closed=seen.number, closed_head=head)
+
+
+# The aggregator's part
+
+
+def why_behind(runs: SessionLog, known: int) -> str:
+    """Return why a party that knows so many lines cannot take part, "" if it can."""
+    missed = len(runs.lines) + 1 - known
+    if not known or missed <= MOST_BEHIND:
+        return ""
+    return f"has missed {missed} lines of the session log, {MOST_BEHIND} may be missed"
+
+
+def begin_log(
+    context: Context,
+    board: Board,
+    runs: SessionLog,
+    run_id: bytes,
+    question: str,
+    present: bytes,
+    root: bytes,
+) -> RunLog:
+    """Put a run in the session log and begin the run's own log on the board."""
+    before = board.head_of(runs.lines[-1]) if runs.lines else NO_HEAD
+    line = runs.begin(context.request, run_id, before)
+    chain = Chain.begin(
+        session=board.session,
+        request=context.request,
+        question=question,
+        number=line.number,
+        runs=runs.head(line.number - 1).hex(),
+        before=line.before,
+        present=present,
+        root=root,
+        run_id=run_id.hex(),
+    )
+    board.begin(chain.header)
+    return RunLog(line.number, runs.head(), 0, chain.head)
+
+
+def accept_begin(context: Context, run_id: bytes, log: RunLog, present: bytes, envelope: Envelope) -> Item:
+    """Keep a party's attestation of the session log; raise PeerFault where it is of another."""
+    due = attested(context, run_id, log.session_head, present)
+    if decode(envelope.body, m.Attestation, envelope.sender).set_digest != due:
+        raise PeerFault(envelope.sender, "attests another session log than the one that was sent")
+    return Item(None, b"", envelope.signature)
+
+
+def certify_begin(
+    context: Context, quorum: int, runs: SessionLog, present: bytes, signatures: Mapping[int, bytes]
+) -> v.Certified:
+    """Put a quorum of these signatures in the session log; return the payload of `certify-begin`."""
+    made = make_certificate(signatures, quorum, len(context.names))
+    certified = v.Certified(present, made.signers, made.signatures)
+    runs.certify(
+        CertifiedLine(
+            len(runs.lines),
+            context.protocol,
+            context.version,
+            certified.members,
+            certified.signers,
+            certified.signatures,
+        )
+    )
+    return certified
 
 
 class PartyBegin:

@@ -15,7 +15,7 @@ from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Cancellation, Conviction, Deadline, Message, PeersLost
 from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.exchange.machines import Relayed
+from smpc_dp.protocols.exchange.states import Relayed
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.pairwise.statistic_hub import StatisticHub
 from smpc_dp.protocols.pairwise.statistic_messages import HELLO as STATISTIC_HELLO

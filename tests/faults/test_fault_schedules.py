@@ -23,8 +23,8 @@ from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import Lanes, fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.envelope import Context
-from smpc_dp.protocols.exchange.machines import Relayed
 from smpc_dp.protocols.exchange.params import plan_exchange
+from smpc_dp.protocols.exchange.states import Relayed
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.params import SumParameters

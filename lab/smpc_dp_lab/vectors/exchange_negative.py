@@ -8,7 +8,7 @@ import msgspec
 
 from smpc_dp.protocols.exchange import messages as m
 from smpc_dp.protocols.secagg.graph import pack_set
-from smpc_dp_lab.vectors.exchange_runs import SCENARIOS, Run, cast
+from smpc_dp_lab.vectors.exchange_runs import SCENARIOS, cast
 from smpc_dp_lab.vectors.fault import (
     CONTENT,
     DECODING,
@@ -21,7 +21,7 @@ from smpc_dp_lab.vectors.fault import (
     Played,
     flip,
 )
-from smpc_dp_lab.vectors.runs import AGGREGATOR
+from smpc_dp_lab.vectors.runs import AGGREGATOR, Played
 
 # A point of small order on Curve25519: any secret agrees with it on zero.
 SMALL_ORDER = bytes(32)
@@ -31,7 +31,7 @@ Shown = tuple[int, bytes, bytes]
 Boxes = list[tuple[int, bytes]]
 
 
-class Base(Played[Run]):
+class Base(Played[runs.Played]):
     """A finished exchange."""
 
     def __init__(self, name: str) -> None:

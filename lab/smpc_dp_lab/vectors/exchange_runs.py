@@ -8,11 +8,11 @@ from fractions import Fraction
 import numpy as np
 from msgspec.structs import replace
 
-from smpc_dp.protocols.exchange.machines import ExchangeHub, ExchangeParty
+from smpc_dp.protocols.exchange import states
 from smpc_dp.protocols.exchange.params import Edges, ExchangeParameters, plan_exchange
 from smpc_dp_lab.vectors.runs import (
     AGGREGATOR,
-    HubRun,
+    Played,
     Row,
     Scenario,
     inputs_json,
@@ -102,10 +102,7 @@ SCENARIOS = (
 )
 
 
-Run = HubRun[ExchangeParty, ExchangeHub]
-
-
-def cast(scenario: ExchangeScenario) -> Run:
+def cast(scenario: ExchangeScenario) -> Played:
     """Return fresh machines for a scenario, with the same randomness every time."""
     stage = set_stage(scenario, AGGREGATOR, (AGGREGATOR,))
     if scenario.given.apart:
@@ -113,13 +110,13 @@ def cast(scenario: ExchangeScenario) -> Run:
             rows = [scenario.encoding.encode(row, party=name)[0] for row in scenario.rows(place)]
             stage.lanes[name] = np.stack(rows)
     parties = {
-        name: ExchangeParty(
+        name: states.party(
             stage.context, scenario.given, stage.signers[name], lanes.copy(), stage.randomness[name]
         )
         for name, lanes in stage.lanes.items()
     }
-    hub = ExchangeHub(stage.context, scenario.given, stage.signers[AGGREGATOR])
-    return Run(scenario, stage.context, stage.signers, stage.randomness, stage.lanes, parties, hub)
+    aggregator = states.aggregator(stage.context, scenario.given, stage.signers[AGGREGATOR])
+    return Played(scenario, stage.context, stage.signers, stage.randomness, stage.lanes, parties, aggregator)
 
 
 def to_json(scenario: ExchangeScenario) -> dict[str, object]:
@@ -139,7 +136,7 @@ def to_json(scenario: ExchangeScenario) -> dict[str, object]:
         "intermediate": {
             "run_id": run.parties[scenario.names[0]].run_id.hex(),
             "received": {
-                name: {sender: lanes.tolist() for sender, lanes in party.received.items()}
+                name: {sender: lanes.tolist() for sender, lanes in party.state.received.items()}
                 for name, party in ended.items()
             },
         },

@@ -1,0 +1,63 @@
+"""The log of a run as its aggregator writes it on a board.
+
+A state holds where the log ends (`RunLog`); the board, which the aggregator is given, holds the entries. That
+appending is an effect: an entry is kept when a function here returns, durably if that is what the board is
+for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from smpc_dp.board.keeping import Board
+from smpc_dp.board.log import Entry, next_head
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.collector import Collector
+from smpc_dp.protocols.result import LoggedRun
+
+
+class RunLog(msgspec.Struct, frozen=True):
+    """Where a log ends.
+
+    Attributes:
+        number: the run's line in the session log.
+        session_head: the head of the session log after that line.
+        length: how many entries the log has.
+        head: the head after the last entry; that of the header while there is none.
+    """
+
+    number: int
+    session_head: bytes
+    length: int
+    head: bytes
+
+    @property
+    def evidence(self) -> LoggedRun:
+        """What a result says of the log."""
+        return LoggedRun(self.number, self.session_head, self.head)
+
+
+def append(board: Board, log: RunLog, signed: Iterable[Envelope]) -> tuple[RunLog, bytes]:
+    """Put signed messages on the board, in this order; return where the log ends, and the digests."""
+    entries: list[Entry] = []
+    digests: list[bytes] = []
+    length, head = log.length, log.head
+    for envelope in signed:
+        length += 1
+        signature = envelope.signature.hex()
+        entry = Entry(length, head.hex(), envelope.sender, envelope.step, envelope.body, signature)
+        entries.append(entry)
+        digests.append(entry.digest())
+        head = next_head(head, digests[-1:])
+    board.append(entries)
+    return replace(log, length=length, head=head), b"".join(digests)
+
+
+def sign_entry(collector: Collector[Any], run_id: bytes, kind: str, message: msgspec.Struct) -> Envelope:
+    """Return a statement of the aggregator as it is logged: signed as a message to itself."""
+    [signed] = collector.context.write(collector.identity, run_id, kind, (collector.name,), message)
+    return signed
