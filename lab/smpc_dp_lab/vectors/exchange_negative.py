@@ -8,6 +8,7 @@ import msgspec
 
 from smpc_dp.protocols.exchange import messages as m
 from smpc_dp.protocols.secagg.graph import pack_set
+from smpc_dp_lab.vectors import runs
 from smpc_dp_lab.vectors.exchange_runs import SCENARIOS, cast
 from smpc_dp_lab.vectors.fault import (
     CONTENT,
@@ -21,7 +22,7 @@ from smpc_dp_lab.vectors.fault import (
     Played,
     flip,
 )
-from smpc_dp_lab.vectors.runs import AGGREGATOR, Played
+from smpc_dp_lab.vectors.runs import AGGREGATOR
 
 # A point of small order on Curve25519: any secret agrees with it on zero.
 SMALL_ORDER = bytes(32)

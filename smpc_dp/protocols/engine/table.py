@@ -26,9 +26,9 @@ class Line(NamedTuple):
 def table(role: PartyRole | CollectorRole) -> tuple[Line, ...]:
     """Return the lines of a role's table, in the order of a run.
 
-    Besides, an error or a cancellation leads from every state to `Stopped`: a party sends `leave`, a collecting
-    role `abort` to all parties. A collecting role stays in its state on the message, the loss or the conviction
-    of one party.
+    Besides, an error or a cancellation leads from every state to `Stopped`: a party sends `leave`, a
+    collecting role `abort` to all parties. A collecting role stays in its state on the message, the loss or
+    the conviction of one party.
     """
     if isinstance(role, PartyRole):
         begun = role.rows[0].state.__name__

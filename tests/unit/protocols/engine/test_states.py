@@ -15,6 +15,7 @@ from smpc_dp.protocols.engine.events import Cancellation, Deadline, Event, Messa
 from smpc_dp.protocols.engine.party import PartyRole, Stopped
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.gopa import states as gopa
+from smpc_dp.protocols.phases import key_graph
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp_lab.vectors import gopa_runs, runs
@@ -68,8 +69,8 @@ def test_a_step_of_a_party_changes_nothing_in_the_state_before(scenario: runs.Sc
 
 def needs_randomness(state: object) -> bool:
     """Tell whether a state's step draws random bytes, which the source of a vector gives only once."""
-    drawing = (secagg.Ready, secagg.AwaitNeighbours, gopa.AwaitParticipants)
-    return isinstance(state, drawing) or type(state).__name__ == "AwaitStart"
+    drawing = (key_graph.Ready, key_graph.AwaitStart, key_graph.AwaitNeighbours, gopa.AwaitParticipants)
+    return isinstance(state, drawing)
 
 
 def test_a_second_step_from_one_state_is_refused() -> None:
