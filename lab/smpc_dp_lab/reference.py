@@ -1,8 +1,8 @@
 """Write the tables of docs/session-file.md from the settings, and those of specifications from the states.
 
 In docs/session-file.md a comment `<!-- settings: MODULE.CLASS without KEY KEY -->` stands before each table,
-which ends at the next blank line; `own` in the place of `without ...` leaves out the keys of the class's bases. Rows whose first
-cell names several keys are kept: they say what tables share.
+which ends at the next blank line; `own` in the place of `without ...` leaves out the keys of the class's
+bases. Rows whose first cell names several keys are kept: they say what tables share.
 In protocols/*/README.md a comment `<!-- states: MODULE.ROLE -->` stands before the table and the diagram of a
 role's states, which end at a comment `<!-- end -->`.
 `python -m smpc_dp_lab.reference` writes the files anew.

@@ -35,7 +35,7 @@ class Run(Generic[R_co]):
     """One role in one run. It opens no socket, reads no clock and never sleeps.
 
     Args:
-        role: the table of the role's states, a `PartyRole` or `CollectorRole`, or another with the same methods.
+        role: the table of the role's states, a `PartyRole`, a `CollectorRole` or alike.
         member: whom the role acts for, with what its steps read.
         state: the first state, or a restored one.
     """
