@@ -119,8 +119,13 @@ class Run(Generic[R_co]):
         if self._failed and not isinstance(event, Cancellation):
             return ()
         try:
-            self._state, messages = self.role.step(self.member, state, event)
+            transition = self.role.step(self.member, state, event)
         except SmpcError:
             self._failed = True
             raise
+        return self._take(transition, event)
+
+    def _take(self, transition: Transition, _event: Event) -> Sequence[Envelope]:
+        """Make the state of a transition the newest, and return what is to be sent."""
+        self._state, messages = transition
         return messages
