@@ -12,6 +12,8 @@ from typing import NamedTuple
 from smpc_dp.errors import LocalError
 
 BUSY_SECONDS = 10.0
+# With FULL the removal of the journal is not synced: after a power failure it may undo a commit.
+SYNCHRONOUS = "EXTRA"
 
 
 class Kind(NamedTuple):
@@ -42,8 +44,7 @@ def opened(path: Path, kind: Kind) -> Iterator[sqlite3.Connection]:
         raise LocalError(f"{path}: mode {mode:04o} lets others write it: run chmod 600 on it")
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     try:
-        # With FULL the removal of the journal is not synced: after a power failure it may undo a commit.
-        connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
         connection.execute("PRAGMA secure_delete = ON")
         _check(connection, path, kind)
         yield connection

@@ -108,6 +108,7 @@ class SavedRun(Run[R_co]):
     def begin(cls, role: Role, member: Any, state: State, saving: Saving) -> Self:
         """Save the first state; `Start` follows. Raises LocalError if a saved run of the request is open."""
         context: Context = member.context
+        saving.store.check_none_open(context.scope, context.request, member.name)
         attempt, key = _RANDOM.bytes(ATTEMPT_BYTES), _new_key()
         committed = _digest_of_input(attempt, saving)
         place = Place(
@@ -126,11 +127,7 @@ class SavedRun(Run[R_co]):
         record = saving.codec.encode(state, (), (committed, b""))
         row = Row(place, key.name, seal_state(key.secret, place, record, _RANDOM))
         saving.keys.create(attempt, key)
-        try:
-            saving.store.begin(row)
-        except LocalError:
-            saving.keys.remove(attempt)
-            raise
+        saving.store.begin(row)
         saving.advance(place, row.digest)
         run = cls(role, member, state, saving, row)
         run._input = committed

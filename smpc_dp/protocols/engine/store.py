@@ -77,11 +77,19 @@ class Store:
             try:
                 connection.execute(_INSERT, row.columns)
             except sqlite3.IntegrityError:
-                raise LocalError(
-                    f"{self.path}: request {row.place.request} has a saved run of {row.place.role} that is "
-                    "not over: restore or abandon it"
-                ) from None
+                raise self._is_open(row.place.request, row.place.role) from None
             connection.execute("COMMIT")
+
+    def check_none_open(self, session: bytes, request: int, role: str) -> None:
+        """Raise the LocalError that `begin` would."""
+        row = self.find(session, request, role)
+        if row is not None and not row.place.flags & OVER:
+            raise self._is_open(request, role)
+
+    def _is_open(self, request: int, role: str) -> LocalError:
+        return LocalError(
+            f"{self.path}: a saved run of {role} in request {request} is not over: restore or abandon it"
+        )
 
     def swap(self, before: Row, after: Row) -> None:
         """Replace a row; raise LocalError if another process has, or the row was set back."""
