@@ -117,5 +117,9 @@ class Run(Generic[R_co]):
         except SmpcError:
             self._failed = True
             raise
+        return self._take(transition, event)
+
+    def _take(self, transition: Transition, _event: Event) -> Sequence[Envelope]:
+        """Make the state of a transition the newest, and return what is to be sent."""
         self._state, messages = transition
         return messages
