@@ -44,8 +44,12 @@ class World:
         """Return a world that goes on by itself; transitions of parties change nothing in their states."""
         collecting = self._aggregator
         errors = {id(error): error for error in collecting.state.inbox.excluded.values()}
-        aggregator = Run(collecting.role, collecting.member, copy.deepcopy(collecting.state, errors))
-        others = {name: Run(run.role, run.member, run.state) for name, run in self._others.items()}
+        aggregator: Run[Any] = Run(
+            collecting.role, collecting.member, copy.deepcopy(collecting.state, errors)
+        )
+        others: dict[str, Run[Any]] = {
+            name: Run(run.role, run.member, run.state) for name, run in self._others.items()
+        }
         return World(aggregator, others, self._held)
 
     def answer(self, envelope: Envelope, *, loses: bool) -> list[Envelope]:
@@ -66,7 +70,8 @@ class World:
     @property
     def total(self) -> list[int]:
         """The aggregator's sum on the grid."""
-        return self._aggregator.result.total.tolist()
+        total: list[int] = self._aggregator.result.total.tolist()
+        return total
 
 
 class SumScene:
