@@ -36,7 +36,7 @@ def main() -> int:
             async with smpc_dp.connect(
                 arguments.session, party=arguments.name, on_event=print_event, role=role
             ) as session:
-                result = await session.average(vector, method="gopa", verifiable=True)
+                result = await session.average(vector, expect={"protocol": "gopa", "verifiable": True})
             arguments.out.write_text(json.dumps(result.to_json(), allow_nan=False) + "\n", "utf-8")
         except (smpc_dp.SmpcError, OSError) as error:
             print_event(Event(arguments.name, "failed", detail=str(error)))

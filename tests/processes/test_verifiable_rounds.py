@@ -60,7 +60,10 @@ def results(
                 await stack.enter_async_context(smpc_dp.connect(path, name, ledger=ledgers.get(name)))
                 for name in NAMES
             ]
-            asked = [session.average([0.5], method="gopa", verifiable=True) for session in sessions]
+            asked = [
+                session.average([0.5], expect={"protocol": "gopa", "verifiable": True})
+                for session in sessions
+            ]
             got = await asyncio.gather(*asked, return_exceptions=True)
         await serving
         return dict(zip(NAMES, got, strict=True))
