@@ -24,9 +24,13 @@ from smpc_dp.learn.gossip_clear import GossipClear
 from smpc_dp.learn.gossip_reports import GossipReports
 from smpc_dp.learn.methods import AveragerTable, Averaging, GroupParameters, plan_private, plan_public
 from smpc_dp.learn.needs import Learned, Learner
-from smpc_dp.learn.ring_learner import RingHistogramLearner, RingSumLearner
 from smpc_dp.learn.sgd import FederatedSgd
-from smpc_dp.learn.walk_learners import WalkHistogramLearner, WalkSumLearner
+from smpc_dp.learn.token_learners import (
+    RingHistogramLearner,
+    RingSumLearner,
+    WalkHistogramLearner,
+    WalkSumLearner,
+)
 from smpc_dp.learn.walk_sgd_learner import WalkSgdLearner
 from smpc_dp.protocols.mpyc.params import VectorParameters
 from smpc_dp.protocols.names import LEARN, VERIFIABLE_VERSION, has_servers, version_of
