@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.learn.averager import PeerExchange, Rows, check_rows, name_of
+from smpc_dp.learn.averager import PeerExchange, Rows, check_rows
 from smpc_dp.learn.topology import mixing_gap
 from smpc_dp.privacy.diffusion import DiffusionNoise
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
@@ -182,7 +182,7 @@ def _bounded(exchange: PeerExchange, sent: Rows, step: int, far: float) -> Rows:
     wrong = np.flatnonzero(~(np.abs(sent) <= far).all(axis=1))
     if len(wrong):
         largest = float(np.abs(sent[wrong[0]]).max())
-        who = name_of(exchange, int(exchange.here[wrong[0]]))
+        who = exchange.name_of(int(exchange.here[wrong[0]]))
         what = (
             f"the descent diverges: at step {step} {who} has a coordinate of "
             f"{largest:.3g}, the bound is {far:.3g}; take smaller steps"

@@ -1,14 +1,13 @@
 """Gossip dual averaging on reports under local differential privacy, as a learner of sessions.
 
-A user's record becomes one of k cells and then a report, which stands for it everywhere; gradients are the
-unbiased ones (3.10) on reports [Bellet 2021, Remark 3.5]. So any number of meetings costs one report.
+Gradients are the unbiased ones (3.10) on reports [Bellet 2021, Remark 3.5].
 """
 
 from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -16,31 +15,29 @@ from msgspec import Meta
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.kernels.fields import Cells, Field, nearest_codes
 from smpc_dp.kernels.quantiser import Quantiser
-from smpc_dp.learn.exchanges import EXACT_STEPS
-from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
+from smpc_dp.learn.averager import PeerExchange, Rows
+from smpc_dp.learn.needs import Table, bound_faults
+from smpc_dp.learn.on_reports import MOST, OfUser, OnReports
 from smpc_dp.learn.pair_descent import PairDescent
-
-if TYPE_CHECKING:
-    from smpc_dp.learn.local_reports import LocalReports
+from smpc_dp.privacy.sampling import NoiseSource
 
 # A gradient evaluates the loss on the square of so many cells.
 MAX_CELLS = 256
-# Answers, users' numbers and labels are whole: steps of a message's grid in 1.
-_WHOLE = 16
 
 
-class DualAveragingReports(PairDescent, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class DualAveragingReports(
+    OnReports, PairDescent, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True
+):
     """See `PairDescent`; a `needs.Learner`."""
 
+    kind: ClassVar[str] = "dual-averaging-reports"
     lower: Annotated[float, Meta(description="of every feature")]
     upper: Annotated[float, Meta(description="of every feature")]
     bins: Annotated[
         Annotated[int, Meta(ge=2, le=MAX_CELLS)],
         Meta(description="cells of a feature; 256 cells of a record at most"),
     ]
-    epsilon: Annotated[
-        Annotated[float, Meta(gt=0, le=100)], Meta(description="of each user; there is no `delta`")
-    ]
+    epsilon: OfUser
     labels: Annotated[Literal["private", "public"], Meta(description="public labels are not protected")] = (
         "private"
     )
@@ -53,35 +50,29 @@ class DualAveragingReports(PairDescent, frozen=True, kw_only=True, forbid_unknow
         fields = (*[cells] * self.features, *([label] if self.labels == "private" else []))
         return Quantiser(fields, tuple(field.steps + 1 for field in fields))
 
-    @cached_property
-    def reports(self) -> LocalReports:
-        """The response on cells; raises ConfigError."""
-        # Not at the top: scipy.
-        from smpc_dp.learn.local_reports import LocalReports
+    @property
+    def length(self) -> int:
+        """Numbers of a message: a sum of gradients, and a report, an answer, its user and maybe a label."""
+        return self.dimension + (2 if self.labels == "private" else 3)
 
-        return LocalReports.plan(self.epsilon, self.quantiser.categories)
-
-    def faults(self, users: int) -> list[Fault]:
-        """Return what is wrong with the settings for so many users."""
-        if not (math.isfinite(self.upper - self.lower) and self.lower < self.upper):
-            return [Fault("upper", f"must be above lower and both finite: {self.lower}, {self.upper}")]
+    def setting_faults(self, users: int) -> list[Fault]:
+        """Return what is wrong with the settings by themselves, for so many users."""
+        if faults := bound_faults(self.lower, self.upper):
+            return faults
         labels = self.classes if self.labels == "private" else 1
         if math.log(self.bins) * self.features + math.log(labels) > math.log(MAX_CELLS) + 1e-9:
             what = f"{self.bins} for each of {self.features} features are more than {MAX_CELLS} cells"
             return [Fault("bins", f"{what}, labels counted" if self.labels == "private" else what)]
-        faults = self.setting_faults(users)
-        if faults:
-            return faults
-        try:
-            bound = self._bound(users)
-        except ConfigError as error:
-            return list(error.faults)
-        if bound > EXACT_STEPS / _WHOLE:
+        return super().setting_faults(users)
+
+    def largest_faults(self, bound: float) -> list[Fault]:
+        """Return why reports would be rounded away beside what messages of this bound may reach."""
+        if bound > MOST:
             what = f"{self.epsilon:g} is too small for {self.ticks} ticks: a message may reach {bound:.3g}"
             return [Fault("epsilon", what)]
         return []
 
-    def _bound(self, users: int) -> float:
+    def bound(self, users: int) -> float:
         """Bound a message's l2 norm."""
         dual = self.dual_bound(self._slope, users)
         return math.hypot(dual, self.quantiser.categories, users, self.classes) * (1 + 1e-9)
@@ -92,37 +83,20 @@ class DualAveragingReports(PairDescent, frozen=True, kw_only=True, forbid_unknow
         apart = (self.upper - self.lower) * math.sqrt(self.features)
         return self.slope_bound(apart) * self.reports.response.law.pair_growth()
 
-    def needs(self, users: int) -> Needs:
-        """Return what it communicates: sums of gradients with wandering reports, charged as one report."""
-        length = self.dimension + (2 if self.labels == "private" else 3)
-        messages = PrivateMessages(length, self._bound(users), self.meetings(users))
-        return Needs(exchange=messages, own=self.reports.response.event())
-
     def check_data(self, table: Table, user: str) -> None:
         """Raise ConfigError, naming the user, unless its table is one record within the bounds."""
         self.check_shape(table, user)
         if not np.all((table[:, :-1] >= self.lower) & (table[:, :-1] <= self.upper)):
             raise ConfigError([Fault(user, f"a feature is outside [{self.lower:g}, {self.upper:g}]")])
 
-    async def run(self, means: Means, data: list[Table]) -> Learned:
-        """Report and learn; see `needs.Learner`."""
-        exchange = means.peers
-        here, public = exchange.here, self.labels == "public"
-        records = np.concatenate(data) if data else np.zeros((0, self.features + 1))
-        codes = nearest_codes(self.quantiser.fields, records)
-        rows = self.reports.randomise(
-            self.quantiser.categorise(codes),
-            here,
-            labels=records[:, -1] if public else None,
-            source=means.source,
-        )
-        gradient = self.reports.gradient(
-            self.pairwise_loss.gradient, self.quantiser.points(), labelled=public
-        )
+    async def gossip(self, exchange: PeerExchange, records: Table, source: NoiseSource) -> Rows:
+        """Report and descend."""
+        public = self.labels == "public"
+        cells = self.quantiser.categorise(nearest_codes(self.quantiser.fields, records))
+        labels = records[:, -1] if public else None
+        rows = self.reports.randomise(cells, exchange.here, labels=labels, source=source)
+        points = self.quantiser.points()
+        gradient = self.reports.gradient(self.pairwise_loss.gradient, points, labelled=public)
         known = self.reports.known(exchange.users, labels=self.classes if public else None)
-        screen = self.screen(self._slope, exchange.users, self._bound(exchange.users), known)
-        found = await self.descend(exchange, rows, gradient, screen)
-        steps = self.meetings(exchange.users)[here]
-        claim = f"{self.reports.claim}; the line by itself: {exchange.claim}"
-        guarantee = self.reports.guarantee
-        return Learned("dual-averaging-reports", found.final, self.names, steps, steps, (), guarantee, claim)
+        screen = self.screen(self._slope, exchange.users, self.bound(exchange.users), known)
+        return await self.descend(exchange, rows, gradient, screen)

@@ -42,6 +42,20 @@ class _OnExchange:
         """The party's own number, or nobody at a hub."""
         return self._exchange.here
 
+    @property
+    def anonymous(self) -> bool:
+        """The receiver knows the sender, and the sender the receiver."""
+        return False
+
+    @property
+    def claim(self) -> str:
+        """That of the exchange."""
+        return self._exchange.claim
+
+    def name_of(self, user: int) -> str:
+        """That of the exchange."""
+        return self._exchange.name_of(user)
+
 
 class PathTokens(_OnExchange):
     """A token along a public path, by exchanges: at hop h it goes from `path[h]` to `path[h + 1]`.
@@ -61,20 +75,6 @@ class PathTokens(_OnExchange):
         self._steps = [t for t, pair in enumerate(passed, 1) if pair[0] != pair[1]] + [len(path)] * len(
             others
         )
-
-    @property
-    def anonymous(self) -> bool:
-        """The path is public."""
-        return False
-
-    @property
-    def claim(self) -> str:
-        """That of the exchange."""
-        return self._exchange.claim
-
-    def name_of(self, user: int) -> str:
-        """That of the exchange."""
-        return self._exchange.name_of(user)
 
     async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
         """Hand the token on; raise LocalError unless it is this hop's turn."""
@@ -128,22 +128,13 @@ class CoveredTokens(_OnExchange):
         self._arrived: deque[Taken] = deque()
 
     @property
-    def anonymous(self) -> bool:
-        """The receiver knows the sender, and the sender the receiver; nobody else knows either."""
-        return False
-
-    @property
     def claim(self) -> str:
         """What the messages give away, and against whom that holds."""
         return (
             "who passes the token on knows to whom, who gets it from whom, and nobody else who has it, the "
             "aggregator included: at each step everyone sends everyone a sealed message of the same length; "
-            f"who sees when users are busy may know. A message by itself: {self._exchange.claim}"
+            f"who sees when users are busy may know. A message by itself: {super().claim}"
         )
-
-    def name_of(self, user: int) -> str:
-        """That of the exchange."""
-        return self._exchange.name_of(user)
 
     async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
         """Hand the token on at the hop of its step; raise LocalError when that is past."""
@@ -222,16 +213,10 @@ def packed(token: Token) -> NDArray[np.float64]:
 def unpacked(vector: NDArray[np.float64], like: Values, sender: str) -> Token | None:
     """Return the token of a message, or None for cover; raise PeerFault for what is neither."""
     whole = np.rint(vector).astype(np.int64)
-    if (
-        np.any(whole != vector)
-        or whole.min() < 0
-        or whole.max() >= _HALF
-        or whole[0] not in (_NOTHING, _HERE)
-    ):
+    good = np.all((whole == vector) & (whole >= 0) & (whole < _HALF))
+    if not good or not (whole[0] == _HERE or (whole == _NOTHING).all()):
         raise PeerFault(sender, "its message is neither a token nor none")
     if whole[0] == _NOTHING:
-        if whole.any():
-            raise PeerFault(sender, "its message is neither a token nor none")
         return None
     low, high = whole[2:].astype(np.uint64).reshape(2, -1)
     bits = (low + high * np.uint64(_HALF)).reshape(like.shape)

@@ -10,6 +10,7 @@ import numpy as np
 
 from smpc_dp.learn.averager import (
     Boxes,
+    Place,
     Planned,
     Rows,
     Users,
@@ -98,23 +99,8 @@ def plan_messages(need: PrivateMessages, users: int) -> Exchanging:
     return Exchanging(parameters, guarantee, count)
 
 
-class OneUser:
+class OneUser(Place):
     """A `PeerExchange` of one user, who takes part in one request for each call; `meet` says how."""
-
-    @property
-    def users(self) -> int:
-        """n, the users of the network."""
-        raise NotImplementedError
-
-    @property
-    def here(self) -> Users:
-        """The user's own number."""
-        raise NotImplementedError
-
-    @property
-    def claim(self) -> str:
-        """What the messages give away, and against whom that holds."""
-        raise NotImplementedError
 
     def name_of(self, user: int) -> str:
         """What errors call a user."""

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import Fault
 from smpc_dp.kernels.kernel import Kernel
-from smpc_dp.learn.averager import Rows, whole
+from smpc_dp.learn.averager import PeerExchange, Rows, whole
 from smpc_dp.learn.exchanges import EXACT_STEPS, on_messages_grid
 from smpc_dp.learn.gosta import PairKernel
-from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
+from smpc_dp.learn.needs import Table
 from smpc_dp.learn.pair_statistics import SLACK, PairEstimate
+from smpc_dp.privacy.sampling import NoiseSource
 
-CLAIM = "NO PRIVACY between users: records wander from user to user, and each sees those that it gets"
 # A message travels in `exchanges.EXACT_STEPS` steps of its bound; a range of values is to have so many, and 1
 # where records travel as codes.
 _FINE, _WHOLE = 2.0**20, 16
@@ -41,19 +42,22 @@ def on_codes(kernel: Kernel) -> PairKernel:
 class GossipClear(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """GoSta, or U2-gossip, on records; a `needs.Learner`. See `PairEstimate`."""
 
-    def faults(self, users: int) -> list[Fault]:
-        """Return what is wrong with the settings for so many users."""
-        faults = self.setting_faults(users)
-        if faults:
-            return faults
-        bound = self._bound(users)
+    kind: ClassVar[str] = "gossip-clear"
+
+    @property
+    def length(self) -> int:
+        """Numbers of a message: of codes one more, their user's."""
+        return self.columns + self.fields + (self.own is not None)
+
+    def largest_faults(self, bound: float) -> list[Fault]:
+        """Return why records would be rounded away beside what messages of this bound may reach."""
         finest = min(self.upper - self.lower, 1.0) / _FINE if self.own is None else 1 / _WHOLE
         if bound > finest * EXACT_STEPS:
             what = f"{self.ticks}: messages may reach {bound:.3g}, beside which records are rounded away"
             return [Fault("ticks", what)]
         return []
 
-    def _bound(self, users: int) -> float:
+    def bound(self, users: int) -> float:
         """Bound a message's l2 norm: what the method sends of its estimate, and a record."""
         if self.own is None:
             record = math.sqrt(self.fields) * max(abs(self.lower), abs(self.upper), 1.0)
@@ -75,29 +79,23 @@ class GossipClear(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fields
             possible = [whole(column, most) for column, most in zip(records.T, below, strict=True)]
             return np.asarray(np.logical_and.reduce(possible))
         values = records[:, :1] if self.statistic == "auc" else records
-        slack = SLACK * self._bound(users)
+        slack = SLACK * self.bound(users)
         good = ((values >= self.lower - slack) & (values <= self.upper + slack)).all(axis=1)
         return np.asarray(good & whole(records[:, 1], 2) if self.statistic == "auc" else good)
 
-    def needs(self, users: int) -> Needs:
-        """Return what it communicates: estimates with wandering records, unprotected."""
-        length = self.columns + self.fields + (self.own is not None)
-        return Needs(exchange=PrivateMessages(length, self._bound(users), self.meetings(users)))
-
-    async def run(self, means: Means, data: list[Table]) -> Learned:
-        """Gossip; see `needs.Learner`."""
-        exchange = means.peers
+    async def gossip(
+        self,
+        exchange: PeerExchange,
+        records: Table,
+        source: NoiseSource,  # noqa: ARG002
+    ) -> Rows:
+        """Gossip on records, or on their codes."""
         users = exchange.users
-        records = np.concatenate(data) if data else np.zeros((0, self.fields))
-        bound = self._bound(users)
+        bound = self.bound(users)
         if self.own is not None:
             rows, kernel = np.column_stack([self.own.codes(records), exchange.here]) * 1.0, on_codes(self.own)
         else:
             # A record that comes back to its user must be the same: h jumps at equal values.
             rows, kernel = on_messages_grid(records, bound), self.form.value
         screen = self.screen(self._largest, bound, partial(self._known, users))
-        found = await self.estimate(exchange, rows, kernel, screen)
-        steps = self.meetings(users)[exchange.here]
-        claim = f"{CLAIM}; {exchange.claim}"
-        values = self.over_pairs(found.final, users)
-        return Learned("gossip-clear", values, (self.name,), steps, steps, claim=claim)
+        return await self.estimate(exchange, rows, kernel, screen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
 
 # A user's data: shape (points, columns).
 Table = NDArray[np.float64]
+
+
+def bound_faults(lower: float, upper: float) -> list[Fault]:
+    """Return what is wrong with the bounds of a number, as settings."""
+    if math.isfinite(upper - lower) and lower < upper:
+        return []
+    return [Fault("upper", f"must be above lower and both finite: {lower}, {upper}")]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import PeerExchange, Rows, Screen
-from smpc_dp.learn.dual_averaging import Models, dual_averaging, dual_averaging_asynchronous, inverse_root
+from smpc_dp.learn.dual_averaging import dual_averaging, dual_averaging_asynchronous, inverse_root
 from smpc_dp.learn.meetings import Meetings, renamed
 from smpc_dp.learn.needs import Table
 from smpc_dp.learn.pair_statistics import SLACK, Known
@@ -84,6 +84,11 @@ class PairDescent(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return l1(self.weight) if chosen == "l1" else squared_l2(self.weight)
 
     @property
+    def fields(self) -> int:
+        """Columns of a record: its features and its label."""
+        return self.features + 1
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Of theta's entries."""
         d = self.features
@@ -146,11 +151,11 @@ class PairDescent(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     async def descend(
         self, exchange: PeerExchange, rows: Rows, gradient: PairGradient, screen: Screen
-    ) -> Models:
-        """Gossip to the last tick; see `learn.dual_averaging`."""
+    ) -> Rows:
+        """Gossip to the last tick, see `learn.dual_averaging`; return each user's average theta."""
         run = dual_averaging if self.clock == "synchronous" else dual_averaging_asynchronous
         try:
-            return await run(
+            found = await run(
                 exchange,
                 rows,
                 gradient,
@@ -163,3 +168,4 @@ class PairDescent(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             )
         except ConfigError as error:
             raise renamed(error, "step_size", "rate") from None
+        return found.final

@@ -19,7 +19,7 @@ from smpc_dp.kernels.named import FORMS, registered_kernel
 from smpc_dp.learn.averager import PeerExchange, Rows, Screen
 from smpc_dp.learn.gosta import Estimates, PairKernel, gosta, gosta_asynchronous, u2_gossip
 from smpc_dp.learn.meetings import Meetings
-from smpc_dp.learn.needs import Table
+from smpc_dp.learn.needs import Table, bound_faults
 
 Floats = NDArray[np.float64]
 STATISTICS = ("gini_mean_difference", "variance", "kendall_tau", "auc")
@@ -66,6 +66,11 @@ class PairEstimate(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return str(self.statistic) if self.own is None else self.own.name
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """One statistic."""
+        return (self.name,)
+
+    @property
     def fields(self) -> int:
         """Values of a record."""
         return len(self.own.fields) if self.own else len(self.form.fields) + (self.statistic == "auc")
@@ -87,8 +92,8 @@ class PairEstimate(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 return [Fault(key, "the fields of the kernel have bounds of their own") for key in given]
         elif missing := [key for key, bound in bounds.items() if math.isnan(bound)]:
             return [Fault(key, "is missing") for key in missing]
-        elif not (math.isfinite(self.upper - self.lower) and self.lower < self.upper):
-            return [Fault("upper", f"must be above lower and both finite: {self.lower}, {self.upper}")]
+        elif found := bound_faults(self.lower, self.upper):
+            return found
         faults = []
         if self.method == "u2" and self.clock != "synchronous":
             faults.append(Fault("clock", 'must be "synchronous" for "u2"'))
@@ -154,20 +159,19 @@ class PairEstimate(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     async def estimate(
         self, exchange: PeerExchange, rows: Rows, kernel: PairKernel, screen: Screen
-    ) -> Estimates:
-        """Gossip to the last tick; see `learn.gosta`."""
+    ) -> Floats:
+        """Gossip to the last tick, see `learn.gosta`; return the statistic over pairs of different users.
+
+        Shape (rows, 1); for auc over the pairs of a label 1 and a label 0.
+        """
         run: Callable[..., Awaitable[Estimates]] = u2_gossip
         if self.method == "gosta":
             run = gosta if self.clock == "synchronous" else gosta_asynchronous
-        return await run(exchange, rows, kernel, self.clock_of(exchange.users), self.ticks, screen=screen)
-
-    def over_pairs(self, estimates: Floats, users: int) -> Floats:
-        """Return the statistic, shape (rows, 1), from means over all n^2 pairs.
-
-        Over the pairs of different users; for auc over those of a label 1 and a label 0.
-        """
+        users = exchange.users
+        found = await run(exchange, rows, kernel, self.clock_of(users), self.ticks, screen=screen)
+        # Of the mean over all n^2 pairs.
         if self.positives is not None:
             factor = users**2 / (2 * self.positives * (users - self.positives))
         else:
             factor = users / (users - 1)
-        return np.asarray(estimates[:, None] * factor)
+        return np.asarray(found.final[:, None] * factor)

@@ -19,7 +19,7 @@ from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import PeerExchange
 from smpc_dp.learn.exchange_tokens import CoveredTokens, PathTokens, spent, token_messages
 from smpc_dp.learn.exchanges import EXACT_STEPS
-from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
+from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table, bound_faults
 from smpc_dp.learn.tokens import PlainTokens, TokenPassing, Values
 from smpc_dp.privacy.network.ring import plan_ring_sum
 
@@ -431,13 +431,6 @@ def walk_plan(learner: Any, task: str, users: int, sensitivity: float) -> Networ
         max_contributions=learner.max_contributions,
         edge_cap=learner.edge_cap,
     )
-
-
-def bound_faults(lower: float, upper: float) -> list[Fault]:
-    """Return what is wrong with the bounds of a number."""
-    if not (math.isfinite(upper - lower) and lower < upper):
-        return [Fault("upper", f"must be above lower and both finite: {lower}, {upper}")]
-    return []
 
 
 def check_column(table: Table, lines: int, user: str) -> None:
