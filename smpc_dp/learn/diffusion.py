@@ -134,12 +134,6 @@ def published(models: Rows, noise: DiffusionNoise, steps: int, epsilon: float, s
     return np.asarray(models + np.ldexp(drawn.astype(np.float64), -noise.bits))
 
 
-def own_perturbation(drawn: Rows, weights: sparse.csr_array) -> Rows:
-    """Return q_kk = -(1 - a_kk)/a_kk v_k of (20), shape (n, length); neighbours of k get v_k."""
-    own = weights.diagonal()[:, None]
-    return np.asarray(-(1 - own) / own * drawn, dtype=np.float64)
-
-
 def _check(
     exchange: PeerExchange,
     weights: sparse.csr_array,

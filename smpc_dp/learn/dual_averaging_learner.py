@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import PeerExchange, Rows, whole
 from smpc_dp.learn.exchanges import EXACT_STEPS, on_messages_grid
+from smpc_dp.learn.meetings import Positive
 from smpc_dp.learn.needs import Table
-from smpc_dp.learn.pair_descent import PairDescent, Positive
+from smpc_dp.learn.pair_descent import PairDescent
 from smpc_dp.learn.pair_statistics import SLACK
 from smpc_dp.privacy.sampling import NoiseSource
 

@@ -25,11 +25,18 @@ if TYPE_CHECKING:
 
 CLAIM = "NO PRIVACY between users: records wander from user to user, and each sees those that it gets"
 User = Annotated[int, Meta(ge=0, le=65_534)]
-Graph = Literal["ring", "complete"] | tuple[tuple[User, User], ...]
+Graph = Annotated[
+    Literal["ring", "complete"] | tuple[tuple[User, User], ...],
+    Meta(
+        description="edges of parties by name or by number from 0 in the roster's order",
+        extra={"range": '`"ring"`, `"complete"`, or edges `[["alice", "bob"], ...]`'},
+    ),
+]
 """A graph of all parties, or its edges: pairs of users, who are numbered from 0 in the roster's order; a
 session may name them (`numbered`). No other graphs by name: random ones might differ between machines."""
 
 ClockName = Literal["asynchronous", "synchronous"]
+Positive = Annotated[float, Meta(gt=0, le=1e6)]
 Ticks = Annotated[int, Meta(ge=1, le=1_000_000)]
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
@@ -79,13 +86,7 @@ class Meetings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     clock: Annotated[ClockName, Meta(description='`method = "u2"` needs the synchronous one')] = (
         "asynchronous"
     )
-    topology: Annotated[
-        Graph,
-        Meta(
-            description="edges of parties by name or by number from 0 in the roster's order",
-            extra={"range": '`"ring"`, `"complete"`, or edges `[["alice", "bob"], ...]`'},
-        ),
-    ] = "complete"
+    topology: Graph = "complete"
     seed: Annotated[Seed, Meta(description="public, of who meets when")] = 1
 
     @property

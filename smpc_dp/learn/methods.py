@@ -293,16 +293,13 @@ def plan_private(table: AveragerTable, need: PrivateAverages, users: int) -> Ave
     plans = {size: planned(size) for size in need.sizes}
     some = next(iter(plans.values()))
     one = _privacy(some).guarantee
-    guarantee = PrivacyGuarantee(
-        epsilon=need.epsilon,
-        delta=need.delta,
-        relation="substitution",
-        sensitivity={"l2": _encoding(some).diameter},
-        unit="grid step",
-        mechanism=f"{count} averages at most, each: {'' if one is None else one.mechanism}",
-        assumption=f"{_assumption(table)}; every group's average is public, and who is in it",
-        proof="composition over a user's participations (privacy.accountant)",
-        warnings=delta_warnings(need.delta, users),
+    guarantee = of_all(
+        (need.epsilon, need.delta),
+        users,
+        _encoding(some).diameter,
+        f"{count} averages at most, each: {'' if one is None else one.mechanism}",
+        f"{_assumption(table)}; every group's average is public, and who is in it",
+        "a user's participations",
     )
     return Averaging(plans, guarantee, count, weighting)
 
@@ -332,6 +329,24 @@ def _assumption(table: AveragerTable) -> str:
 def plan_public(table: AveragerTable, need: PublicAverages) -> Averaging:
     """Return exact averages of public vectors: on shares, between two, or by secure aggregation."""
     return Averaging({size: table.plan_public(size, need.length, need.bound) for size in need.sizes})
+
+
+def of_all(
+    budget: tuple[float, float], users: int, diameter: float, mechanism: str, assumption: str, over: str
+) -> PrivacyGuarantee:
+    """Return the guarantee of all releases of a user together, of vectors `diameter` grid steps apart."""
+    epsilon, delta = budget
+    return PrivacyGuarantee(
+        epsilon=epsilon,
+        delta=delta,
+        relation="substitution",
+        sensitivity={"l2": diameter},
+        unit="grid step",
+        mechanism=mechanism,
+        assumption=assumption,
+        proof=f"composition over {over} (privacy.accountant)",
+        warnings=delta_warnings(delta, users),
+    )
 
 
 def calibrate(plan: Callable[[float, float], P], epsilon: float, delta: float, count: int) -> P:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import PeerExchange, Rows, Screen
 from smpc_dp.learn.dual_averaging import dual_averaging, dual_averaging_asynchronous, inverse_root
-from smpc_dp.learn.meetings import Meetings, renamed
+from smpc_dp.learn.meetings import Meetings, Positive, renamed
 from smpc_dp.learn.needs import Table
 from smpc_dp.learn.pair_statistics import SLACK, Known
 from smpc_dp.learn.pairwise_losses import (
@@ -28,7 +28,6 @@ from smpc_dp.learn.pairwise_losses import (
 )
 
 Regulariser = Literal["ball", "psd", "l1", "l2", "none"]
-Positive = Annotated[float, Meta(gt=0, le=1e6)]
 
 # Entries of a learned vector: a metric has the square of the features.
 _LONGEST = 1 << 20

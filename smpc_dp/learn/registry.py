@@ -38,18 +38,21 @@ from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.settings import read
 
 LEARNERS: Mapping[str, type[Any]] = {
-    "sgd": FederatedSgd,
-    "block-gossip": BlockGossip,
-    "diffusion": Diffusion,
-    "ring-sum": RingSumLearner,
-    "ring-histogram": RingHistogramLearner,
-    "walk-sum": WalkSumLearner,
-    "walk-histogram": WalkHistogramLearner,
-    "walk-sgd": WalkSgdLearner,
-    "gossip-clear": GossipClear,
-    "gossip-reports": GossipReports,
-    "dual-averaging": DualAveraging,
-    "dual-averaging-reports": DualAveragingReports,
+    learner.kind: learner
+    for learner in (
+        FederatedSgd,
+        BlockGossip,
+        Diffusion,
+        RingSumLearner,
+        RingHistogramLearner,
+        WalkSumLearner,
+        WalkHistogramLearner,
+        WalkSgdLearner,
+        GossipClear,
+        GossipReports,
+        DualAveraging,
+        DualAveragingReports,
+    )
 }
 
 # Keys of `[parameters]` that are not the learner's own settings.

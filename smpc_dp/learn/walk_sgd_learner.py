@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import Rows, Users
+from smpc_dp.learn.meetings import Positive
 from smpc_dp.learn.models import Model, ModelName
 from smpc_dp.learn.needs import Table
 from smpc_dp.learn.token_learners import EdgeCap, MaxContributions, Paths, WalkLearner, walk_plan
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 # Of clip over the largest gradient of a known path: none is as much as rounded there.
 _ABOVE = 1 + 2e-6
-
-Positive = Annotated[float, Meta(gt=0, le=1e6)]
 
 
 class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
