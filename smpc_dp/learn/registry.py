@@ -17,13 +17,11 @@ from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.extensions import Group, find, others
 from smpc_dp.learn.block_gossip import BlockGossip
 from smpc_dp.learn.diffusion_learner import Diffusion
-from smpc_dp.learn.dual_averaging_learner import DualAveraging
-from smpc_dp.learn.dual_averaging_reports import DualAveragingReports
 from smpc_dp.learn.exchanges import Exchanging, plan_messages
-from smpc_dp.learn.gossip_clear import GossipClear
-from smpc_dp.learn.gossip_reports import GossipReports
 from smpc_dp.learn.methods import AveragerTable, Averaging, GroupParameters, plan_private, plan_public
 from smpc_dp.learn.needs import Learned, Learner
+from smpc_dp.learn.pair_descent import DualAveraging, DualAveragingReports
+from smpc_dp.learn.pair_statistics import GossipClear, GossipReports
 from smpc_dp.learn.sgd import FederatedSgd
 from smpc_dp.learn.token_learners import (
     RingHistogramLearner,
