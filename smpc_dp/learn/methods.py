@@ -22,7 +22,7 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import Planned, Rows
 from smpc_dp.learn.needs import PrivateAverages, PublicAverages
-from smpc_dp.learn.servers import check_epsilon, plan_exact_vectors, plan_vectors
+from smpc_dp.learn.servers import SERVER_STEPS, check_epsilon, plan_vectors
 from smpc_dp.learn.weighted import Weighting
 from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
@@ -115,21 +115,26 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 missing=self.missing,
             )
         if self.method == "mpyc":
-            return plan_vectors(size, length, l2_bound, self.missing, epsilon, delta)
+            precision = l2_bound / SERVER_STEPS
+            grid = Encoding.plan(length=length, l2_bound=l2_bound, precision=precision, parties=size)
+            return plan_vectors(grid, self.missing, (epsilon, delta))
         given: dict[str, object] = self._group(size, length) | {"epsilon": epsilon, "delta": delta}
         if self.method == "gopa":
             given |= {} if self.on_dropout is None else {"on_dropout": self.on_dropout}
         elif self.mechanism is not None:
             given["mechanism"] = self.mechanism
         # With proofs the grid follows from the noise.
-        grid = {"verifiable": True} if self.verifiable else {"precision": l2_bound / STEPS}
-        given |= {"l2_bound": l2_bound} | grid
+        fine = {"verifiable": True} if self.verifiable else {"precision": l2_bound / STEPS}
+        given |= {"l2_bound": l2_bound} | fine
         return _checked(self.method, given, size)
 
     def plan_public(self, size: int, length: int, bound: float) -> GroupParameters:
         """Return the parameters of an exact average of public vectors over a group."""
         if self.method == "mpyc":
-            return plan_exact_vectors(size, length, bound, self.missing, bound / PUBLIC_STEPS)
+            grid = Encoding.plan(
+                length=length, lower=-bound, upper=bound, precision=bound / PUBLIC_STEPS, parties=size
+            )
+            return plan_vectors(grid, self.missing)
         if self.method in ("local", "pair"):
             return plan_exchange(
                 size,

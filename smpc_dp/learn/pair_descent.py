@@ -49,12 +49,8 @@ class PairDescent(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Gossip dual averaging of a pairwise loss.
 
     Attributes, beside those of `Meetings`:
-        features: d, columns before the label.
         loss: "auc", logistic, of a linear score, theta of d entries and labels 0 and 1; "metric", logistic,
             of pairs with equal and with differing labels, theta of d^2 entries.
-        classes: labels are 0 to classes - 1, for "metric".
-        threshold: of "metric": the squared distance that tells classes apart.
-        rate: of the step sizes rate/sqrt(t).
         regulariser: "ball": theta stays in the l2 ball of `radius`; "psd": a metric; "l1", "l2": `weight`
             times that norm of theta, the l2 norm squared. None: "ball" for auc, "psd" for metric.
     """
