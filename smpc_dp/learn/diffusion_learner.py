@@ -15,12 +15,12 @@ import numpy as np
 from msgspec import Meta
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.learn.averager import PeerExchange, Rows
+from smpc_dp.learn.averager import PeerExchange
 from smpc_dp.learn.diffusion import Diffused, diffuse, published
 from smpc_dp.learn.exchanges import EXACT_STEPS
 from smpc_dp.learn.meetings import Graph, Positive, graph_of, renamed
 from smpc_dp.learn.models import Model, ModelName
-from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
+from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table, spent
 from smpc_dp.privacy.diffusion import DiffusionNoise
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.sampling import NoiseSource
@@ -144,16 +144,10 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def needs(self, users: int) -> Needs:
         """Return what it communicates: a message of each user to its neighbours in each step."""
-        # Not at the top: scipy.
-        from smpc_dp.privacy.accountant.events import Event, Pure
-
         messages = PrivateMessages(self.loss.length, self._bound, np.full(users, self.steps), None, None)
         if self.planned is None:
             return Needs(exchange=messages)
-        claim = self.claimed(self.planned)
-        return Needs(
-            exchange=messages, own=Event(claim.mechanism, claim.relation, (Pure(epsilon=claim.epsilon),))
-        )
+        return Needs(exchange=messages, own=spent(self.claimed(self.planned)))
 
     async def run(self, means: Means, data: list[Table]) -> Learned:
         """Learn; see `needs.Learner`."""
@@ -163,7 +157,9 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         steps = np.full(len(data), self.steps)
         values, guarantee, claim = found.models, None, f"{CLAIM}; {exchange.claim}"
         if noise is not None and source is not None:
-            values, guarantee = self._released(values, noise, source), self.claimed(noise)
+            guarantee = self.claimed(noise)
+            if self.publish is not None:
+                values = published(values, noise, self.steps, self.publish, source)
             claim = (
                 f"by the noise on each message: {guarantee.assumption}; the line by itself: {exchange.claim}"
             )
@@ -193,9 +189,3 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             )
         except ConfigError as error:
             raise renamed(error, "step_size", "rate") from None
-
-    def _released(self, models: Rows, noise: DiffusionNoise, source: NoiseSource) -> Rows:
-        """Return the models as they are shown."""
-        if self.publish is None:
-            return models
-        return published(models, noise, self.steps, self.publish, source)

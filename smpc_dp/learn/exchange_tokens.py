@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +13,6 @@ from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, Verificati
 from smpc_dp.learn.averager import Boxes, PeerExchange, Users
 from smpc_dp.learn.needs import PrivateMessages
 from smpc_dp.learn.tokens import Taken, Token, Values, nothing
-
-if TYPE_CHECKING:
-    from smpc_dp.privacy.accountant.events import Event, Gaussian
-    from smpc_dp.privacy.guarantee import PrivacyGuarantee
 
 # Values of 64 bits travel as two halves, which every encoding holds exactly.
 _HALF = 1 << 32
@@ -230,14 +225,3 @@ def token_messages(values: int, users: int, hops: int) -> PrivateMessages:
     # A power of two of at least the norm of the largest message.
     bound = 2.0 ** np.ceil(np.log2(_HALF * np.sqrt(width(values))))
     return PrivateMessages(width(values), float(bound), np.full(users, hops), None, None)
-
-
-def spent(claim: PrivacyGuarantee, known: Gaussian | None = None) -> Event:
-    """Return what a whole run of a token is to a ledger: it is charged at once, before the first message.
-
-    `known`: what the run is to every observer; None: only the claim's epsilon and delta are known.
-    """
-    # Not at the top: scipy.
-    from smpc_dp.privacy.accountant.events import Event, Pure
-
-    return Event(claim.mechanism, claim.relation, (known or Pure(claim.epsilon, claim.delta),))

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import PeerExchange
-from smpc_dp.learn.exchange_tokens import CoveredTokens, PathTokens, spent, token_messages
+from smpc_dp.learn.exchange_tokens import CoveredTokens, PathTokens, token_messages
 from smpc_dp.learn.exchanges import EXACT_STEPS
-from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table, bound_faults
+from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table, bound_faults, spent
 from smpc_dp.learn.tokens import PlainTokens, TokenPassing, Values
 from smpc_dp.privacy.network.ring import plan_ring_sum
 
