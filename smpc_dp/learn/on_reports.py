@@ -27,7 +27,7 @@ OfUser = Annotated[
 MOST = EXACT_STEPS / 16
 
 
-class OnReports(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class OnReports(Meetings, frozen=True, kw_only=True):
     """Gossip of what is computed from reports."""
 
     if TYPE_CHECKING:

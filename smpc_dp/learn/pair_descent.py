@@ -45,7 +45,7 @@ Regulariser = Literal["ball", "psd", "l1", "l2", "none"]
 _LONGEST = 1 << 20
 
 
-class PairDescent(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class PairDescent(Meetings, frozen=True, kw_only=True):
     """Gossip dual averaging of a pairwise loss.
 
     Attributes, beside those of `Meetings`:
@@ -182,7 +182,7 @@ class PairDescent(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 _FINE, _WHOLE = 2.0**10, 8
 
 
-class DualAveraging(PairDescent, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class DualAveraging(PairDescent, frozen=True, kw_only=True):
     """See `PairDescent`; a `needs.Learner`. `record_bound`: of the l2 norm of a record's features."""
 
     kind: ClassVar[str] = "dual-averaging"
@@ -235,9 +235,7 @@ class DualAveraging(PairDescent, frozen=True, kw_only=True, forbid_unknown_field
 MAX_CELLS = 256
 
 
-class DualAveragingReports(
-    OnReports, PairDescent, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True
-):
+class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
     """See `PairDescent`; a `needs.Learner`."""
 
     kind: ClassVar[str] = "dual-averaging-reports"

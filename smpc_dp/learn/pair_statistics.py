@@ -41,7 +41,7 @@ Known = Callable[[Rows], NDArray[np.bool_]]
 SLACK = 2.0**-31
 
 
-class PairEstimate(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class PairEstimate(Meetings, frozen=True, kw_only=True):
     """What estimates of a pairwise statistic by gossip have in common: records, and who meets when.
 
     Attributes, beside those of `Meetings`:
@@ -203,7 +203,7 @@ def on_codes(kernel: Kernel) -> PairKernel:
     return values
 
 
-class GossipClear(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class GossipClear(PairEstimate, frozen=True, kw_only=True):
     """GoSta, or U2-gossip, on records; a `needs.Learner`. See `PairEstimate`."""
 
     kind: ClassVar[str] = "gossip-clear"
@@ -269,9 +269,7 @@ class GossipClear(PairEstimate, frozen=True, kw_only=True, forbid_unknown_fields
 MAX_CELLS = 1_024
 
 
-class GossipReports(
-    OnReports, PairEstimate, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True
-):
+class GossipReports(OnReports, PairEstimate, frozen=True, kw_only=True):
     """GoSta, or U2-gossip, on reports; a `needs.Learner`.
 
     Every user ends with an estimate of the mean of h over the pairs of different users, in the unit of the

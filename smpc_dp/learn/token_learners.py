@@ -150,7 +150,7 @@ def planned_walk(settings: TokenLearner, users: int) -> Any:
     return settings.planned(users)
 
 
-class RingLearner(TokenLearner, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class RingLearner(TokenLearner, frozen=True, kw_only=True):
     """What rings have in common: K rounds, and `by`, what protects a contribution, for the claim."""
 
     by: ClassVar[str]
@@ -179,7 +179,7 @@ class RingLearner(TokenLearner, frozen=True, kw_only=True, forbid_unknown_fields
         return tokens, f"{self.by}: {protocol.plan.assumption}; the line by itself: {exchange.claim}"
 
 
-class WalkLearner(TokenLearner, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class WalkLearner(TokenLearner, frozen=True, kw_only=True):
     """What walks on the complete graph have in common."""
 
     steps: Annotated[Steps, Meta(description="T; the first adds noise alone")]
@@ -207,7 +207,7 @@ class WalkLearner(TokenLearner, frozen=True, kw_only=True, forbid_unknown_fields
         return covered, f"by the noise in the token: {assumption}; {covered.claim}"
 
 
-class _Sum(TokenLearner, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class _Sum(TokenLearner, frozen=True, kw_only=True):
     """A learner of the sum of the numbers in tables of one column, each from `lower` to `upper`."""
 
     if TYPE_CHECKING:
@@ -243,7 +243,7 @@ class _Sum(TokenLearner, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         return np.array([found.value]), found.guarantee
 
 
-class _Histogram(TokenLearner, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class _Histogram(TokenLearner, frozen=True, kw_only=True):
     """A learner of how often each category is met in tables of one column."""
 
     if TYPE_CHECKING:
@@ -277,7 +277,7 @@ class _Histogram(TokenLearner, frozen=True, kw_only=True, forbid_unknown_fields=
         return found.counts, found.guarantee
 
 
-class RingSumLearner(_Sum, RingLearner, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class RingSumLearner(_Sum, RingLearner, frozen=True, kw_only=True):
     """The sum of every party's K contributions, by a token in the roster's order: see `learn.ring`."""
 
     kind: ClassVar[str] = "ring-sum"
@@ -324,9 +324,7 @@ class RingSumLearner(_Sum, RingLearner, frozen=True, kw_only=True, forbid_unknow
         return Gaussian(protocol.mu, protocol.grid.closeness)
 
 
-class RingHistogramLearner(
-    _Histogram, RingLearner, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True
-):
+class RingHistogramLearner(_Histogram, RingLearner, frozen=True, kw_only=True):
     """How often each category is among every party's K values, by a token in the roster's order."""
 
     kind: ClassVar[str] = "ring-histogram"
@@ -352,7 +350,7 @@ class RingHistogramLearner(
         return RingHistogram(plan, self.categories)
 
 
-class WalkSumLearner(_Sum, WalkLearner, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class WalkSumLearner(_Sum, WalkLearner, frozen=True, kw_only=True):
     """The sum of the contributions at T steps of a random walk, T - 1 of them without limits."""
 
     kind: ClassVar[str] = "walk-sum"
@@ -392,9 +390,7 @@ class WalkSumLearner(_Sum, WalkLearner, frozen=True, kw_only=True, forbid_unknow
         return WalkSum(walk_plan(self, "sum", users, self.upper - self.lower), self.lower, self.upper)
 
 
-class WalkHistogramLearner(
-    _Histogram, WalkLearner, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True
-):
+class WalkHistogramLearner(_Histogram, WalkLearner, frozen=True, kw_only=True):
     """How often each category is met at T - 1 steps of a random walk, by randomised response."""
 
     kind: ClassVar[str] = "walk-histogram"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _ABOVE = 1 + 2e-6
 
 
-class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
     """A model by T noisy gradient steps on a walking token: see `learn.walk_sgd`."""
 
     kind: ClassVar[str] = "walk-sgd"
