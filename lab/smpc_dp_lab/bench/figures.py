@@ -159,8 +159,8 @@ def rate(name: str, unit: str, values: Iterable[float], note: str, **beside: Any
 
 def versions(*packages: str, **others: str | None) -> dict[str, str | None]:
     """Return the versions of this package, of Python and of the named packages, and `others`."""
-    known = {package: version(package) for package in ("smpc-dp", *packages)}
-    return {**known, "python": platform.python_version(), **others}
+    known = {package: version(package) for package in packages}
+    return {"smpc-dp": version("smpc-dp"), "python": platform.python_version(), **known, **others}
 
 
 # Takes one measurement and returns it; None when there is nothing to measure.
