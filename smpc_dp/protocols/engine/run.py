@@ -42,6 +42,9 @@ class Role(Protocol):
 class Run(Generic[R_co]):
     """One role in one run. It opens no socket, reads no clock and never sleeps.
 
+    A state in which the run is over may have an `outcome`, which is the result, or an `error`, which `handle`
+    raises: what else is in it then holds although the run has failed.
+
     Args:
         role: the table of the role's states.
         member: whom the role acts for, with what its steps read.
@@ -113,6 +116,8 @@ class Run(Generic[R_co]):
             return ()
         try:
             self._state, messages = self.role.step(self.member, state, event)
+            if (error := getattr(self._state, "error", None)) is not None:
+                raise error
         except SmpcError:
             self._failed = True
             raise

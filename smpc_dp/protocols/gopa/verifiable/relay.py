@@ -250,7 +250,7 @@ class VerifiableRelayMachine(GopaRelayMachine):
         envelopes = [self._coins[party] for party in self._participants]
         coins = b"".join(decode(envelope.body, v.Coin, "").coin for envelope in envelopes)
         self._log(self._participants, self._coins)
-        self._rules.combine_coins(self._packed, coins)
+        self._rules = replace(self._rules, combined=self._rules.combine_coins(self._packed, coins))
         self._ask_for(v.ATTEST_COINS, self._participants)
         signatures = b"".join(envelope.signature for envelope in envelopes)
         return self._broadcast(v.COINS, v.Coins(coins, signatures))
