@@ -14,7 +14,7 @@ import smpc_dp
 from smpc_dp.demo.cheating_lender import ROLES
 from smpc_dp.demo.lenders import read_loans
 from smpc_dp.demo.verifiable import lender_values
-from smpc_dp.protocols.registry import group_machine
+from smpc_dp.protocols.registry import make_party
 from smpc_dp.runtime.events import Event
 from smpc_dp.runtime.launcher import print_event, run_child
 
@@ -28,7 +28,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True, help="where the result goes, JSON")
     parser.add_argument("--cheat", choices=sorted(ROLES), help="what to do wrong")
     arguments = parser.parse_args()
-    role = ROLES[arguments.cheat] if arguments.cheat else group_machine
+    role = ROLES[arguments.cheat] if arguments.cheat else make_party
 
     async def act() -> int:
         try:

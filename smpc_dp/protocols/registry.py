@@ -8,12 +8,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Lanes, shown
 from smpc_dp.errors import Fault
 from smpc_dp.extensions import Extension, Group, find
+from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import Context, Signer
 from smpc_dp.protocols.names import (
     EXCHANGE,
@@ -26,19 +27,17 @@ from smpc_dp.protocols.names import (
     VERSION,
     is_verifiable,
 )
-from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
+from smpc_dp.protocols.phases.key_graph import Watch
+from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import PRIVACY_KEYS, SumParameters
 from smpc_dp.protocols.secagg.params import check_parameters as check_secagg
-from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.protocols.secagg.survivors import FixedSurvivors
 from smpc_dp.roster import Member
 from smpc_dp.seen import NOTHING_SEEN, Seen
 
 if TYPE_CHECKING:
     from smpc_dp.board.keeping import Board
-    from smpc_dp.protocols.exchange.machines import ExchangeHub, ExchangeParty
-    from smpc_dp.protocols.exchange.params import ExchangeParameters
     from smpc_dp.protocols.gopa.direct import DirectMachine
     from smpc_dp.protocols.gopa.direct_params import DirectParameters
     from smpc_dp.protocols.gopa.params import GopaParameters
@@ -151,37 +150,41 @@ def server_roster_faults(protocol: str, members: Iterable[Member]) -> list[Fault
 
 
 class MakeParty(Protocol):
-    """Makes the role of a party for one request: `group_machine`, or one of the caller's in its place.
+    """Makes the role of a party in one request: `party` of a protocol, or one of the caller's in its place.
 
-    Arguments as of `party_machine`.
+    Arguments as of `smpc_dp.protocols.secagg.states.party`; `seen`: what the party keeps of the session log,
+    for a verifiable run.
     """
 
     def __call__(
         self,
         context: Context,
-        parameters: SumParameters,
+        parameters: Any,
         identity: Signer,
         lanes: Lanes,
         randomness: Randomness | None = None,
         fixed: FixedSurvivors | None = None,
         seen: Seen = NOTHING_SEEN,
-    ) -> PartyMachine | ExchangeParty: ...
+    ) -> Run[Any]: ...
 
 
-class MakeHub(Protocol):
-    """Makes the role of the aggregator or relay for one request; arguments as of `hub_machine`."""
+class MakeAggregator(Protocol):
+    """Makes the role of the aggregator in one request.
+
+    Arguments as of `smpc_dp.protocols.secagg.states.aggregator`; `board` is where a verifiable run is logged.
+    """
 
     def __call__(
         self,
         context: Context,
-        parameters: SumParameters,
+        parameters: Any,
         identity: Signer,
         *,
         threads: int = 1,
         watch: Watch | None = None,
         board: Board | None = None,
         fixed: FixedSurvivors | None = None,
-    ) -> AggregatorMachine | ExchangeHub: ...
+    ) -> Run[Any]: ...
 
 
 @dataclass(frozen=True)
@@ -191,12 +194,12 @@ class SumProtocol:
     Attributes:
         versions: each version with who checks its `[parameters]`, and makes `SumParameters` of them, whose
             `protocol` is the registered name.
-        party, hub: make the roles for one request.
+        party, aggregator: make the roles for one request.
     """
 
     versions: Mapping[int, ParameterChecker]
     party: MakeParty
-    hub: MakeHub
+    aggregator: MakeAggregator
 
 
 def _registered(protocol: str) -> tuple[SumProtocol, Extension] | None:
@@ -240,7 +243,25 @@ def origin_of(protocol: str) -> str:
     return "" if registered is None else registered[1].origin
 
 
-def party_machine(
+def _roles_of(protocol: str) -> tuple[MakeParty, MakeAggregator]:
+    """Return what makes the roles of a protocol."""
+    if protocol == GOPA:
+        from smpc_dp.protocols.gopa import roles
+
+        return roles.party, roles.aggregator
+    if protocol == EXCHANGE:
+        from smpc_dp.protocols.exchange.machines import ExchangeHub, ExchangeParty
+
+        return (
+            lambda c, p, i, lanes, r=None, fixed=None, seen=None: ExchangeParty(c, p, i, lanes, r),
+            lambda c, p, i, threads=1, watch=None, board=None, fixed=None: ExchangeHub(c, p, i),
+        )
+    if (registered := _registered(protocol)) is not None:
+        return registered[0].party, registered[0].aggregator
+    return secagg.party, secagg.aggregator
+
+
+def make_party(
     context: Context,
     parameters: SumParameters,
     identity: Signer,
@@ -248,35 +269,25 @@ def party_machine(
     randomness: Randomness | None = None,
     fixed: FixedSurvivors | None = None,
     seen: Seen = NOTHING_SEEN,
-) -> PartyMachine:
-    """Return the machine of a party; arguments as of `PartyMachine`.
-
-    `seen`: what the party keeps of the session log; for a verifiable run.
-    """
-    if parameters.protocol == GOPA:
-        from smpc_dp.protocols.gopa.roles import user_machine
-
-        return user_machine(context, parameters, identity, lanes, randomness, fixed, seen)
-    return PartyMachine(context, parameters, identity, lanes, randomness, fixed)
+) -> Run[Any]:
+    """Return the role of a party in one request of any protocol; see `MakeParty`."""
+    make, _ = _roles_of(parameters.protocol)
+    return make(context, parameters, identity, lanes, randomness, fixed, seen)
 
 
-def group_machine(
+def make_aggregator(
     context: Context,
     parameters: SumParameters,
     identity: Signer,
-    lanes: Lanes,
-    randomness: Randomness | None = None,
+    *,
+    threads: int = 1,
+    watch: Watch | None = None,
+    board: Board | None = None,
     fixed: FixedSurvivors | None = None,
-    seen: Seen = NOTHING_SEEN,
-) -> PartyMachine | ExchangeParty:
-    """Return the machine of a member of a group in any protocol; arguments as of `party_machine`."""
-    if parameters.protocol == EXCHANGE:
-        from smpc_dp.protocols.exchange.machines import ExchangeParty
-
-        return ExchangeParty(context, cast("ExchangeParameters", parameters), identity, lanes, randomness)
-    if (registered := _registered(parameters.protocol)) is not None:
-        return registered[0].party(context, parameters, identity, lanes, randomness, fixed, seen)
-    return party_machine(context, parameters, identity, lanes, randomness, fixed, seen)
+) -> Run[Any]:
+    """Return the role of the aggregator in one request of any protocol; see `MakeAggregator`."""
+    _, make = _roles_of(parameters.protocol)
+    return make(context, parameters, identity, threads=threads, watch=watch, board=board, fixed=fixed)
 
 
 def direct_machine(
@@ -294,47 +305,3 @@ def direct_machine(
     coordinator = context.names[coordinator_of(context.request, len(context.names)) - 1]
     kind = CoordinatorMachine if identity.name == coordinator else DirectMachine
     return kind(context, parameters, identity, lanes, randomness)
-
-
-def hub_machine(
-    context: Context,
-    parameters: SumParameters,
-    identity: Signer,
-    *,
-    threads: int = 1,
-    watch: Watch | None = None,
-    board: Board | None = None,
-    fixed: FixedSurvivors | None = None,
-) -> AggregatorMachine:
-    """Return the machine of the aggregator or relay; arguments as of `AggregatorMachine`.
-
-    `board` is where a verifiable run is logged; needed there.
-    """
-    if parameters.protocol == GOPA:
-        from smpc_dp.protocols.gopa.roles import relay_machine
-
-        return relay_machine(
-            context, parameters, identity, threads=threads, watch=watch, board=board, fixed=fixed
-        )
-    return AggregatorMachine(context, parameters, identity, threads=threads, watch=watch, fixed=fixed)
-
-
-def group_hub_machine(
-    context: Context,
-    parameters: SumParameters,
-    identity: Signer,
-    *,
-    threads: int = 1,
-    watch: Watch | None = None,
-    board: Board | None = None,
-    fixed: FixedSurvivors | None = None,
-) -> AggregatorMachine | ExchangeHub:
-    """Return the machine of the hub of a group in any protocol; arguments as of `hub_machine`."""
-    if parameters.protocol == EXCHANGE:
-        from smpc_dp.protocols.exchange.machines import ExchangeHub
-
-        return ExchangeHub(context, cast("ExchangeParameters", parameters), identity)
-    if (registered := _registered(parameters.protocol)) is not None:
-        make = registered[0].hub
-        return make(context, parameters, identity, threads=threads, watch=watch, board=board, fixed=fixed)
-    return hub_machine(context, parameters, identity, threads=threads, watch=watch, board=board, fixed=fixed)

@@ -7,6 +7,7 @@ is lost or late, and how a run ends early. A protocol gives the steps and what h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
@@ -93,6 +94,7 @@ class PartyRole(Role[R]):
     """
 
     _handlers: Mapping[str, PartyHandler]
+    release_step = ""
     _renewing: frozenset[str] = frozenset()
     _last_step: str
 
@@ -109,6 +111,16 @@ class PartyRole(Role[R]):
     def step(self) -> str:
         """The hub's step that is due next, or "done"."""
         return "done" if self._over else list(self._handlers)[self._position]
+
+    @property
+    def state(self) -> Any:
+        """The machine itself."""
+        return self
+
+    @property
+    def releases(self) -> bool:
+        """Whether the answer to the expected message is the first that depends on the vector."""
+        return self.step == self.release_step
 
     @property
     def waiting_for(self) -> frozenset[str]:
@@ -229,12 +241,22 @@ class HubRole(Role[R]):
         return frozenset(self._name_of(party) for party in self._alive - self._received.keys())
 
     @property
+    def state(self) -> Any:
+        """The machine itself."""
+        return self
+
+    longest = 0
+
+    @property
     def has_enough(self) -> bool:
         """True when as many parties have spoken in this step as it needs."""
         return not self._over and len(self._received) >= self._needed()
 
-    @property
-    def most_steps(self) -> int:
+    role = property(lambda self: self)
+    member = None
+    inbox = property(lambda self: SimpleNamespace(excluded=self._excluded, faults=self._faults))
+
+    def most_steps(self, _: object) -> int:
         """At most so many steps follow the first one."""
         return len(self._steps) - 1
 

@@ -7,27 +7,29 @@ import os
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from smpc_dp.errors import Code, ConfigError, Fault, PeerFault, SmpcError
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.exchange.machines import ExchangeHub, Relayed
+from smpc_dp.protocols.engine.events import Cancellation, Conviction, Deadline, Message, PeersLost
+from smpc_dp.protocols.engine.run import Run
+from smpc_dp.protocols.exchange.machines import Relayed
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
 from smpc_dp.protocols.pairwise.statistic_hub import StatisticHub
 from smpc_dp.protocols.pairwise.statistic_messages import HELLO as STATISTIC_HELLO
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.pairwise.statistic_terms import statistic_context
-from smpc_dp.protocols.registry import MakeHub, group_hub_machine
+from smpc_dp.protocols.phases.key_graph import Watch
+from smpc_dp.protocols.registry import MakeAggregator, make_aggregator
 from smpc_dp.protocols.result import Outcome, Result
-from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
 from smpc_dp.protocols.secagg.survivors import FixedSurvivors
 from smpc_dp.roster import split_address
 from smpc_dp.runtime.asking import HELLOS, Asking, is_hello, quits
 from smpc_dp.runtime.awaited import Awaited
 from smpc_dp.runtime.board import BoardFolder
-from smpc_dp.runtime.deadline import Deadline, hub_step_seconds, now
+from smpc_dp.runtime.deadline import StepTimer, hub_step_seconds, now
 from smpc_dp.runtime.events import Event, OnEvent, ignore, logged, tell
 from smpc_dp.runtime.links import SMALL_MESSAGE, Links, News
 from smpc_dp.runtime.member import Membership, aggregator_name
@@ -37,9 +39,6 @@ from smpc_dp.transport.endpoint import listen
 
 # After the last request logs are shown for so many times a step, at most: nobody can keep a relay for ever.
 LINGER_STEPS = 10
-
-Machine = AggregatorMachine | StatisticHub | ExchangeHub
-
 
 # Messages of later requests that are kept of one party.
 EARLY_LIMIT = 16
@@ -58,10 +57,10 @@ class Server:
         watch: Watch | None,
         kernels: Sequence[Kernel],
         board: BoardFolder,
-        role: MakeHub = group_hub_machine,
+        role: MakeAggregator = make_aggregator,
     ) -> None:
         self._membership = membership
-        self._make_hub = role
+        self._make = role
         self._kernels = kernels
         self._hub = hub
         self._board = board
@@ -111,7 +110,8 @@ class Server:
         `group`: the membership of a request that is for some of the parties only.
         """
         asked = self._asked[number] = group or self._membership
-        self._machine: Machine = self._make_hub(
+        self._is_statistic = False
+        self._machine: Run[Any] = self._make(
             asked.context(number),
             asked.parameters,
             self._membership.identity,
@@ -125,7 +125,7 @@ class Server:
                 return None
             await asyncio.to_thread(self._board.close)
         except SmpcError as error:
-            self._hub.send(number, self._machine.farewell(error))
+            self._hub.send(number, self._machine.handle(Cancellation(error)))
             tell(self._on_event, "failed", number, self._machine, error)
             if isinstance(error, PeerFault):
                 self._culprits[error.culprit] = error
@@ -144,7 +144,7 @@ class Server:
         )
         return outcome
 
-    def _statistic(self, number: int) -> StatisticHub:
+    def _statistic(self, number: int) -> Run[Any]:
         """Return the machine for a request that is for a statistic."""
         member, make = self._membership, plan_maker(self._kernels)
         context, corrupt = member.context(number), member.parameters.plan.max_corrupt
@@ -152,20 +152,21 @@ class Server:
         self._ban_culprits(number, machine)
         return machine
 
-    def _ban_culprits(self, number: int, machine: Machine) -> None:
+    def _ban_culprits(self, number: int, machine: Run[Any]) -> None:
         """Exclude from a request whoever has deviated in an earlier one."""
         for name, fault in self._culprits.items():
-            self._hub.send(number, machine.ban(name, fault))
+            self._hub.send(number, machine.handle(Conviction(name, fault)))
 
     def _asks_otherwise(self, news: News) -> bool:
         """Tell whether a hello is for a sum where others ask for a statistic, or the other way round."""
-        statistic, envelope = isinstance(self._machine, StatisticHub), news.envelope
-        return is_hello(news) and envelope is not None and statistic != (envelope.step == STATISTIC_HELLO)
+        envelope = news.envelope
+        asks = is_hello(news) and envelope is not None
+        return asks and self._is_statistic != (envelope.step == STATISTIC_HELLO)
 
     async def _run(self, number: int) -> bool:
         """Drive the machine to its end; return False when nobody is left to ask."""
         whole = self._asked[number].group is None
-        deadline = Deadline(self._membership.session.timeouts, first=number == 1 and whole)
+        deadline = StepTimer(self._membership.session.timeouts, first=number == 1 and whole)
         self._hub.admit_all()
         self._ban_culprits(number, self._machine)
         held = await self._ask(number, deadline)
@@ -173,9 +174,9 @@ class Server:
             return False
         machine, begun, declared, step, waiting = self._machine, bool(held), False, "", -1
         drained = False
-        if isinstance(machine, VerifiableRelayMachine):
-            # It keeps what is false, and shows it.
-            self._hub.hear(machine.most_heard_bytes)
+        if machine.state.longest:
+            # What is false is kept, however long, and shown.
+            self._hub.hear(machine.state.longest)
         while not machine.finished:
             if machine.step != step:
                 step, waiting, drained = machine.step, -1, False
@@ -183,7 +184,7 @@ class Server:
             if waiting != (waiting := len(machine.waiting_for)):
                 tell(self._on_event, "step", number, machine)
             if not begun:
-                self._hub.send(number, machine.expire())
+                self._hub.send(number, machine.handle(Deadline()))
                 continue
             if not declared and not deadline.connecting:
                 declared = True
@@ -191,7 +192,7 @@ class Server:
                 continue
             if not held and deadline.passed:
                 if drained:
-                    self._hub.send(number, await asyncio.to_thread(machine.expire))
+                    self._hub.send(number, await asyncio.to_thread(machine.handle, Deadline()))
                 else:
                     held, drained = self._hub.news.take_all(), True
                 continue
@@ -200,13 +201,13 @@ class Server:
                 await self._take(number, machine, news, deadline)
         return True
 
-    def _begin_step(self, number: int, machine: Machine, deadline: Deadline) -> None:
+    def _begin_step(self, number: int, machine: Run[Any], deadline: StepTimer) -> None:
         """Tell from now on for whom the machine's step waits, and give the step its time."""
         self._awaited.begin(number, machine.step, lambda: machine.waiting_for)
         if machine.step not in HELLOS:
-            deadline.step(hub_step_seconds(machine.matchings, self._membership.session.timeouts))
+            deadline.step(hub_step_seconds(machine.state.matchings, self._membership.session.timeouts))
 
-    async def _take(self, number: int, machine: Machine, news: News, deadline: Deadline) -> None:
+    async def _take(self, number: int, machine: Run[Any], news: News, deadline: StepTimer) -> None:
         """Show lines of a log, or give the machine its news; it waits less once enough have said hello."""
         if asks_for_lines(news):
             await self._show(news)
@@ -216,7 +217,7 @@ class Server:
         if step in HELLOS and machine.step == step and machine.has_enough:
             deadline.enough()
 
-    async def _ask(self, number: int, deadline: Deadline) -> list[News] | None:
+    async def _ask(self, number: int, deadline: StepTimer) -> list[News] | None:
         """Wait until it is clear what a request is for, and make its machine; None: nobody is left to ask.
 
         Return what has come for it.
@@ -248,7 +249,7 @@ class Server:
                 break
         statistic, held = asking.settle()
         if statistic and asked.group is None:
-            self._machine = self._statistic(number)
+            self._machine, self._is_statistic = self._statistic(number), True
         # What came before the request began, and was not looked at yet, is as good as the rest.
         return [*held, *early]
 
@@ -257,7 +258,7 @@ class Server:
         lost = news.envelope is None and news.peer in self._asked[number].names
         return lost and self._hub.is_live(news.peer) and news.peer not in asking.heard
 
-    async def _hear(self, number: int, news: News, asking: Asking, deadline: Deadline) -> None:
+    async def _hear(self, number: int, news: News, asking: Asking, deadline: StepTimer) -> None:
         """Take news before it is clear what a request is for: hold what is for its machine."""
         if asks_for_lines(news):
             await self._show(news)
@@ -297,20 +298,22 @@ class Server:
         """Return the next news, or None when the time comes first; tell for whom we wait meanwhile."""
         return await self._awaited.next(self._hub.news.get, until)
 
-    def _declare_absent(self, number: int, machine: Machine) -> None:
+    def _declare_absent(self, number: int, machine: Run[Any]) -> None:
         """Wait no more for who has no connection."""
         absent = [name for name in sorted(machine.waiting_for) if not self._hub.is_live(name)]
-        self._hub.send(number, machine.lost_all(absent))
+        self._hub.send(number, machine.handle(PeersLost(tuple(absent))))
 
-    async def _apply(self, number: int, machine: Machine, news: News) -> Sequence[Envelope]:
+    async def _apply(self, number: int, machine: Run[Any], news: News) -> Sequence[Envelope]:
         if news.envelope is None:
             asks = machine.step in HELLOS and news.peer in machine.waiting_for
             if asks and self._hub.is_live(news.peer):
                 return ()
             self._tell_lost(number, machine, news.peer)
-            return await asyncio.to_thread(machine.lost, news.peer)
+            return await asyncio.to_thread(machine.handle, PeersLost((news.peer,)))
         if left := quits(news, self._membership):
-            return await asyncio.to_thread(machine.ban, news.peer, self._culprits.setdefault(news.peer, left))
+            return await asyncio.to_thread(
+                machine.handle, Conviction(news.peer, self._culprits.setdefault(news.peer, left))
+            )
         if news.request > number:
             self._keep(news)
             return ()
@@ -320,13 +323,13 @@ class Server:
             return ()
         if self._asks_otherwise(news):
             self._hub.send(number, self._elsewhere(news))
-            return await asyncio.to_thread(machine.lost, news.peer)
-        return await asyncio.to_thread(machine.receive, news.envelope)
+            return await asyncio.to_thread(machine.handle, PeersLost((news.peer,)))
+        return await asyncio.to_thread(machine.handle, Message(news.envelope))
 
     def _elsewhere(self, news: News) -> Sequence[Envelope]:
         """Tell a party that others ask for something else in this request."""
         context = self._membership.context(news.request)
-        if not isinstance(self._machine, StatisticHub):
+        if not self._is_statistic:
             context = statistic_context(context)
         abort = Abort(Code.KIND, "", [(news.peer, Code.KIND)])
         return context.write(self._membership.identity, context.session_digest, ABORT, (news.peer,), abort)
@@ -339,7 +342,7 @@ class Server:
         abort = Abort(Code.PAST, "", [(news.peer, Code.PAST)], number=number)
         return context.write(self._membership.identity, context.session_digest, ABORT, (news.peer,), abort)
 
-    def _tell_lost(self, number: int, machine: Machine, peer: str) -> None:
+    def _tell_lost(self, number: int, machine: Run[Any], peer: str) -> None:
         self._on_event(Event(self._membership.name, "lost", number, machine.step, detail=peer))
 
 
@@ -354,7 +357,7 @@ async def serve(
     watch: Watch | None = None,
     kernels: Sequence[Kernel] = (),
     board: str | os.PathLike[str] | None = None,
-    role: MakeHub = group_hub_machine,
+    role: MakeAggregator = make_aggregator,
 ) -> list[Result | StatisticResult | SmpcError]:
     """Be the aggregator of a session until `requests` are served (None: until every party has left).
 
@@ -420,7 +423,7 @@ async def open_server(
     on_event: OnEvent = ignore,
     watch: Watch | None = None,
     kernels: Sequence[Kernel] = (),
-    role: MakeHub = group_hub_machine,
+    role: MakeAggregator = make_aggregator,
 ) -> AsyncIterator[Server]:
     """Listen for the parties of a session, and say goodbye to them at the end; arguments as of `serve`."""
     address = listen_on or membership.session.roster.member(membership.name).address or ""

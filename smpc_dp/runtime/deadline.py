@@ -16,7 +16,7 @@ from smpc_dp.runtime.session_file import Timeouts
 PATIENCE = 4.0
 
 
-class Deadline:
+class StepTimer:
     """How long a hub or coordinator waits in one request, in the event loop's time."""
 
     def __init__(self, timeouts: Timeouts, first: bool) -> None:

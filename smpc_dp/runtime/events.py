@@ -11,7 +11,7 @@ import msgspec
 from smpc_dp.errors import Code, SmpcError
 
 if TYPE_CHECKING:
-    from smpc_dp.protocols.contract import Machine
+    from smpc_dp.protocols.engine.run import Machine
 
 Kind = Literal["connected", "refused", "waiting", "warned", "step", "lost", "done", "failed", "ended"]
 

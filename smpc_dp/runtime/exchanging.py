@@ -136,7 +136,7 @@ class PartyExchange(_Exchanges, OneUser):
 
         question = f"{self._asked} {parameters.planned()}"
         try:
-            machine = await self._line.meet(membership, number, question, lanes, charge, before)
+            received = await self._line.meet(membership, number, question, lanes, charge, before)
         except TimeoutFault as error:
             if not self._line.live:
                 raise AggregatorLostError(
@@ -145,7 +145,7 @@ class PartyExchange(_Exchanges, OneUser):
             raise
         if not isinstance(parameters, ExchangeParameters):
             raise LocalError("an exchange has its own parameters")
-        return {self._names.index(who): parameters.real(lanes) for who, lanes in machine.received.items()}
+        return {self._names.index(who): parameters.real(lanes) for who, lanes in received.items()}
 
 
 class HubExchange(_Exchanges):

@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import LocalError, SmpcError, TimeoutFault
+from smpc_dp.errors import SmpcError, TimeoutFault
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.abort import QUIT, abort_of
-from smpc_dp.protocols.contract import Envelope, Machine
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, PeersLost, Start
+from smpc_dp.protocols.engine.run import Machine, Run
 from smpc_dp.protocols.names import GOPA, VERIFIABLE_VERSION
 from smpc_dp.protocols.pairwise.statistic_messages import START as STATISTIC_START
-from smpc_dp.protocols.registry import MakeParty, group_machine
+from smpc_dp.protocols.registry import MakeParty, make_party
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.messages import START
-from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.protocols.secagg.survivors import FixedSurvivors
 from smpc_dp.runtime.charging import Charge
 from smpc_dp.runtime.deadline import PATIENCE, now
@@ -33,10 +34,7 @@ from smpc_dp.transport.tls import Contexts
 
 if TYPE_CHECKING:
     from smpc_dp.board.followed import Followed
-    from smpc_dp.protocols.exchange.machines import ExchangeParty
     from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
-
-AnyParty: TypeAlias = "PartyMachine | ExchangeParty"
 
 
 class Line(Protocol):
@@ -65,7 +63,7 @@ class HubLine:
         membership: Membership,
         channel: Channel,
         on_event: OnEvent,
-        role: MakeParty = group_machine,
+        role: MakeParty = make_party,
         contexts: Contexts | None = None,
     ) -> None:
         """`role` makes the party's machine; `contexts`: those of TLS, for evaluations with other parties."""
@@ -93,7 +91,7 @@ class HubLine:
         membership: Membership,
         endpoint: Endpoint,
         on_event: OnEvent,
-        role: MakeParty = group_machine,
+        role: MakeParty = make_party,
     ) -> HubLine:
         """Connect to the aggregator; `role` makes the party's machine. Raises what `dial` raises."""
         channel = await dial(endpoint, membership.aggregator)
@@ -133,15 +131,11 @@ class HubLine:
         lanes: Lanes,
         charge: Charge,
         before: int = 0,
-    ) -> ExchangeParty:
-        """Take part in an exchange, and return its machine with what was received; see `run_as`."""
-        # Only learners exchange.
-        from smpc_dp.protocols.exchange.machines import ExchangeParty
-
+    ) -> dict[str, Lanes]:
+        """Take part in an exchange, and return what was received from each party; see `run_as`."""
         machine, _ = await self._meet(membership, request, question, lanes, charge, before)
-        if not isinstance(machine, ExchangeParty):
-            raise LocalError(f"request {request} is no exchange")
-        return machine
+        received: dict[str, Lanes] = machine.state.received
+        return received
 
     async def _meet(
         self,
@@ -151,7 +145,7 @@ class HubLine:
         lanes: Lanes,
         charge: Charge,
         before: int,
-    ) -> tuple[AnyParty, Receipt | None]:
+    ) -> tuple[Run[Any], Receipt | None]:
         if not self._channel.live:
             raise TimeoutFault({self._membership.aggregator}, "hello", "the connection is lost")
         kept = KeptRun(membership.runs_seen, membership.context(request).scope)
@@ -209,7 +203,7 @@ class HubLine:
 
     def _machine(
         self, membership: Membership, request: int, question: str, lanes: Lanes, seen: Seen = NOTHING_SEEN
-    ) -> AnyParty:
+    ) -> Run[Any]:
         context = membership.context(request, question)
         parameters, identity = membership.parameters, membership.identity
         machine = self._make_party(context, parameters, identity, lanes, fixed=self._fixed, seen=seen)
@@ -220,7 +214,7 @@ class HubLine:
     async def _drive(
         self,
         request: int,
-        machine: AnyParty,
+        machine: Run[Any],
         charge: Charge,
         before: int,
         kept: KeptRun,
@@ -229,17 +223,17 @@ class HubLine:
         """Run the machine to its end; return the ledger's receipt."""
         receipt: Receipt | None = None
         timeouts = self._membership.session.timeouts
-        await self.send(request, machine.start())
+        await self.send(request, machine.handle(Start()))
         until = now() + timeouts.connect + (1 + before) * (timeouts.gather + PATIENCE * timeouts.step)
         while not machine.finished:
             tell(self._on_event, "step", request, machine)
             envelope = await self.next_envelope(request, machine, until)
             if envelope is None:
                 continue
-            due = machine.step
+            state, due = machine.state, machine.step
             try:
-                answer = await asyncio.to_thread(machine.receive, envelope)
-                if due == machine.release_step and answer:
+                answer = await asyncio.to_thread(machine.handle, Message(envelope))
+                if state.releases and answer:
                     # The first message that depends on the data: charged when it is there, before it is sent.
                     receipt = await charge(machine.run_id)
             finally:
@@ -258,19 +252,19 @@ class HubLine:
         """Return the next envelope of a request, or None for what the machine has been told instead."""
         if now() >= until:
             # Also where messages come without a pause: `asyncio.timeout_at` would not be looked at.
-            machine.expire()
+            machine.handle(Deadline())
             return None
         try:
             async with asyncio.timeout_at(until):
                 theirs, envelope = from_wire(await self._channel.receive(), self._channel.peer)
         except TimeoutError:
-            machine.expire()
+            machine.handle(Deadline())
             return None
         except ChannelClosed as closed:
             if closed.clean and machine.step in (START, STATISTIC_START):
                 what = "it has ended the session and serves no more requests"
                 raise TimeoutFault({self._channel.peer}, machine.step, what) from None
-            machine.lost(self._channel.peer)
+            machine.handle(PeersLost((self._channel.peer,)))
             return None
         if theirs > request:
             raise TimeoutFault({machine.name}, machine.step, f"too late: the others are at request {theirs}")
@@ -290,13 +284,13 @@ class HubLine:
         if not self._channel.live:
             return
         try:
-            await self.send(request, machine.farewell(error))
+            await self.send(request, machine.handle(Cancellation(error)))
         except SmpcError:
             # The channel is gone, and what matters has been raised already.
             return
 
 
-def _logged(membership: Membership, machine: AnyParty) -> VerifiablePartyMachine | None:
+def _logged(membership: Membership, machine: Run[Any]) -> VerifiablePartyMachine | None:
     """Return the machine of a run with a log; None of another one."""
     parameters = membership.parameters
     if (parameters.protocol, parameters.version) != (GOPA, VERIFIABLE_VERSION):

@@ -26,7 +26,7 @@ from smpc_dp.protocols.secagg.messages import HELLO, START
 from smpc_dp.roster import split_address
 from smpc_dp.runtime.awaited import Awaited
 from smpc_dp.runtime.charging import Charge
-from smpc_dp.runtime.deadline import PATIENCE, Deadline, now
+from smpc_dp.runtime.deadline import PATIENCE, StepTimer, now
 from smpc_dp.runtime.events import Event, OnEvent, tell
 from smpc_dp.runtime.links import OUTBOX_LIMIT, SMALL_MESSAGE, Links, News
 from smpc_dp.runtime.member import Membership
@@ -200,7 +200,7 @@ class Mesh:
     async def _drive(self, request: int, machine: DirectMachine, charge: Charge) -> Receipt | None:
         """Run the machine to its end; return the ledger's receipt."""
         receipt: Receipt | None = None
-        deadline = Deadline(self._membership.session.timeouts, first=False)
+        deadline = StepTimer(self._membership.session.timeouts, first=False)
         hello = machine.start()
         self._hello = request, machine, hello
         self._links.send(request, hello)
@@ -232,7 +232,7 @@ class Mesh:
                 if machine.step == step and machine.has_enough:
                     deadline.enough()
 
-    def _begin(self, deadline: Deadline, machine: DirectMachine) -> None:
+    def _begin(self, deadline: StepTimer, machine: DirectMachine) -> None:
         timeouts = self._membership.session.timeouts
         if machine.step == HELLO:
             deadline.begin()

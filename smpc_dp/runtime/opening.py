@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.protocols.registry import MakeParty, group_machine
+from smpc_dp.protocols.registry import MakeParty, make_party
 from smpc_dp.runtime.events import OnEvent
 from smpc_dp.runtime.line import HubLine, Line
 from smpc_dp.runtime.member import Membership
@@ -44,7 +44,7 @@ async def open_line(
     if listen_on is not None:
         raise ConfigError([Fault("listen_on", "is for the direct topology: here others listen")])
     if isinstance(membership, Membership):
-        hub = await HubLine.open(membership, membership.endpoint(), on_event, role or group_machine)
+        hub = await HubLine.open(membership, membership.endpoint(), on_event, role or make_party)
         return hub, hub
     from smpc_dp.runtime.servers.line import ServersLine
 

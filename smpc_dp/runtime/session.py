@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.accountant.receipt import Receipt
     from smpc_dp.privacy.circuit_noise import NoiseKind
-    from smpc_dp.protocols.contract import Machine
+    from smpc_dp.protocols.engine.run import Machine
     from smpc_dp.protocols.mpyc.terms import PairLaw
     from smpc_dp.protocols.pairwise.evaluation import AnyCircuit, Evaluation, Input, Role
     from smpc_dp.protocols.pairwise.params import Mode, Output

@@ -17,7 +17,8 @@ from smpc_dp.kernels.fields import Codes, as_array
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import kernel_of, registered_kernel
 from smpc_dp.privacy.circuit_noise import NoiseKind
-from smpc_dp.protocols.contract import Envelope, Machine
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.run import Machine
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
 from smpc_dp.protocols.pairwise.garbler import GarblerRole

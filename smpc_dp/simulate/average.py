@@ -19,16 +19,14 @@ from smpc_dp.errors import ConfigError, Fault, SmpcError
 from smpc_dp.files import write_file
 from smpc_dp.identity import Identity, verify
 from smpc_dp.privacy.secagg_plan import plan_secagg
-from smpc_dp.protocols.contract import Machine
+from smpc_dp.protocols.engine.run import Machine, Run
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.gopa.direct_params import DirectParameters
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.registry import check_gopa, hub_machine, party_machine
-from smpc_dp.protocols.result import Result
-from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
+from smpc_dp.protocols.registry import check_gopa, make_aggregator, make_party
+from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import MAX_PARTIES, SecAggParameters, SumParameters
-from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.roster import Role
 from smpc_dp.simulate.direct import run_direct
@@ -48,8 +46,8 @@ class Cast:
     """The machines of one simulated run."""
 
     context: Context
-    aggregator: AggregatorMachine
-    parties: list[PartyMachine]
+    aggregator: Run[Outcome]
+    parties: list[Run[Outcome]]
     board: MemoryBoard | None = None
 
     @property
@@ -88,7 +86,7 @@ def cast_sum(
     if isinstance(parameters, VerifiableParameters):
         stage, board = with_board(stage, declared or {})
     context = stage.context
-    parties: list[PartyMachine] = []
+    parties: list[Run[Outcome]] = []
     clipped = 0
     unaided = replace(context, verify=verify, memo=None) if alone else context
     for place, name in enumerate(context.names):
@@ -96,8 +94,8 @@ def cast_sum(
         lanes, changed = parameters.encoding.encode(vectors[place], party=name, weight=weight, clip=clip)
         clipped += changed
         own = unaided if place in alone else context
-        parties.append(party_machine(own, parameters, stage.signers[name], lanes, stage.sources[name]))
-    aggregator = hub_machine(context, parameters, stage.signers[AGGREGATOR], threads=threads, board=board)
+        parties.append(make_party(own, parameters, stage.signers[name], lanes, stage.sources[name]))
+    aggregator = make_aggregator(context, parameters, stage.signers[AGGREGATOR], threads=threads, board=board)
     return Cast(context, aggregator, parties, board), clipped
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from smpc_dp.errors import PeerFault, SmpcError
-from smpc_dp.protocols.contract import Envelope, Machine
+from smpc_dp.protocols.engine.events import Cancellation, Deadline, Event, Message, PeersLost, Start
+from smpc_dp.protocols.engine.run import Machine
 from smpc_dp.protocols.gopa.direct import DirectMachine
 from smpc_dp.transport.memory import Delivery, MemoryNetwork
 
@@ -48,7 +49,7 @@ class _Drive:
 
     def run(self) -> dict[str, SmpcError]:
         for machine in self._machines.values():
-            self._act(machine, machine.start)
+            self._act(machine, Start())
         while True:
             delivery = self._network.take()
             if delivery is not None:
@@ -62,10 +63,10 @@ class _Drive:
             return
         received = delivery.envelope
         if not isinstance(received, PeerFault):
-            self._act(machine, lambda: machine.receive(received))
+            self._act(machine, Message(received))
         elif self._has_link(machine):
             # What a channel does with a peer whose messages do not decode: it drops the link.
-            self._act(machine, lambda: machine.lost(delivery.sender))
+            self._act(machine, PeersLost((delivery.sender,)))
         else:
             self._fail(machine, received)
         if self._progress is not None and self._hub.step != self._step:
@@ -91,16 +92,16 @@ class _Drive:
         if not waiting:
             return self._network.release()
         machine = self._latest(waiting)
-        self._act(machine, machine.expire)
+        self._act(machine, Deadline())
         return True
 
     def _latest(self, waiting: Sequence[Machine]) -> Machine:
         """Return whose deadline passes."""
         return self._hub if self._hub in waiting else waiting[self._network.choose(len(waiting))]
 
-    def _act(self, machine: Machine, action: Callable[[], Sequence[Envelope]]) -> None:
+    def _act(self, machine: Machine, event: Event) -> None:
         try:
-            sent = action()
+            sent = machine.handle(event)
         except SmpcError as error:
             self._fail(machine, error)
             return
@@ -109,7 +110,7 @@ class _Drive:
 
     def _fail(self, machine: Machine, error: SmpcError) -> None:
         self._errors[machine.name] = error
-        for envelope in machine.farewell(error):
+        for envelope in machine.handle(Cancellation(error)):
             self._network.send(envelope)
 
 

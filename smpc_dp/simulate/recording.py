@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from smpc_dp.errors import SmpcError
-from smpc_dp.protocols.contract import Envelope, Machine
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.events import Deadline, Event, Message
+from smpc_dp.protocols.engine.run import Machine
 from smpc_dp.protocols.envelope import encode_envelope
 from smpc_dp.protocols.secagg.messages import MASKED, PARTY_STEPS
 from smpc_dp.protocols.secagg.params import SecAggParameters, SumParameters
@@ -29,8 +30,8 @@ class TimedMachine:
         self._machine = machine
         self._keep = keep
         self.seconds = 0.0
-        # The envelope that came in, or None for a deadline that passed.
-        self.heard: list[Envelope | None] = []
+        # The messages that came in, and the deadlines that passed.
+        self.heard: list[Event] = []
 
     @property
     def name(self) -> str:
@@ -52,34 +53,13 @@ class TimedMachine:
         """Whether the machine is done."""
         return self._machine.finished
 
-    def start(self) -> Sequence[Envelope]:
-        """Start the machine."""
-        return self._timed(self._machine.start)
-
-    def receive(self, envelope: Envelope) -> Sequence[Envelope]:
-        """Hand the machine a message."""
-        if self._keep:
-            self.heard.append(envelope)
-        return self._timed(lambda: self._machine.receive(envelope))
-
-    def lost(self, peer: str) -> Sequence[Envelope]:
-        """Tell the machine of a lost link."""
-        return self._timed(lambda: self._machine.lost(peer))
-
-    def expire(self) -> Sequence[Envelope]:
-        """Let the machine's deadline pass."""
-        if self._keep:
-            self.heard.append(None)
-        return self._timed(self._machine.expire)
-
-    def farewell(self, error: SmpcError) -> Sequence[Envelope]:
-        """Let the machine say why it ends."""
-        return self._timed(lambda: self._machine.farewell(error))
-
-    def _timed(self, action: Callable[[], Sequence[Envelope]]) -> Sequence[Envelope]:
+    def handle(self, event: Event) -> Sequence[Envelope]:
+        """Give the machine an event, and time it."""
+        if self._keep and isinstance(event, Message | Deadline):
+            self.heard.append(event)
         begun = time.process_time()
         try:
-            return action()
+            return self._machine.handle(event)
         finally:
             self.seconds += time.process_time() - begun
 
@@ -115,8 +95,8 @@ class Recording:
     up: dict[str, int]
     down: dict[str, int]
     client: str
-    client_heard: list[Envelope | None] = field(repr=False)
-    aggregator_heard: list[Envelope | None] = field(repr=False)
+    client_heard: list[Event] = field(repr=False)
+    aggregator_heard: list[Event] = field(repr=False)
 
 
 def vectors(parameters: SumParameters, seed: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:

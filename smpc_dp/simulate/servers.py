@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.events import Event
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.mpyc.params import VectorParameters, threshold_of
 from smpc_dp.protocols.mpyc.server import ServerMachine
@@ -58,8 +59,8 @@ class _Room:
 class _Server(ServerMachine):
     room: _Room
 
-    def receive(self, envelope: Envelope) -> Sequence[Envelope]:
-        sent = super().receive(envelope)
+    def handle(self, event: Event) -> Sequence[Envelope]:
+        sent = super().handle(event)
         return [*sent, *self.room.compute()] if self.job is not None else sent
 
 

@@ -12,6 +12,7 @@ from smpc_dp.crypto import shamir
 from smpc_dp.crypto.prg import add_masks
 from smpc_dp.errors import SmpcError
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.events import Message, Start
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.secagg import keys
 from smpc_dp.protocols.secagg import messages as m
@@ -38,13 +39,13 @@ class SplitViewAggregator:
 
     def _deal(self) -> None:
         stage = self.stage
-        to_hub = [envelope for party in stage.parties.values() for envelope in party.start()]
+        to_hub = [envelope for party in stage.parties.values() for envelope in party.handle(Start())]
         while True:
             stage.sent += to_hub
-            answers = [answer for envelope in to_hub for answer in stage.aggregator.receive(envelope)]
+            answers = [answer for envelope in to_hub for answer in stage.aggregator.handle(Message(envelope))]
             if answers[0].step == m.DELIVER:
                 break
-            to_hub = [e for answer in answers for e in stage.parties[answer.receiver].receive(answer)]
+            to_hub = [e for answer in answers for e in stage.parties[answer.receiver].handle(Message(answer))]
         self._delivers = {envelope.receiver: envelope for envelope in answers}
         self.run_id = answers[0].run_id
         self.drawn = {
@@ -64,7 +65,7 @@ class SplitViewAggregator:
         if name in self.errors:
             return None
         try:
-            [answer] = self.stage.parties[name].receive(envelope)
+            [answer] = self.stage.parties[name].handle(Message(envelope))
         except SmpcError as error:
             self.errors[name] = error
             return None

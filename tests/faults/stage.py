@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -18,14 +17,15 @@ from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
 from smpc_dp.protocols.abort import ABORT, BLAMES, LEAVE, Abort
-from smpc_dp.protocols.contract import Envelope, Machine
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.events import Cancellation, Deadline, Event, Message, Start
+from smpc_dp.protocols.engine.run import Machine, Run
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.names import VERSION
-from smpc_dp.protocols.registry import hub_machine, party_machine
+from smpc_dp.protocols.registry import make_aggregator, make_party
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.params import SecAggParameters, SumParameters
-from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.protocols.secagg.rolls import Roll
 from smpc_dp.protocols.secagg.survivors import FixedSurvivors
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
@@ -108,17 +108,17 @@ class Stage:
             for name in self.names
         }
         self.parties = {name: self.machine(name) for name in self.names}
-        self.aggregator = hub_machine(
+        self.aggregator = make_aggregator(
             self.context, self.parameters, self.signers[HUB], fixed=self.fixed.get(HUB)
         )
         self.sent: list[Envelope] = []
         self.errors: dict[str, SmpcError] = {}
 
-    def machine(self, name: str) -> PartyMachine:
+    def machine(self, name: str) -> Run[Any]:
         """Return a machine of a party."""
         vector = self.vectors[self.names.index(name)]
         lanes, _ = self.encoding.encode(vector, party=name)
-        return party_machine(
+        return make_party(
             self.context,
             self.parameters,
             self.signers[name],
@@ -140,28 +140,28 @@ class Stage:
         queue: deque[Envelope] = deque()
         machines: dict[str, Machine] = {**self.parties, HUB: self.aggregator}
 
-        def act(name: str, action: Callable[[], Iterable[Envelope]]) -> None:
+        def act(name: str, event: Event) -> None:
             machine = machines[name]
             try:
-                sent = list(action())
+                sent = list(machine.handle(event))
             except SmpcError as error:
                 self.errors[name] = error
-                sent = list(machine.farewell(error))
+                sent = list(machine.handle(Cancellation(error)))
             self.sent += sent
             for envelope in sent:
                 queue.extend(tamper(envelope))
 
         for name in self.names:
-            act(name, machines[name].start)
+            act(name, Start())
         while True:
             while queue:
                 envelope = queue.popleft()
                 if envelope.receiver not in self.errors:
-                    act(envelope.receiver, partial(machines[envelope.receiver].receive, envelope))
+                    act(envelope.receiver, Message(envelope))
             waiting = [n for n in (HUB, *self.names) if not machines[n].finished and n not in self.errors]
             if not waiting:
                 return self
-            act(waiting[0], machines[waiting[0]].expire)
+            act(waiting[0], Deadline())
 
     def change(self, envelope: Envelope, **fields: Any) -> Envelope:
         """Return the message with other content, signed by its sender."""
@@ -206,7 +206,7 @@ class Stage:
 
     def fault_of(self, name: str) -> str:
         """Return what the aggregator excluded a party for, in its own words."""
-        return str(self.aggregator._excluded[self.number(name)])
+        return str(self.aggregator.state.inbox.excluded[self.number(name)])
 
     # What tests assert
 

@@ -142,15 +142,15 @@ async def play(scene: Scene, seed: int, vectors: NDArray[np.float64], told: Told
         enter(name, CrookedPipe if name in crooks else Pipe)
     told.hub = await server.request(1, None if scene.group is None else scene.of_group(scene.hub))
     told.seconds = loop.time()
-    machine = server._machine
-    stated = hub_run_seconds(machine.most_steps, 0, TIMEOUTS, first=True)
+    steps = server._machine.role.most_steps(server._machine.member)
+    stated = hub_run_seconds(steps, 0, TIMEOUTS, first=True)
     # What the hub computes: a message of each link after a deadline, and the end of each step.
-    computing = (machine.most_steps + 1) * (2 * len(scene.names) + 4) * WORK
+    computing = (steps + 1) * (2 * len(scene.names) + 4) * WORK
     assert told.seconds <= stated + computing + 0.1, (told.seconds, stated)
     honest = [tasks[name] for name in scene.names if name not in crooks]
     if honest:
         await asyncio.wait(honest)
-    stated = party_run_seconds(machine.most_steps, TIMEOUTS)
+    stated = party_run_seconds(steps, TIMEOUTS)
     for name in told.times.keys() - crooks.keys():
         assert told.times[name] <= stated + computing, (name, told.times[name], stated)
     links.abort()

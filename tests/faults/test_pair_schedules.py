@@ -149,12 +149,17 @@ async def play(members: dict[str, Membership], folder: Path, seed: int, told: di
         enter(name, CrookedPipe if name in crooks else Pipe)
     told["hub"] = await server.request(1)
     machine = server._machine
-    stated = hub_run_seconds(machine.most_steps, 1, TIMEOUTS, first=True)
+    stated = hub_run_seconds(machine.role.most_steps(machine.member), 1, TIMEOUTS, first=True)
     # What the hub computes: a message of each link after a deadline, and the end of each step.
-    assert loop.time() <= stated + (machine.most_steps + 1) * 14 * WORK + 0.1, (loop.time(), stated)
+    assert loop.time() <= stated + (machine.role.most_steps(machine.member) + 1) * 14 * WORK + 0.1, (
+        loop.time(),
+        stated,
+    )
     if honest := [tasks[name] for name in NAMES if name not in crooks]:
         await asyncio.wait(honest)
-    told["excluded"] = {members[AGGREGATOR].names[party - 1]: e for party, e in machine._excluded.items()}
+    told["excluded"] = {
+        members[AGGREGATOR].names[party - 1]: e for party, e in machine.state.inbox.excluded.items()
+    }
     links.abort()
 
 

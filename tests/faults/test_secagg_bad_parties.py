@@ -12,6 +12,7 @@ from smpc_dp.crypto import agree
 from smpc_dp.errors import Code, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.protocols.abort import LEAVE, TEXTS, Abort, abort_of
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.events import Start
 from smpc_dp.protocols.envelope import Context, Signer, decode, decode_envelope, encode_envelope
 from smpc_dp.protocols.secagg import keys
 from smpc_dp.protocols.secagg import messages as m
@@ -155,7 +156,7 @@ def test_restarted_process_is_out(step: str) -> None:
     again = stage.machine(BAD)
 
     def restart(envelope: Envelope) -> Iterable[Envelope]:
-        return again.start()
+        return again.handle(Start())
 
     stage.play(by(step, BAD, restart))
     assert_excluded(stage, "two different messages for step 'hello'")
@@ -169,7 +170,7 @@ def test_two_different_masked_vectors() -> None:
     )
     stage.assert_out(BAD, "two different messages for step 'masked'")
     stage.assert_sum()
-    fault = stage.aggregator._excluded[3]
+    fault = stage.aggregator.state.inbox.excluded[3]
     assert isinstance(fault, PeerFault)
     assert fault.evidence["first signature"] != fault.evidence["second signature"]
     for which in ("first", "second"):

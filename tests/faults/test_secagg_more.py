@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,6 +15,7 @@ from smpc_dp.errors import Code, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.abort import ABORT
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.events import Cancellation, Conviction, Deadline, Message, Start
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.average import Cast, cast_sum
@@ -53,7 +54,7 @@ def test_one_wrong_signed_share_is_left_out(monkeypatch: pytest.MonkeyPatch, pla
     cast = session()
     assert not drive(cast.machines, MemoryNetwork(), AGGREGATOR)
     assert cast.aggregator.result.total.tolist() == [45, PARTIES]
-    used = place < cast.aggregator._plan.threshold
+    used = place < cast.aggregator.member.parameters.plan.threshold
     assert (
         any("a share that does not fit the others" in text for text in cast.aggregator.result.faults) == used
     )
@@ -73,8 +74,8 @@ def test_who_asks_another_question_is_excluded_and_the_most_frequent_one_is_answ
     cast = session()
     for place in (2, 7):
         party = cast.parties[place]
-        party._context = copy.copy(party._context)
-        object.__setattr__(party._context, "question", "weight")
+        context = dataclasses.replace(party.member.context, question="weight")
+        party.member = dataclasses.replace(party.member, context=context)
     errors = drive(cast.machines, MemoryNetwork(), AGGREGATOR)
     assert set(errors) == {"party-00003", "party-00008"}
     for name, error in errors.items():
@@ -88,8 +89,7 @@ def test_who_asks_another_question_is_excluded_and_the_most_frequent_one_is_answ
 def test_an_impossible_sum_is_refused_by_all_and_blames_nobody() -> None:
     """A party that adds more than its bound is not seen alone; a total beyond all bounds is."""
     cast = session()
-    lanes = cast.parties[4]._lanes
-    assert lanes is not None
+    lanes = cast.parties[4].state.vector
     lanes += 2000
     errors = drive(cast.machines, MemoryNetwork(), AGGREGATOR)
     assert set(errors) == {AGGREGATOR, *cast.context.names}
@@ -100,10 +100,10 @@ def test_everybody_is_told_when_an_exclusion_ends_the_run() -> None:
     cast = session(dropout=0.0)
     hub = cast.aggregator
     for party in cast.parties[:-1]:
-        hub.receive(party.start()[0])
+        hub.handle(Message(party.handle(Start())[0]))
     with pytest.raises(TimeoutFault) as caught:
-        hub.expire()
-    told = hub.farewell(caught.value)
+        hub.handle(Deadline())
+    told = hub.handle(Cancellation(caught.value))
     assert {envelope.receiver for envelope in told} == set(cast.context.names)
     assert {envelope.step for envelope in told} == {ABORT}
 
@@ -111,25 +111,25 @@ def test_everybody_is_told_when_an_exclusion_ends_the_run() -> None:
 def test_a_late_hello_is_answered_once_and_only_if_it_is_signed() -> None:
     cast = session()
     hub, late = cast.aggregator, cast.parties[-1]
-    (hello,) = late.start()
+    (hello,) = late.handle(Start())
     for party in cast.parties[:-1]:
-        hub.receive(party.start()[0])
-    hub.expire()
+        hub.handle(Message(party.handle(Start())[0]))
+    hub.handle(Deadline())
     assert hub.step == m.ADVERTISE
     forged = Envelope(hello.run_id, hello.step, hello.sender, hello.receiver, hello.body, bytes(64))
-    assert hub.receive(forged) == ()
-    (abort,) = hub.receive(hello)
+    assert hub.handle(Message(forged)) == ()
+    (abort,) = hub.handle(Message(hello))
     assert (abort.step, abort.receiver) == (ABORT, late.name)
-    assert hub.receive(hello) == ()
+    assert hub.handle(Message(hello)) == ()
     with pytest.raises(TimeoutFault) as caught:
-        late.receive(abort)
+        late.handle(Message(abort))
     assert caught.value.missing == {late.name}
 
 
 def test_a_convicted_party_stays_out() -> None:
     cast = session()
     fault = PeerFault("party-00003", "dealt shares that do not fit")
-    assert cast.aggregator.ban("party-00003", fault)[0].receiver == "party-00003"
+    assert cast.aggregator.handle(Conviction("party-00003", fault))[0].receiver == "party-00003"
     errors = drive(cast.machines, MemoryNetwork(), AGGREGATOR)
     assert set(errors) == {"party-00003"}
     assert "party-00003" in cast.aggregator.result.absent

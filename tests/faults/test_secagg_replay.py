@@ -11,9 +11,10 @@ import pytest
 
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.protocols.abort import ABORT, LEAVE
-from smpc_dp.protocols.contract import Envelope, Machine
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.events import Cancellation, Message, Start
+from smpc_dp.protocols.engine.run import Machine
 from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
 from tests.faults.stage import HUB, Stage
 
 ME = "p1"
@@ -25,9 +26,9 @@ def feed(machine: Machine, envelopes: Iterable[Envelope], sent: list[Envelope]) 
     """Give a machine every message; note what it sends, its farewell included."""
     for envelope in envelopes:
         try:
-            sent += machine.receive(envelope)
+            sent += machine.handle(Message(envelope))
         except SmpcError as error:
-            sent += machine.farewell(error)
+            sent += machine.handle(Cancellation(error))
 
 
 def assert_one_message_a_step(sent: list[Envelope], honest: list[Envelope]) -> None:
@@ -52,7 +53,7 @@ def test_party_fed_everything_again(position: int, order: str) -> None:
         "other run first": [*theirs, *mine],
     }[order]
     machine = Stage(4).parties[ME]
-    sent = list(machine.start())
+    sent = list(machine.handle(Start()))
     feed(machine, mine[:position], sent)
     # Repetitions alone are not a fault: the machine stays where it is.
     before = len(sent)
@@ -66,7 +67,7 @@ def test_party_fed_everything_again(position: int, order: str) -> None:
 def test_aggregator_fed_everything_again(position: int) -> None:
     this, other = Stage(4).play(), Stage(4, run=2).play()
     mine, theirs = ([e for e in stage.sent if e.receiver == HUB] for stage in (this, other))
-    aggregator: AggregatorMachine = Stage(4).aggregator
+    aggregator = Stage(4).aggregator
     sent: list[Envelope] = []
     feed(aggregator, mine[:position], sent)
     before = len(sent)
@@ -79,9 +80,9 @@ def test_aggregator_fed_everything_again(position: int) -> None:
 
 def test_a_party_speaks_once_in_a_step() -> None:
     machine = Stage(4).parties[ME]
-    machine.start()
+    machine.handle(Start())
     with pytest.raises(LocalError, match="'hello' was sent before"):
-        machine.start()
+        machine.handle(Start())
 
 
 @pytest.mark.parametrize("step", [m.ADVERTISE, m.DEAL, m.ATTEST_PARTICIPANTS, m.MASKED])

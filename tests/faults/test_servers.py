@@ -31,6 +31,7 @@ from smpc_dp.identity import Identity
 from smpc_dp.kernels import Field, Kernel
 from smpc_dp.protocols.abort import LEAVE, TEXTS, Abort
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, Start
 from smpc_dp.protocols.envelope import Context, decode, encode
 from smpc_dp.protocols.mpyc import messages as m
 from smpc_dp.protocols.mpyc.agreement import MakeTerms
@@ -117,11 +118,11 @@ class Stage:
             self.queue += act()
         except SmpcError as error:
             self.errors[name] = error
-            self.queue += self.machines[name].farewell(error)
+            self.queue += self.machines[name].handle(Cancellation(error))
 
     def run(self) -> Stage:
         for name, machine in self.machines.items():
-            self.act(name, machine.start)
+            self.act(name, partial(machine.handle, Start()))
         for _ in range(50):
             self.deliver()
             self.compute()
@@ -130,19 +131,19 @@ class Stage:
                 # Nothing moves: deadlines pass, those of steps in which users are awaited first.
                 users = [name for name in waiting if self.servers[name].step in (m.HELLO, m.SHARES)]
                 for name in users or waiting:
-                    self.act(name, self.servers[name].expire)
+                    self.act(name, partial(self.servers[name].handle, Deadline()))
             if all(machine.finished for machine in self.machines.values()):
                 break
             if not self.queue and not waiting:
                 for name, machine in self.users.items():
-                    self.act(name, machine.expire)
+                    self.act(name, partial(machine.handle, Deadline()))
         return self
 
     def deliver(self) -> None:
         while self.queue:
             changed = self.change(self.queue.pop(0))
             if changed is not None and not self.machines[changed.receiver].finished:
-                self.act(changed.receiver, partial(self.machines[changed.receiver].receive, changed))
+                self.act(changed.receiver, partial(self.machines[changed.receiver].handle, Message(changed)))
 
     def compute(self) -> None:
         jobs = {name: self.servers[name].job for name in SERVERS}

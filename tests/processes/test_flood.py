@@ -20,7 +20,8 @@ FLOOD = """
 import asyncio, sys
 import numpy as np
 from smpc_dp.errors import SmpcError
-from smpc_dp.protocols.registry import group_machine
+from smpc_dp.protocols.engine.events import Start
+from smpc_dp.protocols.registry import make_party
 from smpc_dp.runtime.events import ignore
 from smpc_dp.runtime.line import HubLine
 from smpc_dp.runtime.member import Membership
@@ -29,7 +30,7 @@ async def main():
     member = Membership.load(sys.argv[1], "mallory")
     line = await HubLine.open(member, member.endpoint(), ignore)
     lanes = np.zeros(member.parameters.shape, member.parameters.encoding.dtype)
-    hello = group_machine(member.context(1, "sum"), member.parameters, member.identity, lanes).start()
+    hello = make_party(member.context(1, "sum"), member.parameters, member.identity, lanes).handle(Start())
     while True:
         await line.send(1, hello)
 

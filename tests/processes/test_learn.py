@@ -29,10 +29,10 @@ from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.events import Message, Start
 from smpc_dp.protocols.gopa.params import GopaParameters
-from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
+from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp.protocols.secagg.noisy import NoisySumParameters
-from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.protocols.session import session_json
 from smpc_dp.runtime.aggregator import serve
 from smpc_dp.runtime.audit import audit
@@ -243,7 +243,7 @@ def _hello(membership: Membership) -> Envelope:
     encoding = membership.parameters.encoding
     lanes = np.zeros(encoding.lanes, dtype=encoding.dtype)
     context = membership.context(1, "average")
-    (hello,) = PartyMachine(context, membership.parameters, membership.identity, lanes).start()
+    (hello,) = secagg.party(context, membership.parameters, membership.identity, lanes).handle(Start())
     return hello
 
 
@@ -251,14 +251,14 @@ def test_members_of_another_group_are_not_added_up(tmp_path: Path) -> None:
     path = session(tmp_path, {})
     ours, theirs = ("ann", "bob", "cas"), ("ann", "bob", "dan")
     served = _members(path, "aggregator", ours, "aggregator")
-    hub = AggregatorMachine(served.context(1), served.parameters, served.identity)
-    assert hub.receive(_hello(_members(path, "dan", theirs))) == ()
+    hub = secagg.aggregator(served.context(1), served.parameters, served.identity)
+    assert hub.handle(Message(_hello(_members(path, "dan", theirs)))) == ()
     assert hub.waiting_for == frozenset(ours)
-    hub.receive(_hello(_members(path, "ann", ours)))
-    hub.receive(_hello(_members(path, "cas", ours)))
+    hub.handle(Message(_hello(_members(path, "ann", ours))))
+    hub.handle(Message(_hello(_members(path, "cas", ours))))
     # bob has taken the request for another group's.
     with pytest.raises(TimeoutFault, match=r"bob: asks 'average of group .*the others ask 'average of group"):
-        hub.receive(_hello(_members(path, "bob", theirs)))
+        hub.handle(Message(_hello(_members(path, "bob", theirs))))
 
 
 def test_only_members_speak_in_a_group(tmp_path: Path) -> None:

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 import smpc_dp
-from smpc_dp.protocols.exchange.machines import ExchangeParty
-from smpc_dp.protocols.registry import group_hub_machine, group_machine
-from smpc_dp.protocols.secagg.party import PartyMachine
+from smpc_dp.protocols.engine.run import Run
+from smpc_dp.protocols.registry import make_aggregator, make_party
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.session_file import Timeouts
 
@@ -23,18 +22,16 @@ async def test_a_party_and_the_aggregator_run_the_roles_that_they_are_given(tmp_
     path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=Timeouts(connect=10.0, step=5.0))
     made: list[str] = []
 
-    def liar(
-        context: Any, parameters: Any, identity: Any, lanes: Any, *rest: Any, **named: Any
-    ) -> PartyMachine | ExchangeParty:
+    def liar(context: Any, parameters: Any, identity: Any, lanes: Any, *rest: Any, **named: Any) -> Run[Any]:
         made.append(identity.name)
-        return group_machine(context, parameters, identity, lanes + lanes.dtype.type(1), *rest, **named)
+        return make_party(context, parameters, identity, lanes + lanes.dtype.type(1), *rest, **named)
 
     def hub(context: Any, parameters: Any, identity: Any, **named: Any) -> Any:
         made.append(identity.name)
-        return group_hub_machine(context, parameters, identity, **named)
+        return make_aggregator(context, parameters, identity, **named)
 
     async def party(place: int, name: str) -> int:
-        role = liar if name == "bob" else group_machine
+        role = liar if name == "bob" else make_party
         async with smpc_dp.connect(path, party=name, role=role) as session:
             return int((await session.sum([place])).value[0])
 
@@ -49,5 +46,5 @@ async def test_a_session_without_an_aggregator_takes_no_role(tmp_path: Path) -> 
     direct = {"topology": "direct", "length": 1, "lower": 0.0, "upper": 1.0, "epsilon": 1.0, "delta": 1e-6}
     path = create_local_session(tmp_path, PARTIES, direct, protocol="gopa")
     with pytest.raises(smpc_dp.ConfigError, match="role: is for sessions with an aggregator"):
-        async with smpc_dp.connect(path, party="bob", role=group_machine):
+        async with smpc_dp.connect(path, party="bob", role=make_party):
             pass

@@ -19,6 +19,8 @@ import pytest
 import smpc_dp
 from smpc_dp.errors import ConfigError, LocalError, PeerFault, TimeoutFault
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.events import Deadline, Event
+from smpc_dp.protocols.engine.state import State
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.runtime import aggregator, board
 from smpc_dp.runtime.awaited import Awaited
@@ -199,13 +201,13 @@ FORGETTING_RELAY = """
 import asyncio, sys
 from pathlib import Path
 import smpc_dp
-from smpc_dp.protocols.registry import group_hub_machine
+from smpc_dp.protocols.registry import make_aggregator
 from smpc_dp.runtime.board import BoardFolder
 
 def forgets(context, *given, board, **more):
     # Each request has a list of runs of its own.
     folder = Path(sys.argv[1]).with_name(f"board-{context.request}")
-    return group_hub_machine(context, *given, board=BoardFolder(folder, board.session), **more)
+    return make_aggregator(context, *given, board=BoardFolder(folder, board.session), **more)
 
 for ended in asyncio.run(smpc_dp.serve(sys.argv[1], requests=2, role=forgets)):
     print(ended if isinstance(ended, Exception) else "ended")
@@ -276,14 +278,10 @@ class Waiting:
     """A machine that waits for somebody until its time is over."""
 
     name, step, finished, has_enough = "relay", v.COMMIT, False, False
-    waiting_for, expired = frozenset[str](), False
-    matchings = 0
+    waiting_for, state = frozenset[str](), State()
 
-    def lost_all(self, _names: object) -> tuple[()]:
-        return ()
-
-    def expire(self) -> tuple[()]:
-        self.finished = True
+    def handle(self, event: Event) -> tuple[()]:
+        self.finished = self.finished or isinstance(event, Deadline)
         return ()
 
 

@@ -14,6 +14,7 @@ from smpc_dp import errors
 from smpc_dp.errors import Code
 from smpc_dp.protocols.abort import ABORT, LEAVE, Abort
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.events import Message, Start
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.secagg.certify import check_certificate
 from smpc_dp.protocols.secagg.messages import Certificate
@@ -72,16 +73,16 @@ def envelope_of(raw: dict[str, str]) -> Envelope:
 
 def replayed(
     vector: dict[str, Any], scenarios: Sequence[runs.Scenario] = runs.SCENARIOS
-) -> tuple[runs.Run, Envelope]:
+) -> tuple[runs.Played, Envelope]:
     """Return fresh machines of the base run, the receiver fed up to the fault, and the faulty envelope."""
     [scenario] = [s for s in scenarios if f"run-{s.name}.json" == vector["base"]]
     sent = runs.cast(scenario).play().sent
     fresh = runs.cast(scenario)
     envelope = envelope_of(vector["envelope"])
     machine = fresh.parties.get(envelope.receiver, fresh.aggregator)
-    machine.start()
+    machine.handle(Start())
     for earlier in [e for e in sent if e.receiver == envelope.receiver][: vector["after"]]:
-        machine.receive(earlier)
+        machine.handle(Message(earlier))
     return fresh, envelope
 
 
@@ -103,21 +104,21 @@ def assert_refused(path: Path, scenarios: Sequence[runs.Scenario] = runs.SCENARI
 def assert_refuses(run: Any, envelope: Envelope, expect: dict[str, str]) -> str:
     """The receiver of the envelope, among the machines of `run`, refuses it as a vector says; return why."""
     if envelope.receiver == runs.AGGREGATOR:
-        [abort] = [e for e in run.aggregator.receive(envelope) if e.step == ABORT]
+        [abort] = [e for e in run.aggregator.handle(Message(envelope)) if e.step == ABORT]
         assert abort.receiver == expect["culprit"]
         told = decode(abort.body, Abort, runs.AGGREGATOR)
-        [*_, why] = run.aggregator._faults
+        [*_, why] = run.aggregator.state.inbox.faults
         assert layer_of(why) == expect["layer"]
         assert told == Abort(Code.FAULT, expect["culprit"])
         return str(why)
     party = run.parties[envelope.receiver]
     with pytest.raises(errors.SmpcError) as raised:
-        party.receive(envelope)
+        party.handle(Message(envelope))
     assert type(raised.value).__name__ == expect["error"]
     assert getattr(raised.value, "culprit", "") == expect["culprit"]
     assert layer_of(str(raised.value)) == expect["layer"]
     assert party.finished, "a party that refused goes on"
-    assert party.receive(envelope) == ()
+    assert party.handle(Message(envelope)) == ()
     return str(raised.value)
 
 
@@ -138,7 +139,7 @@ def assert_taken_without(vector: dict[str, Any], scenarios: Sequence[runs.Scenar
     [scenario] = [s for s in scenarios if f"run-{s.name}.json" == vector["base"]]
     sent = [e for e in runs.cast(scenario).play().sent if e.receiver == faulty.receiver]
     machine = run.parties.get(faulty.receiver, run.aggregator)
-    answers = machine.receive(sent[vector["after"]])
+    answers = machine.handle(Message(sent[vector["after"]]))
     assert not any(answer.step in (ABORT, LEAVE) for answer in answers)
 
 

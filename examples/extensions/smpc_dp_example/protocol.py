@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
-from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.encoding import Lanes
 from smpc_dp.errors import Fault
-from smpc_dp.protocols.envelope import Context, Signer
+from smpc_dp.protocols.engine.collector import Collector, CollectorRole, CollectorState
+from smpc_dp.protocols.engine.party import Member
+from smpc_dp.protocols.engine.run import Run
+from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.registry import SumProtocol
-from smpc_dp.protocols.result import Privacy
-from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
-from smpc_dp.protocols.secagg.graph import PartySet
+from smpc_dp.protocols.result import Outcome, Privacy
+from smpc_dp.protocols.secagg import states
 from smpc_dp.protocols.secagg.params import SecAggParameters, SumParameters, SumSettings, check_sum
-from smpc_dp.protocols.secagg.party import PartyMachine
-from smpc_dp.protocols.secagg.survivors import FixedSurvivors
-from smpc_dp.seen import NOTHING_SEEN, Seen
-
-if TYPE_CHECKING:
-    from smpc_dp.board.keeping import Board
 
 NAME = "unanimous"
 
@@ -36,18 +30,21 @@ class UnanimousParameters(SecAggParameters, frozen=True):
         return replace(found, claim=f"unanimous, over all {self.plan.parties} parties: {found.claim}")
 
 
-class UnanimousParty(PartyMachine):
-    """A party that goes on only where every set that it is shown has all parties of the session."""
+def on_survivors(member: Member[SumParameters], state: states.AwaitSurvivors, body: bytes) -> Transition:
+    """Attest the survivors as in a secure sum, if they are all parties of the session."""
+    after, messages = states.on_survivors(member, state, body)
+    if len(after.survivors) < member.parties:
+        raise member.refuse("a sum is over some of the parties only")
+    return Transition(after, messages)
 
-    def _set(self, packed: bytes, within: PartySet | None, what: str, least: int | None = None) -> PartySet:
-        return super()._set(packed, within, what, max(least or 0, len(self._context.names)))
+
+def everyone(aggregator: Collector[SumParameters], _state: CollectorState) -> int:
+    """Return how many parties each step needs."""
+    return aggregator.parties
 
 
-class UnanimousHub(AggregatorMachine):
-    """An aggregator that needs all parties in each step."""
-
-    def _needed(self) -> int:
-        return len(self._context.names)
+PARTY = states.PARTY.with_row(states.AwaitSurvivors, on_survivors)
+AGGREGATOR = CollectorRole(tuple(replace(stage, needs=everyone) for stage in states.AGGREGATOR.stages))
 
 
 def check(parameters: Mapping[str, object], parties: int) -> tuple[UnanimousParameters | None, list[Fault]]:
@@ -59,31 +56,16 @@ def check(parameters: Mapping[str, object], parties: int) -> tuple[UnanimousPara
     return UnanimousParameters(encoding=checked.encoding, plan=checked.plan), faults
 
 
-def party(
-    context: Context,
-    parameters: SumParameters,
-    identity: Signer,
-    lanes: Lanes,
-    randomness: Randomness | None = None,
-    fixed: FixedSurvivors | None = None,
-    seen: Seen = NOTHING_SEEN,  # noqa: ARG001 - for protocols with a session log
-) -> PartyMachine:
-    """Make a party's role for one request."""
-    return UnanimousParty(context, parameters, identity, lanes, randomness, fixed)
+def party(*arguments: Any, **named: Any) -> Run[Outcome]:
+    """Make a party's role for one request; arguments as of `MakeParty`."""
+    run = states.party(*arguments, **named)
+    return Run(PARTY, run.member, run.state)
 
 
-def hub(
-    context: Context,
-    parameters: SumParameters,
-    identity: Signer,
-    *,
-    threads: int = 1,
-    watch: Watch | None = None,
-    board: Board | None = None,  # noqa: ARG001 - for protocols with a session log
-    fixed: FixedSurvivors | None = None,
-) -> AggregatorMachine:
-    """Make the aggregator's role for one request."""
-    return UnanimousHub(context, parameters, identity, threads=threads, watch=watch, fixed=fixed)
+def aggregator(*arguments: Any, **named: Any) -> Run[Outcome]:
+    """Make the aggregator's role for one request; arguments as of `MakeAggregator`."""
+    run = states.aggregator(*arguments, **named)
+    return Run(AGGREGATOR, run.member, run.state)
 
 
-unanimous = SumProtocol({1: check}, party, hub)
+unanimous = SumProtocol({1: check}, party, aggregator)

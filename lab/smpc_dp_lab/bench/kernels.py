@@ -14,6 +14,7 @@ from smpc_dp.crypto import agree, shamir
 from smpc_dp.crypto.prg import add_masks
 from smpc_dp.encoding import Lanes
 from smpc_dp.privacy.secagg_plan import SecAggPlan
+from smpc_dp.protocols.phases.key_graph import Edges
 from smpc_dp.protocols.secagg import keys
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import draw_neighbours, pack_list
@@ -86,10 +87,8 @@ class Wreck:
             self.run_id,
             participants=tuple(self.drawn),
             survivors=self.survivors,
-            keys_of=self.advertised,
+            edges=Edges(self.advertised, self.drawn, self.neighbours, b""),
             self_commitments=self.self_commitments,
-            drawn=self.drawn,
-            neighbours=self.neighbours,
             add_pair_terms=add_uniform_terms,
         )
         total = self.total.copy()

@@ -19,11 +19,11 @@ from typing import IO
 import msgspec
 
 from smpc_dp.errors import LocalError
-from smpc_dp.protocols.contract import Envelope, Machine
+from smpc_dp.protocols.engine.events import Deadline, Event, Message, Start
+from smpc_dp.protocols.engine.run import Machine
 from smpc_dp.protocols.envelope import decode_envelope, encode_envelope
-from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
+from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.simulate.recording import record, vectors
 from smpc_dp.simulate.stage import AGGREGATOR, set_stage
 
@@ -40,7 +40,7 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True):
     seed: int
 
 
-def replay_peak(name: str, heard: Sequence[Envelope | None], parameters: SecAggParameters, seed: int) -> int:
+def replay_peak(name: str, heard: Sequence[Event], parameters: SecAggParameters, seed: int) -> int:
     """Return the most bytes that one machine and the message it is given have allocated at any time.
 
     Everything allocated through Python and numpy from the machine's making to its result, its vector
@@ -54,9 +54,9 @@ def whole_run_peak(parameters: SecAggParameters, dropouts: int, seed: int) -> in
     return _measure(_Request("", parameters, dropouts, seed), ())
 
 
-def _measure(request: _Request, heard: Sequence[Envelope | None]) -> int:
+def _measure(request: _Request, heard: Sequence[Event]) -> int:
     frames = [msgspec.json.encode(request)]
-    frames += [b"" if envelope is None else encode_envelope(envelope) for envelope in heard]
+    frames += [encode_envelope(event.envelope) if isinstance(event, Message) else b"" for event in heard]
     data = b"".join(_LENGTH.pack(len(frame)) + frame for frame in frames)
     done = subprocess.run(
         [sys.executable, "-m", "smpc_dp_lab.bench.memory"], input=data, capture_output=True, check=False
@@ -77,10 +77,10 @@ def _machine(request: _Request) -> Machine:
     stage = set_stage(request.parameters.plan.parties, seed_for_simulation=request.seed, remember=False)
     signer = stage.signers[request.name]
     if request.name == AGGREGATOR:
-        return AggregatorMachine(stage.context, request.parameters, signer)
+        return secagg.aggregator(stage.context, request.parameters, signer)
     row = vectors(request.parameters, request.seed)[stage.context.names.index(request.name)]
     lanes, _ = request.parameters.encoding.encode(row, party=request.name)
-    return PartyMachine(stage.context, request.parameters, signer, lanes, stage.sources[request.name])
+    return secagg.party(stage.context, request.parameters, signer, lanes, stage.sources[request.name])
 
 
 def _replayed(request: _Request, frames: Iterator[bytes]) -> int:
@@ -89,12 +89,10 @@ def _replayed(request: _Request, frames: Iterator[bytes]) -> int:
     # The vector was there before the count began.
     before = 0 if request.name == AGGREGATOR else lanes
     tracemalloc.start()
-    machine.start()
+    machine.handle(Start())
     for frame in frames:
-        if frame:
-            machine.receive(decode_envelope(frame, msgspec.msgpack.decode(frame)[2]))
-        else:
-            machine.expire()
+        sender = msgspec.msgpack.decode(frame)[2] if frame else ""
+        machine.handle(Message(decode_envelope(frame, sender)) if frame else Deadline())
     if not machine.finished:
         raise LocalError(f"{request.name}: the recorded messages do not bring it to its end")
     return before + tracemalloc.get_traced_memory()[1]

@@ -14,14 +14,13 @@ from smpc_dp.encoding import Encoding, Lanes
 from smpc_dp.errors import LocalError
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.names import VERSION
-from smpc_dp.protocols.registry import hub_machine, party_machine
+from smpc_dp.protocols.registry import make_aggregator, make_party
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.aggregator import AggregatorMachine
 from smpc_dp.protocols.secagg.params import SecAggParameters, SumParameters
-from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import Signer
@@ -183,13 +182,13 @@ class Staged:
 
 
 @dataclass(slots=True)
-class Run(Staged):
+class Played(Staged):
     """The machines of one scenario."""
 
-    parties: dict[str, PartyMachine]
-    aggregator: AggregatorMachine
+    parties: dict[str, Run[Outcome]]
+    aggregator: Run[Outcome]
 
-    def play(self) -> Run:
+    def play(self) -> Played:
         """Drive the run to its end."""
         network = RecordingNetwork(Faults(kill=self.scenario.kill))
         drive([self.aggregator, *self.parties.values()], network, AGGREGATOR)
@@ -228,16 +227,16 @@ def set_stage(scenario: Scenario, aggregator: str, hubs: tuple[str, ...]) -> Sta
     return Staged(scenario, context, signers, randomness, lanes)
 
 
-def cast(scenario: Scenario) -> Run:
+def cast(scenario: Scenario) -> Played:
     """Return fresh machines for a scenario, with the same randomness every time."""
     stage = set_stage(scenario, AGGREGATOR, (AGGREGATOR,))
     context, parameters = stage.context, scenario.parameters
     parties = {
-        name: party_machine(context, parameters, stage.signers[name], lanes.copy(), stage.randomness[name])
+        name: make_party(context, parameters, stage.signers[name], lanes.copy(), stage.randomness[name])
         for name, lanes in stage.lanes.items()
     }
-    aggregator = hub_machine(context, parameters, stage.signers[AGGREGATOR])
-    return Run(scenario, context, stage.signers, stage.randomness, stage.lanes, parties, aggregator)
+    aggregator = make_aggregator(context, parameters, stage.signers[AGGREGATOR])
+    return Played(scenario, context, stage.signers, stage.randomness, stage.lanes, parties, aggregator)
 
 
 def to_json(scenario: Scenario) -> dict[str, object]:

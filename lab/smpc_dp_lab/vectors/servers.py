@@ -14,6 +14,7 @@ from nacl.signing import SigningKey
 
 from smpc_dp.errors import Code, PeerFault, SmpcError
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, Start
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.mpyc import messages as m
@@ -109,7 +110,7 @@ class Stage:
     def play(self) -> Stage:
         """Deliver everything in order; deadlines pass where nothing moves."""
         for name, machine in self.machines.items():
-            self._act(name, machine.start)
+            self._act(name, partial(machine.handle, Start()))
         while any(not machine.finished for machine in self.machines.values()):
             self._deliver()
             self._compute()
@@ -119,7 +120,7 @@ class Stage:
             # Steps in which users are awaited have the first deadlines, then servers, then users.
             first = [name for name in waiting if self.machines[name].step in (m.HELLO, m.SHARES)]
             for name in first or [name for name in waiting if name in SERVERS] or waiting:
-                self._act(name, self.machines[name].expire)
+                self._act(name, partial(self.machines[name].handle, Deadline()))
         self._deliver()
         return self
 
@@ -128,7 +129,7 @@ class Stage:
             sent = act()
         except SmpcError as error:
             self.errors[name] = error
-            sent = self.machines[name].farewell(error)
+            sent = self.machines[name].handle(Cancellation(error))
         self._queue += sent
         self.sent += sent
 
@@ -136,7 +137,7 @@ class Stage:
         while self._queue:
             changed = self.change(self._queue.pop(0))
             if changed is not None and not self.machines[changed.receiver].finished:
-                self._act(changed.receiver, partial(self.machines[changed.receiver].receive, changed))
+                self._act(changed.receiver, partial(self.machines[changed.receiver].handle, Message(changed)))
 
     def _compute(self) -> None:
         jobs = [job for name in SERVERS if (job := self.servers[name].job) is not None]

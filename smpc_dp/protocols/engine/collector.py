@@ -187,6 +187,10 @@ class CollectorRole:
         """The first step of a party."""
         return self.stages[0].state.expects
 
+    def most_steps(self, _collector: Collector[Any]) -> int:
+        """Return how many steps follow the first one at most."""
+        return len(self.stages) - 1
+
     def stage(self, state: State) -> Stage:
         """Return the row of a state."""
         return next(stage for stage in self.stages if type(state) is stage.state)
@@ -305,15 +309,15 @@ class CollectorRole:
 
     def _answer_excluded(
         self, collector: Collector[Any], state: CollectorState, party: int, envelope: Envelope
-    ) -> list[Envelope]:
+    ) -> Sequence[Envelope]:
         """Tell a process that says hello to a run that it is out of, once, instead of letting it wait."""
         inbox = state.inbox
         if envelope.step != self.hello or party in inbox.answered:
-            return []
+            return ()
         try:
             collector.context.check(envelope)
         except PeerFault:
-            return []
+            return ()
         inbox.answered.add(party)
         # It does not know this run: like its hello, the answer goes under the session's digest.
         return collector.write(b"", ABORT, (party,), abort_of(inbox.excluded[party]))

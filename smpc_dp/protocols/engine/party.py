@@ -159,6 +159,10 @@ class PartyRole:
         """Return whose message a state expects."""
         return frozenset() if state.over else frozenset({member.context.aggregator})
 
+    def has_enough(self, _member: Member[Any], _state: State) -> bool:
+        """Return False: there is one message to wait for."""
+        return False
+
     def step(self, member: Member[Any], state: PartyState, event: events.Event) -> Transition:
         """Return the next state of a party and what it sends; pure but for the values that it draws.
 

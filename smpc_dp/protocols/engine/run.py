@@ -38,6 +38,8 @@ class Role(Protocol):
 
     def waiting_for(self, member: Any, state: Any) -> frozenset[str]: ...
 
+    def has_enough(self, member: Any, state: Any) -> bool: ...
+
 
 class Run(Generic[R_co]):
     """One role in one run. It opens no socket, reads no clock and never sleeps.
@@ -67,7 +69,7 @@ class Run(Generic[R_co]):
         return name
 
     @property
-    def state(self) -> State:
+    def state(self) -> Any:
         """The newest state."""
         return self._state
 
@@ -85,6 +87,11 @@ class Run(Generic[R_co]):
     def waiting_for(self) -> frozenset[str]:
         """The members whose message is still expected in this step."""
         return frozenset() if self._failed else self.role.waiting_for(self.member, self._state)
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether as many messages of this step are there as it needs, though others may still come."""
+        return not self.finished and self.role.has_enough(self.member, self._state)
 
     @property
     def finished(self) -> bool:

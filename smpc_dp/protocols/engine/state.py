@@ -8,7 +8,7 @@ memory is used again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -23,12 +23,16 @@ class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         expects: the step whose messages the state takes.
         over: whether the role takes and sends nothing more.
         releases: whether the answer to the expected message is the first that depends on the party's vector.
+        matchings: how many pairs a party may have to evaluate, one after the other, within the step.
+        longest: bytes of the longest message that must be heard in the run; 0: as the session plans.
     """
 
     run_id: bytes = b""
     expects: ClassVar[str] = "done"
     over: ClassVar[bool] = False
     releases: ClassVar[bool] = False
+    matchings: ClassVar[int] = 0
+    longest: ClassVar[int] = 0
 
     def __repr__(self) -> str:
         # Fields hold secrets.
@@ -43,5 +47,5 @@ class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class Transition(NamedTuple):
     """The next state of a role, and what it sends on the way there."""
 
-    state: State
+    state: Any
     messages: Sequence[Envelope] = ()

@@ -1,53 +1,55 @@
-"""Which machines run GOPA through a relay: noise of lost users kept or rolled back, or a log."""
+"""Which roles run GOPA through an aggregator: noise of lost parties kept or rolled back, or a log."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from smpc_dp.board.keeping import Board
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import Context, Signer
+from smpc_dp.protocols.gopa import states
 from smpc_dp.protocols.gopa.params import GopaParameters
-from smpc_dp.protocols.gopa.party import GopaPartyMachine
-from smpc_dp.protocols.gopa.relay import GopaRelayMachine
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
 from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
-from smpc_dp.protocols.secagg.aggregator import AggregatorMachine, Watch
+from smpc_dp.protocols.phases.key_graph import Watch
+from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp.protocols.secagg.params import SumParameters
-from smpc_dp.protocols.secagg.party import PartyMachine
 from smpc_dp.protocols.secagg.survivors import FixedSurvivors
-from smpc_dp.seen import Seen
+from smpc_dp.seen import NOTHING_SEEN, Seen
 
 
-def user_machine(
+def party(
     context: Context,
     parameters: SumParameters,
     identity: Signer,
     lanes: Lanes,
-    randomness: Randomness | None,
-    fixed: FixedSurvivors | None,
-    seen: Seen,
-) -> PartyMachine:
-    """Return the machine of a user; arguments as of `registry.party_machine`."""
+    randomness: Randomness | None = None,
+    fixed: FixedSurvivors | None = None,
+    seen: Seen = NOTHING_SEEN,
+) -> Run[Any]:
+    """Return the role of a party; arguments as of `registry.MakeParty`."""
     if isinstance(parameters, VerifiableParameters):
         return VerifiablePartyMachine(context, parameters, identity, lanes, randomness, seen)
     if isinstance(parameters, GopaParameters) and parameters.on_dropout == "keep":
-        return GopaPartyMachine(context, parameters, identity, lanes, randomness)
-    return PartyMachine(context, parameters, identity, lanes, randomness, fixed)
+        return states.party(context, parameters, identity, lanes, randomness)
+    return secagg.party(context, parameters, identity, lanes, randomness, fixed)
 
 
-def relay_machine(
+def aggregator(
     context: Context,
     parameters: SumParameters,
     identity: Signer,
     *,
-    threads: int,
-    watch: Watch | None,
-    board: Board | None,
-    fixed: FixedSurvivors | None,
-) -> AggregatorMachine:
-    """Return the machine of the relay; arguments as of `registry.hub_machine`."""
+    threads: int = 1,
+    watch: Watch | None = None,
+    board: Board | None = None,
+    fixed: FixedSurvivors | None = None,
+) -> Run[Any]:
+    """Return the role of the aggregator; arguments as of `registry.MakeAggregator`."""
     if isinstance(parameters, VerifiableParameters):
         if board is None:
             raise ConfigError([Fault("board", "a verifiable run needs one")])
@@ -55,5 +57,5 @@ def relay_machine(
             context, parameters, identity, board=board, threads=threads, watch=watch
         )
     if isinstance(parameters, GopaParameters) and parameters.on_dropout == "keep":
-        return GopaRelayMachine(context, parameters, identity, threads=threads, watch=watch)
-    return AggregatorMachine(context, parameters, identity, threads=threads, watch=watch, fixed=fixed)
+        return states.aggregator(context, parameters, identity, threads=threads, watch=watch)
+    return secagg.aggregator(context, parameters, identity, threads=threads, watch=watch, fixed=fixed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from smpc_dp.errors import PeerFault, SmpcError, VerificationError
 from smpc_dp.identity import verify
 from smpc_dp.protocols.abort import TEXTS, Abort, equivocation, error_of
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.mpyc.messages import LeftOut, Output, Start
 from smpc_dp.protocols.mpyc.terms import ProgramTerms
@@ -69,7 +71,7 @@ class Opened:
         return f"{self.terms.kind}: opened {len(self.values)} values over {len(self.included)} users"
 
 
-class Member(Role[Opened]):
+class Member(Role[Opened], ABC):
     """What the machine of a user and that of a server have in common."""
 
     def __init__(self, context: Context, servers: Sequence[str], identity: Signer) -> None:
@@ -78,6 +80,37 @@ class Member(Role[Opened]):
         self._seen: dict[tuple[str, str], tuple[bytes, bytes]] = {}
         # For errors, in which users and servers are named alike.
         self._everybody = dataclasses.replace(context, names=(*context.names, *servers))
+
+    def handle(self, event: events.Event) -> Sequence[Envelope]:
+        """Take one event and return what is to be sent; after an SmpcError only `Cancellation` may follow."""
+        match event:
+            case events.Start():
+                return self._on_start()
+            case events.Message(envelope):
+                return self._on_message(envelope)
+            case events.PeersLost(peers):
+                return self._on_lost(peers)
+            case events.Deadline():
+                return self._on_deadline()
+            case events.Cancellation(error):
+                return self._on_cancelled(error)
+            case events.Conviction():
+                return ()
+
+    @abstractmethod
+    def _on_start(self) -> Sequence[Envelope]: ...
+
+    @abstractmethod
+    def _on_message(self, envelope: Envelope) -> Sequence[Envelope]: ...
+
+    @abstractmethod
+    def _on_lost(self, peers: Sequence[str]) -> Sequence[Envelope]: ...
+
+    @abstractmethod
+    def _on_deadline(self) -> Sequence[Envelope]: ...
+
+    @abstractmethod
+    def _on_cancelled(self, error: SmpcError) -> Sequence[Envelope]: ...
 
     def _write(self, step: str, names: Sequence[str], message: msgspec.Struct) -> list[Envelope]:
         run_id = self._run_id or self._context.session_digest

@@ -133,11 +133,11 @@ class ServerMachine(Member):
         user = self._number.get(peer)
         return peer not in self._outputs if user is None else user in self._alive and user not in self._shares
 
-    def start(self) -> Sequence[Envelope]:
+    def _on_start(self) -> Sequence[Envelope]:
         """Send nothing: users speak first."""
         return ()
 
-    def receive(self, envelope: Envelope) -> Sequence[Envelope]:
+    def _on_message(self, envelope: Envelope) -> Sequence[Envelope]:
         """Take a message; a user's fault leaves the user out, a server's ends the run."""
         if self._over:
             return ()
@@ -153,12 +153,8 @@ class ServerMachine(Member):
             self._drop(user, fault)
         return self._guard(self._advance)
 
-    def lost(self, peer: str) -> Sequence[Envelope]:
+    def _on_lost(self, peers: Sequence[str]) -> Sequence[Envelope]:
         """Leave a user out that has not shared; end with TimeoutFault without a server that is still due."""
-        return self.lost_all((peer,))
-
-    def lost_all(self, peers: Sequence[str]) -> Sequence[Envelope]:
-        """Learn of several lost links at once."""
         if self._over:
             return ()
         gone = [name for name in peers if name in self._others and name not in self._outputs]
@@ -173,7 +169,7 @@ class ServerMachine(Member):
                 self._drop(user, lost)
         return self._guard(self._advance)
 
-    def expire(self) -> Sequence[Envelope]:
+    def _on_deadline(self) -> Sequence[Envelope]:
         """Leave out who is late; end with TimeoutFault if that is a server."""
         if self._over:
             return ()
@@ -190,7 +186,7 @@ class ServerMachine(Member):
         """Take what mpyc has opened; sign it, and tell users and servers."""
         return self._guard(lambda: self._computed(values))
 
-    def farewell(self, error: SmpcError) -> Sequence[Envelope]:
+    def _on_cancelled(self, error: SmpcError) -> Sequence[Envelope]:
         """Tell everyone that the run has stopped, and why."""
         self._end()
         names = [*self._others, *(self._name_of(user) for user in sorted(self._alive))]

@@ -66,7 +66,7 @@ class UserMachine(Member):
             return frozenset()
         return frozenset(self._servers) - (self._outputs if self._shared else self._starts).keys()
 
-    def start(self) -> Sequence[Envelope]:
+    def _on_start(self) -> Sequence[Envelope]:
         """Say hello to every server."""
         context = self._context
         hello = m.Hello(
@@ -74,7 +74,7 @@ class UserMachine(Member):
         )
         return self._write(m.HELLO, self._servers, hello)
 
-    def receive(self, envelope: Envelope) -> Sequence[Envelope]:
+    def _on_message(self, envelope: Envelope) -> Sequence[Envelope]:
         """Take a server's message; any fault ends the run."""
         if self._over:
             return ()
@@ -84,15 +84,16 @@ class UserMachine(Member):
             self._end()
             raise
 
-    def lost(self, peer: str) -> Sequence[Envelope]:
-        """End with TimeoutFault if it is a server whose output has not come."""
-        if self._over or peer not in self._servers or peer in self._outputs:
+    def _on_lost(self, peers: Sequence[str]) -> Sequence[Envelope]:
+        """End with TimeoutFault without a server whose output has not come."""
+        gone = [peer for peer in peers if peer in self._servers and peer not in self._outputs]
+        if self._over or not gone:
             return ()
         step = self.step
         self._end()
-        raise TimeoutFault({peer}, step, f"connection lost; {NO_SURVIVAL}", code=Code.LOST)
+        raise TimeoutFault(gone, step, f"connection lost; {NO_SURVIVAL}", code=Code.LOST)
 
-    def expire(self) -> Sequence[Envelope]:
+    def _on_deadline(self) -> Sequence[Envelope]:
         """End with TimeoutFault: some servers did not send what is due."""
         if self._over:
             return ()
@@ -100,7 +101,7 @@ class UserMachine(Member):
         self._end()
         raise TimeoutFault(missing, step)
 
-    def farewell(self, error: SmpcError) -> Sequence[Envelope]:
+    def _on_cancelled(self, error: SmpcError) -> Sequence[Envelope]:
         """Tell the servers that this user leaves; one that still waits for shares drops its own."""
         self._end()
         return self._write(LEAVE, self._servers, abort_of(error))

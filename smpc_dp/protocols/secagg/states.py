@@ -7,7 +7,7 @@ that names the parties.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -42,6 +42,10 @@ from smpc_dp.protocols.secagg.graph import PartySet, pack_list, pack_set
 from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.protocols.secagg.recovery import Recovery
 from smpc_dp.protocols.secagg.survivors import FixedSurvivors
+from smpc_dp.seen import NOTHING_SEEN, Seen
+
+if TYPE_CHECKING:
+    from smpc_dp.board.keeping import Board
 
 # A party
 
@@ -264,6 +268,7 @@ def party(
     lanes: Lanes,
     randomness: Randomness | None = None,
     fixed: FixedSurvivors | None = None,
+    seen: Seen = NOTHING_SEEN,  # noqa: ARG001 - of protocols with a log
 ) -> Run[Outcome]:
     """Return the run of one party.
 
@@ -591,6 +596,7 @@ def aggregator(
     *,
     threads: int = 1,
     watch: Watch | None = None,
+    board: Board | None = None,  # noqa: ARG001 - of protocols with a log
     fixed: FixedSurvivors | None = None,
 ) -> Run[Outcome]:
     """Return the run of the aggregator.

@@ -11,13 +11,14 @@ from collections.abc import Collection, Sequence
 from smpc_dp.errors import Code, ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, PeersLost
 from smpc_dp.protocols.mpyc.agreement import NO_SURVIVAL, Opened
 from smpc_dp.protocols.mpyc.messages import COMPUTE, HELLO, MAX_QUESTION, OUTPUT, PRESENT, SHARES
 from smpc_dp.protocols.mpyc.params import threshold_of
 from smpc_dp.protocols.mpyc.server import Job, ServerMachine
 from smpc_dp.roster import split_address
 from smpc_dp.runtime.awaited import Awaited
-from smpc_dp.runtime.deadline import PATIENCE, Deadline, now
+from smpc_dp.runtime.deadline import PATIENCE, StepTimer, now
 from smpc_dp.runtime.events import Event, OnEvent, ignore, logged, tell
 from smpc_dp.runtime.links import SMALL_MESSAGE, Links, News
 from smpc_dp.runtime.requests import ends_session
@@ -193,7 +194,7 @@ class ServerHub:
             if not await self._run(number, machine):
                 return None
         except SmpcError as error:
-            self._links.send(number, machine.farewell(error))
+            self._links.send(number, machine.handle(Cancellation(error)))
             tell(self._on_event, "failed", number, machine, error)
             return error
         finally:
@@ -216,7 +217,7 @@ class ServerHub:
         """
         membership = self._asked[number]
         first = number == 1 and membership.group is None
-        deadline = Deadline(membership.session.timeouts, first=first)
+        deadline = StepTimer(membership.session.timeouts, first=first)
         early = [news for kept in self._early.values() for news in kept]
         self._early = {}
         begun = declared = drained = False
@@ -237,7 +238,7 @@ class ServerHub:
                         return False
                     # Once: the other servers are waited for.
                     begun = True
-                    self._links.send(number, await asyncio.to_thread(machine.expire))
+                    self._links.send(number, await asyncio.to_thread(machine.handle, Deadline()))
                     continue
                 if begun and not declared and not deadline.connecting:
                     declared = True
@@ -245,7 +246,7 @@ class ServerHub:
                     continue
                 if computing is None and not early and deadline.passed:
                     if drained:
-                        self._links.send(number, await asyncio.to_thread(machine.expire))
+                        self._links.send(number, await asyncio.to_thread(machine.handle, Deadline()))
                     else:
                         early, drained = self._links.news.take_all(), True
                     continue
@@ -269,7 +270,7 @@ class ServerHub:
             raise TimeoutFault(missing, machine.step, f"connection lost; {NO_SURVIVAL}", code=Code.LOST)
 
     def _begin_step(
-        self, number: int, machine: ServerMachine, deadline: Deadline
+        self, number: int, machine: ServerMachine, deadline: StepTimer
     ) -> asyncio.Task[Answer] | None:
         """Tell from now on for whom the machine's step waits; give it its time, or return its computation."""
 
@@ -286,7 +287,7 @@ class ServerHub:
         return None
 
     async def _take(
-        self, number: int, machine: ServerMachine, news: News, deadline: Deadline, *, begun: bool
+        self, number: int, machine: ServerMachine, news: News, deadline: StepTimer, *, begun: bool
     ) -> bool:
         """Give the machine its news; return whether the request has begun, as with its first message."""
         if news.envelope is not None and not begun and news.request == number:
@@ -334,7 +335,7 @@ class ServerHub:
         more = {PRESENT: timeouts.connect + timeouts.gather, OUTPUT: self._membership.parameters.seconds}
         return more.get(step, 0.0) + PATIENCE * timeouts.step
 
-    async def _next(self, deadline: Deadline, computing: asyncio.Task[Answer] | None) -> News | None:
+    async def _next(self, deadline: StepTimer, computing: asyncio.Task[Answer] | None) -> News | None:
         """Return the next news, or None when the time or the computation's end comes; tell whom we lack."""
         getting = asyncio.create_task(self._links.news.get())
         waits: list[asyncio.Task[Answer] | asyncio.Task[News]] = [getting]
@@ -361,7 +362,7 @@ class ServerHub:
     async def _declare_absent(self, number: int, machine: ServerMachine) -> None:
         """Wait no more for who has no connection."""
         absent = [name for name in sorted(machine.waiting_for) if not self._links.is_live(name)]
-        self._links.send(number, await asyncio.to_thread(machine.lost_all, absent))
+        self._links.send(number, await asyncio.to_thread(machine.handle, PeersLost(tuple(absent))))
 
     async def _apply(
         self, number: int, machine: ServerMachine, news: News, begun: bool
@@ -372,7 +373,7 @@ class ServerHub:
             if self._links.is_live(news.peer) or not due:
                 return ()
             self._on_event(Event(self._membership.name, "lost", number, machine.step, detail=news.peer))
-            return await asyncio.to_thread(machine.lost, news.peer)
+            return await asyncio.to_thread(machine.handle, PeersLost((news.peer,)))
         if news.request > number:
             kept = self._early.setdefault(news.peer, [])
             server = news.peer in self._others
@@ -386,7 +387,7 @@ class ServerHub:
             if news.envelope.step == HELLO:
                 self._links.send(news.request, self._too_late(news, number))
             return ()
-        return await asyncio.to_thread(machine.receive, news.envelope)
+        return await asyncio.to_thread(machine.handle, Message(news.envelope))
 
     def _too_late(self, news: News, number: int) -> Sequence[Envelope]:
         """Tell a user that asks for a past request where the others are; it can ask for the next one."""

@@ -11,6 +11,7 @@ from smpc_dp.encoding import Lanes
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.accountant.receipt import Receipt
+from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, PeersLost, Start
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.mpyc.messages import SHARES, START
 from smpc_dp.protocols.mpyc.params import threshold_of
@@ -160,7 +161,7 @@ class ServersLine:
 
     def decline_as(self, membership: SharedMembership, request: int, error: SmpcError) -> None:
         """Leave a group's request before it begins."""
-        self._links.send(request, _Asking(membership, request, "", []).machine.farewell(error))
+        self._links.send(request, _Asking(membership, request, "", []).machine.handle(Cancellation(error)))
 
     async def close(self) -> None:
         """Send what waits, and say goodbye to every server."""
@@ -173,7 +174,7 @@ class ServersLine:
         try:
             return await self._drive(asking, charge, before)
         except SmpcError as error:
-            self._links.send(asking.request, asking.machine.farewell(error))
+            self._links.send(asking.request, asking.machine.handle(Cancellation(error)))
             tell(self._on_event, "failed", asking.request, asking.machine, error)
             raise
 
@@ -182,10 +183,10 @@ class ServersLine:
         machine, request = asking.machine, asking.request
         receipt: Receipt | None = None
         timeouts = self._membership.session.timeouts
-        sent = machine.start()
+        sent = machine.handle(Start())
         for name in self._membership.servers:
             if not self._links.is_live(name):
-                machine.lost(name)
+                machine.handle(PeersLost((name,)))
         step, until = "", 0.0
         while True:
             if any(envelope.step == SHARES for envelope in sent):
@@ -205,7 +206,7 @@ class ServersLine:
                     )
                 tell(self._on_event, "step", request, machine)
             if now() >= until:
-                sent = machine.expire()
+                sent = machine.handle(Deadline())
                 continue
             sent = ()
             try:
@@ -214,8 +215,8 @@ class ServersLine:
             except TimeoutError:
                 continue
             if news.envelope is None:
-                sent = () if self._links.is_live(news.peer) else machine.lost(news.peer)
+                sent = () if self._links.is_live(news.peer) else machine.handle(PeersLost((news.peer,)))
             else:
-                receive = partial(machine.receive, news.envelope)
+                receive = partial(machine.handle, Message(news.envelope))
                 # In a thread: planning the noise takes long, and the channels go on meanwhile.
                 sent = await asyncio.to_thread(receive) if news.request == request else ()

@@ -9,6 +9,7 @@ import pytest
 
 from smpc_dp.encoding import Encoding
 from smpc_dp.privacy.secagg_plan import plan_secagg
+from smpc_dp.protocols.engine.events import Message, Start
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.average import cast_sum
@@ -27,19 +28,21 @@ def test_aggregator_holds_no_vector_of_a_party(parties: int) -> None:
     assert parameters.encoding.element_bytes == 4
     cast, _ = cast_sum(parameters, [np.zeros(LENGTH)] * parties, seed_for_simulation=1)
     machines = {machine.name: machine for machine in cast.parties}
-    waiting = [envelope for machine in cast.parties for envelope in machine.start()]
+    waiting = [envelope for machine in cast.parties for envelope in machine.handle(Start())]
     while cast.aggregator.step != m.MASKED:
-        answers = [sent for envelope in waiting for sent in cast.aggregator.receive(envelope)]
+        answers = [sent for envelope in waiting for sent in cast.aggregator.handle(Message(envelope))]
         if cast.aggregator.step != m.MASKED:
-            waiting = [sent for answer in answers for sent in machines[answer.receiver].receive(answer)]
+            waiting = [
+                sent for answer in answers for sent in machines[answer.receiver].handle(Message(answer))
+            ]
     tracemalloc.start()
     try:
         peak = 0
         for answer in answers:
-            (masked,) = machines[answer.receiver].receive(answer)
+            (masked,) = machines[answer.receiver].handle(Message(answer))
             tracemalloc.reset_peak()
             before, _ = tracemalloc.get_traced_memory()
-            cast.aggregator.receive(masked)
+            cast.aggregator.handle(Message(masked))
             del masked
             now, top = tracemalloc.get_traced_memory()
             peak = max(peak, top - before)

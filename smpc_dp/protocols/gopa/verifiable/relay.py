@@ -78,12 +78,11 @@ class VerifiableRelayMachine(GopaRelayMachine):
         }
 
     @property
-    def most_heard_bytes(self) -> int:
+    def longest(self) -> int:  # type: ignore[override]
         """No message is longer that the relay hears: what is false goes on the board, however long."""
         return self._verifiable.most_heard_bytes
 
-    @property
-    def most_steps(self) -> int:
+    def most_steps(self, _: object) -> int:
         """Those of a run in which nobody lies, and two for each round of openings."""
         openings = (v.ATTEST_EXCLUSIONS, v.OPEN)
         usual = [step for step in self._steps if not step.startswith(openings)]
