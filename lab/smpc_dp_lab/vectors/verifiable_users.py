@@ -12,9 +12,10 @@ from msgspec.structs import replace
 from smpc_dp.crypto import proofs
 from smpc_dp.errors import LocalError
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.collector import Item
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
+from smpc_dp.protocols.gopa.verifiable.collecting import CollectCoin
 from smpc_dp.protocols.gopa.verifiable.statements import (
     BOUNDS,
     COMMIT_MALFORMED,
@@ -23,8 +24,9 @@ from smpc_dp.protocols.gopa.verifiable.statements import (
     RANGE,
     SUM,
 )
+from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
 from smpc_dp_lab.vectors.verifiable_cheat import EXCLUDED, REFUSED, VOID, Cheat
-from smpc_dp_lab.vectors.verifiable_runs import Cheater, Tamper, entry_of, honest, play
+from smpc_dp_lab.vectors.verifiable_runs import HONEST, Cheater, Host, Tamper, entry_of, honest, play
 
 # Who cheats, and who would be copied.
 CHEAT, OTHER = "dan", "ben"
@@ -289,12 +291,12 @@ def _sums() -> Iterator[Cheat]:
 def _edges() -> Iterator[Cheat]:
     def one_sided(user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
         given = commit_of(message)
-        user.drop_first_edge()
+        user.drop_edge(min(user.next.edges))
         return replace(given, neighbours=given.neighbours[2:], edges=given.edges[32:])
 
     def other_noise(user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
         given = commit_of(message)
-        return replace(given, edges=user.shift_first_edge(1000) + given.edges[32:])
+        return replace(given, edges=user.shift_edge(min(user.next.terms), 1000) + given.edges[32:])
 
     for name, about, change in (
         ("edge-on-one-side", "A user claims no edge where its neighbour does.", one_sided),
@@ -312,12 +314,14 @@ def _edges() -> Iterator[Cheat]:
 # coins
 
 
-class _TakesCoins(VerifiableRelayMachine):
-    """A relay that takes every coin."""
+def _take_coin(_relay: object, state: CollectCoin, party: int, envelope: Envelope) -> Item:
+    """Take every coin, as a relay does that deviates."""
+    decode(envelope.body, v.Coin, envelope.sender)
+    state.coins[party] = Item(None, envelope.body, envelope.signature)
+    return state.coins[party]
 
-    def _accept_coin(self, party: int, envelope: Envelope) -> None:
-        decode(envelope.body, v.Coin, envelope.sender)
-        self._coins[party] = envelope
+
+_TAKES_COINS = Host(role=AGGREGATOR.with_stage(CollectCoin, accept=_take_coin))
 
 
 def _coins() -> Iterator[Cheat]:
@@ -332,7 +336,7 @@ def _coins() -> Iterator[Cheat]:
         check,
         REFUSED,
         (CHEAT,),
-        _play(tampers, relay=_TakesCoins),
+        _play(tampers, relay=_TAKES_COINS),
     )
 
     def copied(_user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
@@ -352,7 +356,7 @@ def _coins() -> Iterator[Cheat]:
         check,
         REFUSED,
         (CHEAT,),
-        _play({CHEAT: copy}, relay=_TakesCoins),
+        _play({CHEAT: copy}, relay=_TAKES_COINS),
     )
     yield Cheat(
         "coin-withheld",
@@ -372,7 +376,5 @@ def _coins() -> Iterator[Cheat]:
     )
 
 
-def _play(
-    tampers: dict[str, Tamper], *, relay: type[VerifiableRelayMachine] = VerifiableRelayMachine
-) -> Callable[[], list[bytes]]:
+def _play(tampers: dict[str, Tamper], *, relay: Host = HONEST) -> Callable[[], list[bytes]]:
     return lambda: play(tampers, relay=relay).lines

@@ -110,6 +110,11 @@ class Collector(Generic[P_co]):
         names = [self.name_of(party) for party in parties]
         return self.context.write(self.identity, run_id or self.context.session_digest, step, names, message)
 
+    def write_own(self, run_id: bytes, kind: str, message: msgspec.Struct) -> Envelope:
+        """Return a statement for a log: signed as a message to itself."""
+        [signed] = self.context.write(self.identity, run_id, kind, (self.name,), message)
+        return signed
+
     def broadcast(self, state: CollectorState, step: str, message: msgspec.Struct) -> list[Envelope]:
         """Return one message for everyone who is not excluded."""
         return self.write(state.run_id, step, sorted(state.inbox.alive), message)
@@ -170,6 +175,11 @@ def _nothing(_collector: Any, _state: Any) -> None:
     """Check nothing."""
 
 
+def _none(_collector: Any) -> int:
+    """Return 0."""
+    return 0
+
+
 @dataclass(frozen=True)
 class CollectorRole:
     """The collecting role in a protocol.
@@ -177,19 +187,23 @@ class CollectorRole:
     Attributes:
         stages: the table; the first state is the one in which a run begins.
         check: (collector, state) raises an SmpcError where a run cannot go on after a loss.
+        repeats: (collector) -> how many steps more than states there may be, as some come again.
+        longest: (collector) -> bytes of the longest message that must be heard; 0: as the session plans.
     """
 
     stages: tuple[Stage, ...]
     check: Callable[[Any, Any], None] = _nothing
+    repeats: Callable[[Any], int] = _none
+    longest: Callable[[Any], int] = _none
 
     @property
     def hello(self) -> str:
         """The first step of a party."""
         return self.stages[0].state.expects
 
-    def most_steps(self, _collector: Collector[Any]) -> int:
+    def most_steps(self, collector: Collector[Any]) -> int:
         """Return how many steps follow the first one at most."""
-        return len(self.stages) - 1
+        return len(self.stages) - 1 + self.repeats(collector)
 
     def stage(self, state: State) -> Stage:
         """Return the row of a state."""

@@ -24,7 +24,6 @@ class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         over: whether the role takes and sends nothing more.
         releases: whether the answer to the expected message is the first that depends on the party's vector.
         matchings: how many pairs a party may have to evaluate, one after the other, within the step.
-        longest: bytes of the longest message that must be heard in the run; 0: as the session plans.
     """
 
     run_id: bytes = b""
@@ -32,7 +31,6 @@ class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     over: ClassVar[bool] = False
     releases: ClassVar[bool] = False
     matchings: ClassVar[int] = 0
-    longest: ClassVar[int] = 0
 
     def __repr__(self) -> str:
         # Fields hold secrets.
