@@ -163,6 +163,10 @@ class PartyRole:
         """Return False: there is one message to wait for."""
         return False
 
+    def longest(self, _member: Member[Any]) -> int:
+        """Return 0: no message is longer than the session plans."""
+        return 0
+
     def step(self, member: Member[Any], state: PartyState, event: events.Event) -> Transition:
         """Return the next state of a party and what it sends; pure but for the values that it draws.
 

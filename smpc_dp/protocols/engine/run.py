@@ -40,6 +40,8 @@ class Role(Protocol):
 
     def has_enough(self, member: Any, state: Any) -> bool: ...
 
+    def longest(self, member: Any, /) -> int: ...
+
 
 class Run(Generic[R_co]):
     """One role in one run. It opens no socket, reads no clock and never sleeps.
