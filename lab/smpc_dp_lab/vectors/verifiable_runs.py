@@ -19,7 +19,9 @@ from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.identity import Identity
+from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import CollectorRole
+from smpc_dp.protocols.engine.events import Cancellation, Event
 from smpc_dp.protocols.engine.party import Apply, PartyState
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.state import Transition
@@ -158,11 +160,13 @@ ENTRIES: tuple[tuple[type[PartyState], Apply, type[msgspec.Struct]], ...] = (
 class Cheater(Run[Outcome]):
     """A user that may say something else than it should, in any entry of its own; and what it then needs.
 
-    `next` is the state that follows what it says, which it may change as well.
+    `next` is the state that follows what it says, which it may change as well; `last` the newest one, but for
+    that in which it has stopped.
     """
 
     secret: WatchedSecret
     next: Any
+    last: Any
 
     def __init__(self, run: Run[Outcome], tamper: Tamper | None = None) -> None:
         role = PARTY
@@ -170,6 +174,14 @@ class Cheater(Run[Outcome]):
             role = role.with_row(state, functools.partial(self._say, apply, kind))
         super().__init__(role, run.member, run.state)
         self._tamper = tamper
+
+    def handle(self, event: Event) -> Sequence[Envelope]:
+        """Take one step, and remember the state."""
+        try:
+            return super().handle(event)
+        finally:
+            if not isinstance(event, Cancellation):
+                self.last = self.state
 
     def _say(
         self, apply: Apply, kind: type[msgspec.Struct], member: VerifiableMember, state: Any, body: bytes
