@@ -250,12 +250,9 @@ def _roles_of(protocol: str) -> tuple[MakeParty, MakeAggregator]:
 
         return roles.party, roles.aggregator
     if protocol == EXCHANGE:
-        from smpc_dp.protocols.exchange.machines import ExchangeHub, ExchangeParty
+        from smpc_dp.protocols.exchange import states
 
-        return (
-            lambda c, p, i, lanes, r=None, fixed=None, seen=None: ExchangeParty(c, p, i, lanes, r),
-            lambda c, p, i, threads=1, watch=None, board=None, fixed=None: ExchangeHub(c, p, i),
-        )
+        return states.party, states.aggregator
     if (registered := _registered(protocol)) is not None:
         return registered[0].party, registered[0].aggregator
     return secagg.party, secagg.aggregator

@@ -12,8 +12,10 @@ from smpc_dp.encoding import Lanes
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
 from smpc_dp.learn.averager import Rows, Users
 from smpc_dp.learn.exchanges import Exchanging, OneUser, Recipients, request_of
-from smpc_dp.protocols.exchange.machines import ExchangeHub, ExchangeParty
+from smpc_dp.protocols.engine.run import Run
+from smpc_dp.protocols.exchange import states
 from smpc_dp.protocols.exchange.params import ExchangeParameters
+from smpc_dp.protocols.result import Outcome
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.stage import AGGREGATOR, set_stage
 from smpc_dp.transport.memory import Faults, MemoryNetwork
@@ -25,7 +27,7 @@ def cast_exchange(
     *,
     request: int = 1,
     seed_for_simulation: int | None = None,
-) -> list[ExchangeParty]:
+) -> list[Run[Outcome]]:
     """Return the users of an exchange of these vectors, which has run to its end; raises what ended it."""
     lanes = [
         parameters.encoding.encode(vector, party=f"party {row}")[0] for row, vector in enumerate(vectors)
@@ -45,7 +47,7 @@ def drive_exchange(
     request: int = 1,
     seed_for_simulation: int | None = None,
     kill: Mapping[int, int] | None = None,
-) -> tuple[list[ExchangeParty], dict[str, SmpcError]]:
+) -> tuple[list[Run[Outcome]], dict[str, SmpcError]]:
     """Run an exchange to its end; return its users, and the errors of those that failed, by name.
 
     `kill`: by the place of a user, the number of the message that it dies before.
@@ -59,12 +61,12 @@ def drive_exchange(
     )
     names = stage.context.names
     parties = [
-        ExchangeParty(stage.context, parameters, stage.signers[name], brought, stage.sources[name])
+        states.party(stage.context, parameters, stage.signers[name], brought, stage.sources[name])
         for name, brought in zip(names, lanes, strict=True)
     ]
-    hub = ExchangeHub(stage.context, parameters, stage.signers[AGGREGATOR])
+    aggregator = states.aggregator(stage.context, parameters, stage.signers[AGGREGATOR])
     faults = Faults(kill={names[place]: message for place, message in (kill or {}).items()})
-    errors = drive([hub, *parties], MemoryNetwork(faults, seed=seed_for_simulation or 0), AGGREGATOR)
+    errors = drive([aggregator, *parties], MemoryNetwork(faults, seed=seed_for_simulation or 0), AGGREGATOR)
     return parties, errors
 
 
@@ -156,8 +158,8 @@ class MemoryHub:
             elif party.name in errors:
                 call.answer.set_exception(errors[party.name])
             else:
-                found = {number[name]: parameters.real(lanes) for name, lanes in party.received.items()}
-                call.answer.set_result(found)
+                received = party.state.received.items()
+                call.answer.set_result({number[name]: parameters.real(lanes) for name, lanes in received})
 
     def _lanes(self, parameters: ExchangeParameters, vectors: Rows) -> Lanes:
         rows = [parameters.encoding.encode(vector, party="a user")[0] for vector in vectors]

@@ -13,9 +13,10 @@ import pytest
 from smpc_dp.crypto import agree
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.events import Message, Start
 from smpc_dp.protocols.envelope import Context, decode, encode
 from smpc_dp.protocols.exchange import messages as m
-from smpc_dp.protocols.exchange.machines import ExchangeHub, ExchangeParty
+from smpc_dp.protocols.exchange import states
 from smpc_dp.protocols.exchange.params import ExchangeParameters, plan_exchange
 from smpc_dp.protocols.secagg.graph import pack_set
 from smpc_dp.simulate.drive import drive
@@ -38,7 +39,7 @@ class Run:
         self.stage: Stage = set_stage(3, protocol="exchange", seed_for_simulation=4, request=request)
         context = self.stage.context
         self.parties = [
-            ExchangeParty(
+            states.party(
                 context,
                 given,
                 self.stage.signers[name],
@@ -47,17 +48,17 @@ class Run:
             )
             for place, name in enumerate(context.names)
         ]
-        self.hub = ExchangeHub(context, given, self.stage.signers[AGGREGATOR])
+        self.hub = states.aggregator(context, given, self.stage.signers[AGGREGATOR])
 
     def go(self, change: Change) -> None:
         """Carry everything, the hub's messages changed and signed again; raises the first error of a user."""
-        sent = [envelope for party in self.parties for envelope in party.start()]
+        sent = [envelope for party in self.parties for envelope in party.handle(Start())]
         while sent:
-            answers = [answer for envelope in sent for answer in self.hub.receive(envelope)]
+            answers = [answer for envelope in sent for answer in self.hub.handle(Message(envelope))]
             sent = []
             for answer in answers:
                 party = self.parties[self.stage.context.names.index(answer.receiver)]
-                sent += party.receive(change(answer))
+                sent += party.handle(Message(change(answer)))
 
     def rewrite(self, envelope: Envelope, body: msgspec.Struct) -> Envelope:
         signer = self.stage.signers[AGGREGATOR]
@@ -131,8 +132,8 @@ def test_noise_is_drawn_once_for_all_receivers() -> None:
         (second.name, first, third),
         (third.name, first, second),
     ):
-        np.testing.assert_array_equal(one.received[name], other.received[name])
-    values = given.real(second.received[first.name])
+        np.testing.assert_array_equal(one.state.received[name], other.state.received[name])
+    values = given.real(second.state.received[first.name])
     assert np.abs(values - VECTORS[0]).min() > 0
 
 
@@ -155,7 +156,7 @@ def test_a_swapped_key_is_not_taken() -> None:
 def test_a_hello_of_another_request_is_not_taken() -> None:
     """The same identities and session, an earlier request: its signature is good, its request is not."""
     run, earlier = Run(parameters(), 2), Run(parameters(), 1)
-    (old,) = earlier.parties[0].start()
+    (old,) = earlier.parties[0].handle(Start())
 
     def replay(body: bytes) -> m.Start:
         start = start_of(body)
@@ -241,35 +242,37 @@ def test_too_few_senders_are_refused_by_each_user() -> None:
 def test_a_user_that_sends_along_no_edge_is_left_out() -> None:
     given = parameters().between(((2,), (1,), ()))
     run = Run(given)
-    hellos = [envelope for party in run.parties for envelope in party.start()]
-    starts = [answer for envelope in hellos for answer in run.hub.receive(envelope)]
-    sent = {answer.receiver: run.parties[place].receive(answer) for place, answer in enumerate(starts)}
+    hellos = [envelope for party in run.parties for envelope in party.handle(Start())]
+    starts = [answer for envelope in hellos for answer in run.hub.handle(Message(envelope))]
+    sent = {
+        answer.receiver: run.parties[place].handle(Message(answer)) for place, answer in enumerate(starts)
+    }
     name = run.stage.context.names[2]
     (honest,) = sent[name]
     body = m.Send([(1, b"x")])
     (forged,) = run.stage.context.write(run.stage.signers[name], honest.run_id, m.SEND, (AGGREGATOR,), body)
-    run.hub.receive(forged)
+    run.hub.handle(Message(forged))
     for place in (0, 1):
-        run.hub.receive(sent[run.stage.context.names[place]][0])
+        run.hub.handle(Message(sent[run.stage.context.names[place]][0]))
     assert "does not send to exactly" in "; ".join(run.hub.result.faults)
 
 
 def test_a_user_that_keeps_a_box_back_is_left_out_and_not_the_hub_blamed() -> None:
     run = Run(parameters(missing=1))
     names = run.stage.context.names
-    hellos = [envelope for party in run.parties for envelope in party.start()]
-    starts = [answer for envelope in hellos for answer in run.hub.receive(envelope)]
+    hellos = [envelope for party in run.parties for envelope in party.handle(Start())]
+    starts = [answer for envelope in hellos for answer in run.hub.handle(Message(envelope))]
     delivered: list[Envelope] = []
     for place, start in enumerate(starts):
-        (honest,) = run.parties[place].receive(start)
+        (honest,) = run.parties[place].handle(Message(start))
         if place == 2:
             boxes = decode(honest.body, m.Send, names[2]).boxes[:1]
             signer = run.stage.signers[names[2]]
             (honest,) = run.stage.context.write(signer, honest.run_id, m.SEND, (AGGREGATOR,), m.Send(boxes))
-        delivered += run.hub.receive(honest)
+        delivered += run.hub.handle(Message(honest))
     for envelope in delivered:
         if envelope.step == m.DELIVER:
-            run.parties[names.index(envelope.receiver)].receive(envelope)
+            run.parties[names.index(envelope.receiver)].handle(Message(envelope))
     assert run.hub.result.absent == (names[2],)
     for party in run.parties[:2]:
         assert party.result.survivors == names[:2]
@@ -316,7 +319,7 @@ def test_each_vector_is_checked_by_itself(lies: tuple[int, int], culprit: int, n
         context = run.stage.context
         name = context.names[place]
         lanes = grid.astype(np.int64).view(np.uint64)
-        run.parties[place] = ExchangeParty(
+        run.parties[place] = states.party(
             context, given, run.stage.signers[name], lanes, run.stage.sources[name]
         )
     error = refused(run, lambda envelope: envelope)

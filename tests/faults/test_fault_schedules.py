@@ -23,8 +23,8 @@ from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import Lanes, fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.envelope import Context
-from smpc_dp.protocols.exchange.machines import Relayed
 from smpc_dp.protocols.exchange.params import plan_exchange
+from smpc_dp.protocols.exchange.states import Relayed
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.params import SumParameters
@@ -118,7 +118,7 @@ async def play(scene: Scene, seed: int, vectors: NDArray[np.float64], told: Told
             if scene.group is None:
                 outcome, _ = await line.run_as(membership, 1, "sum", lanes, charge)
             else:
-                outcome = (await line.meet(membership, 1, "sum", lanes, charge)).result
+                outcome = (await line._meet(membership, 1, "sum", lanes, charge, 0))[0].result
             told.outcomes[name] = outcome
         except SmpcError as error:
             told.errors[name] = error

@@ -10,8 +10,10 @@ import pytest
 
 from smpc_dp.protocols.abort import ABORT, LEAVE
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.events import Message, Start
 from smpc_dp_lab import vectors
-from smpc_dp_lab.vectors.exchange_runs import SCENARIOS, Run, cast
+from smpc_dp_lab.vectors.exchange_runs import SCENARIOS, cast
+from smpc_dp_lab.vectors.runs import Played
 from tests.vectors.reasons import check_reason
 from tests.vectors.test_secagg_vectors import assert_refuses, envelope_of
 
@@ -32,15 +34,15 @@ def test_every_kind_is_there() -> None:
     assert len(layers) == len(NEGATIVE) >= 30
 
 
-def replayed(vector: dict[str, Any]) -> tuple[Run, Envelope, Envelope]:
+def replayed(vector: dict[str, Any]) -> tuple[Played, Envelope, Envelope]:
     """Return fresh machines, the receiver fed up to the fault, the faulty envelope and what it replaces."""
     [scenario] = [scenario for scenario in SCENARIOS if f"run-{scenario.name}.json" == vector["base"]]
     fresh, envelope = cast(scenario), envelope_of(vector["envelope"])
     due = [sent for sent in cast(scenario).play().sent if sent.receiver == envelope.receiver]
     machine = fresh.parties.get(envelope.receiver, fresh.aggregator)
-    machine.start()
+    machine.handle(Start())
     for earlier in due[: vector["after"]]:
-        machine.receive(earlier)
+        machine.handle(Message(earlier))
     return fresh, envelope, due[vector["after"]]
 
 
@@ -55,4 +57,4 @@ def test_fault_is_refused(path: Path) -> None:
 def test_without_the_fault_it_is_taken(path: Path) -> None:
     run, envelope, good = replayed(json.loads(path.read_bytes()))
     machine = run.parties.get(envelope.receiver, run.aggregator)
-    assert not any(answer.step in (ABORT, LEAVE) for answer in machine.receive(good))
+    assert not any(answer.step in (ABORT, LEAVE) for answer in machine.handle(Message(good)))

@@ -8,16 +8,13 @@ from fractions import Fraction
 import numpy as np
 from msgspec.structs import replace
 
-from smpc_dp.protocols.exchange.machines import ExchangeHub, ExchangeParty
+from smpc_dp.protocols.exchange import states
 from smpc_dp.protocols.exchange.params import Edges, ExchangeParameters, plan_exchange
-from smpc_dp.simulate.drive import drive
-from smpc_dp.transport.memory import Faults
 from smpc_dp_lab.vectors.runs import (
     AGGREGATOR,
-    RecordingNetwork,
+    Played,
     Row,
     Scenario,
-    Staged,
     inputs_json,
     messages_json,
     result_json,
@@ -105,22 +102,7 @@ SCENARIOS = (
 )
 
 
-@dataclass(slots=True)
-class Run(Staged):
-    """The machines of one scenario."""
-
-    parties: dict[str, ExchangeParty]
-    aggregator: ExchangeHub
-
-    def play(self) -> Run:
-        """Drive the run to its end."""
-        network = RecordingNetwork(Faults(kill=self.scenario.kill))
-        drive([self.aggregator, *self.parties.values()], network, AGGREGATOR)
-        self.sent = network.sent
-        return self
-
-
-def cast(scenario: ExchangeScenario) -> Run:
+def cast(scenario: ExchangeScenario) -> Played:
     """Return fresh machines for a scenario, with the same randomness every time."""
     stage = set_stage(scenario, AGGREGATOR, (AGGREGATOR,))
     if scenario.given.apart:
@@ -128,13 +110,13 @@ def cast(scenario: ExchangeScenario) -> Run:
             rows = [scenario.encoding.encode(row, party=name)[0] for row in scenario.rows(place)]
             stage.lanes[name] = np.stack(rows)
     parties = {
-        name: ExchangeParty(
+        name: states.party(
             stage.context, scenario.given, stage.signers[name], lanes.copy(), stage.randomness[name]
         )
         for name, lanes in stage.lanes.items()
     }
-    hub = ExchangeHub(stage.context, scenario.given, stage.signers[AGGREGATOR])
-    return Run(scenario, stage.context, stage.signers, stage.randomness, stage.lanes, parties, hub)
+    aggregator = states.aggregator(stage.context, scenario.given, stage.signers[AGGREGATOR])
+    return Played(scenario, stage.context, stage.signers, stage.randomness, stage.lanes, parties, aggregator)
 
 
 def to_json(scenario: ExchangeScenario) -> dict[str, object]:
@@ -154,7 +136,7 @@ def to_json(scenario: ExchangeScenario) -> dict[str, object]:
         "intermediate": {
             "run_id": run.parties[scenario.names[0]].run_id.hex(),
             "received": {
-                name: {sender: lanes.tolist() for sender, lanes in party.received.items()}
+                name: {sender: lanes.tolist() for sender, lanes in party.state.received.items()}
                 for name, party in ended.items()
             },
         },

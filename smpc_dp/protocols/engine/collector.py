@@ -8,7 +8,7 @@ same for all protocols, and are here.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -148,6 +148,25 @@ class Collector(Generic[P_co]):
         return TimeoutFault(why, state.step, f"{detail}: {reasons}", code=Code.FEW, why=why, number=needed)
 
 
+def _nothing(_collector: Any, _state: Any) -> None:
+    """Do nothing."""
+
+
+def _once(_collector: Any) -> int:
+    """Return 1."""
+    return 1
+
+
+def _nobody(_collector: Any, _state: Any, _party: int) -> Sequence[Envelope]:
+    """Tell nobody."""
+    return ()
+
+
+def _accepted(_collector: Any, state: CollectorState) -> int:
+    """Return how many messages were accepted."""
+    return len(state.inbox.items)
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """One row of a protocol's table of a collecting role's states.
@@ -160,6 +179,14 @@ class Stage:
         next: the states that may follow.
         sends: the steps of what is sent.
         ends: what can no longer happen after it, for the table that people read.
+        agreed: (collector, state) -> how many of the accepted messages count for what the step needs.
+        beside: by step, what is done with messages of which a party may send any number while the state
+            lasts: (collector, state, party, envelope) -> what is sent; a PeerFault excludes the party. States
+            that do not take them ignore them.
+        late: (collector, state) -> the next state and what is sent, when the time of the step is over; None:
+            the parties whose message has not come are excluded.
+        stop: (collector, state): what is kept of the state when the run stops in it.
+        times: (collector) -> how often a run comes to the state at most.
     """
 
     state: type[CollectorState]
@@ -169,10 +196,13 @@ class Stage:
     next: tuple[type[CollectorState], ...]
     sends: tuple[str, ...]
     ends: str
-
-
-def _nothing(_collector: Any, _state: Any) -> None:
-    """Check nothing."""
+    agreed: Callable[[Any, Any], int] = _accepted
+    beside: Mapping[str, Callable[[Any, Any, int, Envelope], Sequence[Envelope]]] = field(
+        default_factory=dict
+    )
+    late: Callable[[Any, Any], Transition] | None = None
+    stop: Callable[[Any, Any], None] = _nothing
+    times: Callable[[Any], int] = _once
 
 
 def _none(_collector: Any) -> int:
@@ -187,13 +217,13 @@ class CollectorRole:
     Attributes:
         stages: the table; the first state is the one in which a run begins.
         check: (collector, state) raises an SmpcError where a run cannot go on after a loss.
-        repeats: (collector) -> how many steps more than states there may be, as some come again.
+        gone: (collector, state, party) -> what the others are told when a party is excluded.
         longest: (collector) -> bytes of the longest message that must be heard; 0: as the session plans.
     """
 
     stages: tuple[Stage, ...]
     check: Callable[[Any, Any], None] = _nothing
-    repeats: Callable[[Any], int] = _none
+    gone: Callable[[Any, Any, int], Sequence[Envelope]] = _nobody
     longest: Callable[[Any], int] = _none
 
     @property
@@ -203,16 +233,16 @@ class CollectorRole:
 
     def most_steps(self, collector: Collector[Any]) -> int:
         """Return how many steps follow the first one at most."""
-        return len(self.stages) - 1 + self.repeats(collector)
+        return sum(stage.times(collector) for stage in self.stages) - 1
 
     def stage(self, state: State) -> Stage:
         """Return the row of a state."""
         return next(stage for stage in self.stages if type(state) is stage.state)
 
-    def with_stage(self, state: type[CollectorState], **functions: Callable[..., Any]) -> CollectorRole:
+    def with_stage(self, state: type[CollectorState], **functions: Any) -> CollectorRole:
         """Return the role with other functions for one state: to deviate in tests and demonstrations."""
         stages = tuple(
-            dataclasses.replace(stage, **functions) if stage.state is state else stage  # type: ignore[arg-type]
+            dataclasses.replace(stage, **functions) if stage.state is state else stage
             for stage in self.stages
         )
         return dataclasses.replace(self, stages=stages)
@@ -226,7 +256,10 @@ class CollectorRole:
 
     def has_enough(self, collector: Collector[Any], state: CollectorState) -> bool:
         """Tell whether as many messages of this step are there as it needs."""
-        return not state.over and len(state.inbox.items) >= self.stage(state).needs(collector, state)
+        if state.over:
+            return False
+        stage = self.stage(state)
+        return stage.agreed(collector, state) >= stage.needs(collector, state)
 
     def step(self, collector: Collector[Any], state: CollectorState, event: events.Event) -> Transition:
         """Return the next state of a collecting role and what it sends.
@@ -239,6 +272,8 @@ class CollectorRole:
         inbox = state.inbox
         match event:
             case events.Cancellation(error):
+                if not state.over:
+                    self.stage(state).stop(collector, state)
                 sent = [*inbox.unsent, *collector.broadcast(state, ABORT, abort_of(error))]
                 inbox.unsent = []
                 stopped = Stopped(run_id=state.run_id, inbox=inbox, count=inbox.events, code=error.code)
@@ -253,17 +288,21 @@ class CollectorRole:
             case events.PeersLost(peers):
                 return self._lose(collector, state, peers, "connection lost", Code.LOST)
             case events.Deadline():
-                late = sorted(self.waiting_for(collector, state), key=collector.context.number)
-                return self._lose(collector, state, late, "deadline passed", Code.LATE)
+                return self._expire(collector, state)
             case events.Conviction(peer, error):
                 party = _number(collector, peer)
                 if party not in inbox.alive:
                     return Transition(state)
-                inbox.items.pop(party, None)
-                collector.exclude(state, party, error)
+                self._exclude(collector, state, party, error)
                 return self._advance(collector, state)
             case _:
                 return Transition(state)
+
+    def _expire(self, collector: Collector[Any], state: CollectorState) -> Transition:
+        if (late := self.stage(state).late) is not None:
+            return _after(state.inbox, *late(collector, state))
+        missing = sorted(self.waiting_for(collector, state), key=collector.context.number)
+        return self._lose(collector, state, missing, "deadline passed", Code.LATE)
 
     def _lose(
         self,
@@ -275,9 +314,16 @@ class CollectorRole:
     ) -> Transition:
         for peer in peers:
             if (party := _number(collector, peer)) in state.inbox.alive:
-                state.inbox.items.pop(party, None)
-                collector.exclude(state, party, TimeoutFault({peer}, state.step, detail, code=code))
+                lost = TimeoutFault({peer}, state.step, detail, code=code)
+                self._exclude(collector, state, party, lost)
         return self._advance(collector, state)
+
+    def _exclude(
+        self, collector: Collector[Any], state: CollectorState, party: int, error: SmpcError
+    ) -> None:
+        state.inbox.items.pop(party, None)
+        collector.exclude(state, party, error)
+        state.inbox.unsent += self.gone(collector, state, party)
 
     def _receive(self, collector: Collector[Any], state: CollectorState, envelope: Envelope) -> Transition:
         inbox, party = state.inbox, _number(collector, envelope.sender)
@@ -285,20 +331,33 @@ class CollectorRole:
             return Transition(state)
         if party not in inbox.alive:
             return Transition(state, self._answer_excluded(collector, state, party, envelope))
+        error: SmpcError | None = None
         try:
+            if any(envelope.step in stage.beside for stage in self.stages):
+                return self._receive_beside(collector, state, party, envelope)
             if not self._is_new(collector, state, party, envelope):
                 return Transition(state)
             if envelope.step == LEAVE:
-                error: SmpcError = _left(collector, state, envelope)
+                error = _left(collector, state, envelope)
             else:
                 inbox.items[party] = self.stage(state).accept(collector, state, party, envelope)
-                inbox.events += 1
-                return self._advance(collector, state)
         except PeerFault as fault:
             error = fault
-        inbox.items.pop(party, None)
-        collector.exclude(state, party, error)
+        if error is None:
+            inbox.events += 1
+        else:
+            self._exclude(collector, state, party, error)
         return self._advance(collector, state)
+
+    def _receive_beside(
+        self, collector: Collector[Any], state: CollectorState, party: int, envelope: Envelope
+    ) -> Transition:
+        take = self.stage(state).beside.get(envelope.step)
+        if take is None:
+            return Transition(state)
+        sent = take(collector, state, party, envelope)
+        state.inbox.events += 1
+        return _with_unsent(state.inbox, state, sent)
 
     def _is_new(
         self, collector: Collector[Any], state: CollectorState, party: int, envelope: Envelope
@@ -343,13 +402,21 @@ class CollectorRole:
         needed = stage.needs(collector, state)
         if len(inbox.alive) < needed:
             raise collector.too_few(state, needed)
-        sent: Sequence[Envelope] = ()
-        after: State = state
         if len(inbox.items) >= len(inbox.alive):
-            after, sent = stage.finish(collector, state)
-            inbox.items = {}
-        unsent, inbox.unsent = inbox.unsent, []
-        return Transition(replace(after, inbox=inbox, count=inbox.events), [*unsent, *sent])
+            return _after(inbox, *stage.finish(collector, state))
+        return _with_unsent(inbox, state, ())
+
+
+def _after(inbox: Inbox, state: State, sent: Sequence[Envelope]) -> Transition:
+    """Return the transition out of a step, whose messages are not needed any more."""
+    inbox.items = {}
+    return _with_unsent(inbox, state, sent)
+
+
+def _with_unsent(inbox: Inbox, state: State, sent: Sequence[Envelope]) -> Transition:
+    """Return a transition into a state, and what is sent after the aborts that have waited for it."""
+    unsent, inbox.unsent = inbox.unsent, []
+    return Transition(replace(state, inbox=inbox, count=inbox.events), [*unsent, *sent])
 
 
 def _left(collector: Collector[Any], state: CollectorState, envelope: Envelope) -> TimeoutFault:

@@ -22,6 +22,13 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
+class Report:
+    """Work that a state leaves to the holder of the role is done; `result` is what came of it."""
+
+    result: object
+
+
+@dataclass(frozen=True, slots=True)
 class Deadline:
     """The time of the current step is over."""
 
@@ -48,4 +55,4 @@ class Cancellation:
     error: SmpcError
 
 
-Event: TypeAlias = Start | Message | Deadline | PeersLost | Conviction | Cancellation
+Event: TypeAlias = Start | Message | Report | Deadline | PeersLost | Conviction | Cancellation

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
@@ -119,6 +119,9 @@ class Row:
         next: the states that may follow.
         sends: the steps of the answer.
         ends: what can no longer happen after it, for the table that people read.
+        others: what is done with messages of other steps that the state takes in place of the expected one.
+        report: (member, state, result of the holder's work) -> the next state, and what is sent; None where a
+            state leaves no work to the holder.
     """
 
     state: type[PartyState]
@@ -126,6 +129,12 @@ class Row:
     next: tuple[type[PartyState], ...]
     sends: tuple[str, ...]
     ends: str
+    others: Mapping[str, Apply] = field(default_factory=dict)
+    report: Callable[[Any, Any, Any], Transition] | None = None
+
+    def takes(self, state: PartyState, step: str) -> Apply | None:
+        """Return what is done with a message of a step; None where the state does not take it."""
+        return self.apply if step == state.step else self.others.get(step)
 
 
 @dataclass(frozen=True)
@@ -135,18 +144,20 @@ class PartyRole:
     Attributes:
         first: the state before the run begins.
         begin: (member, state) -> the state in which the party waits for the aggregator, and its hello.
+        hello: the step of that message.
         rows: the table.
         last: the step after which a party does not leave any more: its part is done.
     """
 
     first: type[PartyState]
     begin: Callable[[Any, Any], Transition]
+    hello: str
     rows: tuple[Row, ...]
     last: str
 
-    def row(self, state: State) -> Row:
-        """Return the row of a state."""
-        return next(row for row in self.rows if type(state) is row.state)
+    def row(self, state: State) -> Row | None:
+        """Return the row of a state; None before the run begins, and when it is over."""
+        return next((row for row in self.rows if type(state) is row.state), None)
 
     def with_row(self, state: type[PartyState], apply: Apply) -> PartyRole:
         """Return the role with another function for one state: to deviate in tests and demonstrations."""
@@ -182,6 +193,11 @@ class PartyRole:
                 return _sent(member, state, self.begin(member, state), state.progress.received)
             case events.Message(envelope):
                 return self._receive(member, state, envelope)
+            case events.Report(result):
+                row = self.row(state)
+                if row is None or row.report is None:
+                    raise LocalError(f"{member.name}: '{state.step}' leaves no work to the holder")
+                return _sent(member, state, row.report(member, state, result), state.progress.received)
             case events.PeersLost(peers) if member.context.aggregator not in peers:
                 return Transition(state)
             case events.Deadline() | events.PeersLost():
@@ -213,11 +229,14 @@ class PartyRole:
             raise equivocation(envelope, context, state.run_id, earlier, signature)
         if envelope.step == ABORT:
             return self._aborted(member, state, envelope)
-        if envelope.step != state.step:
+        row = self.row(state)
+        apply = None if row is None else row.takes(state, envelope.step)
+        if apply is None:
             raise member.refuse(f"sent '{envelope.step}' where '{state.step}' is due")
-        if not state.renews and envelope.run_id != state.run_id:
+        renews = state.renews and envelope.step == state.step
+        if not renews and envelope.run_id != state.run_id:
             raise member.refuse(f"sent '{envelope.step}' of another run")
-        answer = self.row(state).apply(member, state, envelope.body)
+        answer = apply(member, state, envelope.body)
         if envelope.run_id != answer.state.run_id:
             raise member.refuse(f"{state.step} is not for the run that its nonces give")
         return _sent(member, state, answer, {**received, envelope.step: (body_hash, envelope.signature)})

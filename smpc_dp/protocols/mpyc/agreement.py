@@ -94,7 +94,7 @@ class Member(Role[Opened], ABC):
                 return self._on_deadline()
             case events.Cancellation(error):
                 return self._on_cancelled(error)
-            case events.Conviction():
+            case events.Conviction() | events.Report():
                 return ()
 
     @abstractmethod

@@ -7,7 +7,6 @@ Specification: protocols/secagg/README.md.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +23,7 @@ from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item, 
 from smpc_dp.protocols.engine.party import Member, PartyState, Row
 from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.envelope import Context, decode
+from smpc_dp.protocols.phases.question import agree_on_question
 from smpc_dp.protocols.secagg import keys
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import (
@@ -479,12 +479,8 @@ def begin(
     """Take what most parties ask for, exclude the others, and return the run that begins."""
     context, inbox = collector.context, state.inbox
     hellos: dict[int, m.Hello] = {party: inbox.items[party].message for party in sorted(inbox.alive)}
-    asked = Counter(said.question for said in hellos.values())
-    question = min(asked, key=lambda text: (-asked[text], text))
-    for party, said in hellos.items():
-        if said.question != question:
-            asks = f"asks {said.question!r}, the others ask {question!r}"
-            collector.exclude(state, party, PeerFault(collector.name_of(party), asks, code=Code.QUESTION))
+    asked = {party: said.question for party, said in hellos.items()}
+    question = agree_on_question(collector, state, asked)
     for party in [] if fixed is None else fixed.outside(inbox.alive):
         what = "earlier sums of the session are without its vector (same_survivors)"
         late = TimeoutFault({collector.name_of(party)}, m.HELLO, what, code=Code.EARLIER)

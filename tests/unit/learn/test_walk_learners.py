@@ -26,6 +26,9 @@ from smpc_dp.learn.walk import Visit, _Adder
 from smpc_dp.learn.walk_learners import WalkLearner, WalkSumLearner, planned_walk
 from smpc_dp.privacy.network.grid import Grid
 from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import Context, decode
+from smpc_dp.protocols.exchange.messages import SEND, Send
 from smpc_dp.runtime.exchanging import PartyExchange
 from smpc_dp.runtime.line import HubLine
 from smpc_dp.runtime.local import create_local_session
@@ -387,8 +390,17 @@ def test_the_hub_makes_the_calls_of_all_steps() -> None:
     assert found.values.shape == (0, 1)
 
 
-def test_every_message_of_a_step_has_the_same_length() -> None:
+def test_every_message_of_a_step_has_the_same_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """The holder's as well: the hub cannot tell it from cover."""
+    sent: list[Envelope] = []
+    write = Context.write
+
+    def record(context: Context, *given: Any) -> list[Envelope]:
+        envelopes = write(context, *given)
+        sent.extend(envelopes)
+        return envelopes
+
+    monkeypatch.setattr(Context, "write", record)
     _, exchanging = planned(SUM)
     parameters = exchanging.parameters.to_each()
     vectors = np.zeros((4, 4, width(1)))
@@ -399,16 +411,22 @@ def test_every_message_of_a_step_has_the_same_length() -> None:
     ]
     parties, errors = drive_exchange(parameters, lanes, seed_for_simulation=1)
     assert not errors
-    assert [sorted(party.received) for party in parties] == [
+    assert [sorted(party.state.received) for party in parties] == [
         [f"party-{other + 1:05d}" for other in range(4) if other != user] for user in range(4)
     ]
-    read = parameters.real(parties[3].received["party-00003"])
+    read = parameters.real(parties[3].state.received["party-00003"])
     found = unpacked(read, np.zeros(1, np.int64), "")
     assert found is not None
     assert (found.step, int(found.values[0])) == (5, -77)
-    assert not parameters.real(parties[0].received["party-00003"]).any()
-    sizes = {len(party._box(number)) for party in parties for number in range(1, 5) if number != party._index}
-    assert len(sizes) == 1
+    assert not parameters.real(parties[0].state.received["party-00003"]).any()
+    boxes = [
+        box
+        for envelope in sent
+        if envelope.step == SEND
+        for _, box in decode(envelope.body, Send, envelope.sender).boxes
+    ]
+    assert len(boxes) == 12
+    assert len({len(box) for box in boxes}) == 1
 
 
 @pytest.mark.parametrize(

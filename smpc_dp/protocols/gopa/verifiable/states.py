@@ -185,6 +185,11 @@ def party(
     return Run(PARTY, member, Ready(vector=lanes, seen=seen))
 
 
+def _rounds(aggregator: VerifiableAggregator) -> int:
+    """Return how many rounds of openings there may be: in each at least one party is excluded."""
+    return aggregator.parameters.most_false
+
+
 least = key_graph.min_survivors
 AGGREGATOR = CollectorRole(
     stages=(
@@ -277,6 +282,7 @@ AGGREGATOR = CollectorRole(
             (CollectOpen,),
             (v.EXCLUSIONS_CERTIFICATE,),
             "another set of those to whom edges are opened in this round",
+            times=_rounds,
         ),
         Stage(
             CollectOpen,
@@ -286,6 +292,7 @@ AGGREGATOR = CollectorRole(
             (CollectExclusions, CollectTally),
             (v.OPENINGS, v.TALLIED),
             "an opening that comes later",
+            times=_rounds,
         ),
         Stage(
             CollectTally,
@@ -297,8 +304,6 @@ AGGREGATOR = CollectorRole(
             "anything: the run is over",
         ),
     ),
-    # Those of a round of openings may come once for each party that may be false.
-    repeats=lambda aggregator: 2 * (aggregator.parameters.most_false - 1),
     longest=lambda aggregator: aggregator.parameters.most_heard_bytes,
 )
 

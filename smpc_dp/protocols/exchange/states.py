@@ -1,0 +1,436 @@
+"""The states of an exchange. Specification: protocols/exchange/README.md; its tables are made from here.
+
+Each party seals its vector for every receiver. The aggregator passes on keys and boxes, and can open none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from smpc_dp.crypto import agree
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.randomness import Randomness, SystemRandomness
+from smpc_dp.crypto.seal import seal, unseal
+from smpc_dp.crypto.transcript import digest, encode_uint
+from smpc_dp.encoding import Lanes
+from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
+from smpc_dp.protocols.abort import ABORT, abort_of, code_of
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.collector import Collector, CollectorRole, CollectorState, Inbox, Item, Stage
+from smpc_dp.protocols.engine.party import Member, PartyRole, PartyState, Row
+from smpc_dp.protocols.engine.run import Run
+from smpc_dp.protocols.engine.state import Transition
+from smpc_dp.protocols.envelope import Context, Signer, decode
+from smpc_dp.protocols.exchange import messages as m
+from smpc_dp.protocols.exchange.params import ExchangeParameters
+from smpc_dp.protocols.phases.key_graph import Ready, Sealing, Watch
+from smpc_dp.protocols.phases.question import agree_on_question
+from smpc_dp.protocols.result import Certificate, Evidence, Outcome
+from smpc_dp.protocols.secagg import keys
+from smpc_dp.protocols.secagg.graph import PartySet, pack_set
+from smpc_dp.protocols.secagg.survivors import FixedSurvivors
+from smpc_dp.seen import NOTHING_SEEN, Seen
+
+if TYPE_CHECKING:
+    from smpc_dp.board.keeping import Board
+
+Party = Member[ExchangeParameters]
+Aggregator = Collector[ExchangeParameters]
+
+
+def run_identifier(context: Context, question: str, present: bytes, nonces: bytes) -> bytes:
+    """Return the run id: a digest of session, request, question, the parties present, and all nonces."""
+    return digest(
+        Label.EXCHANGE_RUN_ID,
+        *context.bound,
+        context.session_digest,
+        encode_uint(context.request),
+        question.encode(),
+        present,
+        nonces,
+    )
+
+
+# A party
+
+
+class AwaitStart(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has said hello with a fresh nonce and a fresh key."""
+
+    expects: ClassVar[str] = m.START
+    renews: ClassVar[bool] = True
+    releases: ClassVar[bool] = True
+    vector: Lanes
+    nonce: bytes
+    secret: bytes
+
+
+class AwaitDelivery(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has sent its vector, sealed for each receiver; `own` is what it adds to the others' itself.
+
+    `sealing` opens what the present parties send to it.
+    """
+
+    expects: ClassVar[str] = m.DELIVER
+    own: Lanes
+    present: PartySet
+    sealing: Sealing
+
+
+class Finished(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has every vector that was sent to it, by sender; the outcome is their sum with its own.
+
+    When every party sends to all others, that is the sum of all that have sent.
+    """
+
+    over: ClassVar[bool] = True
+    outcome: Outcome
+    received: dict[str, Lanes]
+
+
+def say_hello(member: Party, state: Ready) -> Transition:
+    """Begin: say hello with a fresh nonce and a fresh key."""
+    context = member.context
+    nonce, secret = member.random.bytes(32), member.random.bytes(32)
+    hello = m.Hello(
+        context.session_digest, context.request, context.question, nonce, agree.public_key(secret)
+    )
+    message = member.write(context.session_digest, m.HELLO, hello)
+    return Transition(AwaitStart(vector=state.vector, nonce=nonce, secret=secret), (message,))
+
+
+def on_start(member: Party, state: AwaitStart, body: bytes) -> Transition:
+    """Check the keys of all that the party meets, and seal the vector, with its noise, for each receiver."""
+    context, parameters = member.context, member.parameters
+    start = decode(body, m.Start, context.aggregator)
+    present = _members_of(member, start.present)
+    if len(start.nonces) != 32 * len(present):
+        raise member.refuse("does not have one nonce for each present user")
+    nonces = {party: start.nonces[32 * place :][:32] for place, party in enumerate(present)}
+    if nonces[member.index] != state.nonce:
+        raise member.refuse(f"does not have the nonce of {member.name}")
+    receivers, senders = parameters.receivers(member.index), parameters.senders(member.index)
+    expected = [party for party in sorted(receivers | senders) if party in present]
+    if [party for party, _, _ in start.hellos] != expected:
+        raise member.refuse("does not have the hellos of exactly those who are met and present")
+    run_id = run_identifier(context, context.question, start.present, start.nonces)
+    peer_keys = {
+        party: _key_of(member, party, content, signature, nonces[party])
+        for party, content, signature in start.hellos
+    }
+    sealing = Sealing(state.secret, peer_keys)
+    vector = state.vector
+    if not parameters.apart:
+        vector = vector.copy()
+        parameters.add_noise(vector, member.random)
+    boxes = [
+        (party, _seal(member, run_id, sealing, party, vector[party - 1] if parameters.apart else vector))
+        for party in expected
+        if party in receivers
+    ]
+    after = AwaitDelivery(
+        run_id=run_id,
+        own=vector[member.index - 1].copy() if parameters.apart else vector,
+        present=present,
+        sealing=Sealing(state.secret, {party: key for party, key in peer_keys.items() if party in senders}),
+    )
+    return Transition(after, (member.write(run_id, m.SEND, m.Send(boxes)),))
+
+
+def on_deliver(member: Party, state: AwaitDelivery, body: bytes) -> Transition:
+    """Open what the others have sent, and add it up."""
+    parameters = member.parameters
+    deliver = decode(body, m.Deliver, member.context.aggregator)
+    sent = _members_of(member, deliver.senders)
+    if not sent <= state.present:
+        raise member.refuse("delivers for users that were not present")
+    senders = parameters.senders(member.index)
+    expected = [party for party in sorted(senders) if party in sent]
+    if [party for party, _ in deliver.boxes] != expected:
+        raise member.refuse("does not deliver exactly the boxes of those who have sent")
+    received = {member.name_of(party): _open(member, state, party, box) for party, box in deliver.boxes}
+    if parameters.edges is not None and len(expected) < len(senders):
+        missing = [member.name_of(party) for party in senders if party not in sent]
+        raise TimeoutFault(missing, m.DELIVER, "have not sent")
+    total: Lanes = np.asarray(sum(received.values(), state.own), dtype=parameters.encoding.dtype)
+    outcome = _outcome(member, state.run_id, total, received, sent)
+    return Transition(Finished(run_id=state.run_id, outcome=outcome, received=received))
+
+
+PARTY = PartyRole(
+    hello=m.HELLO,
+    first=Ready,
+    begin=say_hello,
+    rows=(
+        Row(
+            AwaitStart,
+            on_start,
+            (AwaitDelivery,),
+            (m.SEND,),
+            "other noise: it is drawn once for all receivers; another run: its id binds the nonces of all",
+        ),
+        Row(
+            AwaitDelivery,
+            on_deliver,
+            (Finished,),
+            (),
+            "anything: the run is over, and the key that opens boxes is forgotten",
+        ),
+    ),
+    last=m.SEND,
+)
+
+
+def party(
+    context: Context,
+    parameters: ExchangeParameters,
+    identity: Signer,
+    lanes: Lanes,
+    randomness: Randomness | None = None,
+    fixed: FixedSurvivors | None = None,  # noqa: ARG001 - of exact sums
+    seen: Seen = NOTHING_SEEN,  # noqa: ARG001 - of protocols with a log
+) -> Run[Outcome]:
+    """Return the run of one party; arguments as of `smpc_dp.protocols.secagg.states.party`.
+
+    `lanes` is one row for each receiver where `parameters.apart`, and is not changed.
+    """
+    parameters.check_lanes(identity.name, lanes)
+    member = Member(context, parameters, identity, randomness or SystemRandomness())
+    return Run(PARTY, member, Ready(vector=lanes))
+
+
+def _members_of(member: Party, packed: bytes) -> PartySet:
+    """Unpack a set that must hold this party and be large enough; raise PeerFault."""
+    members = PartySet.unpack(packed, member.parties, member.context.aggregator)
+    if member.index not in members:
+        raise member.refuse(f"left {member.name} out")
+    if len(members) < (least := member.parameters.plan.min_survivors):
+        raise member.refuse(f"says that {len(members)} users are there, {least} are needed")
+    return members
+
+
+def _key_of(member: Party, party: int, content: bytes, signature: bytes, nonce: bytes) -> bytes:
+    """Return the sealing key of another party, from a hello that it has signed for this request."""
+    name, context = member.name_of(party), member.context
+    context.check_detached(context.session_digest, m.HELLO, name, context.aggregator, content, signature)
+    hello = decode(content, m.Hello, name)
+    given = (hello.session_digest, hello.request, hello.question, hello.nonce)
+    if given != (context.session_digest, context.request, context.question, nonce):
+        raise PeerFault(name, "its hello is for another session, request or question")
+    return hello.key
+
+
+def _seal(member: Party, run_id: bytes, sealing: Sealing, party: int, vector: Lanes) -> bytes:
+    """Return a vector that only `party` can read."""
+    packed = member.parameters.encoding.pack(vector)
+    bound = keys.seal_context(member.context, run_id, member.name, member.name_of(party))
+    return seal(sealing.key(member, run_id, party, sending=True), packed, bound, member.random)
+
+
+def _open(member: Party, state: AwaitDelivery, party: int, box: bytes) -> Lanes:
+    """Return the vector that `party` has sealed for this party; raise PeerFault unless it can be one."""
+    name, parameters, run_id = member.name_of(party), member.parameters, state.run_id
+    key = state.sealing.key(member, run_id, party, sending=False)
+    bound = keys.seal_context(member.context, run_id, name, member.name)
+    try:
+        lanes = parameters.encoding.unpack(unseal(key, box, bound))
+    except (VerificationError, ValueError) as error:
+        what = f"its vector cannot be read, or {member.context.aggregator} has changed it: {error}"
+        raise PeerFault(name, what) from None
+    try:
+        # By itself: in a sum nobody would know whose it was.
+        parameters.check_vector(lanes)
+    except VerificationError as error:
+        raise PeerFault(name, f"its vector is out of bounds: {error}") from None
+    return lanes
+
+
+def _outcome(
+    member: Party, run_id: bytes, total: Lanes, received: Mapping[str, Lanes], sent: PartySet
+) -> Outcome:
+    """Return the sum of a party's own vector and of those that it has received."""
+    parameters, context = member.parameters, member.context
+    count = 1 + len(received)
+    grid, weight = parameters.decode(total, count)
+    return Outcome(
+        total=grid,
+        weight=weight,
+        encoding=parameters.encoding,
+        survivors=tuple(name for name in context.names if name in received or name == member.name),
+        absent=tuple(name for name in context.names if name not in received and name != member.name),
+        faults=(),
+        privacy=parameters.privacy(count),
+        noise=parameters.noise(count, 0),
+        evidence=Evidence(
+            protocol=context.protocol,
+            version=context.version,
+            session_digest=context.session_digest,
+            run_id=run_id,
+            roll=b"",
+            participating=tuple(member.name_of(party) for party in sent),
+            participants=Certificate(b"", {}),
+            survivors=None,
+        ),
+    )
+
+
+# The aggregator
+
+
+@dataclass(frozen=True, slots=True)
+class Relayed:
+    """What an aggregator knows in the end: whose vectors it has passed on."""
+
+    survivors: tuple[str, ...]
+    absent: tuple[str, ...]
+    faults: tuple[str, ...]
+
+
+class CollectHello(CollectorState, frozen=True, kw_only=True, eq=False):
+    """Parties may still join."""
+
+    expects: ClassVar[str] = m.HELLO
+
+
+class CollectBoxes(CollectorState, frozen=True, kw_only=True, eq=False):
+    """The parties that are present are agreed on, and each seals its vector for its receivers."""
+
+    expects: ClassVar[str] = m.SEND
+    present: frozenset[int]
+
+
+class Delivered(CollectorState, frozen=True, kw_only=True, eq=False):
+    """The aggregator has passed on every box."""
+
+    over: ClassVar[bool] = True
+    outcome: Relayed
+
+
+def accept_hello(aggregator: Aggregator, _state: CollectHello, _party: int, envelope: Envelope) -> Item:
+    """Check that a party means this session and request, and that its key is a point of large order."""
+    context, hello = aggregator.context, decode(envelope.body, m.Hello, envelope.sender)
+    if (hello.session_digest, hello.request) != (context.session_digest, context.request):
+        raise PeerFault(envelope.sender, "its hello is for another session or request")
+    try:
+        agree.check_public_key(hello.key)
+    except VerificationError as error:
+        raise PeerFault(envelope.sender, str(error)) from None
+    return Item(hello, envelope.body, envelope.signature)
+
+
+def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
+    """Begin the run of the parties that are present, and show to each the hellos of those that it meets."""
+    inbox, parameters = state.inbox, aggregator.parameters
+    items = {party: inbox.items[party] for party in sorted(inbox.alive)}
+    asked = {party: item.message.question for party, item in items.items()}
+    question = agree_on_question(aggregator, state, asked)
+    if len(inbox.alive) < (needed := min_senders(aggregator, state)):
+        raise aggregator.too_few(state, needed)
+    packed = pack_set(inbox.alive, aggregator.parties)
+    nonces = b"".join(items[party].message.nonce for party in sorted(inbox.alive))
+    run_id = run_identifier(aggregator.context, question, packed, nonces)
+
+    def message(party: int) -> m.Start:
+        met = (parameters.receivers(party) | parameters.senders(party)) & inbox.alive
+        hellos = [(number, items[number].body, items[number].signature) for number in sorted(met)]
+        return m.Start(packed, nonces, hellos)
+
+    after = CollectBoxes(run_id=run_id, inbox=inbox, present=frozenset(inbox.alive))
+    return Transition(after, aggregator.to_each(run_id, inbox, m.START, message))
+
+
+def accept_boxes(aggregator: Aggregator, state: CollectBoxes, party: int, envelope: Envelope) -> Item:
+    """Check that a party sends to exactly the present parties that it should; keep its boxes by receiver."""
+    boxes = decode(envelope.body, m.Send, envelope.sender).boxes
+    # A box kept back would look to its receiver as if the aggregator had dropped it.
+    if [number for number, _ in boxes] != sorted(aggregator.parameters.receivers(party) & state.present):
+        raise PeerFault(envelope.sender, "does not send to exactly the present users that it should")
+    return Item(dict(boxes), b"", envelope.signature)
+
+
+def finish_boxes(aggregator: Aggregator, state: CollectBoxes) -> Transition:
+    """Deliver the boxes; along edges a party that one is missing for goes without, and is told."""
+    inbox, parameters = state.inbox, aggregator.parameters
+    sent = frozenset(inbox.alive)
+    boxes = {party: inbox.items[party].message for party in sent}
+    names = aggregator.context.names
+    survivors = tuple(name for party, name in enumerate(names, 1) if party in sent)
+    absent = tuple(name for party, name in enumerate(names, 1) if party not in sent)
+    outcome = Relayed(survivors, absent, tuple(inbox.faults))
+    without: list[Envelope] = []
+    if parameters.edges is not None:
+        for party in sorted(sent):
+            if missing := sorted(parameters.senders(party) - sent):
+                without += _go_without(aggregator, state, party, missing)
+                inbox.alive.discard(party)
+    packed = pack_set(sent, aggregator.parties)
+
+    def message(party: int) -> m.Deliver:
+        senders = sorted(parameters.senders(party) & sent)
+        return m.Deliver(packed, [(number, boxes[number][party]) for number in senders])
+
+    delivered = aggregator.to_each(state.run_id, inbox, m.DELIVER, message)
+    after = Delivered(run_id=state.run_id, inbox=inbox, outcome=outcome)
+    return Transition(after, [*without, *delivered])
+
+
+def min_senders(aggregator: Aggregator, _state: CollectorState) -> int:
+    """Return how many parties a step needs."""
+    return max(1, aggregator.parameters.plan.min_survivors)
+
+
+def _go_without(
+    aggregator: Aggregator, state: CollectBoxes, party: int, missing: list[int]
+) -> list[Envelope]:
+    """Tell a party whose messages are not all there whose are not, and why as far as it is known."""
+    excluded = state.inbox.excluded
+    names = {number: aggregator.name_of(number) for number in missing}
+    why = {
+        names[number]: code_of(excluded[number], names[number]) for number in excluded.keys() & names.keys()
+    }
+    late = TimeoutFault(names.values(), m.DELIVER, why=why)
+    return aggregator.write(state.run_id, ABORT, (party,), abort_of(late))
+
+
+AGGREGATOR = CollectorRole(
+    stages=(
+        Stage(
+            CollectHello,
+            accept_hello,
+            finish_hello,
+            min_senders,
+            (CollectBoxes,),
+            (m.START,),
+            "a party that joins, another key, another question",
+        ),
+        Stage(
+            CollectBoxes,
+            accept_boxes,
+            finish_boxes,
+            min_senders,
+            (Delivered,),
+            (m.DELIVER,),
+            "anything: the run is over",
+        ),
+    ),
+)
+
+
+def aggregator(
+    context: Context,
+    parameters: ExchangeParameters,
+    identity: Signer,
+    *,
+    threads: int = 1,  # noqa: ARG001 - of sums
+    watch: Watch | None = None,  # noqa: ARG001 - of sums
+    board: Board | None = None,  # noqa: ARG001 - of protocols with a log
+    fixed: FixedSurvivors | None = None,  # noqa: ARG001 - of exact sums
+) -> Run[Relayed]:
+    """Return the run of the aggregator."""
+    member = Collector(context, parameters, identity)
+    inbox = Inbox(set(range(1, member.parties + 1)))
+    return Run(AGGREGATOR, member, CollectHello(inbox=inbox))
