@@ -124,7 +124,7 @@ def listed() -> Listed:
         seen.append(kept.get(PARTY, NOTHING_SEEN))
         run = play(run=randomness, request=request, kill=kill, board=board, seen=kept)
         played.append(run)
-        kept = {name: user.seen for name, user in run.users.items()}
+        kept = {name: user.state.seen for name, user in run.users.items()}
     context = played[-1].context
     log = board.runs(context.session_digest, context.scope)
     return Listed(tuple(played), tuple(seen), log, tuple(log.export().splitlines()))
