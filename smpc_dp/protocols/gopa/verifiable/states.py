@@ -62,6 +62,7 @@ from smpc_dp.seen import NOTHING_SEEN, Seen
 PARTY = PartyRole(
     first=Ready,
     begin=joining.say_hello,
+    hello=m.HELLO,
     rows=(
         Row(
             AwaitStart,
