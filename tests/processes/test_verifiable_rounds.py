@@ -62,7 +62,10 @@ def results(folder: Path, lies: dict[tuple[str, str], Lie]) -> tuple[dict[str, R
                 )
                 for name in NAMES
             ]
-            asked = [session.average([0.5], method="gopa", verifiable=True) for session in sessions]
+            asked = [
+                session.average([0.5], expect={"protocol": "gopa", "verifiable": True})
+                for session in sessions
+            ]
             got = await asyncio.gather(*asked, return_exceptions=True)
         await serving
         return dict(zip(NAMES, got, strict=True))

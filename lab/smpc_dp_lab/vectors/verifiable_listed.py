@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from smpc_dp.board.keeping import MemoryBoard
 from smpc_dp.board.log import Chain, encode_line
-from smpc_dp.board.memory import MemoryBoard
 from smpc_dp.board.runs import CertifiedLine, MemorySessionLog, RunLine, Shown
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.begin import Begin, attested

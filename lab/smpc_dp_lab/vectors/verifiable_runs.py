@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from smpc_dp.board.keeping import MemoryBoard
 from smpc_dp.board.log import Chain, Entry, Header, decode_line, encode_line
-from smpc_dp.board.memory import MemoryBoard
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.errors import LocalError, SmpcError

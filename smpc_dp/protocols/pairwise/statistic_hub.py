@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from smpc_dp.board.keeping import Board
-from smpc_dp.board.memory import MemoryBoard
+from smpc_dp.board.keeping import Board, MemoryBoard
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import Code, ConfigError, Fault, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.begin import HubBegin
