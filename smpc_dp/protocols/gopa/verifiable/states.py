@@ -63,6 +63,7 @@ PARTY = PartyRole(
     hello=m.HELLO,
     first=Ready,
     begin=joining.say_hello,
+    hello=m.HELLO,
     rows=(
         Row(
             AwaitStart,
