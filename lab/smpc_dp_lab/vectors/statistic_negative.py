@@ -259,7 +259,7 @@ def _frames(base: Base) -> Iterator[tuple[str, JsonObject]]:
         for envelope in base.to(BEN)
         if envelope.step == m.RELAY and (message := decode(envelope.body, m.Relay, HUB)).content
     ]
-    context = run.parties[BEN].pair_context(evaluation.matching, *evaluation.pair)
+    context = run.pair_context(BEN, evaluation.matching, evaluation.pair)
 
     def fault(name: str, about: str, after: int, frame: bytes) -> tuple[str, JsonObject]:
         return name, {

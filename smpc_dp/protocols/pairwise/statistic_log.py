@@ -12,50 +12,23 @@ from collections.abc import Iterable
 
 import msgspec
 
-from smpc_dp.board.keeping import Board
-from smpc_dp.board.log import Chain
-from smpc_dp.errors import LocalError
-from smpc_dp.protocols.begin import HubBegin
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import Context, Signer
+from smpc_dp.protocols.pairwise.statistic_serving import Aggregator
+from smpc_dp.protocols.run_log import RunLog, append, sign_entry
 
 QUESTION = "pairwise-statistic "
 """What the question in a header begins with, and the digest of the statistic in hex follows."""
 
 
-class StatisticLog:
-    """Writes the log of one run on a board; the board has each entry when a method returns."""
+def take(aggregator: Aggregator, log: RunLog, envelopes: Iterable[Envelope]) -> RunLog:
+    """Log messages of parties, in this order; the board has them when this returns."""
+    after, _ = append(aggregator.parameters.board, log, envelopes)
+    return after
 
-    def __init__(self, board: Board, begin: HubBegin, context: Context, identity: Signer) -> None:
-        self._board = board
-        self._begin = begin
-        self._context = context
-        self._identity = identity
-        self._chain: Chain | None = None
 
-    @property
-    def head(self) -> bytes:
-        """What stands for all entries so far."""
-        return self._begun.head
-
-    def begin(self, plan: bytes, present: bytes, root: bytes, run_id: bytes) -> None:
-        """Begin the log of a run; `plan` is the digest of the statistic."""
-        self._chain = self._begin.propose(QUESTION + plan.hex(), present, root, run_id)
-
-    def take(self, envelopes: Iterable[Envelope]) -> None:
-        """Log messages of parties, in this order."""
-        chain = self._begun
-        entries = [chain.append(each.sender, each.step, each.body, each.signature) for each in envelopes]
-        self._board.append(entries)
-
-    def say(self, run_id: bytes, step: str, message: msgspec.Struct) -> Envelope:
-        """Log a statement of the aggregator, which it signs as a message to itself, and return it."""
-        [said] = self._context.write(self._identity, run_id, step, (self._identity.name,), message)
-        self.take([said])
-        return said
-
-    @property
-    def _begun(self) -> Chain:
-        if self._chain is None:
-            raise LocalError(f"{self._identity.name}: no log was begun")
-        return self._chain
+def say(
+    aggregator: Aggregator, log: RunLog, run_id: bytes, step: str, message: msgspec.Struct
+) -> tuple[RunLog, Envelope]:
+    """Log a statement of the aggregator, which it signs as a message to itself, and return it."""
+    entry = sign_entry(aggregator, run_id, step, message)
+    return take(aggregator, log, (entry,)), entry
