@@ -27,10 +27,12 @@ def _use(kind: Any) -> None:
         _used.add(kind)
 
 
-def decode_msgpack(content: bytes | memoryview, kind: type[T]) -> T:
+def decode_msgpack(
+    content: bytes | memoryview, kind: type[T], dec_hook: Callable[[type, Any], Any] | None = None
+) -> T:
     """Return the `kind` that MessagePack encodes; raise msgspec.DecodeError otherwise."""
     _use(kind)
-    return msgspec.msgpack.decode(content, type=kind, strict=True)
+    return msgspec.msgpack.decode(content, type=kind, strict=True, dec_hook=dec_hook)
 
 
 def decode_json(content: bytes | str, kind: type[T], dec_hook: Callable[[type, Any], Any] | None = None) -> T:

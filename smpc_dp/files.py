@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import secrets
+import stat
 import tempfile
 import threading
 import tokenize
@@ -125,6 +127,42 @@ def read_bounded(path: str | os.PathLike[str], what: str, most: int) -> bytes:
     return content
 
 
+def read_private(path: Path, what: str, kind: str, most: int, *, alone: bool = False) -> bytes:
+    """Return the content of a regular file that nobody else can read or write.
+
+    `what` ("the identity") and `kind` ("an identity file") name it in errors. `alone`: nor is its path a
+    symbolic link, nor has it a second name. Raises LocalError, also for more than `most` bytes.
+    """
+    # O_NONBLOCK: a named pipe in the place of the file must not hang us.
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if alone else 0)
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        reason = error.strerror
+        if alone and error.errno == errno.ELOOP and path.is_symlink():
+            reason = "it is a symbolic link: name the file itself"
+        raise LocalError(f"{path}: cannot read {what} ({reason})") from None
+    try:
+        # The open file is checked, not its path: the two cannot be exchanged in between.
+        status = os.fstat(descriptor)
+        mode = stat.S_IMODE(status.st_mode)
+        if not stat.S_ISREG(status.st_mode):
+            raise LocalError(f"{path}: not a regular file")
+        if alone and status.st_nlink != 1:
+            raise LocalError(f"{path}: has a second name (hard link): each would be used by itself")
+        if mode & 0o077:
+            raise LocalError(f"{path}: mode {mode:04o} lets others at {what}: run chmod 600 on it")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(most + 1)
+    except OSError as error:
+        raise LocalError(f"{path}: cannot read {what} ({error.strerror})") from None
+    finally:
+        os.close(descriptor)
+    if len(content) > most:
+        raise LocalError(f"{path}: not {kind} (longer than {most} bytes)")
+    return content
+
+
 def read_npy(file: BinaryIO) -> NDArray[Any]:
     """Return the array in an open `.npy` file; raise ValueError if it holds none, or objects."""
     try:
@@ -154,25 +192,38 @@ def write_file(path: str | os.PathLike[str], content: bytes, what: str) -> None:
 
 
 def replace_file(
-    path: str | os.PathLike[str], write: Callable[[BinaryIO], object], mode: int = 0o666
+    path: str | os.PathLike[str],
+    write: Callable[[BinaryIO], object],
+    mode: int = 0o666,
+    *,
+    beside: Path | None = None,
+    new: bool = False,
 ) -> None:
     """Write a file as a whole or not at all: `write` fills another one beside it, which then takes its place.
 
-    `mode`: what others may do with it, at most. On disk when this returns. Raises OSError, and what `write`
-    raises; nothing is left behind then.
+    `mode`: what others may do with it, at most. `beside`: that other file, where nobody else writes it at the
+    same time; what a crash left there is removed. `new`: FileExistsError is raised for an existing file. On
+    disk when this returns. Raises OSError, and what `write` raises; nothing is left behind then.
     """
     place = Path(path)
-    beside = place.with_name(f".{place.name}.{secrets.token_hex(8)}")
+    draft = beside or place.with_name(f".{place.name}.{secrets.token_hex(8)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        if beside is not None:
+            beside.unlink(missing_ok=True)
+        with os.fdopen(os.open(draft, flags, mode), "wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(place)
-        folder = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY)
+        if new:
+            os.link(draft, place)
+            draft.unlink()
+        else:
+            os.replace(draft, place)
+        folder = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
     finally:
-        beside.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import stat
 import tomllib
 from pathlib import Path
 from typing import NoReturn, Self
@@ -28,6 +27,7 @@ from nacl.signing import SigningKey, VerifyKey
 from smpc_dp import certificate
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigError, LocalError, VerificationError
+from smpc_dp.files import read_private
 from smpc_dp.roster import Member, Role, is_name
 
 VERSION = 1
@@ -79,9 +79,11 @@ class Identity:
         identity file, is one of a version that this release does not read, or is not that of `expected_name`.
         """
         _LOG.debug("opens the identity, %s", Path(path).name)
-        text = _read_private(Path(path))
+        content = read_private(Path(path), "the identity", "an identity file", MAX_FILE_BYTES)
         try:
-            fields = tomllib.loads(text)
+            fields = tomllib.loads(content.decode("ascii"))
+        except UnicodeDecodeError:
+            raise LocalError(f"{path}: not an identity file (not plain text)") from None
         except (ValueError, RecursionError) as error:
             raise LocalError(f"{path}: not an identity file ({error})") from None
         version = fields.pop("version", 1)
@@ -159,28 +161,3 @@ def verify(public_key: bytes, message: bytes, signature: bytes) -> None:
         VerifyKey(public_key).verify(message, signature)
     except BadSignatureError:
         raise VerificationError(f"wrong signature for the key {public_key.hex()}") from None
-
-
-def _read_private(path: Path) -> str:
-    try:
-        # O_NONBLOCK: a named pipe in the place of the file must not hang us.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as error:
-        raise LocalError(f"{path}: cannot read the identity ({error.strerror})") from None
-    try:
-        # The open file is checked, not its path: the two cannot be exchanged in between.
-        status = os.fstat(descriptor)
-        mode = stat.S_IMODE(status.st_mode)
-        if not stat.S_ISREG(status.st_mode):
-            raise LocalError(f"{path}: not a regular file")
-        if mode & 0o077:
-            raise LocalError(f"{path}: mode {mode:04o} lets others at this secret: run chmod 600 on it")
-        content = os.read(descriptor, MAX_FILE_BYTES + 1)
-    finally:
-        os.close(descriptor)
-    if len(content) > MAX_FILE_BYTES:
-        raise LocalError(f"{path}: not an identity file (longer than {MAX_FILE_BYTES} bytes)")
-    try:
-        return content.decode("ascii")
-    except UnicodeDecodeError:
-        raise LocalError(f"{path}: not an identity file (not plain text)") from None

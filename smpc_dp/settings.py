@@ -2,14 +2,14 @@
 
 A table is a `msgspec.Struct`. Its fields are the keys; their types and `msgspec.Meta` give the ranges, and
 `Meta(description=...)` says what a key is. `extra` of Meta may have "range" and "default" where the type does
-not say everything. Checks, command-line help and docs/session-file.md come from there.
+not say everything. Checks, command-line options and docs/session-file.md come from there.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import inspect
@@ -20,16 +20,17 @@ from smpc_dp.errors import Fault
 
 # No setting reaches this; a float64 ends there.
 NUMBER_BITS = 1023
-_NAMES: tuple[tuple[type[inspect.Type], str, str], ...] = (
-    (inspect.BoolType, "boolean", "true or false"),
-    (inspect.IntType, "integer", "an integer"),
-    (inspect.FloatType, "number", "a number"),
-    (inspect.StrType, "string", "a string"),
-    (inspect.LiteralType, "string", ""),
-    (inspect.ListType, "array", "an array"),
-    (inspect.VarTupleType, "array", "an array"),
-    (inspect.DictType, "table", "a table"),
-    (inspect.StructType, "table", "a table"),
+# Kind, name in documents, name in errors, and what a command line reads: of alternatives the first of these.
+_NAMES: tuple[tuple[type[inspect.Type], str, str, type | None], ...] = (
+    (inspect.BoolType, "boolean", "true or false", bool),
+    (inspect.FloatType, "number", "a number", float),
+    (inspect.IntType, "integer", "an integer", int),
+    (inspect.StrType, "string", "a string", str),
+    (inspect.LiteralType, "string", "", None),
+    (inspect.ListType, "array", "an array", None),
+    (inspect.VarTupleType, "array", "an array", None),
+    (inspect.DictType, "table", "a table", None),
+    (inspect.StructType, "table", "a table", None),
 )
 
 
@@ -105,12 +106,31 @@ def _converted(kind: Any, value: object) -> Any:
 
 def help_of(table: type[msgspec.Struct], key: str) -> str:
     """Return a line of help for a command-line option that has the meaning of a key."""
-    [field] = [field for field in msgspec.structs.fields(table) if field.encode_name == key]
+    field = _field(table, key)
     kinds, about, _ = _parts(field.type)
     # The command line lists choices by itself.
     values = "" if isinstance(kinds[0], inspect.LiteralType) else _range(field.type, plain=False)
     text = f"{about[:1].upper()}{about[1:]}" if about else key
-    return f"{text} ({values}).".replace("`", "") if values else f"{text}."
+    return (f"{text} ({values})." if values else f"{text}.").replace("`", "")
+
+
+def plain_type(table: type[msgspec.Struct], key: str) -> Any:
+    """Return the type of a command-line option that has the meaning of a key, without its bounds."""
+    kinds, _, _ = _parts(_field(table, key).type)
+    if isinstance(kinds[0], inspect.LiteralType):
+        choices: Any = Literal
+        return choices[tuple(kinds[0].values)]
+    return next(plain for known, _, _, plain in _NAMES if any(isinstance(kind, known) for kind in kinds))
+
+
+def default_text(table: type[msgspec.Struct], key: str) -> str | None:
+    """Return what a table says of a default that is no value; None if it says nothing."""
+    text = _parts(_field(table, key).type)[2].get("default")
+    return None if text is None else text.replace("`", "")
+
+
+def _field(table: type[msgspec.Struct], key: str) -> msgspec.structs.FieldInfo:
+    return next(field for field in msgspec.structs.fields(table) if field.encode_name == key)
 
 
 def rows(table: type[msgspec.Struct], without: Collection[str] = ()) -> str:
@@ -151,7 +171,7 @@ def _parts(kind: Any) -> tuple[list[inspect.Type], str, dict[str, str]]:
 
 
 def _name(kind: inspect.Type) -> str:
-    return next(name for known, name, _ in _NAMES if isinstance(kind, known))
+    return next(name for known, name, *_ in _NAMES if isinstance(kind, known))
 
 
 def _range(kind: Any, *, plain: bool = True, code: bool = False) -> str:
@@ -165,7 +185,7 @@ def _range(kind: Any, *, plain: bool = True, code: bool = False) -> str:
             values = [f'`"{value}"`' if code else f"'{value}'" for value in one.values]
             texts.append(" or ".join([", ".join(values[:-1]), values[-1]]) if len(values) > 1 else values[0])
             continue
-        known = next((text for kind_of, _, text in _NAMES if isinstance(one, kind_of)), "")
+        known = next((text for kind_of, _, text, _ in _NAMES if isinstance(one, kind_of)), "")
         within = _bounds(one, not plain)
         if plain:
             texts.append(" ".join(part for part in (known, _joined(within)) if part))

@@ -60,12 +60,9 @@ def format_bristol(circuit: Circuit) -> bytes:
         " ".join(map(str, (len(circuit.outputs), *circuit.outputs))),
         "",
     ]
-    names = {op: op.name for op in Op}
-    binary = (Op.XOR, Op.AND)
-    for op, a, b, out in zip(
-        circuit.op.tolist(), circuit.a.tolist(), circuit.b.tolist(), circuit.out.tolist(), strict=True
-    ):
-        lines.append(f"2 1 {a} {b} {out} {names[op]}" if op in binary else f"1 1 {a} {out} {names[op]}")
+    for op, a, b, out in circuit.gates():
+        operands = f"2 1 {a} {b}" if op in (Op.XOR, Op.AND) else f"1 1 {a}"
+        lines.append(f"{operands} {out} {Op(op).name}")
     return "\n".join([*lines, ""]).encode()
 
 

@@ -113,9 +113,7 @@ class Builder:
             raise ConfigError([Fault("inputs", f"of {widths} bits, the circuit has {circuit.inputs}")])
         wires: list[Bit] = [bit for value in inputs for bit in value]
         wires.extend([ZERO] * (circuit.n_wires - len(wires)))
-        for op, a, b, out in zip(
-            circuit.op.tolist(), circuit.a.tolist(), circuit.b.tolist(), circuit.out.tolist(), strict=True
-        ):
+        for op, a, b, out in circuit.gates():
             if op == Op.XOR:
                 wires[out] = self.xor(wires[a], wires[b])
             elif op == Op.AND:
@@ -124,12 +122,7 @@ class Builder:
                 wires[out] = ONE if a else ZERO
             else:
                 wires[out] = self.not_(wires[a]) if op == Op.INV else wires[a]
-        results: list[Bits] = []
-        place = circuit.n_wires - circuit.n_outputs
-        for width in circuit.outputs:
-            results.append(tuple(wires[place : place + width]))
-            place += width
-        return results
+        return [tuple(value) for value in circuit.output_values(wires)]
 
     def _gate(self, op: Op, low: int, high: int) -> Bit:
         key = (int(op), low, high)

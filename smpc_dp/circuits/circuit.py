@@ -7,10 +7,12 @@ evaluated. These are the conventions of Bristol Fashion.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +27,8 @@ MAX_WIRES = 1 << 25
 MAX_VALUES = 1 << 16
 
 WORD_BITS = 64
+
+T = TypeVar("T")
 
 
 class Op(IntEnum):
@@ -121,7 +125,7 @@ class Circuit:
     def and_depth(self) -> int:
         """The greatest number of AND gates on any path."""
         depth = [0] * self.n_wires
-        for op, a, b, out in self._rows():
+        for op, a, b, out in self.gates():
             if op == Op.AND:
                 depth[out] = max(depth[a], depth[b]) + 1
             elif op == Op.XOR:
@@ -166,7 +170,7 @@ class Circuit:
             check_value(value, width, f"inputs[{place}]")
             wires.extend(value >> bit & 1 for bit in range(width))
         wires.extend([0] * (self.n_wires - len(wires)))
-        for op, a, b, out in self._rows():
+        for op, a, b, out in self.gates():
             if op == Op.XOR:
                 wires[out] = wires[a] ^ wires[b]
             elif op == Op.AND:
@@ -175,12 +179,7 @@ class Circuit:
                 wires[out] = wires[a] ^ 1
             else:
                 wires[out] = a if op == Op.EQ else wires[a]
-        results = []
-        place = self.n_wires - self.n_outputs
-        for width in self.outputs:
-            results.append(sum(bit << i for i, bit in enumerate(wires[place : place + width])))
-            place += width
-        return results
+        return [sum(bit << i for i, bit in enumerate(value)) for value in self.output_values(wires)]
 
     def evaluate_many(self, inputs: Sequence[NDArray[np.uint64]]) -> list[NDArray[np.uint64]]:
         """Evaluate in the clear on many instances at once, 64 to a word.
@@ -203,7 +202,7 @@ class Circuit:
             rows.extend(array)
         rows.extend([None] * (self.n_wires - len(rows)))
         last_use = self._last_use.tolist()
-        for gate, (op, a, b, out) in enumerate(self._rows()):
+        for gate, (op, a, b, out) in enumerate(self.gates()):
             if op == Op.EQ:
                 rows[out] = np.full(words, ~np.uint64(0) if a else np.uint64(0))
                 continue
@@ -218,12 +217,10 @@ class Circuit:
                 rows[a] = None
             if last_use[b] == gate:
                 rows[b] = None
-        results = []
-        place = self.n_wires - self.n_outputs
-        for width in self.outputs:
-            results.append(np.stack([_row(rows, wire) for wire in range(place, place + width)]))
-            place += width
-        return results
+        return [
+            np.stack([_row(rows, wire) for wire in value])
+            for value in self.output_values(range(self.n_wires))
+        ]
 
     @cached_property
     def _last_use(self) -> NDArray[np.int64]:
@@ -237,8 +234,14 @@ class Circuit:
         last[self.n_wires - self.n_outputs :] = -1
         return last
 
-    def _rows(self) -> Iterable[tuple[int, int, int, int]]:
+    def gates(self) -> Iterable[tuple[int, int, int, int]]:
+        """Return (op, a, b, out) of every gate, in order."""
         return zip(self.op.tolist(), self.a.tolist(), self.b.tolist(), self.out.tolist(), strict=True)
+
+    def output_values(self, wires: Sequence[T]) -> list[Sequence[T]]:
+        """Return what stands for the wires of each output value, the least significant bit first."""
+        ends = [*itertools.accumulate(self.outputs, initial=self.n_wires - self.n_outputs)]
+        return [wires[start:end] for start, end in itertools.pairwise(ends)]
 
     def _check_number(self, given: int) -> None:
         if given != len(self.inputs):
@@ -263,14 +266,8 @@ def check_shape(inputs: Sequence[int], outputs: Sequence[int], gates: int, wires
     if wires > MAX_WIRES:
         raise ConfigError([Fault(where, f"{wires} wires, more than {MAX_WIRES}")])
     if wires != sum(inputs) + gates:
-        raise ConfigError(
-            [
-                Fault(
-                    where,
-                    f"{wires} wires, but {sum(inputs)} inputs and {gates} gates give {sum(inputs) + gates}",
-                )
-            ]
-        )
+        what = f"{wires} wires, but {sum(inputs)} inputs and {gates} gates give {sum(inputs) + gates}"
+        raise ConfigError([Fault(where, what)])
     if sum(outputs) > wires:
         raise ConfigError([Fault(where, f"{sum(outputs)} output wires of {wires} wires")])
 

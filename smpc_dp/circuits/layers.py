@@ -129,9 +129,7 @@ class _Compiler:
     def __post_init__(self) -> None:
         circuit = self.circuit
         self.wires = [(node, False) for node in range(circuit.n_wires)]
-        for op, a, b, out in zip(
-            circuit.op.tolist(), circuit.a.tolist(), circuit.b.tolist(), circuit.out.tolist(), strict=True
-        ):
+        for op, a, b, out in circuit.gates():
             if op == Op.EQ:
                 self.wires[out] = (_ZERO, bool(a))
             elif op in (Op.INV, Op.EQW):

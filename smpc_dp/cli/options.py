@@ -1,15 +1,72 @@
-"""Command-line options that have the meaning of a setting of a session file."""
+"""Command-line options that are the settings of a table (`smpc_dp.settings`)."""
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import inspect
+from collections.abc import Callable, Collection
+from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from smpc_dp.settings import help_of
+from smpc_dp.settings import default_text, help_of, plain_type
+
+Command = Callable[..., None]
 
 
-def option(table: type[msgspec.Struct], key: str) -> Any:
-    """Return the option of a setting, with the help that the setting's definition gives."""
-    return typer.Option(help=help_of(table, key))
+def option(table: type[msgspec.Struct], key: str, default: str | None = None) -> Any:
+    """Return the option of a setting, with the help of the table; `default` is shown as its default."""
+    return typer.Option(help=help_of(table, key), show_default=default or True)
+
+
+def with_settings(
+    table: type[msgspec.Struct], without: Collection[str] = (), **defaults: object
+) -> Callable[[Command], Command]:
+    """Give a command an option for each setting of a table: its name, type, default and help.
+
+    The command takes them as keyword arguments; those without a value are left out. A parameter that the
+    command names itself stands in the place of the setting of this name.
+
+    Args:
+        without: settings that are no option.
+        defaults: defaults that stand in the place of the table's.
+    """
+
+    def decorate(command: Command) -> Command:
+        signature = inspect.signature(command, eval_str=True)
+        own = [
+            parameter.replace(kind=parameter.KEYWORD_ONLY)
+            for parameter in signature.parameters.values()
+            if parameter.kind is not parameter.VAR_KEYWORD
+        ]
+        hidden = {*without, *(parameter.name for parameter in own)}
+        fields = [field for field in msgspec.structs.fields(table) if field.encode_name not in hidden]
+        needed = [parameter for parameter in own if parameter.default is parameter.empty]
+        made = [_parameter(table, field, defaults) for field in fields]
+        others = [parameter for parameter in own if parameter not in needed]
+
+        @functools.wraps(command)
+        def called(**given: object) -> None:
+            command(**{name: value for name, value in given.items() if value is not None})
+
+        vars(called)["__signature__"] = signature.replace(parameters=[*needed, *made, *others])
+        return called
+
+    return decorate
+
+
+def _parameter(
+    table: type[msgspec.Struct], field: msgspec.structs.FieldInfo, defaults: dict[str, object]
+) -> inspect.Parameter:
+    key = field.encode_name
+    default = defaults.get(key, inspect.Parameter.empty if field.required else field.default)
+    text = None if key in defaults else default_text(table, key)
+    kind: Any = plain_type(table, key)
+    annotated: Any = Annotated
+    return inspect.Parameter(
+        key,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=annotated[kind | None if default is None else kind, option(table, key, text)],
+    )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 import msgspec
 import typer
 from rich.table import Table
 
 from smpc_dp.cli import plan_check
-from smpc_dp.cli.options import option
+from smpc_dp.cli.options import option, with_settings
 from smpc_dp.cli.output import console, print_json
 from smpc_dp.cli.plan_collaboration import collaboration
 from smpc_dp.cli.plan_gopa import gopa
@@ -19,7 +19,7 @@ from smpc_dp.cli.plan_sgd import sgd
 from smpc_dp.cli.plan_verifiable import verifiable
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.secagg_plan import communication
-from smpc_dp.protocols.secagg.params import ExactSettings, check_parameters
+from smpc_dp.protocols.secagg.params import SAME, ExactSettings, check_parameters
 
 app = typer.Typer(name="plan", help="Plan a run before anything is sent.", no_args_is_help=True)
 plan_check.register(app)
@@ -41,29 +41,18 @@ app.command()(verifiable)
 
 
 @app.command()
+@with_settings(ExactSettings, without=(SAME,), length=10_000, lower=-1.0, upper=1.0)
 def secagg(
     parties: Annotated[int, typer.Option(help="Parties in the roster.")],
-    dropout: Annotated[float | None, option(ExactSettings, "dropout")] = None,
-    corrupt: Annotated[float, option(ExactSettings, "corrupt")] = 0.1,
-    security: Annotated[float, option(ExactSettings, "security")] = 40,
-    length: Annotated[int, option(ExactSettings, "length")] = 10_000,
-    lower: Annotated[float, option(ExactSettings, "lower")] = -1.0,
-    upper: Annotated[float, option(ExactSettings, "upper")] = 1.0,
-    precision: Annotated[
-        float | None, typer.Option(help="Step of a real value, at most; default 1e-6.")
-    ] = None,
-    kind: Annotated[Literal["real", "integer"], option(ExactSettings, "kind")] = "real",
-    max_weight: Annotated[int, option(ExactSettings, "max_weight")] = 0,
+    precision: Annotated[float | None, option(ExactSettings, "precision", default="1e-6 for real")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    **given: Any,
 ) -> None:
     """Plan a secure aggregation: its numbers and its cost.
 
     Degree, threshold and quorum, the probability that any of them fails, and the traffic of one party.
     """
-    given: dict[str, object] = {"length": length, "lower": lower, "upper": upper, "kind": kind}
-    given |= {} if dropout is None else {"dropout": dropout}
-    given |= {"corrupt": corrupt, "security": security, "max_weight": max_weight}
-    if kind == "real" or precision is not None:
+    if given["kind"] == "real" or precision is not None:
         given["precision"] = 1e-6 if precision is None else precision
     checked, faults = check_parameters(given, parties)
     if checked is None:
@@ -74,7 +63,7 @@ def secagg(
         print_json(
             {
                 **msgspec.to_builtins(plan),
-                "length": length,
+                "length": encoding.length,
                 "element_bytes": encoding.element_bytes,
                 "modulus_bits": encoding.modulus_bits,
                 "communication": cost,
@@ -95,7 +84,7 @@ def secagg(
         (
             "sent a party",
             _bytes(cost["up"]["total"]),
-            f"for {length} numbers of {encoding.element_bytes} bytes",
+            f"for {encoding.length} numbers of {encoding.element_bytes} bytes",
         ),
         ("received a party", _bytes(cost["down"]["total"]), ""),
     ]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import resource
 import time
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
 
 from smpc_dp import simulate as simulation
-from smpc_dp.cli.options import option
+from smpc_dp.cli.options import option, with_settings
 from smpc_dp.cli.output import console, print_json
 from smpc_dp.cli.progress import Bar
 from smpc_dp.encoding import Encoding, fixed_point_sum
@@ -18,11 +18,9 @@ from smpc_dp.protocols.gopa.direct_messages import COORDINATOR_STEPS
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS as PUBLISHING_STEPS
 from smpc_dp.protocols.gopa.params import GopaSettings
 from smpc_dp.protocols.secagg.messages import PARTY_STEPS
-from smpc_dp.protocols.secagg.noisy import NoisySettings
 
 Method = Literal["secagg", "gopa"]
-OnDropout = Literal["keep", "roll-back"]
-Topology = Literal["relay", "direct"]
+NO_PRIVACY = "no differential privacy; gopa needs epsilon and delta"
 
 app = typer.Typer(name="simulate", help="Run many parties in one process.", no_args_is_help=True)
 
@@ -33,43 +31,40 @@ def _group() -> None:
 
 
 @app.command()
+@with_settings(
+    GopaSettings, ("lower", "upper", "kind", "precision", "max_weight", "verifiable"), length=1_000
+)
 def average(
     parties: Annotated[int, typer.Option(help="How many parties.")] = 100,
-    length: Annotated[int, option(NoisySettings, "length")] = 1_000,
     dropout: Annotated[float, typer.Option(help="Fraction that is killed at random steps.")] = 0.0,
-    corrupt: Annotated[float, option(NoisySettings, "corrupt")] = 0.1,
-    security: Annotated[float, option(NoisySettings, "security")] = 40,
     seed: Annotated[
         int | None, typer.Option("--seed-for-simulation", help="Make the run reproducible.")
     ] = None,
     threads: Annotated[int, typer.Option(help="Threads that the aggregator removes masks with.")] = 2,
     method: Annotated[Method, typer.Option(help="Secure sum, or gossip noise.")] = "secagg",
-    epsilon: Annotated[
-        float | None, typer.Option(help="For differential privacy, with --delta; gopa needs both.")
-    ] = None,
-    delta: Annotated[float | None, typer.Option(help="For differential privacy.")] = None,
-    on_dropout: Annotated[OnDropout, option(GopaSettings, "on_dropout")] = "keep",
+    epsilon: Annotated[float | None, option(GopaSettings, "epsilon", default=NO_PRIVACY)] = None,
+    delta: Annotated[float | None, option(GopaSettings, "delta", default=NO_PRIVACY)] = None,
     l2_bound: Annotated[
-        float | None, typer.Option(help="Vectors of this norm, with --epsilon; default: bounds -1 and 1.")
+        float | None, option(GopaSettings, "l2_bound", default="vectors within bounds -1 and 1")
     ] = None,
-    topology: Annotated[
-        Topology, typer.Option(help="gopa: through a relay, or channels between all users.")
-    ] = "relay",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    **given: Any,
 ) -> None:
     """Average random vectors, and compare with the plain average.
 
     The vectors are uniform in [-1, 1]; the machines of all parties run in this process. Planned for a tenth
     of the parties to drop out, with gopa for a hundredth, or for --dropout if that is more.
     """
+    length = given.pop("length")
     simulation.check_size(parties, length, threads, seed)
     values = np.random.default_rng(seed).uniform(-1.0, 1.0, (parties, length))
     if l2_bound is not None:
         values *= l2_bound / np.linalg.norm(values, axis=1, keepdims=True)
     bound = None if l2_bound is not None else 1.0
     begun = time.perf_counter()
-    steps: tuple[str, ...] = PUBLISHING_STEPS if method == "gopa" and on_dropout == "keep" else PARTY_STEPS
-    if topology == "direct":
+    keeps = method == "gopa" and given["on_dropout"] == "keep"
+    steps: tuple[str, ...] = PUBLISHING_STEPS if keeps else PARTY_STEPS
+    if given["topology"] == "direct":
         steps = COORDINATOR_STEPS
     with Bar("steps", quiet=as_json) as bar:
 
@@ -89,13 +84,10 @@ def average(
             method=method,
             epsilon=epsilon,
             delta=delta,
-            on_dropout=on_dropout,
-            topology=topology,
-            corrupt=corrupt,
-            security=security,
             threads=threads,
             seed_for_simulation=seed,
             progress=show,
+            **given,
         )
     seconds = time.perf_counter() - begun
     encoding = Encoding.plan(length=length, lower=-1.0, upper=1.0, precision=1e-6, parties=parties)

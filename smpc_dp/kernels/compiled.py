@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+import numpy as np
+from numpy.typing import NDArray
+
 from smpc_dp.circuits import randomisers
 from smpc_dp.circuits.builder import Bits, Builder
-from smpc_dp.circuits.circuit import Circuit
+from smpc_dp.circuits.circuit import Circuit, pack, unpack
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.kernels.fields import Codes
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.circuit_noise import Noise
 
@@ -34,3 +38,12 @@ def compile_kernel(kernel: Kernel, noise: Noise | None) -> Circuit:
     joint = randomisers.joint_bits(builder, first, second)
     builder.output(randomisers.randomise(builder, integer, joint, *noise.randomiser))
     return builder.build()
+
+
+def evaluate(circuit: Circuit, a: Codes, b: Codes) -> NDArray[np.object_]:
+    """Return what a kernel's circuit gives on records of codes, shapes (..., fields), broadcast."""
+    a, b = np.broadcast_arrays(a, b)
+    columns = [side[..., place].reshape(-1) for side in (a, b) for place in range(a.shape[-1])]
+    rows = [pack(column.tolist(), width) for column, width in zip(columns, circuit.inputs, strict=True)]
+    (found,) = circuit.evaluate_many(rows)
+    return np.array(unpack(found, len(columns[0])), dtype=object).reshape(a.shape[:-1])

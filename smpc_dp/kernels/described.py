@@ -12,9 +12,9 @@ import numpy as np
 
 from smpc_dp.circuits.bristol import format_bristol, parse_bristol
 from smpc_dp.circuits.builder import Bits, Builder
-from smpc_dp.circuits.circuit import Circuit, pack, unpack
+from smpc_dp.circuits.circuit import Circuit
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.kernels.compiled import compile_kernel
+from smpc_dp.kernels.compiled import compile_kernel, evaluate
 from smpc_dp.kernels.fields import Codes, Field, nearest_codes
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import MAX_NAME, is_known, kernel_of, read_fields
@@ -148,7 +148,7 @@ def _of_circuit(canonical: str) -> Kernel:
         _check(name, circuit, fields, steps, symmetric)
 
     def integer(a: Any, b: Any) -> Any:
-        return np.minimum(_evaluate(circuit, a, b), steps)
+        return np.minimum(evaluate(circuit, a, b).astype(np.int64), steps)
 
     def gadget(builder: Builder, x: Record, y: Record) -> Bits:
         (value,) = builder.insert(circuit, [*x, *y])
@@ -173,7 +173,7 @@ def _check(name: str, circuit: Circuit, fields: Sequence[Field], steps: int, sym
     """Try all patterns of bits."""
     sizes = [1 << field.bits for field in fields]
     records = np.indices(sizes).reshape(len(sizes), -1).T
-    found = _evaluate(circuit, records[:, None, :], records[None, :, :])
+    found = evaluate(circuit, records[:, None, :], records[None, :, :]).astype(np.int64)
     worst = np.unravel_index(int(found.argmax()), found.shape)
     if found[worst] > steps:
         x, y = (records[place].tolist() for place in worst)
@@ -183,14 +183,3 @@ def _check(name: str, circuit: Circuit, fields: Sequence[Field], steps: int, sym
     valued = found[valid][:, valid]
     if symmetric and not (valued == valued.T).all():
         raise ConfigError([Fault(f"kernel {name}", "is declared symmetric and is not")])
-
-
-def _evaluate(circuit: Circuit, a: Any, b: Any) -> Codes:
-    """Return what a circuit gives on records of codes, shapes (..., fields), broadcast."""
-    a, b = np.broadcast_arrays(a, b)
-    half = len(circuit.inputs) // 2
-    columns = [side[..., place].reshape(-1) for side in (a, b) for place in range(half)]
-    rows = [pack(column.tolist(), width) for column, width in zip(columns, circuit.inputs, strict=True)]
-    (found,) = circuit.evaluate_many(rows)
-    values = unpack(found, len(columns[0]))
-    return np.array(values, np.int64).reshape(a.shape[:-1])

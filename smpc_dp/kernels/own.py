@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from smpc_dp.circuits.builder import Bits, Builder
-from smpc_dp.circuits.circuit import pack, unpack
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.kernels.compiled import compile_kernel, evaluate
 from smpc_dp.kernels.fields import Codes, Field, nearest_codes
 from smpc_dp.kernels.kernel import MAX_STEPS, Kernel
 from smpc_dp.kernels.on_bits import MAX_TABLE_BITS, Gadget, Record, at_most, table
@@ -143,10 +144,7 @@ def _checked(name: str, value: Any, x: Any, y: Any, low: float, high: float, uni
 
 def _compare(kernel: Kernel, gadget: Gadget) -> None:
     """Compare a circuit with its meaning, before its output is cut."""
-    builder = Builder()
-    sides = [[builder.input(field.bits) for field in kernel.fields] for _ in range(2)]
-    builder.output(gadget(builder, *sides))
-    circuit = builder.build()
+    circuit = compile_kernel(replace(kernel, gadget=gadget), None)
     tops = [field.steps for field in kernel.fields] * 2
     if sum(circuit.inputs) <= MAX_TABLE_BITS:
         places = np.indices([top + 1 for top in tops]).reshape(len(tops), -1)
@@ -162,9 +160,7 @@ def _compare(kernel: Kernel, gadget: Gadget) -> None:
     if wanted.shape != (places.shape[1],) or (wanted < 0).any() or (wanted > kernel.steps).any():
         what = f"its meaning leaves the range: integers 0 to {kernel.steps}"
         raise ConfigError([Fault(f"kernel {kernel.name}", what)])
-    rows = [pack(column.tolist(), width) for column, width in zip(places, circuit.inputs, strict=True)]
-    (found,) = circuit.evaluate_many(rows)
-    differing = np.flatnonzero(np.array(unpack(found, places.shape[1]), dtype=object) != wanted)
+    differing = np.flatnonzero(evaluate(circuit, places[:half].T, places[half:].T) != wanted)
     if differing.size:
         at = [int(code) for code in places[:, differing[0]]]
         what = f"circuit and meaning differ on the codes {at[:half]} and {at[half:]}"

@@ -19,6 +19,11 @@ Shared = Any
 Public = NDArray[np.object_]
 
 
+def joined(columns: Sequence[Shared]) -> Shared:
+    """Return the bits of all fields side by side, shape (n, w)."""
+    return np.concatenate(list(columns), axis=1) if len(columns) > 1 else columns[0]
+
+
 def public(values: Any) -> Public:
     """Return an array of Python integers, which do not overflow in a large field."""
     return np.array(values, dtype=object)
@@ -36,6 +41,12 @@ def sign(x: Shared, y: Shared) -> Shared:
         joined = high + (1 - high * high) * low
         digits = np.concatenate((joined, digits[..., even:]), axis=-1) if width % 2 else joined
     return digits[..., 0]
+
+
+def is_less(x: Shared, y: Shared) -> Shared:
+    """Return whether x < y, as `sign` does with one product more: (s**2 - s) / 2."""
+    order = sign(x, y)
+    return half(order * (order - 1))
 
 
 def below(bits: Shared, thresholds: Sequence[Coin]) -> Shared:
@@ -82,10 +93,8 @@ def sort(mpc: Any, rows: Shared, key: int) -> Shared:
     """
     for places, distance in exchanges(rows.shape[0]):
         low, high = rows[places], rows[places + distance]
-        order = sign(high[..., -key:], low[..., -key:])
-        # 1 where the higher place has the smaller number: (s**2 - s) / 2.
-        wrong = half(order * (order - 1)).reshape(*order.shape, 1)
-        moved = wrong * (high - low)
+        wrong = is_less(high[..., -key:], low[..., -key:])
+        moved = wrong.reshape(*wrong.shape, 1) * (high - low)
         rows = mpc.np_update(rows, places, low + moved)
         rows = mpc.np_update(rows, places + distance, high - moved)
     return rows

@@ -88,10 +88,9 @@ class DualAveragingReports(PairDescent, frozen=True, kw_only=True, forbid_unknow
 
     @property
     def _slope(self) -> float:
-        """Bound a gradient's l2 norm, with the factor (2 - kept)^2 / kept^2 of an unbiased one."""
-        kept = float(self.reports.response.law.kept)
+        """Bound an unbiased gradient's l2 norm."""
         apart = (self.upper - self.lower) * math.sqrt(self.features)
-        return self.slope_bound(apart) * ((2 - kept) / kept) ** 2
+        return self.slope_bound(apart) * self.reports.response.law.pair_growth()
 
     def needs(self, users: int) -> Needs:
         """Return what it communicates: sums of gradients with wandering reports, charged as one report."""

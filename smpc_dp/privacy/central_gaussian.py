@@ -14,6 +14,7 @@ from decimal import Context, localcontext
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -231,10 +232,8 @@ def _loosened(known: AnyDescription, near: float) -> AnyDescription:
     from smpc_dp.privacy.accountant.events import Gaussian, Line, Renyi, Shift
 
     match known:
-        case Gaussian():
-            return Gaussian(known.mu, known.closeness + near)
-        case Shift(law, shares, shift, coordinates, dimension, closeness):
-            return Shift(law, shares, shift, coordinates, dimension, closeness + near)
+        case Gaussian() | Shift():
+            return msgspec.structs.replace(known, closeness=known.closeness + near)
         case Renyi():
             # alpha / (alpha - 1) is 2 at most at integer orders.
             return Renyi(tuple(Line(line.offset + 2 * near, line.slope) for line in known.lines))

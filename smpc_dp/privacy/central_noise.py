@@ -13,6 +13,7 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.arguments import Arguments, is_number
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.circuit_gaussian import MAX_EVALUATIONS, TableGaussian
 from smpc_dp.privacy.circuit_noise import CONTEXT, LOOKUP_BITS, Coin, CyclicLaplace, Source, laplace_coins
@@ -205,13 +206,10 @@ def _number(bits: int, source: Source) -> int:
 
 
 def _check(sensitivity: int, span: int, epsilon: float, law: str) -> None:
-    faults = []
-    # Written so that NaN fails.
-    number = isinstance(epsilon, int | float) and not isinstance(epsilon, bool)
-    if not number or not LEAST_EPSILON <= epsilon <= GREATEST_EPSILON:
+    found = Arguments()
+    if not is_number(epsilon) or not LEAST_EPSILON <= epsilon <= GREATEST_EPSILON:
         what = f"{epsilon!r} is not a number in {LEAST_EPSILON:g}..{GREATEST_EPSILON:g}, for {law} noise"
-        faults.append(Fault("epsilon", what))
+        found.fault("epsilon", what)
     if not 1 <= sensitivity <= span:
-        faults.append(Fault("sensitivity", f"{sensitivity} is not 1 to the range's {span}"))
-    if faults:
-        raise ConfigError(faults)
+        found.fault("sensitivity", f"{sensitivity} is not 1 to the range's {span}")
+    found.done()

@@ -12,10 +12,9 @@ from typing import Literal
 
 import msgspec
 
-from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.arguments import Arguments, is_number
 from smpc_dp.privacy.central_noise import CentralNoise, CoarseGaussian, FlooredLaplace
-from smpc_dp.privacy.pairwise_plan import complete_error, plan_pairwise, sampling_error
+from smpc_dp.privacy.pairwise_plan import check_zetas, complete_error, plan_pairwise, sampling_error
 
 CentralLaw = Literal["laplace", "gaussian"]
 LAWS = ("laplace", "gaussian")
@@ -56,14 +55,13 @@ def design_central(
     One integer, or the sum over pairs and a count; the count gets a quarter of epsilon, and of delta.
     Raises ConfigError for delta 0 with Gaussian noise, or above 0 with Laplace.
     """
-    number = isinstance(delta, int | float) and not isinstance(delta, bool)
+    found = Arguments()
     if law not in LAWS:
-        raise ConfigError([Fault("noise", f"{law!r} is none of {', '.join(LAWS)}")])
-    # Written so that NaN fails.
-    if not number or not (0 < delta < 1 if law == "gaussian" else delta == 0):
-        raise ConfigError([Fault("delta", f"{delta!r}: in (0, 1) for Gaussian noise, else 0")])
-    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 < epsilon <= 100:
-        raise ConfigError([Fault("epsilon", f"{epsilon!r} is not a number above 0 and at most 100")])
+        found.fault("noise", f"{law!r} is none of {', '.join(LAWS)}")
+    elif not is_number(delta) or not (0 < delta < 1 if law == "gaussian" else delta == 0):
+        found.fault("delta", f"{delta!r}: in (0, 1) for Gaussian noise, else 0")
+    found.budget(epsilon)
+    found.done()
     shares = [Fraction(1)] if len(spans) == 1 else [1 - COUNT_SHARE, COUNT_SHARE]
     budgets, deltas = split(epsilon, shares), split(delta, shares) if delta else [0.0] * len(shares)
     return [
@@ -126,9 +124,7 @@ def plan_central(
     found.positive("width", width, 1e9)
     found.integer("steps", steps, 1, 1 << 40)
     found.integer("partners", partners, 0, 1_000_000)
-    if not found.faults:
-        found.within("zeta_2", zeta_2, 0, width**2 / 4)
-        found.within("zeta_1", zeta_1, 0, max(zeta_2 / 2, 0))
+    check_zetas(found, zeta_1, zeta_2, width)
     found.done()
     pairs = partners * (parties // 2) if partners else parties * (parties - 1) // 2
     moved = sum_sensitivity(steps, parties, None, partners)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
@@ -12,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.circuit_noise import LOOKUP_BITS, Coin, Integers, Noise, Randomiser, Raw, Source
 from smpc_dp.privacy.laws import DiscreteGaussianLaw
+from smpc_dp.privacy.search import narrowed
 
 MAX_CUTS = 512
 # Beyond, the circuit's distance from the ideal law would count: e^20 2^-63 is 5e-11.
@@ -49,28 +50,32 @@ class TableGaussian(Noise):
         Raises ConfigError for arguments out of range, and where the table would be too long: then it says
         which is the smallest epsilon that works.
         """
-        faults = []
+        found = Arguments()
+        found.positive("epsilon", epsilon, GREATEST_EPSILON, ", for Gaussian noise")
         # Written so that NaN fails.
-        if not 0 < epsilon <= GREATEST_EPSILON:
-            what = f"{epsilon!r} is not a number above 0 and at most {GREATEST_EPSILON:g}, for Gaussian noise"
-            faults.append(Fault("epsilon", what))
         if not 1e-12 <= delta < 1:
-            faults.append(Fault("delta", f"{delta!r} is not a number in [1e-12, 1)"))
+            found.fault("delta", f"{delta!r} is not a number in [1e-12, 1)")
         if not 1 <= evaluations <= MAX_EVALUATIONS:
-            faults.append(Fault("partners", f"{evaluations} is not 1 to {MAX_EVALUATIONS}"))
-        if faults:
-            raise ConfigError(faults)
+            found.fault("partners", f"{evaluations} is not 1 to {MAX_EVALUATIONS}")
+        found.done()
         high = MAX_CUTS / REACH
         if total_delta(high, steps, epsilon, evaluations) > delta:
             works = "none works"
             if total_delta(high, steps, GREATEST_EPSILON, evaluations) <= delta:
-                least = _bisect(
-                    lambda e: total_delta(high, steps, e, evaluations) <= delta, epsilon, GREATEST_EPSILON
+                _, least = narrowed(
+                    lambda e: total_delta(high, steps, e, evaluations) <= delta,
+                    epsilon,
+                    GREATEST_EPSILON,
+                    1e-6,
                 )
                 works = f"the smallest that works is {least:.3g}"
             what = f"{epsilon:g} is too small for {steps} grid steps and Gaussian noise; {works}"
             raise ConfigError([Fault("epsilon", f"{what}: take a coarser grid, or Laplace noise")])
-        sigma = _bisect(lambda s: total_delta(s, steps, epsilon, evaluations) <= delta, 0.1, high)
+
+        def enough(sigma: float) -> bool:
+            return total_delta(sigma, steps, epsilon, evaluations) <= delta
+
+        sigma = 0.1 if enough(0.1) else narrowed(enough, 0.1, high, 1e-6)[1]
         # Rounded up, so that small differences in floating point make no other circuit.
         sigma = math.ceil(sigma * 1000 + 1e-3) / 1000
         return cls(steps, evaluations, epsilon, delta, sigma, _table(sigma))
@@ -141,15 +146,3 @@ def _table(sigma: float) -> tuple[int, ...]:
             if cut < 1 << LOOKUP_BITS:
                 cuts.append(cut)
     return tuple(cuts)
-
-
-def _bisect(works: Callable[[float], bool], low: float, high: float) -> float:
-    """Return a number just above the least that works; `high` does."""
-    if works(low):
-        return low
-    for _ in range(60):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if works(middle) else (middle, high)
-        if high < low * (1 + 1e-6):
-            break
-    return high

@@ -12,12 +12,13 @@ import math
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.response import ResponseLaw
 
 Integers = NDArray[np.int64]
@@ -375,9 +376,7 @@ def laplace_coins(steps: int, epsilon: float, bits: int) -> tuple[tuple[Coin, ..
             precision += 1
 
 
-def _check_epsilon(epsilon: Any) -> None:
-    # Written so that NaN fails.
-    number = isinstance(epsilon, int | float) and not isinstance(epsilon, bool)
-    if not number or not 0 < epsilon <= GREATEST_EPSILON:
-        what = f"{epsilon!r} is not a number above 0 and at most {GREATEST_EPSILON:g}, for one evaluation"
-        raise ConfigError([Fault("epsilon", what)])
+def _check_epsilon(epsilon: object) -> None:
+    found = Arguments()
+    found.positive("epsilon", epsilon, GREATEST_EPSILON, ", for one evaluation")
+    found.done()

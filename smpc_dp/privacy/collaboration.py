@@ -158,10 +158,8 @@ def plan_collaboration(
         bounds_proven=False,
         relation="substitution of one record of one owner",
         assumption=(
-            "the learner and the other owners may all be curious and collude; an owner adds its own "
-            "Laplace noise "
-            "and answers at most `steps` queries; records of all owners are independent and of one "
-            "distribution "
-            "for the forecast"
+            "the learner and the other owners may all be curious and collude; an owner adds its own Laplace "
+            "noise and answers at most `steps` queries; records of all owners are independent and of one "
+            "distribution for the forecast"
         ),
     )

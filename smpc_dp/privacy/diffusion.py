@@ -16,6 +16,7 @@ from smpc_dp.errors import PrivacyError
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.laws import DiscreteLaplaceLaw
+from smpc_dp.privacy.search import first_integer
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -175,10 +176,7 @@ def _steps_within(noise: DiffusionNoise, budget: float) -> int:
     low, high = 0, 1
     while noise.epsilon(high) <= budget:
         low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if noise.epsilon(middle) <= budget else (low, middle)
-    return low
+    return first_integer(lambda steps: noise.epsilon(steps) > budget, low, high) - 1
 
 
 def spread(weights: sparse.csr_array) -> float:

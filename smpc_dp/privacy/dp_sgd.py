@@ -14,15 +14,11 @@ from collections.abc import Callable
 import msgspec
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.privacy.arguments import (
-    LEAST_NUMERICAL_DELTA,
-    Arguments,
-    delta_warnings,
-    least_sufficient,
-)
+from smpc_dp.privacy.accountant.theorems import advanced_composition
+from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings
 from smpc_dp.privacy.network.complete import MAX_STEPS, hidden_delta, local_sigma, plan_walk
 from smpc_dp.privacy.network.plan import SUBSTITUTE_USER
-from smpc_dp.privacy.network.published import advanced_composition
+from smpc_dp.privacy.search import bisect, least_sufficient
 
 # How the script searches: by how much it scales its candidate and its split, and when the two parts are
 # alike.
@@ -80,7 +76,7 @@ def published_sigmas(
     Raises ConfigError where that search does not end.
     """
     n, k, part = parties, contributions, delta / contributions
-    each = _solve(lambda e: advanced_composition(e, k, part), epsilon, epsilon / math.sqrt(k))
+    each = _solve(lambda e: advanced_composition(e, 0.0, k, part)[0], epsilon, epsilon / math.sqrt(k))
     central = (
         16
         * lipschitz
@@ -101,7 +97,7 @@ def _published_network(n: int, epsilon: float, delta: float, lipschitz: float, k
     for _ in range(2_000):
         direct = share * epsilon
         each = _solve(
-            lambda e: min(spotted * e, advanced_composition(e, spotted, part)),
+            lambda e: min(spotted * e, advanced_composition(e, 0.0, spotted, part)[0]),
             direct,
             direct / math.sqrt(spotted),
         )
@@ -134,11 +130,7 @@ def _published_unseen(n: int, epsilon: float, delta: float, lipschitz: float, k:
 
 def _solve(rising: Callable[[float], float], target: float, most: float) -> float:
     """The point up to `most` where a rising function reaches the target."""
-    low, high = 0.0, most
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if rising(middle) <= target else (low, middle)
-    return low
+    return bisect(lambda at: rising(at) <= target, 0.0, most, 200)[0]
 
 
 def plan_sgd(
@@ -166,19 +158,12 @@ def plan_sgd(
         published, warnings = None, [*warnings, str(error)]
     local = local_sigma(parties, steps, epsilon, delta, width, contributions)
     central = least_sufficient(lambda s: hidden_delta(epsilon, width / s, steps, parties) <= delta, local)
+    limits = {"neighbours": None, "hidden": None, "known": contributions}
     walks = [
-        plan_walk("sgd", parties, steps, epsilon, delta, sensitivity=width, paths="neighbours"),
-        plan_walk("sgd", parties, steps, epsilon, delta, sensitivity=width, paths="hidden"),
         plan_walk(
-            "sgd",
-            parties,
-            steps,
-            epsilon,
-            delta,
-            sensitivity=width,
-            paths="known",
-            max_contributions=contributions,
-        ),
+            "sgd", parties, steps, epsilon, delta, sensitivity=width, paths=paths, max_contributions=most
+        )
+        for paths, most in limits.items()
     ]
     sigmas = [walk.sigma for walk in walks if walk.sigma is not None]
     rows = [
@@ -186,8 +171,8 @@ def plan_sgd(
             setting="local",
             sigma=local,
             assumption=(
-                f"nobody is trusted; every message is public; a user contributes "
-                f"{contributions} times at most"
+                "nobody is trusted; every message is public; "
+                f"a user contributes {contributions} times at most"
             ),
         ),
         Row(
@@ -214,9 +199,8 @@ def plan_sgd(
         delta=delta,
         published=published,
         published_relation=(
-            "a gradient moves by L (one user's gradient set to 0) for local and network; record of "
-            "one user out of n "
-            "for central; different accounting in each, so not to be compared"
+            "a gradient moves by L (one user's gradient set to 0) for local and network; record of one user "
+            "out of n for central; different accounting in each, so not to be compared"
         ),
         fair=Sigmas(local=local, central=min(central, local), network=sigmas[0]),
         relation=SUBSTITUTE_USER,

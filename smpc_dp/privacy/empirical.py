@@ -1,11 +1,9 @@
 """A lower bound on epsilon from samples of a real implementation, which knows nothing about how it works.
 
-Two neighbouring inputs are released very often each. An event (a set of outputs) is chosen on one half of
-the samples
-and counted on the other, so that the choice does not bias the count; Clopper-Pearson bounds its two
-probabilities.
-If p and q are those on the two inputs, then epsilon is at least log((p_low - delta) / q_up). A claim that
-this exceeds is refuted. That nothing exceeds it proves nothing.
+Two neighbouring inputs are released very often each. An event (a set of outputs) is chosen on one half of the
+samples and counted on the other, so that the choice does not bias the count; Clopper-Pearson bounds its two
+probabilities. If p and q are those on the two inputs, then epsilon is at least log((p_low - delta) / q_up). A
+claim that this exceeds is refuted. That nothing exceeds it proves nothing.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 from smpc_dp.errors import ConfigError
+from smpc_dp.privacy.search import bisect
 
 # The evaluation below loses a few units in the last place of numbers up to about 700 in the exponent.
 _MARGIN = 1e-9
@@ -58,10 +59,7 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
     low, high = 0.0, 1.0
     while gaussian_delta(high, mu) > delta:
         low, high = high, 2 * high
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if gaussian_delta(middle, mu) > delta else (low, middle)
-    return high
+    return bisect(lambda epsilon: gaussian_delta(epsilon, mu) > delta, low, high)[1]
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -74,10 +72,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     low, high = 0.0, 1.0
     while high < GREATEST_MU and gaussian_delta(epsilon, high) <= delta:
         low, high = high, min(2 * high, GREATEST_MU)
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (low, middle) if gaussian_delta(epsilon, middle) > delta else (middle, high)
-    return low
+    return bisect(lambda mu: gaussian_delta(epsilon, mu) <= delta, low, high)[0]
 
 
 def _check_delta(delta: float) -> None:

@@ -12,7 +12,16 @@ from smpc_dp.errors import ConfigError, Fault
 Relation = Literal["substitution", "add-remove"]
 
 
-class PrivacyGuarantee(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PlainStruct(msgspec.Struct, frozen=True):
+    """A struct of plain data."""
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data."""
+        built: dict[str, object] = msgspec.to_builtins(self)
+        return built
+
+
+class PrivacyGuarantee(PlainStruct, frozen=True, forbid_unknown_fields=True):
     """(epsilon, delta)-differential privacy of one release, and all that the two numbers depend on.
 
     Attributes:
@@ -35,11 +44,6 @@ class PrivacyGuarantee(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     assumption: str
     proof: str
     warnings: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, object]:
-        """Return plain JSON data."""
-        built: dict[str, object] = msgspec.to_builtins(self)
-        return built
 
 
 def delta_warnings(delta: float, units: int | None) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.pairwise_plan import complete_error
 from smpc_dp.privacy.response import ResponseLaw
 
 Floats = npt.NDArray[np.float64]
@@ -33,6 +34,16 @@ def variance_bound(parties: int, bins: int, epsilon: float) -> float:
     return 1 / (n * rest**2) + 1 / (2 * n * (n - 1) * rest**4)
 
 
+def zetas(kernel: Floats, distribution: Floats) -> tuple[float, float]:
+    """zeta_1 and zeta_2 of a kernel matrix (k, k) for independent records of a distribution (k,)."""
+    conditional = kernel @ distribution
+    mean = float(distribution @ conditional)
+    return (
+        max(0.0, float(distribution @ conditional**2) - mean**2),
+        max(0.0, float(distribution @ kernel**2 @ distribution) - mean**2),
+    )
+
+
 def exact_variance(kernel: Floats, distribution: Floats, parties: int, epsilon: float) -> float:
     """Variance of the estimate for independent records of `distribution` (k,) and a kernel matrix (k, k).
 
@@ -47,11 +58,7 @@ def exact_variance(kernel: Floats, distribution: Floats, parties: int, epsilon: 
     response = ResponseLaw.of_epsilon(k, epsilon)
     values = response.unbiased_pairs(kernel)
     answers = response.kept * distribution + response.lie
-    conditional = values @ answers
-    mean = float(answers @ conditional)
-    zeta_1 = float(answers @ conditional**2) - mean**2
-    zeta_2 = float(answers @ values**2 @ answers) - mean**2
-    return 2 * (2 * (parties - 2) * zeta_1 + zeta_2) / (parties * (parties - 1))
+    return complete_error(parties, *zetas(values, answers))
 
 
 def two_sample_variance(kernel: Floats, first: Floats, second: Floats, epsilon: float) -> float:

@@ -21,24 +21,14 @@ class Rival(msgspec.Struct, frozen=True, kw_only=True):
     """One local protocol at the same epsilon; nobody is trusted and nothing is computational."""
 
     protocol: str
-    bins: int | None
+    bins: int | None = None
     """Cells or categories, where the protocol has them."""
     bound: float
     """On the mean squared error."""
-    exact: float | None
+    exact: float | None = None
     """The mean squared error itself, where the distribution is given."""
-    proven: bool
+    proven: bool = True
     """Whether docs/planners.md proves the bound."""
-
-
-def zetas(kernel: Floats, distribution: Floats) -> tuple[float, float]:
-    """zeta_1 and zeta_2 of a kernel matrix (k, k) for independent records of a distribution (k,)."""
-    conditional = kernel @ distribution
-    mean = float(distribution @ conditional)
-    return (
-        max(0.0, float(distribution @ conditional**2) - mean**2),
-        max(0.0, float(distribution @ kernel**2 @ distribution) - mean**2),
-    )
 
 
 def local_rivals(
@@ -74,29 +64,21 @@ def local_rivals(
         k = len(distribution)
         exact = exact_variance(kernel, distribution, parties, epsilon)
         bound = square * variance_bound(parties, k, epsilon)
-        rivals.append(Rival(protocol="randomised response", bins=k, bound=bound, exact=exact, proven=True))
+        rivals.append(Rival(protocol="randomised response", bins=k, bound=bound, exact=exact))
     if categories is not None:
         bound = square * variance_bound(parties, categories, epsilon)
-        rivals.append(
-            Rival(protocol="randomised response", bins=categories, bound=bound, exact=None, proven=True)
-        )
+        rivals.append(Rival(protocol="randomised response", bins=categories, bound=bound))
     if lipschitz is not None:
         bins, error = plan_quantisation(parties, epsilon, lipschitz=lipschitz / width)
-        rivals.append(_rounded("rounded, Lipschitz kernel", bins, square * error))
+        rivals.append(Rival(protocol="rounded, Lipschitz kernel", bins=bins, bound=square * error))
     if density_lipschitz is not None:
         bins, error = plan_quantisation(parties, epsilon, density_lipschitz=density_lipschitz)
-        rivals.append(_rounded("rounded, Lipschitz density", bins, square * error))
+        rivals.append(Rival(protocol="rounded, Lipschitz density", bins=bins, bound=square * error))
     if auc is not None:
         positives, levels = auc
         bound = published_error_bound(positives, parties - positives, levels, epsilon, "users")
-        rivals.append(
-            Rival(protocol="hierarchical histogram, AUC", bins=None, bound=bound, exact=None, proven=False)
-        )
+        rivals.append(Rival(protocol="hierarchical histogram, AUC", bound=bound, proven=False))
     return rivals
-
-
-def _rounded(protocol: str, bins: int, bound: float) -> Rival:
-    return Rival(protocol=protocol, bins=bins, bound=bound, exact=None, proven=True)
 
 
 def read_model(value: object) -> tuple[Floats, Floats]:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal, get_args
 
 import msgspec
@@ -13,7 +12,8 @@ import msgspec
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.accountant.theorems import advanced_composition, optimal_composition
 from smpc_dp.privacy.arguments import Arguments
-from smpc_dp.privacy.pairwise_plan import complete_error
+from smpc_dp.privacy.pairwise_plan import check_zetas, complete_error
+from smpc_dp.privacy.search import narrowed
 
 CompositionTheorem = Literal["advanced", "optimal"]
 
@@ -55,9 +55,7 @@ def plan_naive(
     found.integer("parties", parties, 3, 1_000_000_000)
     found.budget(epsilon, delta)
     found.positive("width", width, 1e9)
-    if not found.faults:
-        found.within("zeta_2", zeta_2, 0, width**2 / 4)
-        found.within("zeta_1", zeta_1, 0, max(zeta_2 / 2, 0))
+    check_zetas(found, zeta_1, zeta_2, width)
     if composition not in get_args(CompositionTheorem):
         found.fault("composition", f"must be advanced or optimal, is {composition!r}")
     found.done()
@@ -69,12 +67,10 @@ def plan_naive(
         # Simple composition is a bound as well.
         return min(count * share, advanced_composition(share, 0.0, count, delta)[0]) <= epsilon
 
-    low, high = epsilon / count, epsilon
+    low = epsilon / count
     if not enough(low):
         raise ConfigError([Fault("epsilon", "nothing is left for a pair")])
-    while high > low * (1 + 1e-9):
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if enough(middle) else (low, middle)
+    low, _ = narrowed(lambda share: not enough(share), low, epsilon, 1e-9)
     pairs = parties * (parties - 1) // 2
     noise = 2 * (width / low) ** 2 / pairs
     sampling = complete_error(parties, zeta_1, zeta_2)

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import msgspec
 
+from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.arguments import Arguments
 
 MAX_PARTNERS = 1_000_000
@@ -55,6 +57,13 @@ def noise_error(parties: int, partners: int, epsilon: float, width: float = 1.0)
     return 4 * partners * (width / epsilon) ** 2 / parties
 
 
+def total_error(
+    parties: int, partners: int, epsilon: float, zeta_1: float, zeta_2: float, width: float = 1.0
+) -> float:
+    """The mean squared error: the two above together."""
+    return sampling_error(parties, partners, zeta_1, zeta_2) + noise_error(parties, partners, epsilon, width)
+
+
 def complete_error(parties: int, zeta_1: float, zeta_2: float) -> float:
     """Variance of the U-statistic over all pairs [Hoeffding 1948]."""
     return 2 * (2 * (parties - 2) * zeta_1 + zeta_2) / (parties * (parties - 1))
@@ -69,11 +78,29 @@ def best_partners(parties: int, epsilon: float, zeta_1: float, zeta_2: float, wi
     spread = max(0.0, zeta_2 - 2 * zeta_1)
     ideal = epsilon / width * math.sqrt((1 - 1 / (parties - 1)) * spread / 2)
     low = min(max(1, math.floor(ideal)), MAX_PARTNERS)
+    return min(
+        (low, min(low + 1, MAX_PARTNERS)),
+        key=lambda p: total_error(parties, p, epsilon, zeta_1, zeta_2, width),
+    )
 
-    def error(p: int) -> float:
-        return sampling_error(parties, p, zeta_1, zeta_2) + noise_error(parties, p, epsilon, width)
 
-    return min((low, min(low + 1, MAX_PARTNERS)), key=error)
+def check_zetas(found: Arguments, zeta_1: float, zeta_2: float, width: float) -> None:
+    """Note a fault unless 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4, where the width is not at fault."""
+    if not found.faults:
+        found.within("zeta_2", zeta_2, 0, width**2 / 4)
+        found.within("zeta_1", zeta_1, 0, max(zeta_2 / 2, 0))
+
+
+def given_zetas(zetas: Sequence[float], width: float) -> tuple[float, float]:
+    """Return (zeta_1, zeta_2) of a kernel of this width; raise ConfigError for what cannot be them."""
+    try:
+        first, second = (float(zeta) for zeta in zetas)
+    except (TypeError, ValueError):
+        raise ConfigError([Fault("zetas", f"{zetas!r} is not two numbers")]) from None
+    if not 0 <= 2 * first <= second <= width**2 / 4:
+        what = f"0 <= 2 zeta_1 <= zeta_2 <= {width**2 / 4:g} does not hold of {first:g}, {second:g}"
+        raise ConfigError([Fault("zetas", what)])
+    return first, second
 
 
 def plan_pairwise(
@@ -96,18 +123,12 @@ def plan_pairwise(
         found.fault("parties", f"{parties} is odd: a matching leaves nobody out, so it must be even")
     found.budget(epsilon)
     found.positive("width", width, 1e9)
-    if not found.faults:
-        found.within("zeta_2", zeta_2, 0, width**2 / 4)
-        found.within("zeta_1", zeta_1, 0, max(zeta_2 / 2, 0))
+    check_zetas(found, zeta_1, zeta_2, width)
     if partners is not None:
         found.integer("partners", partners, 1, MAX_PARTNERS)
     found.done()
     best = best_partners(parties, epsilon, zeta_1, zeta_2, width)
     chosen = best if partners is None else partners
-
-    def total(p: int) -> float:
-        return sampling_error(parties, p, zeta_1, zeta_2) + noise_error(parties, p, epsilon, width)
-
     return PairwisePlan(
         parties=parties,
         epsilon=epsilon,
@@ -118,18 +139,16 @@ def plan_pairwise(
         noise_scale=chosen * width / epsilon,
         sampling_error=sampling_error(parties, chosen, zeta_1, zeta_2),
         noise_error=noise_error(parties, chosen, epsilon, width),
-        mean_squared_error=total(chosen),
+        mean_squared_error=total_error(parties, chosen, epsilon, zeta_1, zeta_2, width),
         best_partners=best,
-        best_error=total(best),
+        best_error=total_error(parties, best, epsilon, zeta_1, zeta_2, width),
         complete_error=complete_error(parties, zeta_1, zeta_2),
         relation="substitution of one user's record",
         assumption=(
-            "pairs are drawn independently of the data; each noisy kernel value comes from a "
-            "two-party computation "
-            "that shows nothing else, so epsilon holds against computationally bounded observers "
-            "alone, against "
-            "the aggregator with any other users as far as that computation does; the noise is "
-            "continuous Laplace "
-            "noise that nobody knows; records are independent and of one distribution for the error"
+            "pairs are drawn independently of the data; each noisy kernel value comes from a two-party "
+            "computation that shows nothing else, so epsilon holds against computationally bounded observers "
+            "alone, against the aggregator with any other users as far as that computation does; the noise "
+            "is continuous Laplace noise that nobody knows; records are independent and of one distribution "
+            "for the error"
         ),
     )

@@ -105,6 +105,11 @@ class ResponseLaw(Generic[N]):
         found = values - b * rows - b * columns + b * b * rows.sum(axis=0, keepdims=True)
         return np.asarray(found / kept**2)
 
+    def pair_growth(self) -> float:
+        """Return what `unbiased_pairs` multiplies the greatest absolute value by, at most."""
+        kept = float(self.kept)
+        return ((2 - kept) / kept) ** 2
+
     def count_variance(self, repeat: int = 1) -> float:
         """Return what a user, answering once in `repeat`, adds at most to the variance of an estimate."""
         kept, lie = float(self.kept), float(self.lie)

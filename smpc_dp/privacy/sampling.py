@@ -33,6 +33,9 @@ __all__ = [
     "uniform",
 ]
 
+Integers = NDArray[np.int64]
+Rational = Fraction | int
+
 MAX_COUNT = 1 << 32
 """Most values of one call."""
 MAX_SCALE = 1 << 50
@@ -44,31 +47,25 @@ TERM_BITS = 256
 MAX_THREADS = 256
 
 
-def bernoulli_exp(
-    source: NoiseSource, count: int, x: Fraction | int, *, threads: int = 1
-) -> NDArray[np.bool_]:
+def bernoulli_exp(source: NoiseSource, count: int, x: Rational, *, threads: int = 1) -> NDArray[np.bool_]:
     """True with probability exp(-x), for x >= 0."""
     x = _rational("x", x, low=Fraction(0))
     return _draw(source, "bernoulli-exp", count, threads, x).astype(np.bool_)
 
 
-def geometric(source: NoiseSource, count: int, x: Fraction | int, *, threads: int = 1) -> NDArray[np.int64]:
+def geometric(source: NoiseSource, count: int, x: Rational, *, threads: int = 1) -> Integers:
     """P(k) = (1 - exp(-x)) exp(-x k) for k >= 0; x is at least 2**-50."""
     x = _rational("x", x, low=Fraction(1, MAX_SCALE))
     return _draw(source, "geometric", count, threads, x)
 
 
-def discrete_laplace(
-    source: NoiseSource, count: int, scale: Fraction | int, *, threads: int = 1
-) -> NDArray[np.int64]:
+def discrete_laplace(source: NoiseSource, count: int, scale: Rational, *, threads: int = 1) -> Integers:
     """P(k) proportional to exp(-|k| / scale); 0 < scale <= 2**50 [Canonne, Kamath, Steinke 2020]."""
     scale = _positive("scale", scale, MAX_SCALE)
     return _draw(source, "discrete-laplace", count, threads, scale)
 
 
-def discrete_gaussian(
-    source: NoiseSource, count: int, variance: Fraction | int, *, threads: int = 1
-) -> NDArray[np.int64]:
+def discrete_gaussian(source: NoiseSource, count: int, variance: Rational, *, threads: int = 1) -> Integers:
     """P(k) proportional to exp(-k^2 / (2 variance)); 0 < variance <= 2**100 [Canonne, Kamath, Steinke 2020].
 
     `variance` is the parameter sigma^2; the variance of the values is at most that, and below it only for a
@@ -78,17 +75,13 @@ def discrete_gaussian(
     return _draw(source, "discrete-gaussian", count, threads, variance)
 
 
-def skellam(
-    source: NoiseSource, count: int, variance: Fraction | int, *, threads: int = 1
-) -> NDArray[np.int64]:
+def skellam(source: NoiseSource, count: int, variance: Rational, *, threads: int = 1) -> Integers:
     """The difference of two independent Poisson values of mean variance / 2; 0 < variance <= 2**100."""
     variance = _positive("variance", variance, MAX_VARIANCE)
     return _draw(source, "skellam", count, threads, variance)
 
 
-def binomial(
-    source: NoiseSource, count: int, trials: int, p: Fraction | int, *, threads: int = 1
-) -> NDArray[np.int64]:
+def binomial(source: NoiseSource, count: int, trials: int, p: Rational, *, threads: int = 1) -> Integers:
     """How many of `trials` (0 to 2**62) succeed, each with probability p, 0 <= p <= 1."""
     if not isinstance(trials, int) or isinstance(trials, bool) or not 0 <= trials <= MAX_TRIALS:
         raise ConfigError(f"trials is {trials!r}: it must be an integer from 0 to 2**62")
@@ -98,7 +91,7 @@ def binomial(
     return _draw(source, "binomial", count, threads, Fraction(trials), p)
 
 
-def uniform(source: NoiseSource, count: int, below: int) -> NDArray[np.int64]:
+def uniform(source: NoiseSource, count: int, below: int) -> Integers:
     """Uniform integers in [0, below), 1 <= below <= 2**62, from fair bits; those too large are drawn anew."""
     if not isinstance(below, int) or isinstance(below, bool) or not 1 <= below <= MAX_TRIALS:
         raise ConfigError(f"below is {below!r}: it must be an integer from 1 to 2**62")
@@ -112,9 +105,7 @@ def uniform(source: NoiseSource, count: int, below: int) -> NDArray[np.int64]:
     return drawn
 
 
-def _draw(
-    source: NoiseSource, law: str, count: int, threads: int, *parameters: Fraction
-) -> NDArray[np.int64]:
+def _draw(source: NoiseSource, law: str, count: int, threads: int, *parameters: Fraction) -> Integers:
     if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= MAX_COUNT:
         raise ConfigError(f"count is {count!r}: it must be an integer from 0 to 2**32")
     if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= MAX_THREADS:
@@ -124,23 +115,23 @@ def _draw(
     return source.draw(law, count, parameters, threads)
 
 
-def _positive(name: str, value: Fraction | int, high: int) -> Fraction:
+def _positive(name: str, value: Rational, high: int) -> Fraction:
     # Thousands of keyed draws have the same parameter; an int or a Fraction can be looked up.
     check = _checked_positive if type(value) in (int, Fraction) else _checked_positive.__wrapped__
     return check(name, value, high)
 
 
 @lru_cache(maxsize=64)
-def _checked_positive(name: str, value: Fraction | int, high: int) -> Fraction:
+def _checked_positive(name: str, value: Rational, high: int) -> Fraction:
     value = _rational(name, value, low=Fraction(0))
     if not 0 < value <= high:
         raise ConfigError(f"{name} is {value}: it must be above 0 and at most 2**{high.bit_length() - 1}")
     return value
 
 
-def _rational(name: str, value: Fraction | int, low: Fraction) -> Fraction:
+def _rational(name: str, value: Rational, low: Fraction) -> Fraction:
     """Return `value` in lowest terms; floats are refused, because they hide which number is meant."""
-    if not isinstance(value, Fraction | int) or isinstance(value, bool):
+    if not isinstance(value, Rational) or isinstance(value, bool):
         raise ConfigError(f"{name} is {value!r}: it must be an integer or a fractions.Fraction")
     value = Fraction(value)
     if value < low:

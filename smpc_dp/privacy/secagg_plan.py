@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.arguments import Arguments, is_number
 from smpc_dp.privacy.certificates import DIGEST, certificate_bytes, proof_nodes
 from smpc_dp.privacy.hypergeometric import Floats, Ints, LogBinomials, mode
 
@@ -91,8 +92,9 @@ class SecAggPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Limits(msgspec.Struct, frozen=True):
-    """What n, dropout and corrupt alone decide."""
+    """What is asked, as fractions and bits, and what n, dropout and corrupt alone decide."""
 
+    asked: dict[str, float]
     n: int
     dropouts: int
     corrupt: int
@@ -134,17 +136,13 @@ def plan_secagg(
         chosen = _smallest_sparse(logs, limits, -security * math.log(2), least_degree)
         chosen = chosen or complete
     if chosen is None:
-        raise ConfigError(
-            [
-                Fault(
-                    "corrupt",
-                    f"no threshold t <= {held} (the holders that {limits.dropouts} dropouts leave) has "
-                    f"2 t > {n - 1} + {limits.corrupt} (corrupt holders) in the complete graph, and no "
-                    "sparse one suffices; lower corrupt or dropout",
-                )
-            ]
+        what = (
+            f"no threshold t <= {held} (the holders that {limits.dropouts} dropouts leave) has "
+            f"2 t > {n - 1} + {limits.corrupt} (corrupt holders) in the complete graph, and no "
+            "sparse one suffices; lower corrupt or dropout"
         )
-    return _plan(logs, limits, *chosen, dropout, corrupt, security)
+        raise ConfigError([Fault("corrupt", what)])
+    return _plan(logs, limits, *chosen)
 
 
 def check_plan(
@@ -162,15 +160,12 @@ def check_plan(
     and where signers or honest survivors are too few for any degree. An insufficient plan is returned.
     """
     limits = _limits(parties, dropout, corrupt, security)
-    faults = []
-    if not _is_int(degree) or not 2 <= degree <= parties - 1:
-        faults.append(Fault("degree", f"{degree!r} is not an integer in 2..{parties - 1} (parties - 1)"))
-    elif not _is_int(threshold) or not max(2, degree // 2 + 1) <= threshold <= degree:
-        low = max(2, degree // 2 + 1)
-        faults.append(Fault("threshold", f"{threshold!r} is not an integer in {low}..{degree} (degree)"))
-    if faults:
-        raise ConfigError(faults)
-    return _plan(LogBinomials(parties), limits, degree, threshold, dropout, corrupt, security)
+    found = Arguments()
+    found.integer("degree", degree, 2, parties - 1, " (parties - 1)")
+    if not found.faults:
+        found.integer("threshold", threshold, max(2, degree // 2 + 1), degree, " (degree)")
+    found.done()
+    return _plan(LogBinomials(parties), limits, degree, threshold)
 
 
 def communication(plan: SecAggPlan, length: int, element_bytes: int) -> dict[str, dict[str, int]]:
@@ -180,13 +175,11 @@ def communication(plan: SecAggPlan, length: int, element_bytes: int) -> dict[str
     the masks to expand (the self-mask included) and their bytes. Raises ConfigError unless length >= 1 and
     1 <= element_bytes <= 32.
     """
-    faults = []
-    if not _is_int(length) or length < 1:
-        faults.append(Fault("length", f"{length!r} is not an integer of at least 1"))
-    if not _is_int(element_bytes) or not 1 <= element_bytes <= 32:
-        faults.append(Fault("element_bytes", f"{element_bytes!r} is not an integer in 1..32"))
-    if faults:
-        raise ConfigError(faults)
+    found = Arguments()
+    if not isinstance(length, int) or isinstance(length, bool) or length < 1:
+        found.fault("length", f"{length!r} is not an integer of at least 1")
+    found.integer("element_bytes", element_bytes, 1, 32)
+    found.done()
     up, down = _control(plan)
     up["masked"] = down["result"] = length * element_bytes
     masks = math.ceil(plan.mask_degree) + 1
@@ -235,19 +228,14 @@ def _control(plan: SecAggPlan) -> tuple[dict[str, int], dict[str, int]]:
     return up, down
 
 
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def part_of(parties: int, fraction: float) -> int:
     """floor(fraction * parties) for the fraction that was meant: 0.29 of 100 is 29 and 1/3 of 30 is 10."""
     return math.floor(fraction * parties + 1e-9)
 
 
 def _limits(parties: int, dropout: float, corrupt: float, security: float) -> _Limits:
-    faults = []
-    if not _is_int(parties) or not 3 <= parties <= MAX_PARTIES:
-        faults.append(Fault("parties", f"{parties!r} is not an integer in 3..{MAX_PARTIES}"))
+    found = Arguments()
+    found.integer("parties", parties, 3, MAX_PARTIES)
     for name, value, low, high, bounds in (
         ("dropout", dropout, 0.0, math.nextafter(0.5, 0), "[0, 0.5): more than half must survive to sign"),
         ("corrupt", corrupt, 0.0, math.nextafter(1.0, 0), "[0, 1)"),
@@ -259,32 +247,26 @@ def _limits(parties: int, dropout: float, corrupt: float, security: float) -> _L
             "[20, 128]: below, failures are no rarity; above, keys have 128 bits",
         ),
     ):
-        # Written so that NaN is refused too.
-        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-            faults.append(Fault(name, f"{value!r} is not a number in {bounds}"))
-    if faults:
-        raise ConfigError(faults)
+        if not is_number(value) or not low <= value <= high:
+            found.fault(name, f"{value!r} is not a number in {bounds}")
+    found.done()
     n, d, c = parties, part_of(parties, dropout), part_of(parties, corrupt)
     quorum = (n + c) // 2 + 1
     if n - d - c < 2:
-        faults.append(
-            Fault(
-                "corrupt",
-                f"{c} corrupt and {d} dropped of {n} parties leave {max(n - d - c, 0)} honest survivors, and "
-                "a sum over fewer than 2 hides nobody",
-            )
+        found.fault(
+            "corrupt",
+            f"{c} corrupt and {d} dropped of {n} parties leave {max(n - d - c, 0)} honest survivors, and "
+            "a sum over fewer than 2 hides nobody",
         )
     if quorum > n - d:
-        faults.append(
-            Fault(
-                "dropout",
-                f"with {d} of {n} parties dropped {n - d} can sign, but with {c} corrupt a survivor set "
-                f"needs {quorum} signatures; corrupt + 2 dropout must stay below 1",
-            )
+        found.fault(
+            "dropout",
+            f"with {d} of {n} parties dropped {n - d} can sign, but with {c} corrupt a survivor set "
+            f"needs {quorum} signatures; corrupt + 2 dropout must stay below 1",
         )
-    if faults:
-        raise ConfigError(faults)
-    return _Limits(n, d, c, quorum)
+    found.done()
+    asked = {"dropout": float(dropout), "corrupt": float(corrupt), "security": float(security)}
+    return _Limits(asked, n, d, c, quorum)
 
 
 def _holders(logs: LogBinomials, lim: _Limits, k: int, t: int | Ints) -> Floats:
@@ -362,24 +344,14 @@ def _best_threshold(
     return best
 
 
-def _plan(
-    logs: LogBinomials,
-    lim: _Limits,
-    k: int,
-    t: int,
-    dropout: float,
-    corrupt: float,
-    security: float,
-) -> SecAggPlan:
+def _plan(logs: LogBinomials, lim: _Limits, k: int, t: int) -> SecAggPlan:
     n, c = lim.n, lim.corrupt
     lns = [float(_holders(logs, lim, k, t)), float(_shares(logs, lim, k, t)), _graph(logs, lim, k, t)]
     total = _sum(lns)
     holders, shares, graph = (None if x == -math.inf else min(x, 0.0) / math.log(2) for x in lns)
     return SecAggPlan(
         parties=n,
-        dropout=float(dropout),
-        corrupt=float(corrupt),
-        security=float(security),
+        **lim.asked,
         degree=k,
         threshold=t,
         quorum=lim.quorum,

@@ -130,7 +130,7 @@ class Server:
             if isinstance(error, PeerFault):
                 self._culprits[error.culprit] = error
             return error
-        outcome = self._machine.result
+        outcome: Outcome | StatisticResult | Relayed = self._machine.result
         self._on_event(
             Event(
                 self._membership.name,
@@ -161,9 +161,9 @@ class Server:
 
     def _asks_otherwise(self, news: News) -> bool:
         """Tell whether a hello is for a sum where others ask for a statistic, or the other way round."""
-        envelope = news.envelope
-        asks = is_hello(news) and envelope is not None
-        return asks and self._is_statistic != (envelope.step == STATISTIC_HELLO)
+        if news.envelope is None or not is_hello(news):
+            return False
+        return self._is_statistic != (news.envelope.step == STATISTIC_HELLO)
 
     async def _run(self, number: int) -> bool:
         """Drive the machine to its end; return False when nobody is left to ask."""

@@ -10,9 +10,10 @@ from fractions import Fraction
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.kernels.compiled import compile_kernel
 from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.privacy.arguments import Arguments, is_number
 from smpc_dp.privacy.circuit_gaussian import TableGaussian
 from smpc_dp.privacy.circuit_noise import CyclicLaplace, Noise, NoiseKind, RandomisedResponse
-from smpc_dp.privacy.pairwise_plan import best_partners
+from smpc_dp.privacy.pairwise_plan import best_partners, given_zetas
 from smpc_dp.protocols.pairwise.statistic import MAX_PARTNERS, StatisticPlan
 from smpc_dp.protocols.pairwise.statistic_messages import MAX_QUESTION
 
@@ -41,17 +42,16 @@ def plan_statistic(
     """
     if not isinstance(parties, int) or parties < 2:
         raise ConfigError([Fault("parties", f"{parties!r} is not an integer of at least 2")])
-    number = isinstance(epsilon, int | float) and not isinstance(epsilon, bool)
-    if not number or not 0 < epsilon <= 100:
-        raise ConfigError([Fault("epsilon", f"{epsilon!r} is not a number above 0 and at most 100")])
+    found = Arguments()
+    found.budget(epsilon)
+    found.done()
     if partners is None:
         partners = _choose(kernel, parties, epsilon, zetas)
-    if not isinstance(partners, int) or isinstance(partners, bool) or not 1 <= partners <= MAX_PARTNERS:
-        raise ConfigError([Fault("partners", f"{partners!r} is not an integer in 1..{MAX_PARTNERS}")])
-    # Written so that NaN fails; the rest of a Gaussian's is checked where it is designed.
-    number = isinstance(delta, int | float) and not isinstance(delta, bool)
-    if not number or not (delta > 0 if noise == "gaussian" else delta == 0):
-        raise ConfigError([Fault("delta", f"{delta!r}: above 0 for Gaussian noise, and for that alone")])
+    found.integer("partners", partners, 1, MAX_PARTNERS)
+    # The rest of a Gaussian's is checked where it is designed.
+    if not is_number(delta) or not (delta > 0 if noise == "gaussian" else delta == 0):
+        found.fault("delta", f"{delta!r}: above 0 for Gaussian noise, and for that alone")
+    found.done()
     design = design_noise(kernel.steps, epsilon, delta, partners, noise)
     terms = {
         **kernel.terms(),
@@ -91,14 +91,8 @@ def design_noise(steps: int, epsilon: float, delta: float, partners: int, kind: 
 def _choose(kernel: Kernel, parties: int, epsilon: float, zetas: Sequence[float] | None) -> int:
     if zetas is None or kernel.labels == "public":
         return 1
-    try:
-        zeta_1, zeta_2 = (float(zeta) for zeta in zetas)
-    except (TypeError, ValueError):
-        raise ConfigError([Fault("zetas", f"{zetas!r} is not two numbers")]) from None
-    if not 0 <= 2 * zeta_1 <= zeta_2 <= kernel.width**2 / 4:
-        what = f"0 <= 2 zeta_1 <= zeta_2 <= {kernel.width**2 / 4:g} does not hold of {zeta_1:g}, {zeta_2:g}"
-        raise ConfigError([Fault("zetas", what)])
-    return min(best_partners(parties, epsilon, zeta_1, zeta_2, kernel.width), MAX_PARTNERS)
+    chosen = best_partners(parties, epsilon, *given_zetas(zetas, kernel.width), kernel.width)
+    return min(chosen, MAX_PARTNERS)
 
 
 def question_of(kernel: Kernel, plan: StatisticPlan, noise: str) -> str:

@@ -220,6 +220,7 @@ class LocalPairwise:
             interval=normal_interval(value, error, bias or 0.0, confidence, (kernel.low, kernel.high)),
             reports=n,
             categories=k,
+            visited=None,
             privacy=local_privacy(self.response.guarantee(0.0)),
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
@@ -23,10 +23,8 @@ from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.kernels.fields import Codes, Field, Floats, checked_labels
 from smpc_dp.kernels.named import auc
-from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.local_auc import Split
 from smpc_dp.statistics.local import FINGERPRINT_BYTES, noise_source
 from smpc_dp.statistics.local_estimate import LocalEstimate, joined, local_privacy, normal_interval
@@ -180,16 +178,8 @@ class LocalAuc:
         value, error = walk.total / pairs, math.sqrt(walk.variance) / pairs
         bias = min(1.0, math.sqrt(walk.discarded_below / pairs)) / 2
         kernel = auc(self.score)
-        guarantee = PrivacyGuarantee(
-            epsilon=Composition([self.event]).epsilon(0.0),
-            delta=0.0,
-            relation="substitution",
-            sensitivity={"l0": float(self.tree.width)},
-            unit="answer",
-            mechanism=self.event.mechanism,
-            assumption="none but the one who answers is trusted",
-            proof="closed form",
-        )
+        together = replace(self.tree.response(1), changed=self.tree.width).guarantee(0.0)
+        guarantee = msgspec.structs.replace(together, mechanism=self.event.mechanism)
         return LocalEstimate(
             statistic=kernel.name,
             value=value,

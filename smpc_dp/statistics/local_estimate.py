@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from statistics import NormalDist
 
 import numpy as np
@@ -41,24 +41,13 @@ class LocalEstimate:
     interval: tuple[float, float]
     reports: int
     categories: int
+    visited: int | None
     privacy: Privacy
-    visited: int | None = None
 
     def to_json(self) -> dict[str, object]:
         """Return plain JSON data."""
-        return {
-            "statistic": self.statistic,
-            "value": self.value,
-            "standard_error": self.standard_error,
-            "standard_error_bound": self.standard_error_bound,
-            "bias_bound": self.bias_bound,
-            "confidence": self.confidence,
-            "interval": list(self.interval),
-            "reports": self.reports,
-            "categories": self.categories,
-            "visited": self.visited,
-            "privacy": self.privacy.to_json(),
-        }
+        plain: dict[str, object] = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**plain, "interval": list(self.interval), "privacy": self.privacy.to_json()}
 
 
 def all_pairs(values: Floats, counts: Codes) -> tuple[float, float]:

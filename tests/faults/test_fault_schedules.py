@@ -118,7 +118,7 @@ async def play(scene: Scene, seed: int, vectors: NDArray[np.float64], told: Told
             if scene.group is None:
                 outcome, _ = await line.run_as(membership, 1, "sum", lanes, charge)
             else:
-                outcome = (await line.meet(membership, 1, "sum", lanes, charge)).result
+                outcome = (await line._meet(membership, 1, "sum", lanes, charge, 0))[0].result
             told.outcomes[name] = outcome
         except SmpcError as error:
             told.errors[name] = error

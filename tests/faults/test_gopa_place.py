@@ -19,8 +19,8 @@ from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_parameters
 from smpc_dp.protocols.gopa.plan import Place, plan_session
+from smpc_dp.protocols.phases import key_graph
 from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg import party as party_module
 from smpc_dp.protocols.secagg.graph import unpack_list
 from tests.faults.stage import HUB, LENGTH, Stage, by, only
 
@@ -106,7 +106,7 @@ def collude(index: int, parties: int, degree: int, randomness: Randomness) -> tu
 def test_more_colluders_than_planned_draw_one_victim(
     on_dropout: OnDropout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(party_module, "draw_neighbours", collude)
+    monkeypatch.setattr(key_graph, "draw_neighbours", collude)
     stage = sparse_stage(on_dropout, most_drawn_by=11).play()
     assert_refused(
         stage,
@@ -116,7 +116,7 @@ def test_more_colluders_than_planned_draw_one_victim(
 
 
 def test_as_many_as_planned_may_draw_one_victim(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(party_module, "draw_neighbours", collude)
+    monkeypatch.setattr(key_graph, "draw_neighbours", collude)
     stage = sparse_stage(most_drawn_by=12).play()
     assert stage.aggregator.result.absent == ()
 

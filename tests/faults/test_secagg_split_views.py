@@ -16,8 +16,8 @@ from smpc_dp.errors import PeerFault, TimeoutFault
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import decode
+from smpc_dp.protocols.phases import certified_set
 from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg import party as party_module
 from smpc_dp.protocols.secagg.certify import check_certificate
 from smpc_dp.protocols.secagg.graph import pack_list, pack_set, unpack_list
 from tests.faults.malicious import SplitViewAggregator
@@ -151,7 +151,7 @@ def skipping(skipped: str) -> Callable[..., object]:
 
 def test_the_survivors_certificate_binds_the_participants(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even machines that take any set of participants reveal nothing: the two digests are chained."""
-    monkeypatch.setattr(party_module, "check_certificate", skipping(m.ATTEST_PARTICIPANTS))
+    monkeypatch.setattr(certified_set, "check_certificate", skipping(m.ATTEST_PARTICIPANTS))
     stage = Stage(8, plan=EIGHT)
     attack = SplitViewAggregator(stage)
     attack.show_participants(SPLIT_PARTICIPANTS)
@@ -162,7 +162,7 @@ def test_the_survivors_certificate_binds_the_participants(monkeypatch: pytest.Mo
 
 def test_with_no_certificate_checked_the_attack_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same machines, plan and attack, but for the one check: what the certificates are for."""
-    monkeypatch.setattr(party_module, "check_certificate", lambda *_: None)
+    monkeypatch.setattr(certified_set, "check_certificate", lambda *_: None)
     stage = Stage(8, plan=EIGHT)
     attack = SplitViewAggregator(stage)
     attack.show_participants(SPLIT_PARTICIPANTS)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from smpc_dp import files
 from smpc_dp.errors import LocalError, PrivacyError
 from smpc_dp.privacy.accountant import store
 from smpc_dp.privacy.accountant.events import Event, Pure
@@ -88,7 +89,7 @@ def test_killed_at_any_step_it_loses_nothing(
     book.charge(b"first run", TENTH)
 
     def charge_and_die() -> None:
-        monkeypatch.setattr(store, "os", DyingSystem(step, moment))
+        monkeypatch.setattr(files, "os", DyingSystem(step, moment))
         book.charge(b"second run", TENTH)
 
     assert os.WTERMSIG(in_child(charge_and_die)) == signal.SIGKILL

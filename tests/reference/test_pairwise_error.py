@@ -15,7 +15,7 @@ from scipy.stats import chi2_contingency, norm
 from smpc_dp.errors import ConfigError
 from smpc_dp.kernels import Field, Kernel, auc_private_labels, gini_mean_difference, kendall_tau
 from smpc_dp.kernels.named import find_kernel
-from smpc_dp.privacy.local_rivals import zetas
+from smpc_dp.privacy.local_pairwise import zetas
 from smpc_dp.privacy.pairwise_plan import sampling_error
 from smpc_dp.protocols.pairwise.draw import bipartite_matchings, matchings
 from smpc_dp.protocols.pairwise.estimate import estimate

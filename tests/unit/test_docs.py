@@ -32,7 +32,7 @@ from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp_lab import vectors
-from smpc_dp_lab.reference import rendered
+from smpc_dp_lab.reference import rendered, specified
 
 ROOT = Path(__file__).resolve().parents[2]
 WISCONSIN = ROOT / "examples" / "data" / "breast_cancer_wisconsin_original.csv"
@@ -333,3 +333,11 @@ def test_every_field_of_a_command_is_documented(
     text = (ROOT / "docs" / "commands.md").read_text("utf-8")
     section = text.partition(f"\n### {heading}\n")[2].partition("\n##")[0]
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(told)
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "protocols").glob("*/README.md")), ids=lambda page: page.parent.name
+)
+def test_states_in_specifications_are_those_of_the_code(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert specified(text) == text, "python -m smpc_dp_lab.reference writes them"

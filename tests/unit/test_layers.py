@@ -30,7 +30,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"identity", "packed_roster"}),
     frozenset({"roster"}),
     frozenset({"certificate", "seen", "settings"}),
-    frozenset({"crypto", "encoding", "files"}),
+    frozenset({"crypto", "database", "encoding", "files"}),
     frozenset({"ball", "box", "extensions", "optional"}),
     frozenset({"_core", "decoding", "errors", "platforms", "signals"}),
 )

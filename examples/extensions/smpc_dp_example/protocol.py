@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from smpc_dp.errors import Fault
 from smpc_dp.protocols.engine.collector import Collector, CollectorRole, CollectorState
-from smpc_dp.protocols.engine.party import Member
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.state import Transition
+from smpc_dp.protocols.phases.key_graph import SumMember
 from smpc_dp.protocols.registry import SumProtocol
 from smpc_dp.protocols.result import Outcome, Privacy
 from smpc_dp.protocols.secagg import states
@@ -30,7 +30,7 @@ class UnanimousParameters(SecAggParameters, frozen=True):
         return replace(found, claim=f"unanimous, over all {self.plan.parties} parties: {found.claim}")
 
 
-def on_survivors(member: Member[SumParameters], state: states.AwaitSurvivors, body: bytes) -> Transition:
+def on_survivors(member: SumMember[SumParameters], state: states.AwaitSurvivors, body: bytes) -> Transition:
     """Attest the survivors as in a secure sum, if they are all parties of the session."""
     after, messages = states.on_survivors(member, state, body)
     if len(after.survivors) < member.parties:

@@ -160,7 +160,7 @@ class _Setting:
     @classmethod
     def of(cls, epsilons: Sequence[float]) -> _Setting:
         # Not at the top: scipy.
-        from smpc_dp.privacy.local_rivals import zetas
+        from smpc_dp.privacy.local_pairwise import zetas
         from smpc_dp.statistics.local import LocalPairwise
 
         field = Field(0, RATINGS - 1, exact=True)

@@ -9,6 +9,7 @@ import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 from smpc_dp.files import read_bounded
 from smpc_dp_lab.vectors import (
@@ -44,7 +45,10 @@ JsonObject = dict[str, object]
 @functools.cache
 def generate(protocol: str = "secagg") -> dict[str, bytes]:
     """Return the content of every published file by its name; the same bytes on every machine."""
-    return PROTOCOLS[protocol]()
+    return {
+        f"{name}.json": (json.dumps(content, indent=1, ensure_ascii=True) + "\n").encode()
+        for name, content in PROTOCOLS[protocol]().items()
+    }
 
 
 def check(folder: Path, protocol: str = "secagg") -> list[str]:
@@ -72,67 +76,37 @@ def write(folder: Path, protocol: str = "secagg") -> list[str]:
     return sorted(files)
 
 
-def _mpyc() -> dict[str, bytes]:
-    made = servers.all_to_json()
-    made |= {f"kernel-{name}": servers_kernels.kernel_json(name) for name in servers_kernels.kernels()}
-    return {f"{name}.json": _encode(content) for name, content in made.items()}
+def _of(runs: ModuleType, faults: ModuleType, prefix: str = "") -> dict[str, JsonObject]:
+    """Return the vectors of the runs that one module has, and of the faults in them that another has."""
+    files = {f"{prefix}run-{scenario.name}": runs.to_json(scenario) for scenario in runs.SCENARIOS}
+    return files | {f"{prefix}negative-{fault.name}": fault.to_json() for fault in faults.all_faults()}
 
 
-def _secagg() -> dict[str, bytes]:
-    files: dict[str, JsonObject] = {}
-    for scenario in runs.SCENARIOS:
-        files[f"run-{scenario.name}"] = runs.to_json(scenario)
-    files.update(derivations.all_to_json())
-    files.update(succinct.all_to_json())
-    for fault in negative.all_faults():
-        files[f"negative-{fault.name}"] = fault.to_json()
-    return {f"{name}.json": _encode(content) for name, content in files.items()}
+def _secagg() -> dict[str, JsonObject]:
+    return _of(runs, negative) | derivations.all_to_json() | succinct.all_to_json()
 
 
-def _gopa() -> dict[str, bytes]:
-    files: dict[str, JsonObject] = {
-        f"run-{scenario.name}": gopa_runs.to_json(scenario) for scenario in gopa_runs.SCENARIOS
-    }
-    files.update((f"negative-{fault.name}", fault.to_json()) for fault in gopa_negative.all_faults())
-    files.update(
-        (f"direct-run-{scenario.name}", direct_runs.to_json(scenario)) for scenario in direct_runs.SCENARIOS
-    )
-    files.update((f"direct-negative-{fault.name}", fault.to_json()) for fault in direct_negative.all_faults())
-    return {f"{name}.json": _encode(content) for name, content in files.items()}
+def _gopa() -> dict[str, JsonObject]:
+    made = _of(gopa_runs, gopa_negative) | _of(direct_runs, direct_negative, "direct-")
+    return made | verifiable.generate() | verifiable_sessions.generate()
 
 
-def _exchange() -> dict[str, bytes]:
-    files: dict[str, JsonObject] = {
-        f"run-{scenario.name}": exchange_runs.to_json(scenario) for scenario in exchange_runs.SCENARIOS
-    }
-    files.update((f"negative-{fault.name}", fault.to_json()) for fault in exchange_negative.all_faults())
-    return {f"{name}.json": _encode(content) for name, content in files.items()}
+def _mpyc() -> dict[str, JsonObject]:
+    kernels = {f"kernel-{name}": servers_kernels.kernel_json(name) for name in servers_kernels.kernels()}
+    return servers.all_to_json() | kernels
 
 
-def _pairwise() -> dict[str, bytes]:
-    files: dict[str, JsonObject] = {
-        f"run-{scenario.name}": pairwise_runs.to_json(scenario) for scenario in pairwise_runs.SCENARIOS
-    }
-    files.update((f"negative-{fault.name}", fault.to_json()) for fault in pairwise_negative.all_faults())
-    files.update(
-        (f"statistic-run-{scenario.name}", statistic_runs.to_json(scenario))
-        for scenario in statistic_runs.SCENARIOS
-    )
-    files.update((f"statistic-negative-{name}", content) for name, content in statistic_negative.all_faults())
-    whole = {f"{name}.json": _encode(content) for name, content in files.items()}
-    return {**pairwise_garbling.generate(), **pairwise_ot.generate(), **whole}
+def _pairwise() -> dict[str, JsonObject]:
+    made = _of(pairwise_runs, pairwise_negative) | _of(statistic_runs, statistic_negative, "statistic-")
+    return made | pairwise_garbling.generate() | pairwise_ot.generate()
 
 
-PROTOCOLS: dict[str, Callable[[], dict[str, bytes]]] = {
+PROTOCOLS: dict[str, Callable[[], dict[str, JsonObject]]] = {
     "secagg": _secagg,
-    "gopa": lambda: {**_gopa(), **verifiable.generate(), **verifiable_sessions.generate()},
-    "exchange": _exchange,
+    "gopa": _gopa,
+    "exchange": lambda: _of(exchange_runs, exchange_negative),
     "mpyc": _mpyc,
     "pairwise": _pairwise,
     "proofs": proofs.generate,
     "sampling": sampling.generate,
 }
-
-
-def _encode(content: JsonObject) -> bytes:
-    return (json.dumps(content, indent=1, ensure_ascii=True) + "\n").encode()

@@ -15,11 +15,8 @@ from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.gopa.direct_params import DirectParameters, without_relay
 from smpc_dp.protocols.gopa.plan import Place
 from smpc_dp.protocols.registry import direct_machine
-from smpc_dp.simulate.drive import drive
-from smpc_dp.transport.memory import Faults
 from smpc_dp_lab.vectors.gopa_runs import GopaScenario, gopa_session_json
 from smpc_dp_lab.vectors.runs import (
-    RecordingNetwork,
     Row,
     Staged,
     inputs_json,
@@ -42,10 +39,7 @@ class DirectRun(Staged):
 
     def play(self) -> DirectRun:
         """Drive the run to its end."""
-        network = RecordingNetwork(Faults(kill=self.scenario.kill))
-        drive(self.users.values(), network, COORDINATOR, mesh=True)
-        self.sent = network.sent
-        return self
+        return self.drive(self.users.values(), COORDINATOR, mesh=True)
 
 
 def direct_parameters(scenario: GopaScenario) -> DirectParameters:

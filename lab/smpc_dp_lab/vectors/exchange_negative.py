@@ -2,39 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.exchange import messages as m
 from smpc_dp.protocols.secagg.graph import pack_set
-from smpc_dp_lab.vectors.exchange_runs import SCENARIOS, Run, cast
+from smpc_dp_lab.vectors import runs
+from smpc_dp_lab.vectors.exchange_runs import SCENARIOS, cast
 from smpc_dp_lab.vectors.fault import (
     CONTENT,
-    CULPRIT,
     DECODING,
     ENVELOPE,
     ORDER,
     VICTIM,
+    Fields,
+    Kinds,
     Negative,
     Played,
-    constant,
     flip,
 )
 from smpc_dp_lab.vectors.runs import AGGREGATOR
 
 # A point of small order on Curve25519: any secret agrees with it on zero.
 SMALL_ORDER = bytes(32)
+KINDS: Kinds = {m.HELLO: m.Hello, m.START: m.Start, m.SEND: m.Send, m.DELIVER: m.Deliver}
+
+Shown = tuple[int, bytes, bytes]
+Boxes = list[tuple[int, bytes]]
 
 
-class Base(Played[Run]):
+class Base(Played[runs.Played]):
     """A finished exchange."""
 
     def __init__(self, name: str) -> None:
         [scenario] = [scenario for scenario in SCENARIOS if scenario.name == name]
-        super().__init__(name, cast(scenario).play())
+        super().__init__(name, cast(scenario).play(), KINDS)
+
+    def said_by_bob(self, fields: Fields) -> Callable[[Sequence[Shown]], list[Shown]]:
+        """Return how the hellos in a start change if bob has signed another one."""
+        written = self.saying(self.find(m.HELLO, "bob")[1], fields)
+        return lambda shown: [(2, written.body, written.signature), *shown[1:]]
 
 
 def all_faults() -> Iterator[Negative]:
@@ -48,185 +56,118 @@ def all_faults() -> Iterator[Negative]:
 
 
 def _envelopes(base: Base) -> Iterator[Negative]:
-    place, deliver = base.find(m.DELIVER, AGGREGATOR, VICTIM)
-    flipped = msgspec.structs.replace(deliver, signature=flip(deliver.signature))
-    yield base.made("signature-flipped", "One bit of the signature is flipped.", place, flipped, ENVELOPE)
+    about = "One bit of the signature is flipped."
+    yield base.forged("signature-flipped", about, m.DELIVER, {"signature": flip}, ENVELOPE, signed=False)
+    place, _ = base.find(m.DELIVER)
     other = msgspec.structs.replace(base.find(m.DELIVER, AGGREGATOR, "bob")[1], receiver=VICTIM)
     yield base.made("wrong-receiver", "A message for bob reaches alice.", place, other, ENVELOPE)
-    signed = base.sign(deliver, run_id=flip(deliver.run_id))
-    yield base.made("other-run", "Vectors that are signed for another run.", place, signed, ORDER)
-    first, start = base.find(m.START, AGGREGATOR, VICTIM)
-    yield base.made("step-skipped", "Vectors come where the start is due.", first, deliver, ORDER)
-    second = base.sign(start, body=flip(start.body, len(start.body) - 1))
+    about = "Vectors that are signed for another run."
+    yield base.forged("other-run", about, m.DELIVER, {"run_id": flip}, ORDER)
+    yield base.out_of_turn("step-skipped", "Vectors come where the start is due.", m.START, m.DELIVER)
     about = "A second, different start after the first."
-    yield base.made("two-messages-for-one-step", about, first + 1, second, ORDER)
-    longer = base.sign(start, body=start.body + b"\xc0")
-    yield base.made("trailing-byte", "One byte follows the body.", first, longer, DECODING)
-    elsewhere = base.sign(start, run_id=flip(start.run_id))
+    different: Fields = {"body": lambda body: flip(body, -1)}
+    yield base.forged("two-messages-for-one-step", about, m.START, different, ORDER, later=1)
+    longer: Fields = {"body": lambda body: body + b"\xc0"}
+    yield base.forged("trailing-byte", "One byte follows the body.", m.START, longer, DECODING)
+    place, start = base.find(m.START)
     about = "The start carries another run id than its nonces give."
-    yield base.made("start-of-another-run", about, first, elsewhere, CONTENT)
+    yield base.made("start-of-another-run", about, place, base.sign(start, run_id=flip(start.run_id)))
 
 
 def _starts(base: Base) -> Iterator[Negative]:
     def start(
-        name: str,
-        about: str,
-        how: Callable[[m.Start], Mapping[str, object]],
-        layer: str = CONTENT,
-        **more: str,
+        name: str, about: str, field: str, to: object, layer: str = CONTENT, culprit: str = AGGREGATOR
     ) -> Negative:
-        return base.changed(f"start-{name}", about, m.Start, m.START, how, layer=layer, **more)
+        return base.fault(f"start-{name}", about, m.START, {field: to}, layer, culprit=culprit)
 
-    def hello(name: str, about: str, **changes: object) -> Negative:
+    def hello(name: str, about: str, **fields: object) -> Negative:
         """Return a start with a hello of bob that he has signed, but with another content."""
-        said = base.find(m.HELLO, "bob", AGGREGATOR)[1]
-        body = msgspec.structs.replace(decode(said.body, m.Hello, "bob"), **changes)
-        written = base.sign(said, body=msgspec.msgpack.encode(body))
-        shown = (2, written.body, written.signature)
-        return start(name, about, lambda body: {"hellos": [shown, *body.hellos[1:]]}, culprit="bob")
+        return start(name, about, "hellos", base.said_by_bob(fields), culprit="bob")
 
-    yield start(
-        "without-me", "The set of those present lacks alice.", constant(present=pack_set((2, 3, 4), 4))
-    )
-    yield start("of-too-few", "Two are present where three are due.", constant(present=pack_set((1, 2), 4)))
-    yield start("without-my-nonce", "Alice's nonce is another.", lambda body: {"nonces": flip(body.nonces)})
-    yield start(
-        "with-a-nonce-too-few", "The last nonce is missing.", lambda body: {"nonces": body.nonces[:-32]}
-    )
-    yield start(
-        "with-another-nonce",
-        "The nonce of bob is not the one in his hello.",
-        lambda body: {"nonces": flip(body.nonces, 32)},
-        culprit="bob",
-    )
-    yield start("without-a-hello", "Bob's hello is left out.", lambda body: {"hellos": body.hellos[1:]})
-    yield start(
-        "with-a-swapped-key",
-        "Bob's hello has another key than the one that he signed.",
-        lambda body: {
-            "hellos": [
-                (2, flip(body.hellos[0][1], -1 + len(body.hellos[0][1])), body.hellos[0][2]),
-                *body.hellos[1:],
-            ]
-        },
-        layer=ENVELOPE,
-        culprit="bob",
-    )
-    yield start(
-        "with-the-hello-of-another",
-        "Carol's hello in the place of bob's.",
-        lambda body: {"hellos": [(2, *body.hellos[1][1:]), *body.hellos[1:]]},
-        layer=ENVELOPE,
-        culprit="bob",
-    )
+    yield start("without-me", "The set of those present lacks alice.", "present", pack_set((2, 3, 4), 4))
+    yield start("of-too-few", "Two are present where three are due.", "present", pack_set((1, 2), 4))
+    yield start("without-my-nonce", "Alice's nonce is another.", "nonces", flip)
+    yield start("with-a-nonce-too-few", "The last nonce is missing.", "nonces", lambda packed: packed[:-32])
+    about = "The nonce of bob is not the one in his hello."
+    yield start("with-another-nonce", about, "nonces", lambda packed: flip(packed, 32), culprit="bob")
+    yield start("without-a-hello", "Bob's hello is left out.", "hellos", lambda shown: shown[1:])
+
+    def swapped(shown: Sequence[Shown]) -> list[Shown]:
+        return [(2, flip(shown[0][1], -1), shown[0][2]), *shown[1:]]
+
+    def of_another(shown: Sequence[Shown]) -> list[Shown]:
+        return [(2, *shown[1][1:]), *shown[1:]]
+
+    about = "Bob's hello has another key than the one that he signed."
+    yield start("with-a-swapped-key", about, "hellos", swapped, ENVELOPE, culprit="bob")
+    about = "Carol's hello in the place of bob's."
+    yield start("with-the-hello-of-another", about, "hellos", of_another, ENVELOPE, culprit="bob")
     yield hello("with-a-hello-to-another-request", "Bob's hello is to another request.", request=2)
-    yield hello(
-        "with-a-hello-to-another-question", "Bob's hello has another variance.", question="average 1/1"
-    )
+    about = "Bob's hello has another variance."
+    yield hello("with-a-hello-to-another-question", about, question="average 1/1")
     yield hello("with-a-key-of-small-order", "Bob's key is of small order.", key=SMALL_ORDER)
 
 
 def _delivers(base: Base, absent: Base, edges: Base) -> Iterator[Negative]:
-    def deliver(
-        name: str, about: str, how: Callable[[m.Deliver], Mapping[str, object]], **more: str
-    ) -> Negative:
-        return base.changed(f"deliver-{name}", about, m.Deliver, m.DELIVER, how, **more)
+    def bobs(name: str, about: str, change: Callable[[Boxes], bytes]) -> Negative:
+        """Return what is delivered with another box in the place of bob's."""
+        to: Fields = {"boxes": lambda boxes: [(2, change(boxes)), *boxes[1:]]}
+        return base.fault(name, about, m.DELIVER, to, culprit="bob")
 
-    yield deliver(
-        "box-flipped",
-        "One bit of bob's box is flipped.",
-        lambda body: {"boxes": [(2, flip(body.boxes[0][1], 30)), *body.boxes[1:]]},
-        culprit="bob",
-    )
-    yield deliver(
-        "boxes-exchanged",
+    about = "One bit of bob's box is flipped."
+    yield bobs("deliver-box-flipped", about, lambda boxes: flip(boxes[0][1], 30))
+    yield base.fault(
+        "deliver-boxes-exchanged",
         "The boxes of bob and carol have changed places.",
-        lambda body: {"boxes": [(2, body.boxes[1][1]), (3, body.boxes[0][1]), *body.boxes[2:]]},
-        culprit="bob",
-    )
-    own = decode(base.find(m.SEND, VICTIM, AGGREGATOR)[1].body, m.Send, VICTIM).boxes[0][1]
-    yield deliver(
-        "box-sent-back",
-        "What alice sealed for bob comes back as his.",
-        lambda body: {"boxes": [(2, own), *body.boxes[1:]]},
-        culprit="bob",
-    )
-    for_carol = decode(base.find(m.SEND, "bob", AGGREGATOR)[1].body, m.Send, "bob").boxes[1][1]
-    yield deliver(
-        "box-for-another",
-        "What bob sealed for carol reaches alice.",
-        lambda body: {"boxes": [(2, for_carol), *body.boxes[1:]]},
-        culprit="bob",
-    )
-    yield deliver(
-        "box-left-out", "Bob has sent, and his box is missing.", lambda body: {"boxes": body.boxes[1:]}
-    )
-    yield deliver(
-        "below-the-minimum",
-        "Only alice and bob are said to have sent.",
-        lambda body: {"senders": pack_set((1, 2), 4), "boxes": body.boxes[:1]},
-    )
-    yield deliver("without-me", "Alice is said not to have sent.", constant(senders=pack_set((2, 3, 4), 4)))
-    yield absent.changed(
-        "deliver-from-who-was-not-there",
-        "Dave, who was not present, is said to have sent.",
-        m.Deliver,
         m.DELIVER,
-        constant(senders=pack_set((1, 2, 3, 4), 4)),
+        {"boxes": lambda boxes: [(2, boxes[1][1]), (3, boxes[0][1]), *boxes[2:]]},
+        culprit="bob",
     )
-    yield edges.changed(
-        "deliver-along-no-edge",
-        "A box of bob, who sends nothing to alice.",
-        m.Deliver,
-        m.DELIVER,
-        lambda body: {"boxes": [(2, body.boxes[0][1]), *body.boxes]},
-    )
+    own, for_carol = base.read(m.SEND, VICTIM).boxes[0][1], base.read(m.SEND, "bob").boxes[1][1]
+    yield bobs("deliver-box-sent-back", "What alice sealed for bob comes back as his.", lambda _: own)
+    yield bobs("deliver-box-for-another", "What bob sealed for carol reaches alice.", lambda _: for_carol)
+    about = "Bob has sent, and his box is missing."
+    yield base.fault("deliver-box-left-out", about, m.DELIVER, {"boxes": lambda boxes: boxes[1:]})
+    about = "Only alice and bob are said to have sent."
+    two: Fields = {"senders": pack_set((1, 2), 4), "boxes": lambda boxes: boxes[:1]}
+    yield base.fault("deliver-below-the-minimum", about, m.DELIVER, two)
+    about = "Alice is said not to have sent."
+    yield base.fault("deliver-without-me", about, m.DELIVER, {"senders": pack_set((2, 3, 4), 4)})
+    about = "Dave, who was not present, is said to have sent."
+    all_four = {"senders": pack_set((1, 2, 3, 4), 4)}
+    yield absent.fault("deliver-from-who-was-not-there", about, m.DELIVER, all_four)
+    about = "A box of bob, who sends nothing to alice."
+    more: Fields = {"boxes": lambda boxes: [(2, boxes[0][1]), *boxes]}
+    yield edges.fault("deliver-along-no-edge", about, m.DELIVER, more)
 
 
 def _apart(base: Base) -> Iterator[Negative]:
-    yield base.changed(
-        "deliver-without-one-of-whom-all-are-needed",
-        "Carol is said not to have sent, where no message may lack.",
-        m.Deliver,
-        m.DELIVER,
-        lambda body: {"senders": pack_set((1, 2), 3), "boxes": body.boxes[:1]},
-    )
-    said = base.find(m.HELLO, "bob", AGGREGATOR)[1]
-    hello = decode(said.body, m.Hello, "bob")
-    alike = msgspec.structs.replace(hello, question=hello.question.removesuffix(" apart"))
-    written = base.sign(said, body=msgspec.msgpack.encode(alike))
-    yield base.changed(
+    about = "Carol is said not to have sent, where no message may lack."
+    two: Fields = {"senders": pack_set((1, 2), 3), "boxes": lambda boxes: boxes[:1]}
+    yield base.fault("deliver-without-one-of-whom-all-are-needed", about, m.DELIVER, two)
+    yield base.fault(
         "start-with-a-hello-to-vectors-that-are-alike",
         "Bob's hello is to an exchange where everybody gets the same vector.",
-        m.Start,
         m.START,
-        lambda body: {"hellos": [(2, written.body, written.signature), *body.hellos[1:]]},
+        {"hellos": base.said_by_bob({"question": lambda asked: asked.removesuffix(" apart")})},
         culprit="bob",
     )
 
 
 def _to_the_hub(base: Base) -> Iterator[Negative]:
-    def sent(step: str, receiver: str = AGGREGATOR) -> tuple[int, Envelope]:
-        return base.find(step, CULPRIT, receiver)
+    for name, about, fields in (
+        ("of-another-session", "Carol's hello is to another session.", {"session_digest": bytes(32)}),
+        ("of-another-request", "Carol's hello is to another request.", {"request": 2}),
+        ("with-a-key-of-small-order", "Carol's key is of small order.", {"key": SMALL_ORDER}),
+    ):
+        yield base.fault(f"hello-{name}", about, m.HELLO, fields)
+    different: Fields = {"body": lambda body: flip(body, -1)}
+    yield base.forged("hello-twice", "Carol says hello with two keys.", m.HELLO, different, ORDER, later=1)
 
-    def hello(name: str, about: str, **changes: object) -> Negative:
-        return base.of_a_party(f"hello-{name}", about, m.Hello, m.HELLO, constant(**changes))
+    def send(name: str, about: str, change: Callable[[Boxes], Boxes]) -> Negative:
+        return base.fault(f"send-{name}", about, m.SEND, {"boxes": change})
 
-    def send(name: str, about: str, how: Callable[[m.Send], Mapping[str, object]]) -> Negative:
-        return base.of_a_party(f"send-{name}", about, m.Send, m.SEND, how)
-
-    yield hello("of-another-session", "Carol's hello is to another session.", session_digest=bytes(32))
-    yield hello("of-another-request", "Carol's hello is to another request.", request=2)
-    yield hello("with-a-key-of-small-order", "Carol's key is of small order.", key=SMALL_ORDER)
-    place, first = sent(m.HELLO)
-    twice = base.sign(first, body=flip(first.body, len(first.body) - 1))
-    yield base.made("hello-twice", "Carol says hello with two keys.", place + 1, twice, ORDER)
-    yield send("box-kept-back", "Carol sends nothing to alice.", lambda body: {"boxes": body.boxes[1:]})
-    yield send(
-        "box-twice", "Carol sends alice two boxes.", lambda body: {"boxes": [body.boxes[0], *body.boxes]}
-    )
-    yield send(
-        "to-itself",
-        "Carol has a box for herself.",
-        lambda body: {"boxes": [*body.boxes[:2], (3, body.boxes[0][1]), *body.boxes[2:]]},
-    )
+    yield send("box-kept-back", "Carol sends nothing to alice.", lambda boxes: boxes[1:])
+    yield send("box-twice", "Carol sends alice two boxes.", lambda boxes: [boxes[0], *boxes])
+    about = "Carol has a box for herself."
+    yield send("to-itself", about, lambda boxes: [*boxes[:2], (3, boxes[0][1]), *boxes[2:]])

@@ -8,18 +8,13 @@ from fractions import Fraction
 import numpy as np
 from msgspec.structs import replace
 
-from smpc_dp.protocols.engine import run as engine
 from smpc_dp.protocols.exchange import states
 from smpc_dp.protocols.exchange.params import Edges, ExchangeParameters, plan_exchange
-from smpc_dp.protocols.result import Outcome
-from smpc_dp.simulate.drive import drive
-from smpc_dp.transport.memory import Faults
 from smpc_dp_lab.vectors.runs import (
     AGGREGATOR,
-    RecordingNetwork,
+    Played,
     Row,
     Scenario,
-    Staged,
     inputs_json,
     messages_json,
     result_json,
@@ -107,22 +102,7 @@ SCENARIOS = (
 )
 
 
-@dataclass(slots=True)
-class Run(Staged):
-    """The machines of one scenario."""
-
-    parties: dict[str, engine.Run[Outcome]]
-    aggregator: engine.Run[states.Relayed]
-
-    def play(self) -> Run:
-        """Drive the run to its end."""
-        network = RecordingNetwork(Faults(kill=self.scenario.kill))
-        drive([self.aggregator, *self.parties.values()], network, AGGREGATOR)
-        self.sent = network.sent
-        return self
-
-
-def cast(scenario: ExchangeScenario) -> Run:
+def cast(scenario: ExchangeScenario) -> Played:
     """Return fresh machines for a scenario, with the same randomness every time."""
     stage = set_stage(scenario, AGGREGATOR, (AGGREGATOR,))
     if scenario.given.apart:
@@ -136,7 +116,7 @@ def cast(scenario: ExchangeScenario) -> Run:
         for name, lanes in stage.lanes.items()
     }
     aggregator = states.aggregator(stage.context, scenario.given, stage.signers[AGGREGATOR])
-    return Run(scenario, stage.context, stage.signers, stage.randomness, stage.lanes, parties, aggregator)
+    return Played(scenario, stage.context, stage.signers, stage.randomness, stage.lanes, parties, aggregator)
 
 
 def to_json(scenario: ExchangeScenario) -> dict[str, object]:

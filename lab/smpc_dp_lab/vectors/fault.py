@@ -10,12 +10,38 @@ import msgspec
 
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
+from smpc_dp.protocols.gopa import messages as g
+from smpc_dp.protocols.secagg import messages as m
 from smpc_dp_lab.vectors.runs import AGGREGATOR, SCENARIOS, SCHEMA, Scenario, Staged, cast
 
-B = TypeVar("B", bound=msgspec.Struct)
+S = TypeVar("S", bound=msgspec.Struct)
+# What fields become: another value, or a function of the one that was there. Or a function of the whole that
+# returns these.
+Fields = Mapping[str, object] | Callable[[Any], Mapping[str, object]]
+Kinds = Mapping[str, type[msgspec.Struct]]
 
 VICTIM = "alice"
 CULPRIT = "carol"
+# Which message a step has, in secure aggregation and GOPA.
+KINDS: Kinds = {
+    m.HELLO: m.Hello,
+    m.START: m.Start,
+    m.ADVERTISE: m.Advertise,
+    m.ROLL: m.Roll,
+    m.REVEAL: m.Reveal,
+    m.NEIGHBOURS: m.Neighbours,
+    m.DEAL: m.Deal,
+    m.DELIVER: m.Deliver,
+    m.ATTEST_PARTICIPANTS: m.Attestation,
+    m.PARTICIPANTS: m.Certificate,
+    m.MASKED: m.Masked,
+    m.SURVIVORS: m.Survivors,
+    m.SURVIVORS_CERTIFICATE: m.Certificate,
+    m.UNMASK: m.Unmask,
+    m.RESULT: m.Result,
+    g.PUBLISH: g.Published,
+    g.AVERAGE: g.Average,
+}
 
 # Which layer refuses: the envelope (who, to whom, which signature), the order of steps, the strict decoding
 # of a body, or a check of its content.
@@ -37,15 +63,16 @@ class Negative:
     layer: str
     error: str
     culprit: str
+    prefix: str = ""
 
     def to_json(self) -> dict[str, object]:
         """Return the vector."""
         return {
             "schema": SCHEMA,
-            "kind": "negative",
+            "kind": f"{self.prefix}negative",
             "name": self.name,
             "about": self.about,
-            "base": f"run-{self.base}.json",
+            "base": f"{self.prefix}run-{self.base}.json",
             "after": self.after,
             "envelope": envelope_json(self.envelope),
             "expect": {"layer": self.layer, "error": self.error, "culprit": self.culprit},
@@ -84,71 +111,107 @@ R = TypeVar("R", bound=Finished)
 
 
 class Played(Generic[R]):
-    """A finished run whose messages are changed one at a time."""
+    """A finished run whose messages are changed one at a time.
 
-    def __init__(self, name: str, run: R) -> None:
-        self.name = name
-        self.run = run
+    Faults are those of `hub` in what it sends to `victim`, and of `culprit` in what it sends to `hub`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        run: R,
+        kinds: Kinds = KINDS,
+        prefix: str = "",
+        *,
+        hub: str = AGGREGATOR,
+        victim: str = VICTIM,
+        culprit: str = CULPRIT,
+    ) -> None:
+        """`kinds` says which message a step has; with `prefix` the names of files begin."""
+        self.name, self.run, self._kinds, self._prefix = name, run, kinds, prefix
+        self._hub, self._victim, self._culprit = hub, victim, culprit
 
     def to(self, receiver: str) -> list[Envelope]:
         """Return what the run sent to `receiver`, in order."""
         return [envelope for envelope in self.run.sent if envelope.receiver == receiver]
 
-    def find(self, step: str, sender: str, receiver: str) -> tuple[int, Envelope]:
+    def find(self, step: str, sender: str = "", receiver: str = "") -> tuple[int, Envelope]:
         """Return how many messages `receiver` got before this one, and the message."""
+        if not sender:
+            first = next((envelope.sender for envelope in self.run.sent if envelope.step == step), "")
+            sender = self._hub if first == self._hub else self._culprit
+        receiver = receiver or (self._victim if sender == self._hub else self._hub)
         for place, envelope in enumerate(self.to(receiver)):
             if (envelope.step, envelope.sender) == (step, sender):
                 return place, envelope
         raise LookupError(f"{self.name}: no {step} from {sender} to {receiver}")
 
+    def read(self, step: str, sender: str = "", receiver: str = "") -> Any:
+        """Return the message that `find` finds, decoded."""
+        envelope = self.find(step, sender, receiver)[1]
+        return decode(envelope.body, self._kinds[step], envelope.sender)
+
     def sign(self, envelope: Envelope, **changes: Any) -> Envelope:
         """Return the envelope changed and signed by its sender."""
         changed = msgspec.structs.replace(envelope, **changes)
-        raw = _Raw(changed.body)
-        [signed] = self.run.context.write(
-            self.run.signers[changed.sender],
-            changed.run_id,
-            changed.step,
-            (self._for(changed),),
-            raw.struct(),
-        )
-        return msgspec.structs.replace(signed, receiver=changed.receiver, body=changed.body)
+        addressed = msgspec.structs.replace(changed, receiver=self._for(changed))
+        signed = signed_again(self.run.context, self.run.signers[changed.sender], addressed)
+        return msgspec.structs.replace(signed, receiver=changed.receiver)
 
     def _for(self, envelope: Envelope) -> str:
         """Return the receiver that is signed."""
         return envelope.receiver
 
+    def saying(self, envelope: Envelope, fields: Fields) -> Envelope:
+        """Return the envelope with fields of its message changed, signed by its sender."""
+        message = decode(envelope.body, self._kinds[envelope.step], envelope.sender)
+        return self.sign(envelope, body=msgspec.msgpack.encode(altered(message, fields)))
+
     def made(
-        self, name: str, about: str, place: int, envelope: Envelope, layer: str, **expect: str
+        self, name: str, about: str, place: int, envelope: Envelope, layer: str = CONTENT, **expect: str
     ) -> Negative:
         """Return a negative vector with the envelope at a place; `expect` names another error or culprit."""
         error, culprit = expect.get("error", "PeerFault"), expect.get("culprit", envelope.sender)
-        return Negative(name, about, self.name, place, envelope, layer, error, culprit)
+        return Negative(name, about, self.name, place, envelope, layer, error, culprit, self._prefix)
 
-    def changed(
+    def fault(
         self,
         name: str,
         about: str,
-        kind: type[B],
         step: str,
-        change: Callable[[B], Mapping[str, object]],
-        *,
-        sender: str = AGGREGATOR,
-        receiver: str = VICTIM,
+        fields: Fields,
         layer: str = CONTENT,
+        *,
+        sender: str = "",
+        later: int = 0,
         **expect: str,
     ) -> Negative:
-        """Return a negative vector with one message's fields changed, signed by its sender."""
-        place, envelope = self.find(step, sender, receiver)
-        message = decode(envelope.body, kind, sender)
-        body = msgspec.msgpack.encode(msgspec.structs.replace(message, **change(message)))
-        return self.made(name, about, place, self.sign(envelope, body=body), layer, **expect)
+        """Return a negative vector with one message's fields changed, signed by its sender.
 
-    def of_a_party(
-        self, name: str, about: str, kind: type[B], step: str, change: Callable[[B], Mapping[str, object]]
+        The message comes `later` places after the true one; with 0 it comes in its place.
+        """
+        place, envelope = self.find(step, sender)
+        return self.made(name, about, place + later, self.saying(envelope, fields), layer, **expect)
+
+    def forged(
+        self,
+        name: str,
+        about: str,
+        step: str,
+        fields: Fields,
+        layer: str,
+        *,
+        later: int = 0,
+        signed: bool = True,
     ) -> Negative:
-        """Return a negative vector with a message changed that a party sends to the aggregator."""
-        return self.changed(name, about, kind, step, change, sender=CULPRIT, receiver=AGGREGATOR)
+        """Return a negative vector with one envelope's fields changed, the body as bytes among them."""
+        place, envelope = self.find(step)
+        changed = altered(envelope, fields)
+        return self.made(name, about, place + later, self.sign(changed) if signed else changed, layer)
+
+    def out_of_turn(self, name: str, about: str, due: str, came: str) -> Negative:
+        """Return a negative vector with the message of one step where that of another is due."""
+        return self.made(name, about, self.find(due)[0], self.find(came)[1], ORDER)
 
 
 class Base(Played[Staged]):
@@ -156,30 +219,25 @@ class Base(Played[Staged]):
 
     def __init__(self, name: str, scenarios: Sequence[Scenario] = SCENARIOS) -> None:
         [scenario] = [scenario for scenario in scenarios if scenario.name == name]
-        run = cast(scenario).play()
-        super().__init__(name, run)
-        self.run_id = run.parties[VICTIM].run_id
+        super().__init__(name, cast(scenario).play())
 
 
-class _Raw:
-    """A body as it stands, encoded or not, for signing."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-
-    def struct(self) -> Any:
-        return msgspec.Raw(self._body)
+def signed_again(context: Context, signer: Signer, envelope: Envelope) -> Envelope:
+    """Return the envelope with the signature of `signer`; its body need not be a message."""
+    body: Any = msgspec.Raw(envelope.body)
+    [signed] = context.write(signer, envelope.run_id, envelope.step, (envelope.receiver,), body)
+    return signed
 
 
-def flip(data: bytes, place: int = 0) -> bytes:
-    """Return the data with the lowest bit of one byte flipped."""
-    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+def altered(struct: S, fields: Fields) -> S:
+    """Return the message or envelope with other fields."""
+    given = fields(struct) if callable(fields) else fields
+    new = {name: to(getattr(struct, name)) if callable(to) else to for name, to in given.items()}
+    return msgspec.structs.replace(struct, **new)
 
 
-def constant(**changes: object) -> Callable[[msgspec.Struct], Mapping[str, object]]:
-    """Return a change that does not depend on the message."""
-
-    def change(_message: msgspec.Struct) -> Mapping[str, object]:
-        return changes
-
-    return change
+def flip(data: bytes, place: int = 0, mask: int = 1) -> bytes:
+    """Return the data with bits of one byte flipped."""
+    changed = bytearray(data)
+    changed[place] ^= mask
+    return bytes(changed)

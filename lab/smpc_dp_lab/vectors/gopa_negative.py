@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
-
-import msgspec
+from collections.abc import Iterator, Mapping, Sequence
 
 from smpc_dp.crypto.labels import Label
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import PartySet, pack_set
 from smpc_dp.protocols.secagg.rolls import Roll
-from smpc_dp_lab.vectors.fault import CULPRIT, ENVELOPE, ORDER, VICTIM, Base, Negative, constant, flip
+from smpc_dp_lab.vectors.fault import ENVELOPE, ORDER, VICTIM, Base, Negative, flip
 from smpc_dp_lab.vectors.gopa_runs import SCENARIOS
 from smpc_dp_lab.vectors.negative_aggregator import attests_another_set, masked_and_unmasked
 from smpc_dp_lab.vectors.runs import AGGREGATOR
@@ -22,131 +19,83 @@ from smpc_dp_lab.vectors.runs import AGGREGATOR
 def all_faults() -> Iterator[Negative]:
     """Yield every negative vector."""
     keep, roll_back = Base("keep", SCENARIOS), Base("roll-back", SCENARIOS)
-    yield from _averages(keep)
-    yield from _sets(keep, roll_back)
+    early = Base("keep-lost-before-the-certificate", SCENARIOS)
+    yield from _averages(keep, early)
+    yield from _sets(keep, early, roll_back)
     yield from _places(Base("keep-sparse", SCENARIOS))
     yield from _to_the_relay(keep, roll_back)
 
 
-def _averages(base: Base) -> Iterator[Negative]:
-    def change(name: str, about: str, how: Callable[[g.Average], Mapping[str, object]]) -> Negative:
-        return base.changed(name, about, g.Average, g.AVERAGE, how)
-
-    yield change(
-        "average-without-me",
-        "The average lacks alice, who published.",
-        constant(published=pack_set((2, 3, 4), 4)),
-    )
-    yield change(
-        "average-over-too-few",
-        "The average is over two users where three are due.",
-        constant(published=pack_set((1, 2), 4)),
-    )
-    yield change(
-        "average-too-short", "The total lacks its last byte.", lambda average: {"total": average.total[:-1]}
-    )
-    yield base.changed(
+def _averages(base: Base, early: Base) -> Iterator[Negative]:
+    about = "The average lacks alice, who published."
+    yield base.fault("average-without-me", about, g.AVERAGE, {"published": pack_set((2, 3, 4), 4)})
+    about = "The average is over two users where three are due."
+    yield base.fault("average-over-too-few", about, g.AVERAGE, {"published": pack_set((1, 2), 4)})
+    about = "The total lacks its last byte."
+    yield base.fault("average-too-short", about, g.AVERAGE, {"total": lambda total: total[:-1]})
+    yield base.fault(
         "average-impossible",
         "The total is further out than 40 standard deviations of all noise; who lied cannot be known.",
-        g.Average,
         g.AVERAGE,
-        lambda average: {"total": b"\xff" * 7 + b"\x3f" + average.total[8:]},
+        {"total": lambda total: b"\xff" * 7 + b"\x3f" + total[8:]},
         error="VerificationError",
         culprit="",
     )
-    early = Base("keep-lost-before-the-certificate", SCENARIOS)
-    yield early.changed(
-        "average-of-one-who-takes-no-part",
-        "Dave, who never revealed his draw, is among those who published.",
-        g.Average,
-        g.AVERAGE,
-        constant(published=pack_set((1, 2, 3, 4), 4)),
-    )
-    place, participants = base.find(m.PARTICIPANTS, AGGREGATOR, VICTIM)
-    average = base.find(g.AVERAGE, AGGREGATOR, VICTIM)[1]
+    about = "Dave, who never revealed his draw, is among those who published."
+    everybody = {"published": pack_set((1, 2, 3, 4), 4)}
+    yield early.fault("average-of-one-who-takes-no-part", about, g.AVERAGE, everybody)
     about = "The average comes where the certificate of the participants is due."
-    yield base.made("average-before-the-certificate", about, place, average, ORDER)
+    yield base.out_of_turn("average-before-the-certificate", about, m.PARTICIPANTS, g.AVERAGE)
+    place, participants = base.find(m.PARTICIPANTS)
     other = dataclasses.replace(base.run.context, protocol="secagg")
-    [foreign] = other.write(
-        base.run.signers[AGGREGATOR],
-        participants.run_id,
-        m.PARTICIPANTS,
-        (VICTIM,),
-        decode(participants.body, m.Certificate, AGGREGATOR),
-    )
+    signer, certificate = base.run.signers[AGGREGATOR], base.read(m.PARTICIPANTS)
+    [foreign] = other.write(signer, participants.run_id, m.PARTICIPANTS, (VICTIM,), certificate)
     about = "The certificate is signed as one of secure aggregation."
     yield base.made("signed-for-another-protocol", about, place, foreign, ENVELOPE)
 
 
-def _sets(keep: Base, roll_back: Base) -> Iterator[Negative]:
-    def without(party: int) -> Callable[[m.Neighbours], Mapping[str, object]]:
-        def change(message: m.Neighbours) -> Mapping[str, object]:
-            members = PartySet.unpack(message.revealed, 4, AGGREGATOR)
-            return {
-                "revealed": pack_set([member for member in members if member != party], 4),
-                "advertisements": [item for item in message.advertisements if item.party != party],
-                "openings": [item for item in message.openings if item.party != party],
-            }
+def _left_out(message: m.Neighbours, users: int, parties: Sequence[int]) -> dict[str, object]:
+    """Return the fields of a message to neighbours without these users."""
+    members = PartySet.unpack(message.revealed, users, AGGREGATOR)
+    return {
+        "revealed": pack_set([member for member in members if member not in parties], users),
+        "advertisements": [item for item in message.advertisements if item.party not in parties],
+        "openings": [item for item in message.openings if item.party not in parties],
+    }
 
-        return change
 
-    yield keep.changed(
-        "participants-without-me",
-        "The users that reveal, who are the participants, lack alice.",
-        m.Neighbours,
-        m.NEIGHBOURS,
-        without(1),
-    )
-
-    other = Base("keep-lost-before-the-certificate", SCENARIOS).to(AGGREGATOR)
-    signatures = b"".join(e.signature for e in other if e.step == m.ATTEST_PARTICIPANTS)
-    yield keep.changed(
-        "certificate-of-another-set",
-        "The signatures are over participants without dave, and of another run.",
-        m.Certificate,
-        m.PARTICIPANTS,
-        constant(signers=pack_set((1, 2, 3), 4), signatures=signatures),
-    )
-    yield keep.changed(
-        "certificate-below-the-quorum",
-        "Two signatures where three are due.",
-        m.Certificate,
-        m.PARTICIPANTS,
-        lambda message: {"signers": pack_set((1, 2), 4), "signatures": message.signatures[:128]},
-    )
-    yield roll_back.changed(
-        "survivors-without-me",
-        "The survivors lack alice, whose vector was added: her pairwise noise would be opened.",
-        m.Survivors,
-        m.SURVIVORS,
-        constant(survivors=pack_set((2, 3, 4), 4)),
-    )
+def _sets(keep: Base, early: Base, roll_back: Base) -> Iterator[Negative]:
+    about = "The users that reveal, who are the participants, lack alice."
+    without_me = _left_out(keep.read(m.NEIGHBOURS), 4, [1])
+    yield keep.fault("participants-without-me", about, m.NEIGHBOURS, without_me)
+    other = [e.signature for e in early.to(AGGREGATOR) if e.step == m.ATTEST_PARTICIPANTS]
+    about = "The signatures are over participants without dave, and of another run."
+    changed: dict[str, object] = {"signers": pack_set((1, 2, 3), 4), "signatures": b"".join(other)}
+    yield keep.fault("certificate-of-another-set", about, m.PARTICIPANTS, changed)
+    about = "Two signatures where three are due."
+    changed = {"signers": pack_set((1, 2), 4), "signatures": lambda packed: packed[:128]}
+    yield keep.fault("certificate-below-the-quorum", about, m.PARTICIPANTS, changed)
+    about = "The survivors lack alice, whose vector was added: her pairwise noise would be opened."
+    changed = {"survivors": pack_set((2, 3, 4), 4)}
+    yield roll_back.fault("survivors-without-me", about, m.SURVIVORS, changed)
 
 
 def _places(base: Base) -> Iterator[Negative]:
     commitments = {
-        place: decode(base.find(m.ADVERTISE, name, AGGREGATOR)[1].body, m.Advertise, name).commitment
-        for place, name in enumerate(base.run.context.names, 1)
+        place: base.read(m.ADVERTISE, name).commitment for place, name in enumerate(base.run.context.names, 1)
     }
     roll = Roll(base.run.context, Label.COMMITMENTS, commitments)
 
     def without_my_draws(message: m.Neighbours) -> Mapping[str, object]:
         """Leave out two of the three users that alice drew."""
-        reveal = decode(base.find(m.REVEAL, VICTIM, AGGREGATOR)[1].body, m.Reveal, VICTIM)
-        drawn = [int.from_bytes(reveal.neighbours[i : i + 2], "little") for i in (0, 2)]
-        members = PartySet.unpack(message.revealed, 6, AGGREGATOR)
+        neighbours = base.read(m.REVEAL, VICTIM).neighbours
+        drawn = [int.from_bytes(neighbours[i : i + 2], "little") for i in (0, 2)]
         left = [item.party for item in message.advertisements if item.party not in drawn]
-        return {
-            "revealed": pack_set([member for member in members if member not in drawn], 6),
-            "advertisements": [item for item in message.advertisements if item.party not in drawn],
-            "openings": [item for item in message.openings if item.party not in drawn],
-            "proof": roll.prove(left),
-        }
+        return _left_out(message, 6, drawn) | {"proof": roll.prove(left)}
 
-    yield base.changed(
+    yield base.fault(
         "too-few-of-my-draws",
         "One of the three users that alice drew takes part, her plan counts on two.",
-        m.Neighbours,
         m.NEIGHBOURS,
         without_my_draws,
         error="PrivacyError",
@@ -155,22 +104,15 @@ def _places(base: Base) -> Iterator[Negative]:
 
 
 def _to_the_relay(keep: Base, roll_back: Base) -> Iterator[Negative]:
-    yield keep.of_a_party(
-        "publication-too-short",
-        "The published vector lacks its last byte.",
-        g.Published,
-        g.PUBLISH,
-        lambda published: {"x_hat": published.x_hat[:-1]},
-    )
+    about = "The published vector lacks its last byte."
+    yield keep.fault("publication-too-short", about, g.PUBLISH, {"x_hat": lambda x_hat: x_hat[:-1]})
     yield attests_another_set(keep)
-    place, publish = keep.find(g.PUBLISH, CULPRIT, AGGREGATOR)
-    flipped = msgspec.structs.replace(publish, body=flip(publish.body, 5))
     about = "A bit of the published vector is flipped on the way."
-    yield keep.made("publication-flipped", about, place, flipped, ENVELOPE)
-    second = keep.sign(publish, body=flip(publish.body, len(publish.body) - 1))
+    flipped = {"body": lambda body: flip(body, 5)}
+    yield keep.forged("publication-flipped", about, g.PUBLISH, flipped, ENVELOPE, signed=False)
     about = "Carol publishes a second, different value."
-    yield keep.made("published-twice", about, place + 1, second, ORDER)
-    other_run = keep.sign(publish, run_id=flip(publish.run_id))
+    different = {"body": lambda body: flip(body, -1)}
+    yield keep.forged("published-twice", about, g.PUBLISH, different, ORDER, later=1)
     about = "Carol publishes what she signs for another run."
-    yield keep.made("publication-of-another-run", about, place, other_run, ORDER)
+    yield keep.forged("publication-of-another-run", about, g.PUBLISH, {"run_id": flip}, ORDER)
     yield from masked_and_unmasked(roll_back)

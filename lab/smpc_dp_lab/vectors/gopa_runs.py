@@ -17,6 +17,7 @@ from smpc_dp.protocols.gopa.plan import Place, SessionNoise
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp_lab.vectors.runs import (
     AGGREGATOR,
+    ROWS,
     Row,
     Scenario,
     Staged,
@@ -63,16 +64,6 @@ class GopaScenario(Scenario):
         return f"average {self.parameters.planned()}"
 
 
-_ROWS: tuple[Row, ...] = (
-    (0.5, -1.25, 2.0),
-    (-2.0, 0.0078125, 1.5),
-    (0.1, -0.1, 0.3),
-    (1.999, 1.0, -2.0),
-    (0.0, 0.25, -0.75),
-    (-1.0, 1.75, 0.625),
-)
-
-
 def _encoding(
     parties: int, *, lower: Bound | None = None, upper: Bound | None = None, l2_bound: float | None = None
 ) -> Encoding:
@@ -87,7 +78,7 @@ def _complete(
     about: str,
     on_dropout: OnDropout,
     encoding: Encoding | None = None,
-    rows: tuple[Row, ...] = _ROWS[:4],
+    rows: tuple[Row, ...] = ROWS[:4],
     **kill: int,
 ) -> GopaScenario:
     return GopaScenario(
@@ -108,7 +99,7 @@ def _sparse(name: str, about: str, on_dropout: OnDropout, **kill: int) -> GopaSc
         about=about,
         encoding=_encoding(6, lower=-2.0, upper=2.0),
         plan=check_plan(6, 3, 2, dropout=0.34, corrupt=0.0),
-        vectors=_ROWS,
+        vectors=ROWS,
         kill=kill,
         on_dropout=on_dropout,
         place=Place(least_own=2, most_drawn_by=5),
@@ -134,7 +125,7 @@ SCENARIOS: tuple[GopaScenario, ...] = (
         "Vectors of norm at most 3; alice's, rounded to nearest, would leave the ball.",
         "keep",
         _encoding(4, l2_bound=3.0),
-        ((1.7320508, -1.7320508, 1.7320508), *_ROWS[1:4]),
+        ((1.7320508, -1.7320508, 1.7320508), *ROWS[1:4]),
     ),
     _complete(
         "keep-box",

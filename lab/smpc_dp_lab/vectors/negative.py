@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -11,20 +11,12 @@ from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import pack_set
-from smpc_dp_lab.vectors.fault import (
-    CONTENT,
-    DECODING,
-    ENVELOPE,
-    ORDER,
-    VICTIM,
-    Base,
-    Negative,
-    constant,
-    flip,
-)
+from smpc_dp_lab.vectors.fault import CONTENT, DECODING, ENVELOPE, ORDER, Base, Negative, altered, flip
 from smpc_dp_lab.vectors.negative_aggregator import to_the_aggregator
 from smpc_dp_lab.vectors.negative_rolls import of_rolls
 from smpc_dp_lab.vectors.runs import AGGREGATOR
+
+Keys = list[m.Advertisement]
 
 
 def all_faults() -> Iterator[Negative]:
@@ -40,63 +32,52 @@ def all_faults() -> Iterator[Negative]:
 
 
 def _envelopes(base: Base) -> Iterator[Negative]:
-    place, roll = base.find(m.ROLL, AGGREGATOR, VICTIM)
-    flipped = msgspec.structs.replace(roll, signature=flip(roll.signature))
-    yield base.made("signature-flipped", "One bit of the signature is flipped.", place, flipped, ENVELOPE)
-    other = base.find(m.ROLL, AGGREGATOR, "bob")[1]
-    yield base.made(
-        "wrong-receiver",
-        "A message for bob reaches alice.",
-        place,
-        msgspec.structs.replace(other, receiver="alice"),
-        ENVELOPE,
+    def roll(
+        name: str, about: str, layer: str, *, later: int = 0, signed: bool = True, **fields: object
+    ) -> Negative:
+        return base.forged(name, about, m.ROLL, fields, layer, later=later, signed=signed)
+
+    def longer(body: bytes) -> bytes:
+        return msgspec.msgpack.encode([*msgspec.msgpack.decode(body), 0])
+
+    def respelt(body: bytes) -> bytes:
+        # bin 16 where bin 8 would do: the same value, another encoding.
+        first, *others = msgspec.msgpack.decode(body, type=list)
+        rest = b"".join(map(msgspec.msgpack.encode, others))
+        return bytes([0x91 + len(others)]) + b"\xc5" + len(first).to_bytes(2, "big") + bytes(first) + rest
+
+    yield roll(
+        "signature-flipped", "One bit of the signature is flipped.", ENVELOPE, signed=False, signature=flip
     )
-    run_id = flip(roll.run_id)
-    about = "A roll that is signed for another run."
-    yield base.made("other-run", about, place, base.sign(roll, run_id=run_id), ORDER)
-    skipped = base.find(m.NEIGHBOURS, AGGREGATOR, VICTIM)[1]
-    yield base.made("step-skipped", "Neighbours come where the roll is due.", place, skipped, ORDER)
-    second = base.sign(roll, body=flip(roll.body, len(roll.body) - 1))
+    place, _ = base.find(m.ROLL)
+    other = msgspec.structs.replace(base.find(m.ROLL, AGGREGATOR, "bob")[1], receiver="alice")
+    yield base.made("wrong-receiver", "A message for bob reaches alice.", place, other, ENVELOPE)
+    yield roll("other-run", "A roll that is signed for another run.", ORDER, run_id=flip)
+    yield base.out_of_turn("step-skipped", "Neighbours come where the roll is due.", m.ROLL, m.NEIGHBOURS)
     about = "A second, different roll after the first."
-    yield base.made("two-messages-for-one-step", about, place + 1, second, ORDER)
-    about = "One byte follows the body."
-    yield base.made("trailing-byte", about, place, base.sign(roll, body=roll.body + b"\xc0"), DECODING)
-    fields = msgspec.msgpack.decode(roll.body)
-    extra = msgspec.msgpack.encode([*fields, 0])
-    about = "The body has one field more than its kind."
-    yield base.made("unknown-field", about, place, base.sign(roll, body=extra), DECODING)
-    # bin 16 where bin 8 would do: the same value, another encoding.
-    rest = b"".join(msgspec.msgpack.encode(value) for value in fields[1:])
-    long = bytes([0x90 + len(fields)]) + b"\xc5" + len(fields[0]).to_bytes(2, "big") + fields[0] + rest
-    about = "A length takes more bytes than it needs."
-    yield base.made("not-canonical", about, place, base.sign(roll, body=long), DECODING)
-    abort = msgspec.msgpack.encode(Abort(Code.FAULT, "mallory"))
+    yield roll("two-messages-for-one-step", about, ORDER, later=1, body=lambda body: flip(body, -1))
+    yield roll("trailing-byte", "One byte follows the body.", DECODING, body=lambda body: body + b"\xc0")
+    yield roll("unknown-field", "The body has one field more than its kind.", DECODING, body=longer)
+    yield roll("not-canonical", "A length takes more bytes than it needs.", DECODING, body=respelt)
     about = "The aggregator aborts and blames somebody who is not in the roster."
-    sent = base.sign(roll, step=ABORT, body=abort)
-    yield base.made("abort-names-an-outsider", about, place, sent, CONTENT)
+    abort = msgspec.msgpack.encode(Abort(Code.FAULT, "mallory"))
+    yield roll("abort-names-an-outsider", about, CONTENT, step=ABORT, body=abort)
 
 
 def _to_a_party(base: Base) -> Iterator[Negative]:
-    yield base.changed(
+    yield base.fault(
         "shares-withheld",
         "The aggregator keeps back what bob sealed for alice.",
-        m.Deliver,
         m.DELIVER,
-        lambda deliver: {"dealers": deliver.dealers[2:], "sealed": deliver.sealed[1:]},
+        {"dealers": lambda packed: packed[2:], "sealed": lambda sealed: sealed[1:]},
     )
-    yield base.changed(
-        "result-too-short",
-        "The total lacks its last byte.",
-        m.Result,
-        m.RESULT,
-        lambda result: {"total": result.total[:-1]},
-    )
-    yield base.changed(
+    about = "The total lacks its last byte."
+    yield base.fault("result-too-short", about, m.RESULT, {"total": lambda total: total[:-1]})
+    yield base.fault(
         "result-impossible",
         "No vectors within the bounds have this total; who lied cannot be known.",
-        m.Result,
         m.RESULT,
-        lambda result: {"total": b"\xff" * len(result.total)},
+        {"total": lambda total: b"\xff" * len(total)},
         error="VerificationError",
         culprit="",
     )
@@ -106,13 +87,8 @@ def _sets(base: Base) -> Iterator[Negative]:
     without_me, too_few, all_four = pack_set((2, 3, 4), 4), pack_set((1, 2), 4), pack_set((1, 2, 3, 4), 4)
     # Three of four as bits, with the last bit of the byte.
     padded = bytes([0, 0b1110_0001])
-    yield base.changed(
-        "start-below-the-minimum",
-        "Two parties are present where three are needed.",
-        m.Start,
-        m.START,
-        constant(present=too_few),
-    )
+    about = "Two parties are present where three are needed."
+    yield base.fault("start-below-the-minimum", about, m.START, {"present": too_few})
     for name, about, packed in (
         ("survivors-without-me", "The survivors lack alice, who sent her vector.", without_me),
         ("survivors-below-the-minimum", "Two survive where three are needed.", too_few),
@@ -123,110 +99,75 @@ def _sets(base: Base) -> Iterator[Negative]:
         ("set-of-no-form", "The first byte of a set is neither form's.", b"\2" + all_four[1:]),
         ("set-empty", "There is no set.", b""),
     ):
-        yield base.changed(name, about, m.Survivors, m.SURVIVORS, constant(survivors=packed))
-    yield base.changed(
-        "participants-without-me",
-        "The participants lack alice, who dealt.",
-        m.Deliver,
-        m.DELIVER,
-        lambda _: {"participants": without_me},
-    )
+        yield base.fault(name, about, m.SURVIVORS, {"survivors": packed})
+    about = "The participants lack alice, who dealt."
+    yield base.fault("participants-without-me", about, m.DELIVER, {"participants": without_me})
     early = Base("dropout-before-deal")
-    yield early.changed(
-        "survivor-who-was-no-participant",
-        "Dave, who never dealt, is among the survivors.",
-        m.Survivors,
-        m.SURVIVORS,
-        lambda _: {"survivors": all_four},
-    )
+    about = "Dave, who never dealt, is among the survivors."
+    yield early.fault("survivor-who-was-no-participant", about, m.SURVIVORS, {"survivors": all_four})
 
 
 def _certificates(base: Base, dropout: Base) -> Iterator[Negative]:
     def signatures(run: Base, step: str) -> dict[str, bytes]:
         return {e.sender: e.signature for e in run.to(AGGREGATOR) if e.step == step}
 
+    def fields(signers: Sequence[int], by: Mapping[str, bytes], *names: str) -> dict[str, object]:
+        return {"signers": pack_set(signers, 4), "signatures": b"".join(by[name] for name in names)}
+
     participants = signatures(base, m.ATTEST_PARTICIPANTS)
     survivors = signatures(base, m.ATTEST_SURVIVORS)
-    two = m.Certificate(pack_set((1, 2), 4), participants["alice"] + participants["bob"])
-    twice = m.Certificate(pack_set((1, 2, 3), 4), participants["alice"] * 2 + participants["carol"])
-    other = m.Certificate(pack_set((1, 2, 3), 4), b"".join(survivors[n] for n in ("alice", "bob", "carol")))
-    short = m.Certificate(pack_set((1, 2, 3), 4), participants["alice"] + participants["bob"])
     foreign = signatures(dropout, m.ATTEST_PARTICIPANTS)
-    of_other_run = m.Certificate(
-        pack_set((1, 2, 3), 4), b"".join(foreign[n] for n in ("alice", "bob", "carol"))
-    )
+    two, three = ("alice", "bob"), ("alice", "bob", "carol")
     for name, about, certificate in (
-        ("certificate-below-the-quorum", "Two signatures where three are due.", two),
-        ("certificate-with-a-repeated-signature", "Alice's signature stands for bob's too.", twice),
-        ("certificate-of-another-step", "The signatures attest the survivors.", other),
-        ("certificate-of-another-run", "The signatures are of another run.", of_other_run),
-        ("certificate-lacks-a-signature", "Three signers and two signatures.", short),
+        ("below-the-quorum", "Two signatures where three are due.", fields((1, 2), participants, *two)),
+        (
+            "with-a-repeated-signature",
+            "Alice's signature stands for bob's too.",
+            fields((1, 2, 3), participants, "alice", "alice", "carol"),
+        ),
+        ("of-another-step", "The signatures attest the survivors.", fields((1, 2, 3), survivors, *three)),
+        ("of-another-run", "The signatures are of another run.", fields((1, 2, 3), foreign, *three)),
+        ("lacks-a-signature", "Three signers and two signatures.", fields((1, 2, 3), participants, *two)),
     ):
-        yield base.changed(
-            name,
-            about,
-            m.Certificate,
-            m.PARTICIPANTS,
-            constant(signers=certificate.signers, signatures=certificate.signatures),
-        )
-    attested = signatures(dropout, m.ATTEST_SURVIVORS)
-    outsider = m.Certificate(pack_set((1, 2, 4), 4), attested["alice"] + attested["bob"] + foreign["dave"])
-    yield dropout.changed(
-        "certificate-signed-by-an-outsider",
-        "Dave signs the survivors without being one.",
-        m.Certificate,
-        m.SURVIVORS_CERTIFICATE,
-        constant(signers=outsider.signers, signatures=outsider.signatures),
-    )
+        yield base.fault(f"certificate-{name}", about, m.PARTICIPANTS, certificate)
+    attested = signatures(dropout, m.ATTEST_SURVIVORS) | {"dave": foreign["dave"]}
+    outsider = fields((1, 2, 4), attested, *two, "dave")
+    about = "Dave signs the survivors without being one."
+    yield dropout.fault("certificate-signed-by-an-outsider", about, m.SURVIVORS_CERTIFICATE, outsider)
 
 
 def _neighbours(base: Base, sparse: Base) -> Iterator[Negative]:
-    def swapped(field: str) -> Callable[[m.Neighbours], Mapping[str, object]]:
-        def change(message: m.Neighbours) -> Mapping[str, object]:
-            first = message.advertisements[0]
-            advertise = decode(first.body, m.Advertise, "")
-            forged = msgspec.structs.replace(advertise, **{field: flip(getattr(advertise, field))})
-            replaced = msgspec.structs.replace(first, body=msgspec.msgpack.encode(forged))
-            return {"advertisements": [replaced, *message.advertisements[1:]]}
-
-        return change
+    def changed(name: str, about: str, how: Callable[[Keys], Keys]) -> Negative:
+        return base.fault(name, about, m.NEIGHBOURS, {"advertisements": how})
 
     for field in ("mask_key", "seal_key"):
-        yield base.changed(
-            f"swapped-{field.replace('_', '-')}",
-            "The aggregator puts another key in the place of bob's.",
-            m.Neighbours,
-            m.NEIGHBOURS,
-            swapped(field),
-        )
-    yield base.changed(
-        "advertisement-withheld",
-        "The keys of a neighbour are missing.",
-        m.Neighbours,
-        m.NEIGHBOURS,
-        lambda message: {"advertisements": message.advertisements[1:]},
-    )
+
+        def swapped(given: Keys, field: str = field) -> Keys:
+            forged = altered(decode(given[0].body, m.Advertise, ""), {field: flip})
+            return [altered(given[0], {"body": msgspec.msgpack.encode(forged)}), *given[1:]]
+
+        about = "The aggregator puts another key in the place of bob's."
+        yield changed(f"swapped-{field.replace('_', '-')}", about, swapped)
+    about = "The keys of a neighbour are missing."
+    yield changed("advertisement-withheld", about, lambda given: given[1:])
 
     def not_mine(message: m.Neighbours) -> Mapping[str, object]:
         """Put the opening of somebody who did not draw alice beside the others."""
         mine = {opening.party for opening in message.openings}
         names = sparse.run.context.names
         stranger = next(p for p in range(2, len(names) + 1) if p not in mine)
-        reveal = sparse.find(m.REVEAL, names[stranger - 1], AGGREGATOR)[1]
-        key = sparse.find(m.ADVERTISE, names[stranger - 1], AGGREGATOR)[1]
-        openings = {o.party: o for o in message.openings}
-        openings[stranger] = m.Opening(stranger, reveal.body, reveal.signature)
-        advertisements = {a.party: a for a in message.advertisements}
-        advertisements[stranger] = m.Advertisement(stranger, key.body, key.signature)
+        reveal = sparse.find(m.REVEAL, names[stranger - 1])[1]
+        key = sparse.find(m.ADVERTISE, names[stranger - 1])[1]
+        opening = m.Opening(stranger, reveal.body, reveal.signature)
+        advertisement = m.Advertisement(stranger, key.body, key.signature)
         return {
-            "openings": [openings[party] for party in sorted(openings)],
-            "advertisements": [advertisements[party] for party in sorted(advertisements)],
+            "openings": sorted([*message.openings, opening], key=_party),
+            "advertisements": sorted([*message.advertisements, advertisement], key=_party),
         }
 
-    yield sparse.changed(
-        "opening-of-somebody-else",
-        "The opening of a party that did not draw alice is forwarded as if it had.",
-        m.Neighbours,
-        m.NEIGHBOURS,
-        not_mine,
-    )
+    about = "The opening of a party that did not draw alice is forwarded as if it had."
+    yield sparse.fault("opening-of-somebody-else", about, m.NEIGHBOURS, not_mine)
+
+
+def _party(item: m.Opening | m.Advertisement) -> int:
+    return item.party

@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from smpc_dp.errors import SmpcError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import decode, decode_envelope, encode_envelope
+from smpc_dp.protocols.pairwise import messages as m
 from smpc_dp.protocols.pairwise.messages import BULK, CONTROL, PIECE_HEADER
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.turns import Receive
-from smpc_dp_lab.vectors.pairwise_runs import SCHEMA, cast, find
+from smpc_dp_lab.vectors.fault import Fields, Kinds, altered, signed_again
+from smpc_dp_lab.vectors.pairwise_runs import EVALUATOR, GARBLER, SCHEMA, cast, find
 
-B = TypeVar("B", bound=msgspec.Struct)
+# Which message a step has.
+KINDS: Kinds = {
+    m.HELLO: m.Hello,
+    m.START: m.Start,
+    m.CHECK: m.Check,
+    m.CONFIRM: m.Confirm,
+    m.DECODE: m.Decode,
+    m.HASHES: m.Sealed,
+    m.LABELS: m.Sealed,
+    m.RECEIPT: m.Receipt,
+}
 
 # Which layer refuses: the framing of pieces; the envelope (who, to whom, which signature); the order of
 # steps; the strict decoding of a body; the comparison of circuits and plans; the oblivious transfer; the
@@ -107,7 +119,10 @@ class Fault:
 
 
 class Base:
-    """A finished run whose messages are changed one at a time."""
+    """A finished run whose messages are changed one at a time.
+
+    Faults are those of the garbler in what it sends to the evaluator, where nobody else is named.
+    """
 
     def __init__(self, name: str) -> None:
         self.scenario = find(name)
@@ -118,14 +133,14 @@ class Base:
         """Return what `receiver` takes in the run, in the order in which it asks: sender and message."""
         return replay(cast(self.scenario).roles[receiver], self.run.sent_to(receiver)).taken
 
-    def step(self, receiver: str, sender: str, step: str) -> tuple[int, Envelope]:
+    def step(self, step: str, sender: str = GARBLER, receiver: str = EVALUATOR) -> tuple[int, Envelope]:
         """Return the place of a signed message among those that `receiver` takes, and its envelope."""
         for place, (name, data) in enumerate(self.taken(receiver)):
             if name == sender and data[0] == CONTROL and opened(data, sender).step == step:
                 return place, opened(data, sender)
         raise LookupError(f"{self.name}: no {step} from {sender} to {receiver}")
 
-    def piece(self, receiver: str, sender: str, number: int) -> tuple[int, bytes]:
+    def piece(self, number: int, sender: str = GARBLER, receiver: str = EVALUATOR) -> tuple[int, bytes]:
         """Return the place and the content of a piece; from the last one back if `number` is negative."""
         pieces = [
             (place, data[PIECE_HEADER.size :])
@@ -137,11 +152,45 @@ class Base:
     def sign(self, envelope: Envelope, **changes: Any) -> Envelope:
         """Return the envelope changed and signed by its sender."""
         changed = msgspec.structs.replace(envelope, **changes)
-        raw: Any = msgspec.Raw(changed.body)
-        [signed] = self.run.context.write(
-            self.run.signers[changed.sender], changed.run_id, changed.step, (changed.receiver,), raw
-        )
-        return signed
+        return signed_again(self.run.context, self.run.signers[changed.sender], changed)
+
+    def made(
+        self,
+        name: str,
+        about: str,
+        place: int,
+        message: bytes,
+        layer: str,
+        *,
+        sender: str = GARBLER,
+        receiver: str = EVALUATOR,
+        error: str = "PeerFault",
+        culprit: str | None = None,
+        later: int = 0,
+    ) -> Fault:
+        """Return the fault of a message at a place; by default the sender's, where it is somebody's fault."""
+        if culprit is None:
+            culprit = sender if error == "PeerFault" else ""
+        told = (name, about, self.name, receiver, place, sender, message, layer, error, culprit, later)
+        return Fault(*told)
+
+    def said(
+        self,
+        name: str,
+        about: str,
+        step: str,
+        fields: Fields,
+        layer: str,
+        *,
+        sender: str = GARBLER,
+        receiver: str = EVALUATOR,
+        **expect: Any,
+    ) -> Fault:
+        """Return the fault of a message with other fields, signed by its sender; `expect` as of `made`."""
+        place, envelope = self.step(step, sender, receiver)
+        message = altered(decode(envelope.body, KINDS[step], sender), fields)
+        changed = framed(self.sign(envelope, body=msgspec.msgpack.encode(message)))
+        return self.made(name, about, place, changed, layer, sender=sender, receiver=receiver, **expect)
 
 
 def opened(data: bytes, sender: str) -> Envelope:
@@ -157,28 +206,6 @@ def framed(envelope: Envelope) -> bytes:
 def piece_of(side: int, number: int, content: bytes) -> bytes:
     """Return a piece with its header."""
     return PIECE_HEADER.pack(BULK, side, number, len(content)) + content
-
-
-def resigned(
-    base: Base,
-    receiver: str,
-    sender: str,
-    step: str,
-    kind: type[B],
-    change: Callable[[B], Mapping[str, object]],
-) -> tuple[int, bytes]:
-    """Return the place of a signed message, and it with its body changed and signed again."""
-    place, envelope = base.step(receiver, sender, step)
-    message = decode(envelope.body, kind, sender)
-    body = msgspec.msgpack.encode(msgspec.structs.replace(message, **change(message)))
-    return place, framed(base.sign(envelope, body=body))
-
-
-def flip(data: bytes, place: int = 0, mask: int = 1) -> bytes:
-    """Return `data` with bits of one byte flipped."""
-    changed = bytearray(data)
-    changed[place] ^= mask
-    return bytes(changed)
 
 
 def uint64(n: int) -> bytes:

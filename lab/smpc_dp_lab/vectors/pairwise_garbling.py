@@ -6,7 +6,6 @@ folder is only ever read to be compared; the folder's other files are none of ou
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -89,9 +88,9 @@ SCENARIOS = (
 )
 
 
-def generate() -> dict[str, bytes]:
-    """Return the content of every published file by its name; the same bytes on every machine."""
-    return {f"{PREFIX}{scenario.name}.json": _encode(to_json(scenario)) for scenario in SCENARIOS}
+def generate() -> dict[str, JsonObject]:
+    """Return the content of every published file by its name; the same on every machine."""
+    return {f"{PREFIX}{scenario.name}": to_json(scenario) for scenario in SCENARIOS}
 
 
 def compiled(scenario: Scenario) -> garble.GarblingCircuit:
@@ -203,7 +202,3 @@ def _give_inputs(
 def _hex(array: Bytes) -> object:
     """Return the last axis as hex, the others as lists."""
     return array.tobytes().hex() if array.ndim == 1 else [_hex(part) for part in array]
-
-
-def _encode(content: JsonObject) -> bytes:
-    return (json.dumps(content, indent=1, ensure_ascii=True) + "\n").encode()

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from smpc_dp.crypto.seal import NONCE_BYTES, seal, unseal
 from smpc_dp.protocols.pairwise import messages as m
-from smpc_dp_lab.vectors.pairwise_fault import (
-    CONTENT,
-    ORDER,
-    TRANSCRIPT,
-    Base,
-    Fault,
-    flip,
-    resigned,
-)
+from smpc_dp_lab.vectors.fault import CONTENT, ORDER, Fields, flip
+from smpc_dp_lab.vectors.pairwise_fault import TRANSCRIPT, Base, Fault
 from smpc_dp_lab.vectors.pairwise_runs import AGGREGATOR, EVALUATOR, GARBLER
 
 
@@ -28,134 +22,81 @@ class _Given:
         return self._drawn[:n]
 
 
-class _Seals:
-    """Opens what a party has sealed for the third one, and seals it again."""
+def _inside(base: Base, sender: str, step: str, change: Callable[[bytes], bytes]) -> Fields:
+    """Return a change of what a party has sealed for the third one; it is sealed again."""
+    key, context = base.run.roles[sender].seal_terms(AGGREGATOR, sender, AGGREGATOR, step, 0)
 
-    def __init__(self, base: Base) -> None:
-        self._base = base
+    def reseal(sealed: bytes) -> bytes:
+        return seal(key, change(unseal(key, sealed, context)), context, _Given(sealed[:NONCE_BYTES]))
 
-    def change(
-        self, sender: str, step: str, change: Callable[[bytes], bytes]
-    ) -> Callable[[m.Sealed], Mapping[str, object]]:
-        """Return a change of a sealed message that changes what is in the seal."""
-        role = self._base.run.roles[sender]
-        key, context = role.seal_terms(AGGREGATOR, sender, AGGREGATOR, step, 0)
-
-        def reseal(message: m.Sealed) -> Mapping[str, object]:
-            content = change(unseal(key, message.sealed, context))
-            return {"sealed": seal(key, content, context, _Given(message.sealed[:NONCE_BYTES]))}
-
-        return reseal
+    return {"sealed": reseal}
 
 
 def at_the_third_party(base: Base) -> Iterator[Fault]:
     """Yield the faults of sealed outputs, and of the receipt."""
-    seals = _Seals(base)
 
-    def made(
-        name: str,
-        about: str,
-        sender: str,
-        step: str,
-        change: Callable[[m.Sealed], Mapping[str, object]],
-        layer: str = CONTENT,
-        *,
-        culprit: str = "",
-    ) -> Fault:
-        place, message = resigned(base, AGGREGATOR, sender, step, m.Sealed, change)
-        # The hashes come first, and are looked at when the labels are there too.
-        later = int(step == m.HASHES)
-        return Fault(
-            name,
-            about,
-            base.name,
-            AGGREGATOR,
-            place,
-            sender,
-            message,
-            layer,
-            culprit=culprit or sender,
-            later=later,
-        )
+    def made(name: str, about: str, step: str, fields: Fields, layer: str = CONTENT, **expect: Any) -> Fault:
+        sender = EVALUATOR if step in (m.LABELS, m.HELLO) else GARBLER
+        return base.said(name, about, step, fields, layer, sender=sender, receiver=AGGREGATOR, **expect)
 
-    def inside(
-        name: str, about: str, sender: str, step: str, change: Callable[[bytes], bytes], culprit: str = ""
-    ) -> Fault:
-        return made(name, about, sender, step, seals.change(sender, step, change), culprit=culprit)
-
-    for sender, step in ((GARBLER, m.HASHES), (EVALUATOR, m.LABELS)):
+    # The hashes come first, and are looked at when the labels are there too.
+    for step, later in ((m.HASHES, 1), (m.LABELS, 0)):
+        flipped: Fields = {"sealed": lambda sealed: flip(sealed, 30)}
         about = "One bit of what is sealed is flipped."
-        yield made(f"{step}-seal-flipped", about, sender, step, lambda s: {"sealed": flip(s.sealed, 30)})
+        yield made(f"{step}-seal-flipped", about, step, flipped, later=later)
         about = "What is sealed has no byte."
-        yield made(f"{step}-seal-empty", about, sender, step, lambda _: {"sealed": b""})
-        about = "It is of the block after."
-        yield made(f"{step}-of-another-block", about, sender, step, lambda s: {"block": s.block + 1}, ORDER)
+        yield made(f"{step}-seal-empty", about, step, {"sealed": b""}, later=later)
+        about, other = "It is of the block after.", {"block": 1}
+        yield made(f"{step}-of-another-block", about, step, other, ORDER, later=later)
     about = (
         "The evaluator signs another hash of the pieces than the garbler, which is taken to be semi-honest: "
         "who is wrong cannot be seen."
     )
-    yield made(
-        "labels-with-another-hash", about, EVALUATOR, m.LABELS, lambda s: {"transcript": flip(s.transcript)},
-        TRANSCRIPT,
-    )  # fmt: skip
+    yield made("labels-with-another-hash", about, m.LABELS, {"transcript": flip}, TRANSCRIPT)
+
+    def labels(name: str, about: str, change: Callable[[bytes], bytes]) -> Fault:
+        return made(name, about, m.LABELS, _inside(base, EVALUATOR, m.LABELS, change))
+
+    def hashes(name: str, about: str, change: Callable[[bytes], bytes], culprit: str = GARBLER) -> Fault:
+        fields = _inside(base, GARBLER, m.HASHES, change)
+        return made(name, about, m.HASHES, fields, culprit=culprit, later=1)
+
     about = "An output label matches neither of the garbler's hashes: the evaluator does not have it."
-    yield inside(
-        "label-matches-neither-hash", about, EVALUATOR, m.LABELS, lambda labels: flip(labels, 3, 0x40)
-    )
+    yield labels("label-matches-neither-hash", about, lambda packed: flip(packed, 3, 0x40))
     about = "An output label has the other colour: it is not the other label."
-    yield inside("label-of-the-other-colour", about, EVALUATOR, m.LABELS, flip)
+    yield labels("label-of-the-other-colour", about, flip)
     about = "The labels of the first two instances of the first output are exchanged."
-    yield inside(
-        "labels-exchanged",
-        about,
-        EVALUATOR,
-        m.LABELS,
-        lambda labels: labels[16:32] + labels[:16] + labels[32:],
-    )
+    yield labels("labels-exchanged", about, lambda packed: packed[16:32] + packed[:16] + packed[32:])
     about = "There is a label fewer than output bits."
-    yield inside("labels-too-few", about, EVALUATOR, m.LABELS, lambda labels: labels[:-16])
+    yield labels("labels-too-few", about, lambda packed: packed[:-16])
     about = "There is a label more than output bits."
-    yield inside("labels-too-many", about, EVALUATOR, m.LABELS, lambda labels: labels + labels[:16])
+    yield labels("labels-too-many", about, lambda packed: packed + packed[:16])
     about = "The colours of the labels of 0 are missing."
-    yield inside("hashes-without-colours", about, GARBLER, m.HASHES, lambda hashes: hashes[:-1])
+    yield hashes("hashes-without-colours", about, lambda packed: packed[:-1])
     about = "A padding bit of the colours is one."
-    yield inside(
-        "hashes-with-padding", about, GARBLER, m.HASHES, lambda hashes: flip(hashes, len(hashes) - 1, 0x80)
-    )
+    yield hashes("hashes-with-padding", about, lambda packed: flip(packed, -1, 0x80))
     about = (
         "Both hashes of an output are other ones: it is the garbler's doing, but the evaluator is blamed, "
         "because the garbler is taken to be semi-honest."
     )
-    yield inside(
-        "hashes-of-other-labels", about, GARBLER, m.HASHES, lambda hashes: flip(flip(hashes), 16), EVALUATOR
-    )
-    place, message = resigned(
-        base, AGGREGATOR, EVALUATOR, m.HELLO, m.Hello, lambda hello: {"nonce": flip(hello.nonce)}
-    )
+    yield hashes("hashes-of-other-labels", about, lambda packed: flip(flip(packed), 16), EVALUATOR)
     about = (
         "The evaluator gives the third party another nonce than the garbler. The next message is of another "
         "run, and its sender is named: whose hello it was cannot be seen."
     )
-    yield Fault(
-        "hello-differs-between-receivers", about, base.name, AGGREGATOR, place, EVALUATOR, message, ORDER,
-        culprit=GARBLER, later=1,
-    )  # fmt: skip
-    place, message = resigned(
-        base, AGGREGATOR, GARBLER, m.START, m.Start, lambda start: {"start": flip(start.start)}
-    )
+    expect = {"culprit": GARBLER, "later": 1}
+    yield made("hello-differs-between-receivers", about, m.HELLO, {"nonce": flip}, ORDER, **expect)
     about = (
         "The garbler gives the third party another start than the evaluator: what it seals itself does not "
         "open any more."
     )
-    yield Fault(
-        "start-differs-between-receivers", about, base.name, AGGREGATOR, place, GARBLER, message, CONTENT,
-        culprit=GARBLER, later=2,
-    )  # fmt: skip
-    place, message = resigned(
-        base, GARBLER, AGGREGATOR, m.RECEIPT, m.Receipt, lambda r: {"transcript": flip(r.transcript)}
+    yield made("start-differs-between-receivers", about, m.START, {"start": flip}, later=2)
+    yield base.said(
+        "receipt-with-another-hash",
+        "The third party's receipt has another hash of the pieces.",
+        m.RECEIPT,
+        {"transcript": flip},
+        TRANSCRIPT,
+        sender=AGGREGATOR,
+        receiver=GARBLER,
     )
-    about = "The third party's receipt has another hash of the pieces."
-    yield Fault(
-        "receipt-with-another-hash", about, base.name, GARBLER, place, AGGREGATOR, message, TRANSCRIPT,
-        culprit=AGGREGATOR,
-    )  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from smpc_dp.protocols.pairwise.participant import EVALUATOR as FROM_EVALUATOR
 from smpc_dp.protocols.pairwise.participant import GARBLER as FROM_GARBLER
+from smpc_dp_lab.vectors.fault import flip
 from smpc_dp_lab.vectors.pairwise_fault import (
     CONTENT,
     FRAMING,
@@ -13,7 +14,6 @@ from smpc_dp_lab.vectors.pairwise_fault import (
     TRANSFER,
     Base,
     Fault,
-    flip,
     piece_of,
     uint64,
 )
@@ -41,11 +41,9 @@ def _pieces(base: Base, receiver: str, sender: str, side: int) -> Callable[..., 
     def made(
         number: int, name: str, about: str, content: bytes, layer: str = TRANSFER, later: int = 0
     ) -> Fault:
-        place, _ = base.piece(receiver, sender, number)
+        place, _ = base.piece(number, sender, receiver)
         message = piece_of(side, number, content)
-        return Fault(
-            name, about, base.name, receiver, place, sender, message, layer, culprit=sender, later=later
-        )
+        return base.made(name, about, place, message, layer, sender=sender, receiver=receiver, later=later)
 
     return made
 
@@ -54,28 +52,20 @@ def _to_the_garbler(base: Base) -> Iterator[Fault]:
     made = _pieces(base, GARBLER, EVALUATOR, FROM_EVALUATOR)
 
     for name, about, point in (
-        (
-            "point-off-the-group",
-            "The evaluator's point has no square root: it is not on the group.",
-            OFF_THE_GROUP,
-        ),
-        ("point-negative", "The evaluator's point is encoded with a negative field element.", NEGATIVE),
-        (
-            "point-not-canonical",
-            "The evaluator's point is encoded with a number above the field.",
-            NOT_CANONICAL,
-        ),
-        ("point-identity", "The evaluator's point is the identity.", bytes(32)),
-        ("point-too-short", "The evaluator's point lacks its last byte.", bytes(31)),
+        ("off-the-group", "has no square root: it is not on the group", OFF_THE_GROUP),
+        ("negative", "is encoded with a negative field element", NEGATIVE),
+        ("not-canonical", "is encoded with a number above the field", NOT_CANONICAL),
+        ("identity", "is the identity", bytes(32)),
+        ("too-short", "lacks its last byte", bytes(31)),
     ):
-        yield made(FIRST, name, about, point)
-    _, trees = base.piece(GARBLER, EVALUATOR, TREES)
+        yield made(FIRST, f"point-{name}", f"The evaluator's point {about}.", point)
+    _, trees = base.piece(TREES, EVALUATOR, GARBLER)
     about = "One bit of the hash that checks the first tree is flipped."
     yield made(TREES, "tree-check-flipped", about, flip(trees, 95))
     about = "One bit of the sum of the first tree's check strings is flipped."
     yield made(TREES, "tree-sum-flipped", about, flip(trees, 32))
     yield made(TREES, "trees-too-short", "The last byte of the trees is missing.", trees[:-1])
-    _, extension = base.piece(GARBLER, EVALUATOR, EXTENSION)
+    _, extension = base.piece(EXTENSION, EVALUATOR, GARBLER)
     about = "One bit of the corrections of one digit is flipped: the check of the chunk fails."
     yield made(EXTENSION, "extension-bit-flipped", about, flip(extension, 16), later=1)
     about = "The corrections are of transfers further on."
@@ -84,7 +74,7 @@ def _to_the_garbler(base: Base) -> Iterator[Fault]:
     more = extension[:8] + uint64(int.from_bytes(extension[8:16], "big") + 1) + extension[16:]
     yield made(EXTENSION, "extension-of-more-transfers", about, more)
     yield made(EXTENSION, "extension-too-short", "The corrections lack a byte.", extension[:-1])
-    _, response = base.piece(GARBLER, EVALUATOR, RESPONSE)
+    _, response = base.piece(RESPONSE, EVALUATOR, GARBLER)
     about = "One bit of the hash of the choices is flipped."
     yield made(RESPONSE, "response-choices-flipped", about, flip(response, 8))
     about = "One bit of the hash of the last column is flipped."
@@ -94,7 +84,7 @@ def _to_the_garbler(base: Base) -> Iterator[Fault]:
     yield made(RESPONSE, "response-too-long", "The response has a byte too many.", response + b"\0")
     about = "The response of the chunk comes again where the masked inputs are due."
     yield made(MASKED, "response-repeated", about, response, FRAMING)
-    _, masked = base.piece(GARBLER, EVALUATOR, MASKED)
+    _, masked = base.piece(MASKED, EVALUATOR, GARBLER)
     about = "One bit of the masked inputs is flipped: the evaluator has sent others, and the hashes differ."
     yield made(MASKED, "masked-bit-flipped", about, flip(masked), TRANSCRIPT, later=1)
     about = "A padding bit of the masked inputs is one."
@@ -108,9 +98,9 @@ def _to_the_evaluator(base: Base) -> Iterator[Fault]:
 
     def until_check(number: int) -> int:
         """Return how many messages of the garbler follow a piece, up to its check."""
-        return base.step(EVALUATOR, GARBLER, "check")[0] - base.piece(EVALUATOR, GARBLER, number)[0]
+        return base.step("check")[0] - base.piece(number)[0]
 
-    _, answer = base.piece(EVALUATOR, GARBLER, BASE)
+    _, answer = base.piece(BASE)
     about = "The point of the last base transfer is not on the group."
     yield made(BASE, "base-point-off-the-group", about, answer[:-32] + OFF_THE_GROUP)
     about = "The point of the first base transfer is the identity."
@@ -122,7 +112,7 @@ def _to_the_evaluator(base: Base) -> Iterator[Fault]:
         "the pieces tells, if the check of the trees at the garbler has not."
     )
     yield made(BASE, "base-string-flipped", about, flip(answer), TRANSCRIPT, until_check(BASE))
-    _, challenge = base.piece(EVALUATOR, GARBLER, CHALLENGE)
+    _, challenge = base.piece(CHALLENGE)
     about = "The challenge is that of another chunk."
     yield made(CHALLENGE, "challenge-of-another-chunk", about, uint64(128) + challenge[8:])
     yield made(CHALLENGE, "challenge-too-short", "The challenge lacks a byte.", challenge[:-1])
@@ -130,7 +120,7 @@ def _to_the_evaluator(base: Base) -> Iterator[Fault]:
     yield made(
         CHALLENGE, "challenge-bit-flipped", about, flip(challenge, 8), TRANSCRIPT, until_check(CHALLENGE)
     )
-    _, corrections = base.piece(EVALUATOR, GARBLER, CORRECTIONS)
+    _, corrections = base.piece(CORRECTIONS)
     about = "One bit of what corrects a random label to the offset is flipped."
     yield made(
         CORRECTIONS, "correction-bit-flipped", about, flip(corrections), TRANSCRIPT, until_check(CORRECTIONS)

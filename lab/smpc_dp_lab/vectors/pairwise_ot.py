@@ -6,8 +6,6 @@ Each is a whole transcript from fixed seeds: setup, a chunk of correlated and on
 
 from __future__ import annotations
 
-import json
-
 from smpc_dp.crypto import ot
 
 CONTEXT = bytes(range(32))
@@ -19,9 +17,9 @@ RANDOM = 130
 JsonObject = dict[str, object]
 
 
-def generate() -> dict[str, bytes]:
-    """Return the content of every published file by its name; the same bytes on every machine."""
-    return {f"ot-k{k}.json": _encode(transcript(k)) for k in ot.FIELD_SIZES}
+def generate() -> dict[str, JsonObject]:
+    """Return the content of every published file by its name; the same on every machine."""
+    return {f"ot-k{k}": transcript(k) for k in ot.FIELD_SIZES}
 
 
 def transcript(k: int) -> JsonObject:
@@ -71,7 +69,3 @@ def _chunk(sender: ot.Sender, receiver: ot.Receiver, kind: str, count: int) -> J
         "sender_rows": [row.tobytes().hex() for row in sent],
         "receiver_rows": [row.tobytes().hex() for row in received],
     }
-
-
-def _encode(content: JsonObject) -> bytes:
-    return (json.dumps(content, indent=1, ensure_ascii=True) + "\n").encode()

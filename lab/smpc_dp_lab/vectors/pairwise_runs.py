@@ -23,7 +23,7 @@ from smpc_dp.protocols.pairwise.transfers import Transfers
 from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import Signer
-from smpc_dp_lab.vectors.runs import Recording
+from smpc_dp_lab.vectors.runs import Recording, draws_json, identities_json
 
 JsonObject = dict[str, object]
 
@@ -293,14 +293,9 @@ def run_json(run: Run) -> JsonObject:
         },
         "circuit": format_bristol(plan.circuit).decode(),
         "plan": {"tile": plan.tile, "block": first.count},
-        "identities": {
-            name: {"signing_seed": bytes(signer.key).hex(), "public_key": run.context.keys[name].hex()}
-            for name, signer in run.signers.items()
-        },
+        "identities": identities_json(run.context, run.signers),
         "inputs": run.inputs,
-        "randomness": {
-            name: [draw.hex() for draw in source.draws] for name, source in run.randomness.items()
-        },
+        "randomness": draws_json(run.randomness),
         "intermediate": {
             "circuit_digest": plan.circuit.digest.hex(),
             "plan_digest": plan.digest().hex(),

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from smpc_dp.crypto import proofs
@@ -20,24 +19,19 @@ ORDER = (1 << 252) + 27742317777372353535851937790883648493
 JsonObject = dict[str, object]
 
 
-def generate() -> dict[str, bytes]:
-    """Return the content of every published file by its name; the same bytes on every machine."""
-    files = {
+def generate() -> dict[str, JsonObject]:
+    """Return the content of every published file by its name; the same on every machine."""
+    return {
         "commitment": _commitments(),
         "range": _ranges(),
         "box": _boxes(),
         "noise": _noise(),
         "norm": _norms(),
     }
-    return {f"{name}.json": _encode(content) for name, content in files.items()}
 
 
 def _source(name: str) -> SeededRandomnessForSimulation:
     return SeededRandomnessForSimulation(0, f"vectors {name}")
-
-
-def _encode(content: JsonObject) -> bytes:
-    return (json.dumps(content, indent=1, ensure_ascii=True) + "\n").encode()
 
 
 def _commitments() -> JsonObject:

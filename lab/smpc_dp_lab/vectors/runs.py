@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Self
 
 import msgspec
 from nacl.signing import SigningKey
@@ -14,7 +15,7 @@ from smpc_dp.encoding import Encoding, Lanes
 from smpc_dp.errors import LocalError
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.engine.run import Run
+from smpc_dp.protocols.engine.run import Machine, Run
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.names import VERSION
 from smpc_dp.protocols.registry import make_aggregator, make_party
@@ -67,7 +68,7 @@ def _real(length: int, parties: int, max_weight: int = 0) -> Encoding:
     )
 
 
-_ROWS: tuple[Row, ...] = (
+ROWS: tuple[Row, ...] = (
     (0.5, -1.25, 2.0),
     (-2.0, 0.0078125, 1.5),
     (0.1, -0.1, 0.3),
@@ -75,52 +76,43 @@ _ROWS: tuple[Row, ...] = (
     (0.0, 0.25, -0.75),
     (-1.0, 1.75, 0.625),
 )
+_FOUR = plan_secagg(4, dropout=0.25, corrupt=0.0)
+
+
+def _of_four(name: str, about: str, **kill: int) -> Scenario:
+    return Scenario(name, about, _real(3, 4), _FOUR, ROWS[:4], kill=kill)
+
 
 SCENARIOS = (
-    Scenario(
-        "complete",
-        "Four parties, the complete graph, nobody drops out.",
-        _real(3, 4),
-        plan_secagg(4, dropout=0.25, corrupt=0.0),
-        _ROWS[:4],
-    ),
-    Scenario(
+    _of_four("complete", "Four parties, the complete graph, nobody drops out."),
+    _of_four(
         "dropout-before-masked",
         "Dave dies before he sends his masked vector: his masking key is recovered.",
-        _real(3, 4),
-        plan_secagg(4, dropout=0.25, corrupt=0.0),
-        _ROWS[:4],
-        kill={"dave": 6},
+        dave=6,
     ),
-    Scenario(
+    _of_four(
         "dropout-after-masked",
         "Dave dies after he sent his masked vector: he is a survivor, his self-mask is recovered.",
-        _real(3, 4),
-        plan_secagg(4, dropout=0.25, corrupt=0.0),
-        _ROWS[:4],
-        kill={"dave": 7},
+        dave=7,
     ),
-    Scenario(
+    _of_four(
         "dropout-before-deal",
         "Dave dies before he deals: he is no participant and nobody applies a mask with him.",
-        _real(3, 4),
-        plan_secagg(4, dropout=0.25, corrupt=0.0),
-        _ROWS[:4],
-        kill={"dave": 4},
+        dave=4,
     ),
     Scenario(
         "weights",
         "Weighted vectors: each weight travels as one more coordinate.",
         _real(2, 4, max_weight=1000),
-        plan_secagg(4, dropout=0.25, corrupt=0.0),
-        tuple(row[:2] for row in _ROWS[:4]),
+        _FOUR,
+        tuple(row[:2] for row in ROWS[:4]),
         weights=(1, 1000, 0, 37),
     ),
     Scenario(
         "wide-integers",
         "Integers whose sum needs 33 bits and travels in five bytes a coordinate.",
         Encoding.plan(length=2, lower=0, upper=(1 << 31) - 1, precision=None, parties=4),
-        plan_secagg(4, dropout=0.25, corrupt=0.0),
+        _FOUR,
         ((2147483647, 0), (2147483647, 1), (2147483647, 2147483647), (2147483646, 5)),
     ),
     Scenario(
@@ -129,7 +121,7 @@ SCENARIOS = (
         "security and serves to show openings and one-sided edges.",
         _real(3, 6),
         check_plan(6, 3, 2, dropout=0.34, corrupt=0.0),
-        _ROWS,
+        ROWS,
         kill={"bob": 6},
     ),
 )
@@ -180,20 +172,24 @@ class Staged:
         """The body that was sent, by step and sender."""
         return {(envelope.step, envelope.sender): envelope.body for envelope in self.sent}
 
+    def drive(self, machines: Iterable[Machine], hub: str, *, mesh: bool = False) -> Self:
+        """Drive the machines to their end."""
+        network = RecordingNetwork(Faults(kill=self.scenario.kill))
+        drive(machines, network, hub, mesh=mesh)
+        self.sent = network.sent
+        return self
+
 
 @dataclass(slots=True)
 class Played(Staged):
-    """The machines of one scenario."""
+    """The roles of one scenario with an aggregator."""
 
-    parties: dict[str, Run[Outcome]]
-    aggregator: Run[Outcome]
+    parties: dict[str, Run[Any]]
+    aggregator: Run[Any]
 
-    def play(self) -> Played:
+    def play(self) -> Self:
         """Drive the run to its end."""
-        network = RecordingNetwork(Faults(kill=self.scenario.kill))
-        drive([self.aggregator, *self.parties.values()], network, AGGREGATOR)
-        self.sent = network.sent
-        return self
+        return self.drive([self.aggregator, *self.parties.values()], AGGREGATOR)
 
 
 def set_stage(scenario: Scenario, aggregator: str, hubs: tuple[str, ...]) -> Staged:
@@ -267,6 +263,19 @@ def to_json(scenario: Scenario) -> dict[str, object]:
     }
 
 
+def identities_json(context: Context, signers: Mapping[str, Signer]) -> dict[str, dict[str, str]]:
+    """Return everybody's keys."""
+    return {
+        name: {"signing_seed": bytes(signer.key).hex(), "public_key": context.keys[name].hex()}
+        for name, signer in signers.items()
+    }
+
+
+def draws_json(sources: Mapping[str, Recording]) -> dict[str, list[str]]:
+    """Return what everybody has drawn."""
+    return {name: [draw.hex() for draw in source.draws] for name, source in sources.items()}
+
+
 def inputs_json(run: Staged) -> dict[str, object]:
     """Return what a vector begins with: all that a run depends on."""
     scenario = run.scenario
@@ -276,10 +285,7 @@ def inputs_json(run: Staged) -> dict[str, object]:
         "name": scenario.name,
         "about": scenario.about,
         "session": session_json(run),
-        "identities": {
-            name: {"signing_seed": bytes(signer.key).hex(), "public_key": run.context.keys[name].hex()}
-            for name, signer in run.signers.items()
-        },
+        "identities": identities_json(run.context, run.signers),
         "inputs": {
             name: {
                 "vector": list(scenario.vectors[place]),
@@ -288,9 +294,7 @@ def inputs_json(run: Staged) -> dict[str, object]:
             }
             for place, name in enumerate(scenario.names)
         },
-        "randomness": {
-            name: [draw.hex() for draw in source.draws] for name, source in run.randomness.items()
-        },
+        "randomness": draws_json(run.randomness),
         "kill": dict(scenario.kill),
     }
 

@@ -7,7 +7,6 @@ values follow from the key.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -36,9 +35,9 @@ LAWS: dict[str, tuple[tuple[Fraction, ...], ...]] = {
 }
 
 
-def generate() -> dict[str, bytes]:
-    """Return the content of every published file by its name; the same bytes on every machine."""
-    return {f"{law}.json": _encode(_of_law(law, cases)) for law, cases in LAWS.items()}
+def generate() -> dict[str, JsonObject]:
+    """Return the content of every published file by its name; the same on every machine."""
+    return {law: _of_law(law, cases) for law, cases in LAWS.items()}
 
 
 def _of_law(law: str, cases: Sequence[tuple[Fraction, ...]]) -> JsonObject:
@@ -61,7 +60,3 @@ def _case(source: NoiseSource, law: str, parameters: tuple[Fraction, ...]) -> Js
         "first": [str(value) for value in drawn[:SHOWN].tolist()],
         "sha256": hashlib.sha256(drawn.astype("<i8").tobytes()).hexdigest(),
     }
-
-
-def _encode(content: JsonObject) -> bytes:
-    return (json.dumps(content, indent=1, ensure_ascii=True) + "\n").encode()

@@ -5,11 +5,10 @@ mpyc's own messages are none of ours: here the shares are added up, and recombin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import msgspec
 from nacl.signing import SigningKey
 
 from smpc_dp.errors import Code, PeerFault, SmpcError
@@ -28,7 +27,8 @@ from smpc_dp.protocols.secagg.graph import pack_set
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import Signer
 from smpc_dp.statistics.shared.plan import sum_program
-from smpc_dp_lab.vectors.fault import envelope_json
+from smpc_dp_lab.vectors.fault import Fields, Kinds, Played, altered, envelope_json, flip
+from smpc_dp_lab.vectors.runs import identities_json
 
 SCHEMA = 1
 USERS = ("alice", "bob", "carol", "dave")
@@ -36,6 +36,16 @@ SERVERS = ("server1", "server2", "server3")
 RECORDS = {"alice": (1, 9), "bob": (2, 0), "carol": (3, 5), "dave": (4, 4)}
 BOUNDS = [(0, 9), (0, 9)]
 FEWEST = 3
+
+KINDS: Kinds = {
+    m.HELLO: m.Hello,
+    m.SHARES: m.Shares,
+    m.PRESENT: m.Present,
+    m.START: m.Start,
+    m.HELD: m.Held,
+    m.SEAL: m.Seal,
+    m.OUTPUT: m.Output,
+}
 
 Change = Callable[[Envelope], Envelope | None]
 
@@ -224,10 +234,7 @@ def run_json(name: str) -> dict[str, object]:
             "servers": list(SERVERS),
             "fewest": FEWEST,
         },
-        "members": {
-            who: {"signing_seed": bytes(signer.key).hex(), "public_key": stage.context.keys[who].hex()}
-            for who, signer in stage.signers.items()
-        },
+        "members": identities_json(stage.context, stage.signers),
         "records": {who: list(record) for who, record in RECORDS.items()},
         "draws": {
             who: {"nonce": nonces[who].hex(), "slopes": [f"{slope:x}" for slope in user.slopes]}
@@ -247,108 +254,58 @@ def run_json(name: str) -> dict[str, object]:
     }
 
 
-def all_faults() -> list[Fault]:
-    """Return every negative vector: one message, changed in one place."""
+def all_faults() -> Iterator[Fault]:
+    """Yield every negative vector: one message, changed in one place."""
     stage = Stage().play()
+    played = Played("all", stage, KINDS)
 
-    def find(step: str, sender: str, receiver: str) -> Envelope:
-        due = (step, sender, receiver)
-        return next(e for e in stage.sent if (e.step, e.sender, e.receiver) == due)
+    def due(step: str, sender: str) -> Envelope:
+        return played.find(step, sender, "alice" if step in (m.START, m.OUTPUT) else SERVERS[0])[1]
 
-    def sign(envelope: Envelope, body: msgspec.Struct, run_id: bytes | None = None) -> Envelope:
-        signer = stage.signers[envelope.sender]
-        due = envelope.run_id if run_id is None else run_id
-        return stage.context.write(signer, due, envelope.step, (envelope.receiver,), body)[0]
+    def left_out(name: str, about: str, step: str, fields: Fields) -> Fault:
+        return Fault(name, about, played.saying(due(step, "bob"), fields), left_out="bob")
 
-    def flipped(content: bytes) -> bytes:
-        return bytes((content[0] ^ 1, *content[1:]))
+    def named(name: str, about: str, step: str, fields: Fields, sender: str = "server2") -> Fault:
+        return Fault(name, about, played.saying(due(step, sender), fields), sender)
 
-    hello, shares = find(m.HELLO, "bob", "server1"), find(m.SHARES, "bob", "server1")
-    present, held = find(m.PRESENT, "server2", "server1"), find(m.HELD, "server2", "server1")
-    start, seal = find(m.START, "server2", "alice"), find(m.SEAL, "server2", "server1")
-    output, first = find(m.OUTPUT, "server2", "alice"), find(m.OUTPUT, "server1", "alice")
-    replace = msgspec.structs.replace
-    said, given = decode(hello.body, m.Hello, "bob"), decode(shares.body, m.Shares, "bob")
-    there, kept = decode(present.body, m.Present, "server2"), decode(held.body, m.Held, "server2")
-    begun, sealed = decode(start.body, m.Start, "server2"), decode(seal.body, m.Seal, "server2")
-    told, shown = decode(output.body, m.Output, "server2"), decode(first.body, m.Output, "server1")
+    flipped, other = {"signature": flip}, stage.context.session_digest
     fewer = pack_set((1, 2, 3), len(USERS))
-    other = stage.context.session_digest
     prime = _terms("sum", len(USERS), (), b"").prime
-    too_large = prime.to_bytes(field_bytes(prime), "big") + given.values[field_bytes(prime) :]
-    named = partial(Fault, culprit="server2")
-    users = partial(Fault, left_out="bob")
-    return [
-        users("hello-of-another-request", "its request is 2", sign(hello, replace(said, request=2))),
-        users(
-            "hello-by-another-key",
-            "its signature is flipped",
-            replace(hello, signature=flipped(hello.signature)),
-        ),
-        users("shares-too-short", "one element is missing", sign(shares, m.Shares(given.values[16:]))),
-        users("shares-outside-the-field", "an element is the prime", sign(shares, m.Shares(too_large))),
-        users("shares-of-another-run", "signed under the session's digest", sign(shares, given, other)),
-        named(
-            "present-without-a-digest",
-            "one digest is missing",
-            sign(present, replace(there, hellos=there.hellos[32:])),
-        ),
-        named(
-            "start-with-other-terms",
-            "the digest of the terms is another",
-            sign(start, replace(begun, terms=flipped(begun.terms))),
-        ),
-        named("start-with-other-users", "dave is not there", sign(start, replace(begun, present=fewer))),
-        named(
-            "start-by-another-key",
-            "its signature is flipped",
-            replace(start, signature=flipped(start.signature)),
-        ),
-        named(
-            "held-without-a-reason",
-            "dave is neither held nor refused",
-            sign(held, replace(kept, users=fewer)),
-        ),
-        named(
-            "held-and-refused",
-            "alice is both",
-            sign(held, replace(kept, refused=[m.Refused(1, Code.MISSING)])),
-        ),
-        named("seal-of-another-set", "dave is not in it", sign(seal, replace(sealed, included=fewer))),
-        named(
-            "seal-with-a-bad-signature",
-            "flipped",
-            sign(seal, replace(sealed, signature=flipped(sealed.signature))),
-        ),
-        named(
-            "output-of-another-value",
-            "the first is one more",
-            sign(output, replace(told, values=["11", *told.values[1:]])),
-        ),
-        named("output-over-other-users", "dave is not in it", sign(output, replace(told, included=fewer))),
-        named(
-            "output-with-a-fault-of-its-own",
-            "it names dave",
-            sign(output, replace(told, faults=[m.LeftOut(4, 1, Code.LATE)])),
-        ),
-        named(
-            "output-with-a-bad-signature",
-            "flipped",
-            sign(output, replace(told, signature=flipped(told.signature))),
-        ),
-        named("output-of-another-run", "signed under the session's digest", sign(output, told, other)),
-        Fault(
-            "output-without-a-seal",
-            "one is missing",
-            sign(first, replace(shown, seals=shown.seals[1:])),
-            "server1",
-        ),
-        named(
-            "output-with-a-bad-seal",
-            "server2's is flipped",
-            sign(first, replace(shown, seals=[shown.seals[0], flipped(shown.seals[1]), shown.seals[2]])),
-        ),
-    ]
+    width = field_bytes(prime)
+    too_large: Fields = {"values": lambda values: prime.to_bytes(width, "big") + values[width:]}
+    shorter: Fields = {"values": lambda values: values[16:]}
+    yield left_out("hello-of-another-request", "its request is 2", m.HELLO, {"request": 2})
+    yield left_out("shares-too-short", "one element is missing", m.SHARES, shorter)
+    yield left_out("shares-outside-the-field", "an element is the prime", m.SHARES, too_large)
+    about = "signed under the session's digest"
+    shares = played.sign(due(m.SHARES, "bob"), run_id=other)
+    yield Fault("shares-of-another-run", about, shares, left_out="bob")
+    output = played.sign(due(m.OUTPUT, "server2"), run_id=other)
+    yield Fault("output-of-another-run", about, output, "server2")
+    about = "its signature is flipped"
+    yield Fault("hello-by-another-key", about, altered(due(m.HELLO, "bob"), flipped), left_out="bob")
+    yield Fault("start-by-another-key", about, altered(due(m.START, "server2"), flipped), "server2")
+    less: Fields = {"hellos": lambda digests: digests[32:]}
+    yield named("present-without-a-digest", "one digest is missing", m.PRESENT, less)
+    about = "the digest of the terms is another"
+    yield named("start-with-other-terms", about, m.START, {"terms": flip})
+    yield named("start-with-other-users", "dave is not there", m.START, {"present": fewer})
+    yield named("held-without-a-reason", "dave is neither held nor refused", m.HELD, {"users": fewer})
+    both = {"refused": [m.Refused(1, Code.MISSING)]}
+    yield named("held-and-refused", "alice is both", m.HELD, both)
+    yield named("seal-of-another-set", "dave is not in it", m.SEAL, {"included": fewer})
+    yield named("seal-with-a-bad-signature", "flipped", m.SEAL, flipped)
+    more: Fields = {"values": lambda values: ["11", *values[1:]]}
+    yield named("output-of-another-value", "the first is one more", m.OUTPUT, more)
+    yield named("output-over-other-users", "dave is not in it", m.OUTPUT, {"included": fewer})
+    late = {"faults": [m.LeftOut(4, 1, Code.LATE)]}
+    yield named("output-with-a-fault-of-its-own", "it names dave", m.OUTPUT, late)
+    yield named("output-with-a-bad-signature", "flipped", m.OUTPUT, flipped)
+    fewer_seals: Fields = {"seals": lambda seals: seals[1:]}
+    yield named("output-without-a-seal", "one is missing", m.OUTPUT, fewer_seals, "server1")
+    bad_seal: Fields = {"seals": lambda seals: [seals[0], flip(seals[1]), seals[2]]}
+    bad = played.saying(due(m.OUTPUT, "server1"), bad_seal)
+    yield Fault("output-with-a-bad-seal", "server2's is flipped", bad, "server2")
 
 
 def end_of(message: Envelope) -> tuple[str, tuple[str, ...], str]:

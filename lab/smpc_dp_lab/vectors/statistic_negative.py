@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -12,244 +13,216 @@ from smpc_dp.protocols.envelope import decode, decode_envelope, encode_envelope
 from smpc_dp.protocols.pairwise import statistic_messages as m
 from smpc_dp.protocols.secagg.graph import pack_set
 from smpc_dp_lab.vectors import statistic_runs as runs
-from smpc_dp_lab.vectors.fault import CONTENT, DECODING, ENVELOPE, ORDER, Negative, Played, constant, flip
+from smpc_dp_lab.vectors.fault import (
+    CONTENT,
+    DECODING,
+    ENVELOPE,
+    ORDER,
+    Kinds,
+    Negative,
+    Played,
+    flip,
+    signed_again,
+)
 from smpc_dp_lab.vectors.statistic_runs import HUB, NAMES, JsonObject, Run
 
 ADA, BEN, *_ = NAMES
-Change = Callable[[Any], Mapping[str, object]]
+KINDS: Kinds = {
+    m.HELLO: m.Hello,
+    m.START: m.Start,
+    **dict.fromkeys(m.COINS, m.Coin),
+    **dict.fromkeys(m.AGAINS, m.Again),
+    m.MATCHED: m.Matched,
+    m.PAIR: m.Pair,
+    m.RELAY: m.Relay,
+    m.DONE: m.Done,
+    m.RESULT: m.Result,
+}
 Base = Played[Run]
 
 
-def all_faults() -> Iterator[tuple[str, JsonObject]]:
-    """Yield name and content of every negative vector."""
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame, which BEN must refuse where it has got the first `after` frames of its partner."""
+
+    name: str
+    about: str
+    base: str
+    partner: str
+    matching: int
+    after: int
+    frame: bytes
+
+    def to_json(self) -> JsonObject:
+        """Return the vector."""
+        return {
+            "schema": runs.SCHEMA,
+            "kind": "statistic-negative-frame",
+            "name": self.name,
+            "about": self.about,
+            "base": f"statistic-run-{self.base}.json",
+            "receiver": BEN,
+            "partner": self.partner,
+            "matching": self.matching,
+            "after": self.after,
+            "frame": self.frame.hex(),
+            "expect": {"error": "VerificationError"},
+        }
+
+
+def all_faults() -> Iterator[Negative | Frame]:
+    """Yield every negative vector."""
     matchings, labels, again, relayed = (
-        Base(scenario.name, Run(scenario).play()) for scenario in runs.SCENARIOS
+        Base(scenario.name, Run(scenario).play(), KINDS, "statistic-", hub=HUB, victim=ADA, culprit=BEN)
+        for scenario in runs.SCENARIOS
     )
-    for faults in (
-        _starts(matchings, labels),
-        _draws(matchings, again),
-        _tunnel_to_a_party(matchings, relayed),
-        _to_the_hub(matchings, labels),
-        _relays_to_the_hub(relayed),
-    ):
-        for fault in faults:
-            yield (
-                fault.name,
-                fault.to_json() | {"kind": "statistic-negative", "base": f"statistic-run-{fault.base}.json"},
-            )
+    yield from _starts(matchings, labels)
+    yield from _draws(matchings, again)
+    yield from _tunnel_to_a_party(matchings, relayed)
+    yield from _to_the_hub(matchings, labels)
+    yield from _relays_to_the_hub(relayed)
     yield from _frames(relayed)
-
-
-def _to_ada(base: Base, step: str, kind: type[Any]) -> Callable[..., Negative]:
-    def change(name: str, about: str, how: Change, **expect: str) -> Negative:
-        return base.changed(name, about, kind, step, how, sender=HUB, receiver=ADA, **expect)
-
-    return change
-
-
-def _to_hub(base: Base, step: str, kind: type[Any], sender: str = BEN) -> Callable[..., Negative]:
-    def change(name: str, about: str, how: Change, **expect: str) -> Negative:
-        return base.changed(name, about, kind, step, how, sender=sender, receiver=HUB, **expect)
-
-    return change
 
 
 def _starts(base: Base, labels: Base) -> Iterator[Negative]:
     each = m.COMMITMENT_BYTES
-    change = _to_ada(base, m.START, m.Start)
-    yield change(
-        "start-without-me",
+
+    def start(name: str, about: str, layer: str = CONTENT, **fields: object) -> Negative:
+        return base.fault(f"start-{name}", about, m.START, fields, layer)
+
+    yield start(
+        "without-me",
         "The aggregator leaves ada out.",
-        lambda s: {
-            "present": pack_set((2, 3, 4, 5), 5),
-            "commitments": s.commitments[each:],
-            "marks": s.marks[1:],
-        },
+        present=pack_set((2, 3, 4, 5), 5),
+        commitments=lambda packed: packed[each:],
+        marks=lambda marks: marks[1:],
     )
-    yield change(
-        "start-of-too-few",
+    yield start(
+        "of-too-few",
         "Two of five are present: ada would have no partner but the one.",
-        lambda s: {
-            "present": pack_set((1, 2), 5),
-            "commitments": s.commitments[: 2 * each],
-            "marks": s.marks[:2],
-        },
+        present=pack_set((1, 2), 5),
+        commitments=lambda packed: packed[: 2 * each],
+        marks=lambda marks: marks[:2],
     )
-    yield change(
-        "start-without-a-commitment",
-        "The last party's third commitment is missing.",
-        lambda s: {"commitments": s.commitments[:-32]},
-    )
-    yield change(
-        "start-with-another-commitment-of-mine",
-        "Ada's commitments are exchanged for others.",
-        lambda s: {"commitments": flip(s.commitments)},
-    )
-    yield change(
-        "start-with-another-commitment",
-        "Eve's commitments are exchanged for ada alone: nobody else is in that run.",
-        lambda s: {"commitments": flip(s.commitments, len(s.commitments) - 1)},
-        layer=ORDER,
-    )
-    yield change(
-        "start-with-a-label-where-none-is",
-        "A kernel without public labels.",
-        lambda s: {"marks": s.marks[:-1] + b"\1"},
-    )
-    change = _to_ada(labels, m.START, m.Start)
-    yield change(
-        "start-with-another-label-of-mine",
-        "Ada has said 1.",
-        lambda s: {"marks": b"\1" + s.marks[1:]},
-    )
-    yield change("start-with-a-label-too-high", "A label is 2.", lambda s: {"marks": s.marks[:-1] + b"\3"})
-    place, start = base.find(m.START, HUB, ADA)
-    bad = msgspec.structs.replace(start, signature=flip(start.signature))
-    yield base.made("start-signature-flipped", "One bit of the signature.", place, bad, ENVELOPE)
-    long = base.sign(start, body=start.body + b"\0")
-    yield base.made("start-with-trailing-bytes", "A byte after the message.", place, long, DECODING)
-    matched = base.find(m.MATCHED, HUB, ADA)[1]
+    about = "The last party's third commitment is missing."
+    yield start("without-a-commitment", about, commitments=lambda packed: packed[:-32])
+    about = "Ada's commitments are exchanged for others."
+    yield start("with-another-commitment-of-mine", about, commitments=flip)
+    about = "Eve's commitments are exchanged for ada alone: nobody else is in that run."
+    yield start("with-another-commitment", about, ORDER, commitments=lambda packed: flip(packed, -1))
+    about = "A kernel without public labels."
+    yield start("with-a-label-where-none-is", about, marks=lambda marks: marks[:-1] + b"\1")
+    mine, high = {"marks": lambda marks: b"\1" + marks[1:]}, {"marks": lambda marks: marks[:-1] + b"\3"}
+    yield labels.fault("start-with-another-label-of-mine", "Ada has said 1.", m.START, mine)
+    yield labels.fault("start-with-a-label-too-high", "A label is 2.", m.START, high)
+    flipped = {"signature": flip}
+    about = "One bit of the signature."
+    yield base.forged("start-signature-flipped", about, m.START, flipped, ENVELOPE, signed=False)
+    longer = {"body": lambda body: body + b"\0"}
+    yield base.forged("start-with-trailing-bytes", "A byte after the message.", m.START, longer, DECODING)
     about = "The coins of all before ada knows whose commitments they are to."
-    yield base.made("matched-before-the-start", about, place, matched, ORDER)
+    yield base.out_of_turn("matched-before-the-start", about, m.START, m.MATCHED)
 
 
 def _draws(base: Base, again: Base) -> Iterator[Negative]:
-    change = _to_ada(base, m.MATCHED, m.Matched)
-    yield change(
-        "matched-with-another-coin", "Ben's coin is exchanged.", lambda s: {"coins": flip(s.coins, 32)}
-    )
-    yield change("matched-without-a-coin", "The last coin is missing.", lambda s: {"coins": s.coins[:-32]})
-    yield change(
-        "matched-in-another-order",
+    def matched(name: str, about: str, coins: Callable[[bytes], bytes]) -> Negative:
+        return base.fault(f"matched-{name}", about, m.MATCHED, {"coins": coins})
+
+    def called(name: str, about: str, parties: Sequence[int], place: int = 0) -> Negative:
+        return again.fault(f"again-{name}", about, m.AGAINS[place], {"present": pack_set(parties, 5)})
+
+    yield matched("with-another-coin", "Ben's coin is exchanged.", lambda coins: flip(coins, 32))
+    yield matched("without-a-coin", "The last coin is missing.", lambda coins: coins[:-32])
+    yield matched(
+        "in-another-order",
         "Two coins have changed places.",
-        lambda s: {"coins": s.coins[:32] + s.coins[64:96] + s.coins[32:64] + s.coins[96:]},
+        lambda coins: coins[:32] + coins[64:96] + coins[32:64] + coins[96:],
     )
-    change = _to_ada(again, m.AGAINS[0], m.Again)
-    yield change(
-        "again-and-nobody-is-missing", "The same five.", constant(present=pack_set((1, 2, 3, 4, 5), 5))
-    )
-    yield change("again-without-me", "Ada opened, and is left out.", constant(present=pack_set((2, 4, 5), 5)))
-    yield change("again-with-too-few", "Two of five are left.", constant(present=pack_set((1, 2), 5)))
-    change = _to_ada(again, m.AGAINS[1], m.Again)
-    yield change(
-        "again-with-who-was-missing",
-        "Cem, who was out, is back.",
-        constant(present=pack_set((1, 2, 3, 5), 5)),
-    )
-    place = again.find(m.AGAINS[0], HUB, ADA)[0]
-    third = again.find(m.AGAINS[1], HUB, ADA)[1]
+    yield called("and-nobody-is-missing", "The same five.", (1, 2, 3, 4, 5))
+    yield called("without-me", "Ada opened, and is left out.", (2, 4, 5))
+    yield called("with-too-few", "Two of five are left.", (1, 2))
+    yield called("with-who-was-missing", "Cem, who was out, is back.", (1, 2, 3, 5), 1)
     about = "The third draw is called where the second is due."
-    yield again.made("again-out-of-turn", about, place, third, ORDER)
-    place, matched = again.find(m.MATCHED, HUB, ADA)
-    start = again.find(m.START, HUB, ADA)[1]
-    old = again.sign(matched, run_id=start.run_id)
+    yield again.out_of_turn("again-out-of-turn", about, m.AGAINS[0], m.AGAINS[1])
     about = "The coins come under the run id of the first draw."
-    yield again.made("matched-of-an-earlier-draw", about, place, old, ORDER)
-    change = _to_ada(base, m.RESULT, m.Result)
-    yield change(
-        "estimate-without-a-head", "No head of the log.", lambda s: {"log": s.log[:-1]}, layer=DECODING
-    )
-    place, result = base.find(m.RESULT, HUB, ADA)
-    early = base.find(m.MATCHED, HUB, ADA)[0]
-    yield base.made("estimate-before-the-matchings", "No pair was drawn.", early, result, ORDER)
+    old = {"run_id": again.find(m.START)[1].run_id}
+    yield again.forged("matched-of-an-earlier-draw", about, m.MATCHED, old, ORDER)
+    headless = {"log": lambda log: log[:-1]}
+    yield base.fault("estimate-without-a-head", "No head of the log.", m.RESULT, headless, DECODING)
+    yield base.out_of_turn("estimate-before-the-matchings", "No pair was drawn.", m.MATCHED, m.RESULT)
 
 
 def _tunnel_to_a_party(base: Base, relayed: Base) -> Iterator[Negative]:
     # Ada has no partner in any matching of the first run.
     place, pair = base.find(m.PAIR, HUB, BEN)
-    body = decode(pair.body, m.Pair, HUB)
-    for name, about, changes in (
-        ("pair-skipped", "The second message of a pair comes first.", {"number": 1}),
-        ("pair-number-negative", "A negative number.", {"number": -1}),
-    ):
-        message = msgspec.msgpack.encode(msgspec.structs.replace(body, **changes))
-        layer = CONTENT if changes["number"] > 0 else DECODING
-        yield base.made(name, about, place, base.sign(pair, body=message), layer)
+    second, negative = (base.saying(pair, {"number": number}) for number in (1, -1))
+    yield base.made("pair-skipped", "The second message of a pair comes first.", place, second)
+    yield base.made("pair-number-negative", "A negative number.", place, negative, DECODING)
     other = base.sign(pair, run_id=base.run.context.session_digest)
     yield base.made("pair-of-another-run", "A message of a pair of another run.", place, other, ORDER)
     place, frame = relayed.find(m.RELAY, HUB, BEN)
     foreign = relayed.sign(frame, receiver="cem")
     yield relayed.made("relay-for-another", "A frame for cem comes to ben.", place, foreign, ORDER)
-    flipped = msgspec.structs.replace(frame, body=flip(frame.body, len(frame.body) - 1))
-    yield relayed.made(
-        "relay-not-signed",
-        "The aggregator's signature is of another frame.",
-        place,
-        flipped,
-        ENVELOPE,
-    )
+    flipped = msgspec.structs.replace(frame, body=flip(frame.body, -1))
+    about = "The aggregator's signature is of another frame."
+    yield relayed.made("relay-not-signed", about, place, flipped, ENVELOPE)
 
 
 def _to_the_hub(base: Base, labels: Base) -> Iterator[Negative]:
-    change = _to_hub(base, m.HELLO, m.Hello)
-    yield change(
-        "hello-of-another-session",
-        "Another session file.",
-        lambda s: {"session_digest": flip(s.session_digest)},
-    )
-    yield change("hello-of-another-request", "Request 2.", constant(request=2))
-    yield change(
-        "hello-with-another-statistic",
-        "The digest is not that of the question.",
-        lambda s: {"plan": flip(s.plan)},
-    )
-    yield change("hello-with-a-needless-label", "A kernel without public labels.", constant(mark=1))
-    yield change(
-        "hello-with-two-commitments",
-        "The third is missing.",
-        lambda s: {"commitments": s.commitments[:-32]},
-        layer=DECODING,
-    )
-    yield _to_hub(labels, m.HELLO, m.Hello)("hello-without-a-label", "It is due.", constant(mark=-1))
-    place, hello = base.find(m.HELLO, BEN, HUB)
-    said = decode(hello.body, m.Hello, BEN)
-    other = msgspec.structs.replace(said, commitments=flip(said.commitments))
-    second = base.sign(hello, body=msgspec.msgpack.encode(other))
+    drawn = base.run.randomness
+    for name, about, step, fields in (
+        ("hello-of-another-session", "Another session file.", m.HELLO, {"session_digest": flip}),
+        ("hello-of-another-request", "Request 2.", m.HELLO, {"request": 2}),
+        (
+            "hello-with-another-statistic",
+            "The digest is not that of the question.",
+            m.HELLO,
+            {"plan": flip},
+        ),
+        ("hello-with-a-needless-label", "A kernel without public labels.", m.HELLO, {"mark": 1}),
+        ("coin-not-committed", "Another coin than was committed to.", m.COINS[0], {"coin": flip}),
+        (
+            "coin-of-a-later-draw",
+            "The coin of the second draw.",
+            m.COINS[0],
+            {"coin": drawn[BEN].draws[1]},
+        ),
+        ("coin-of-another", "Cem's coin.", m.COINS[0], {"coin": drawn["cem"].draws[0]}),
+        ("pair-message-skipped", "The second message comes first.", m.PAIR, {"number": 1}),
+        ("pair-of-no-matching", "There are two matchings.", m.PAIR, {"matching": 2}),
+        ("done-with-a-pair-that-it-has-not", "There are two matchings.", m.DONE, {"failed": [2]}),
+        ("done-in-disorder", "Matchings must ascend.", m.DONE, {"failed": [1, 0]}),
+    ):
+        yield base.fault(name, about, step, fields)
+    fewer = {"commitments": lambda packed: packed[:-32]}
+    yield base.fault("hello-with-two-commitments", "The third is missing.", m.HELLO, fewer, DECODING)
+    yield labels.fault("hello-without-a-label", "It is due.", m.HELLO, {"mark": -1})
     about = "Ben says hello a second time, with other commitments."
-    yield base.made("hello-twice", about, place + 1, second, ORDER)
-    change = _to_hub(base, m.COINS[0], m.Coin)
-    yield change(
-        "coin-not-committed", "Another coin than was committed to.", lambda s: {"coin": flip(s.coin)}
-    )
-    second_coin = base.run.randomness[BEN].draws[1]
-    yield change("coin-of-a-later-draw", "The coin of the second draw.", constant(coin=second_coin))
-    copied = base.run.randomness["cem"].draws[0]
-    yield change("coin-of-another", "Cem's coin.", constant(coin=copied))
-    change = _to_hub(base, m.PAIR, m.Pair)
-    yield change("pair-message-skipped", "The second message comes first.", constant(number=1))
-    yield change("pair-of-no-matching", "There are two matchings.", constant(matching=2))
-    change = _to_hub(base, m.DONE, m.Done)
-    yield change("done-with-a-pair-that-it-has-not", "There are two matchings.", constant(failed=[2]))
-    yield change("done-in-disorder", "Matchings must ascend.", constant(failed=[1, 0]))
-    place, coin = base.find(m.COINS[0], BEN, HUB)
-    bad = msgspec.structs.replace(coin, signature=flip(coin.signature))
-    yield base.made("coin-signature-flipped", "One bit of the signature.", place, bad, ENVELOPE)
-    done = base.find(m.DONE, BEN, HUB)[1]
-    yield base.made("done-before-the-matchings", "Nobody is paired yet.", place, done, ORDER)
+    yield base.fault("hello-twice", about, m.HELLO, {"commitments": flip}, ORDER, later=1)
+    flipped = {"signature": flip}
+    about = "One bit of the signature."
+    yield base.forged("coin-signature-flipped", about, m.COINS[0], flipped, ENVELOPE, signed=False)
+    yield base.out_of_turn("done-before-the-matchings", "Nobody is paired yet.", m.COINS[0], m.DONE)
 
 
 def _relays_to_the_hub(base: Base) -> Iterator[Negative]:
     # Whose partner has not sent a frame yet.
-    first = next(envelope for envelope in base.to(HUB) if envelope.step == m.RELAY)
-    change = _to_hub(base, m.RELAY, m.Relay, first.sender)
-    yield change("relay-frame-skipped", "Frame 1 comes first.", constant(number=1))
-    yield change("relay-takes-what-never-came", "One frame taken, and none was sent.", constant(taken=1))
-    yield change("relay-of-an-empty-frame", "No frame, and nothing was taken.", constant(content=b""))
-    yield change("relay-in-no-matching", "There is one matching.", constant(matching=1))
-    yield change(
-        "relay-frame-too-long",
-        "One byte more than fits.",
-        constant(content=bytes(m.MAX_FRAME_BYTES + 1)),
-        layer=DECODING,
-    )
-    place, _ = base.find(m.RELAY, first.sender, HUB)
-    frame = decode(first.body, m.Relay, first.sender)
-    body = msgspec.msgpack.encode(msgspec.structs.replace(frame, number=1))
+    first = next(envelope.sender for envelope in base.to(HUB) if envelope.step == m.RELAY)
+
+    def relay(name: str, about: str, layer: str = CONTENT, *, later: int = 0, **fields: object) -> Negative:
+        return base.fault(f"relay-{name}", about, m.RELAY, fields, layer, sender=first, later=later)
+
+    yield relay("frame-skipped", "Frame 1 comes first.", number=1)
+    yield relay("takes-what-never-came", "One frame taken, and none was sent.", taken=1)
+    yield relay("of-an-empty-frame", "No frame, and nothing was taken.", content=b"")
+    yield relay("in-no-matching", "There is one matching.", matching=1)
+    long = bytes(m.MAX_FRAME_BYTES + 1)
+    yield relay("frame-too-long", "One byte more than fits.", DECODING, content=long)
     about = "The second frame before the partner's first has come."
-    yield base.made("relay-before-the-partner", about, place + 1, base.sign(first, body=body), CONTENT)
+    yield relay("before-the-partner", about, later=1, number=1)
 
 
-def _frames(base: Base) -> Iterator[tuple[str, JsonObject]]:
+def _frames(base: Base) -> Iterator[Frame]:
     """Yield faults of the frames themselves, which the relay passes on and the partner refuses."""
     run = base.run
     [evaluation] = [each for each in run.evaluations if BEN in each.pair]
@@ -261,44 +234,25 @@ def _frames(base: Base) -> Iterator[tuple[str, JsonObject]]:
     ]
     context = run.pair_context(BEN, evaluation.matching, evaluation.pair)
 
-    def fault(name: str, about: str, after: int, frame: bytes) -> tuple[str, JsonObject]:
-        return name, {
-            "schema": runs.SCHEMA,
-            "kind": "statistic-negative-frame",
-            "name": name,
-            "about": about,
-            "base": f"statistic-run-{base.name}.json",
-            "receiver": BEN,
-            "partner": peer,
-            "matching": evaluation.matching,
-            "after": after,
-            "frame": frame.hex(),
-            "expect": {"error": "VerificationError"},
-        }
+    def fault(name: str, about: str, after: int, frame: bytes) -> Frame:
+        return Frame(f"frame-{name}", about, base.name, peer, evaluation.matching, after, frame)
 
     def key_by(**changes: Any) -> bytes:
         key = msgspec.structs.replace(decode_envelope(frames[0], peer), **changes)
-        [signed] = context.write(
-            run.signers[key.sender],
-            key.run_id,
-            key.step,
-            (key.receiver,),
-            msgspec.Raw(key.body),  # type: ignore[arg-type]
-        )
-        return encode_envelope(signed)
+        return encode_envelope(signed_again(context, run.signers[key.sender], key))
 
     hub_key: Envelope = decode_envelope(key_by(sender=HUB), HUB)
     forged = encode_envelope(msgspec.structs.replace(hub_key, sender=peer))
-    yield fault("frame-key-of-the-relay", "The relay signs a key in the partner's name.", 0, forged)
+    yield fault("key-of-the-relay", "The relay signs a key in the partner's name.", 0, forged)
     other = key_by(run_id=flip(context.session_digest))
-    yield fault("frame-key-of-another-pair", "The partner's key for another pair.", 0, other)
+    yield fault("key-of-another-pair", "The partner's key for another pair.", 0, other)
     low = key_by(body=msgspec.msgpack.encode((bytes(32),)))
-    yield fault("frame-key-of-small-order", "A key of small order: the secret would be known.", 0, low)
-    yield fault("frame-flipped", "One bit of a sealed frame.", 1, flip(frames[1], len(frames[1]) - 1))
-    yield fault("frame-repeated", "The first sealed frame comes twice.", 2, frames[1])
-    yield fault("frame-left-out", "The second sealed frame comes first.", 1, frames[2])
-    yield fault("frame-cut", "The last byte is missing.", 1, frames[1][:-1])
-    yield fault("frame-empty", "Too short for a nonce and a tag.", 1, b"\0")
+    yield fault("key-of-small-order", "A key of small order: the secret would be known.", 0, low)
+    yield fault("flipped", "One bit of a sealed frame.", 1, flip(frames[1], len(frames[1]) - 1))
+    yield fault("repeated", "The first sealed frame comes twice.", 2, frames[1])
+    yield fault("left-out", "The second sealed frame comes first.", 1, frames[2])
+    yield fault("cut", "The last byte is missing.", 1, frames[1][:-1])
+    yield fault("empty", "Too short for a nonce and a tag.", 1, b"\0")
     own = next(
         message.content
         for envelope in base.to(HUB)
@@ -306,4 +260,4 @@ def _frames(base: Base) -> Iterator[tuple[str, JsonObject]]:
         and (message := decode(envelope.body, m.Relay, BEN)).number == 1
         and message.content
     )
-    yield fault("frame-sent-back", "Ben's own first sealed frame comes back.", 1, own)
+    yield fault("sent-back", "Ben's own first sealed frame comes back.", 1, own)

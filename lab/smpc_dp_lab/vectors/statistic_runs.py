@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -30,7 +30,7 @@ from smpc_dp.protocols.pairwise.turns import Receive, Send, Turns
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import Signer
 from smpc_dp.statistics.compiled import plan_statistic, question_of
-from smpc_dp_lab.vectors.runs import Recording
+from smpc_dp_lab.vectors.runs import Recording, draws_json, identities_json
 
 JsonObject = dict[str, object]
 
@@ -371,11 +371,8 @@ def to_json(scenario: Scenario) -> JsonObject:
         "question": run.question,
         "labels": None if scenario.marks is None else list(scenario.marks),
         "records": run.records,
-        "identities": {
-            name: {"signing_seed": bytes(signer.key).hex(), "public_key": run.context.keys[name].hex()}
-            for name, signer in run.signers.items()
-        },
-        "randomness": {name: _draws(source) for name, source in run.randomness.items()},
+        "identities": identities_json(run.context, run.signers),
+        "randomness": draws_json(run.randomness),
         "intermediate": {
             "circuit_digest": plan.circuit.digest.hex(),
             "plan_digest": plan.digest.hex(),
@@ -389,8 +386,8 @@ def to_json(scenario: Scenario) -> JsonObject:
                 "garbler": each.pair[0],
                 "evaluator": each.pair[1],
                 "session_digest": each.session_digest.hex(),
-                "randomness": {name: _draws(source) for name, source in each.randomness.items()},
-                "relay_randomness": {name: _draws(source) for name, source in each.relay_randomness.items()},
+                "randomness": draws_json(each.randomness),
+                "relay_randomness": draws_json(each.relay_randomness),
                 "messages": [
                     {"sender": sender, "receiver": to, "bytes": data.hex()} for sender, to, data in each.sent
                 ],
@@ -409,7 +406,3 @@ def to_json(scenario: Scenario) -> JsonObject:
         "log": [line.decode() for line in run.board.export().splitlines()],
         "result": {"value": outcome.value, "noise_error": outcome.noise_error, "pairs": outcome.pairs},
     }
-
-
-def _draws(source: Recording) -> Sequence[str]:
-    return [draw.hex() for draw in source.draws]

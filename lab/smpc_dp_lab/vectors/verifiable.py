@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 
 from smpc_dp.protocols.gopa.verifiable.statements import OPENING, OPENING_BOUNDS, SUM
@@ -29,8 +28,8 @@ def all_cheats() -> Iterator[Cheat]:
     yield from verifiable_openings.all_cheats()
 
 
-def generate() -> dict[str, bytes]:
-    """Return the content of every file by its name; the same bytes on every machine."""
+def generate() -> dict[str, dict[str, object]]:
+    """Return the content of every file by its name; the same on every machine."""
     bases = {
         BASE: honest(),
         BALL_BASE: honest(ball=True),
@@ -54,10 +53,7 @@ def generate() -> dict[str, bytes]:
     files[twice] = _run(twice, played, about, false | {"eve": OPENING_BOUNDS})
     for cheat in all_cheats():
         files[f"verifiable-negative-{cheat.name}"] = cheat.to_json(bases[cheat.base].lines)
-    return {
-        f"{name}.json": (json.dumps(content, indent=1, ensure_ascii=True) + "\n").encode()
-        for name, content in files.items()
-    }
+    return files
 
 
 def _run(

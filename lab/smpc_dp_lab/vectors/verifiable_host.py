@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-import msgspec
 from msgspec.structs import replace
 
 from smpc_dp.board.log import Entry, decode_line, encode_line
 from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp_lab.vectors.verifiable_cheat import REFUSED, SESSION, Cheat
+from smpc_dp_lab.vectors.fault import Fields, Kinds, altered
+from smpc_dp_lab.vectors.verifiable_cheat import BASE, REFUSED, SESSION, Cheat
 from smpc_dp_lab.vectors.verifiable_runs import RELAY, Played, entry_of, honest
 from smpc_dp_lab.vectors.verifiable_users import CHEAT, OTHER
 
 Change = Callable[[Played], list[bytes]]
 CHAIN, SIGNATURE, ORDER, FORMAT = "the chain of heads", "signatures", "the order of entries", "the format"
 HEADS, HEADER = "the quorum's signatures on the head", "the run id"
+END = "the log has an end"
+# What entries say.
+KINDS: Kinds = {
+    v.COMMIT: v.Commit,
+    v.PUBLISH: v.Publish,
+    v.TALLY: v.Tally,
+    v.CERTIFY_COMMITMENTS: v.Certified,
+    v.CERTIFY_TALLY: v.Certified,
+    v.in_round(v.CERTIFY_EXCLUSIONS, 2): v.Certified,
+}
 
 
 def all_cheats() -> Iterator[Cheat]:
@@ -27,9 +37,17 @@ def all_cheats() -> Iterator[Cheat]:
     yield from _signatures()
 
 
-def changed_log(name: str, about: str, check: str, change: Change, *culprits: str) -> Cheat:
-    """Return the cheat of changing an honest run's log, which the audit refuses."""
-    return Cheat(name, about, check, REFUSED, culprits, lambda: change(honest()))
+def changed_log(
+    name: str,
+    about: str,
+    check: str,
+    change: Change,
+    *culprits: str,
+    played: Callable[[], Played] = honest,
+    base: str = BASE,
+) -> Cheat:
+    """Return the cheat of changing a run's log, by default an honest one's, which the audit refuses."""
+    return Cheat(name, about, check, REFUSED, culprits, lambda: change(played()), base)
 
 
 def place_of(played: Played, kind: str, party: str = RELAY) -> int:
@@ -37,52 +55,55 @@ def place_of(played: Played, kind: str, party: str = RELAY) -> int:
     return entry_of(played, kind, party).sequence
 
 
-def replaced(played: Played, kind: str, party: str, change: Callable[[Entry], Entry]) -> list[bytes]:
-    """Return the log with one entry changed, and numbers and heads that fit."""
-    entries = played.entries
-    place = place_of(played, kind, party) - 1
-    entries[place] = change(entries[place])
-    return played.log(entries)
+def entries(
+    kind: str, party: str, size: int, change: Callable[[Played, list[Entry]], Sequence[Entry]]
+) -> Change:
+    """Change so many entries of a log from this one on, with numbers and heads that fit."""
+
+    def changed(played: Played) -> list[bytes]:
+        known, place = played.entries, place_of(played, kind, party) - 1
+        instead = change(played, known[place : place + size])
+        return played.log([*known[:place], *instead, *known[place + size :]])
+
+    return changed
 
 
-def rewritten(
-    played: Played, kind: str, party: str, change: Callable[[bytes], msgspec.Struct | bytes]
-) -> list[bytes]:
-    """Return the log with one payload changed and signed by its party, and numbers and heads that fit."""
+def replaced(kind: str, party: str, change: Callable[[Played, Entry], Entry]) -> Change:
+    """Change one entry of a log, with numbers and heads that fit."""
+    return entries(kind, party, 1, lambda played, one: [change(played, one[0])])
 
-    def resigned(entry: Entry) -> Entry:
-        payload = change(entry.payload)
-        return played.sign(entry, payload if isinstance(payload, bytes) else encode(payload))
 
-    return replaced(played, kind, party, resigned)
+def paid(kind: str, party: str, change: Callable[[bytes], bytes]) -> Change:
+    """Change the payload of an entry, signed by its party, with numbers and heads that fit."""
+    return replaced(kind, party, lambda played, entry: played.sign(entry, change(entry.payload)))
+
+
+def rewritten(kind: str, party: str, fields: Fields) -> Change:
+    """Change fields of what an entry says, signed by its party, with numbers and heads that fit."""
+    return paid(kind, party, lambda body: encode(altered(decode(body, KINDS[kind], ""), fields)))
 
 
 def _lines() -> Iterator[Cheat]:
-    def swapped(played: Played) -> list[bytes]:
-        lines, place = list(played.lines), place_of(played, v.COIN, "ann")
-        lines[place], lines[place + 1] = lines[place + 1], lines[place]
-        return lines
+    def lines(party: str, size: int, change: Callable[[list[bytes]], Sequence[bytes]]) -> Change:
+        """Change so many lines from the coin of a party on."""
 
+        def changed(played: Played) -> list[bytes]:
+            known, place = played.lines, place_of(played, v.COIN, party)
+            return [*known[:place], *change(known[place : place + size]), *known[place + size :]]
+
+        return changed
+
+    swapped = lines("ann", 2, lambda two: two[::-1])
     yield changed_log("lines-swapped", "Two lines are exchanged.", CHAIN, swapped)
-
-    def dropped(played: Played) -> list[bytes]:
-        place = place_of(played, v.COIN, "ben")
-        return played.lines[:place] + played.lines[place + 1 :]
-
-    yield changed_log("line-dropped", "A line is left out.", CHAIN, dropped)
-
-    def duplicated(played: Played) -> list[bytes]:
-        place = place_of(played, v.COIN, "ben")
-        return [*played.lines[: place + 1], *played.lines[place:]]
-
-    yield changed_log("line-duplicated", "A line is there twice.", CHAIN, duplicated)
+    yield changed_log("line-dropped", "A line is left out.", CHAIN, lines("ben", 1, lambda _one: []))
     yield changed_log(
-        "log-truncated", "The last entry is left out.", "the log has an end", lambda played: played.lines[:-1]
+        "line-duplicated", "A line is there twice.", CHAIN, lines("ben", 1, lambda one: one * 2)
     )
+    yield changed_log("log-truncated", "The last entry is left out.", END, lambda played: played.lines[:-1])
     yield changed_log(
         "log-truncated-before-the-tally",
         "The log ends after the publications.",
-        "the log has an end",
+        END,
         lambda played: played.lines[: place_of(played, v.TALLY)],
     )
 
@@ -92,90 +113,59 @@ def _lines() -> Iterator[Cheat]:
 
     yield changed_log("entry-after-the-end", "An entry follows the last one.", ORDER, appended)
 
-    def previous(played: Played) -> list[bytes]:
-        place = place_of(played, v.COIN, "ben")
-        entry = decode_line(played.lines[place], Entry)
-        changed = replace(entry, previous=entry.previous[::-1])
-        return [*played.lines[:place], encode_line(changed), *played.lines[place + 1 :]]
+    def previous(one: list[bytes]) -> list[bytes]:
+        return [encode_line(altered(decode_line(one[0], Entry), {"previous": lambda head: head[::-1]}))]
 
-    yield changed_log("head-changed", "An entry names another head.", CHAIN, previous)
+    yield changed_log("head-changed", "An entry names another head.", CHAIN, lines("ben", 1, previous))
 
 
 def _format() -> Iterator[Cheat]:
     def at(change: Callable[[bytes], bytes], place: int = 2) -> Change:
         return lambda played: [*played.lines[:place], change(played.lines[place]), *played.lines[place + 1 :]]
 
-    def respelt(line: bytes) -> bytes:
-        return line.replace(b",", b", ", 1)
+    def as_json(change: Callable[[dict[str, str]], dict[str, str]]) -> Change:
+        return at(lambda line: json.dumps(change(json.loads(line)), separators=(",", ":")).encode())
 
-    yield changed_log("spelling-with-a-space", "A line has a space.", FORMAT, at(respelt))
+    def missing(fields: dict[str, str]) -> dict[str, str]:
+        return {name: value for name, value in fields.items() if name != "signature"}
 
-    def reordered(line: bytes) -> bytes:
-        fields = json.loads(line)
-        return json.dumps(dict(reversed(fields.items())), separators=(",", ":")).encode()
-
-    yield changed_log("fields-reordered", "The fields of a line are in another order.", FORMAT, at(reordered))
-
-    def repeated(line: bytes) -> bytes:
-        return line[:-1] + b',"kind":"commit"}'
-
-    yield changed_log("field-twice", "A line has a field twice.", FORMAT, at(repeated))
-
-    def unknown(line: bytes) -> bytes:
-        return line[:-1] + b',"more":1}'
-
-    yield changed_log("field-unknown", "A line has a field more.", FORMAT, at(unknown))
-
-    def missing(line: bytes) -> bytes:
-        fields = json.loads(line)
-        del fields["signature"]
-        return json.dumps(fields, separators=(",", ":")).encode()
-
-    yield changed_log("field-missing", "A line has no signature.", FORMAT, at(missing))
-
-    def upper(line: bytes) -> bytes:
-        fields = json.loads(line)
-        fields["signature"] = fields["signature"].upper()
-        return json.dumps(fields, separators=(",", ":")).encode()
-
-    yield changed_log("digits-in-upper-case", "A signature is in upper case.", FORMAT, at(upper))
+    respelt = at(lambda line: line.replace(b",", b", ", 1))
+    yield changed_log("spelling-with-a-space", "A line has a space.", FORMAT, respelt)
+    reordered = as_json(lambda fields: dict(reversed(fields.items())))
+    yield changed_log("fields-reordered", "The fields of a line are in another order.", FORMAT, reordered)
+    repeated = at(lambda line: line[:-1] + b',"kind":"commit"}')
+    yield changed_log("field-twice", "A line has a field twice.", FORMAT, repeated)
+    unknown = at(lambda line: line[:-1] + b',"more":1}')
+    yield changed_log("field-unknown", "A line has a field more.", FORMAT, unknown)
+    yield changed_log("field-missing", "A line has no signature.", FORMAT, as_json(missing))
+    upper = as_json(lambda fields: fields | {"signature": fields["signature"].upper()})
+    yield changed_log("digits-in-upper-case", "A signature is in upper case.", FORMAT, upper)
     about = "The header is of version 3 of the board."
     newer = at(lambda line: line.replace(b'"version":2', b'"version":3', 1), 0)
     yield changed_log("version-unknown", about, FORMAT, newer)
     about = "The first line is JSON of something else."
     yield changed_log("header-of-something-else", about, FORMAT, at(lambda _line: b'{"format":"other"}', 0))
-
-    def long_form(payload: bytes) -> bytes:
-        # bin 16 where bin 8 would do
-        message = decode(payload, v.Coin, "")
-        return b"\x91\xc5\x00\x20" + message.coin
-
-    def bad_point(payload: bytes) -> msgspec.Struct:
-        return replace(decode(payload, v.Commit, ""), value=b"\xff" * 32)
-
-    def bad_scalar(payload: bytes) -> msgspec.Struct:
-        return replace(decode(payload, v.Publish, ""), blinding=b"\xff" * 32)
-
-    def signed(name: str, about: str, kind: str, how: Callable[[bytes], msgspec.Struct | bytes]) -> Cheat:
-        return changed_log(name, about, FORMAT, lambda played: rewritten(played, kind, CHEAT, how), CHEAT)
-
     about = "A user's entry is signed, and its MessagePack takes more bytes than it needs."
-    yield signed("payload-not-canonical", about, v.COIN, long_form)
+    # bin 16 where bin 8 would do
+    long_form = paid(v.COIN, CHEAT, lambda body: b"\x91\xc5\x00\x20" + decode(body, v.Coin, "").coin)
+    yield changed_log("payload-not-canonical", about, FORMAT, long_form, CHEAT)
     about = "A user signs a commitment that is the encoding of no point."
-    yield signed("point-not-canonical", about, v.COMMIT, bad_point)
+    bad_point = rewritten(v.COMMIT, CHEAT, {"value": b"\xff" * 32})
+    yield changed_log("point-not-canonical", about, FORMAT, bad_point, CHEAT)
     about = "A user signs a blinding above the order of the group."
-    yield signed("scalar-not-canonical", about, v.PUBLISH, bad_scalar)
+    bad_scalar = rewritten(v.PUBLISH, CHEAT, {"blinding": b"\xff" * 32})
+    yield changed_log("scalar-not-canonical", about, FORMAT, bad_scalar, CHEAT)
 
 
 def _signatures() -> Iterator[Cheat]:
-    def flipped(entry: Entry) -> Entry:
-        last = "0" if entry.signature[-1] != "0" else "1"
-        return replace(entry, signature=entry.signature[:-1] + last)
+    def flipped(signature: str) -> str:
+        return signature[:-1] + ("0" if signature[-1] != "0" else "1")
 
     def other(name: str, about: str, kind: str, how: Callable[[Entry], Entry]) -> Cheat:
-        return changed_log(name, about, SIGNATURE, lambda played: replaced(played, kind, CHEAT, how))
+        return changed_log(name, about, SIGNATURE, replaced(kind, CHEAT, lambda _, entry: how(entry)))
 
-    yield other("signature-flipped", "One digit of a signature is another.", v.COMMIT, flipped)
+    about = "One digit of a signature is another."
+    yield other("signature-flipped", about, v.COMMIT, lambda entry: altered(entry, {"signature": flipped}))
     about = "A user's entry is signed by another user."
     yield other("signature-by-another-key", about, v.COMMIT, lambda entry: honest().sign(entry, signer=OTHER))
     about = "A user's entry stands under the name of another."

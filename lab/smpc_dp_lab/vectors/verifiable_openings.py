@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import msgspec
 import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from smpc_dp.errors import LocalError
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.statements import (
     OPENING,
@@ -20,7 +20,17 @@ from smpc_dp.protocols.gopa.verifiable.statements import (
 )
 from smpc_dp.protocols.secagg.graph import pack_set
 from smpc_dp_lab.vectors.verifiable_cheat import EXCLUDED, REFUSED, ROUNDS_BASE, Cheat
-from smpc_dp_lab.vectors.verifiable_host import HEADS, ORDER, SIGNATURE, replaced, rewritten
+from smpc_dp_lab.vectors.verifiable_host import (
+    END,
+    HEADS,
+    ORDER,
+    SIGNATURE,
+    Change,
+    changed_log,
+    entries,
+    replaced,
+    rewritten,
+)
 from smpc_dp_lab.vectors.verifiable_runs import (
     NINE,
     RELAY,
@@ -28,7 +38,7 @@ from smpc_dp_lab.vectors.verifiable_runs import (
     Played,
     Tamper,
     entry_of,
-    honest,
+    message_of,
     play,
 )
 from smpc_dp_lab.vectors.verifiable_users import CHEAT, GRID, OTHER, at, off_by_one, says
@@ -37,7 +47,6 @@ from smpc_dp_lab.vectors.verifiable_users import CHEAT, GRID, OTHER, at, off_by_
 THIRD = "eve"
 OPEN_2, CERTIFY_2 = v.in_round(v.OPEN, 2), v.in_round(v.CERTIFY_EXCLUSIONS, 2)
 Opening = Callable[[Cheater, msgspec.Struct], msgspec.Struct]
-Change = Callable[[Played], list[bytes]]
 
 
 def opened(message: msgspec.Struct) -> v.Open:
@@ -111,131 +120,69 @@ def _users() -> Iterator[Cheat]:
         ("opening-left-out", "by saying that it has none", OPENING_OTHER, nothing),
         ("opening-of-an-honest-edge", "and one to a user that said nothing false", OPENING_OTHER, one_more),
     ):
-        yield Cheat(
-            name,
-            f"A user opens its edge to another, excluded one {about}; it is excluded in the next round.",
-            check,
-            EXCLUDED,
-            (OTHER, CHEAT),
-            functools.partial(_lines, opening),
-            ROUNDS_BASE,
-        )
+        about = f"A user opens its edge to another, excluded one {about}; it is excluded in the next round."
+        make = functools.partial(lambda opening: in_rounds(opening).lines, opening)
+        yield Cheat(name, about, check, EXCLUDED, (OTHER, CHEAT), make, ROUNDS_BASE)
     yield Cheat(
         "opening-false-and-too-few-left",
         "A user opens its edge to another, excluded one to something else, and without it there is no "
         "quorum: the run stops, and the log has no end.",
-        "the log has an end",
+        END,
         REFUSED,
         (),
         lambda: play({CHEAT: off_by_one, OTHER: at(v.OPEN, to_something_else)}).lines,
     )
 
 
-def _lines(*openings: Opening) -> list[bytes]:
-    return in_rounds(*openings).lines
-
-
 def _relays() -> Iterator[Cheat]:
-    def made(name: str, about: str, check: str, change: Change, *culprits: str) -> Cheat:
-        make = functools.partial(_changed, change)
-        return Cheat(name, about, check, REFUSED, culprits, make, ROUNDS_BASE)
+    made = functools.partial(changed_log, played=in_one_round, base=ROUNDS_BASE)
+    reason = "who was shown false is excluded"
 
     def without(*kinds: str) -> Change:
         return lambda played: played.log([entry for entry in played.entries if entry.kind not in kinds])
 
-    yield made(
-        "round-left-out",
-        "A user opens something false, and no round follows in which its edges are opened.",
-        "who was shown false is excluded",
-        without(CERTIFY_2, OPEN_2),
-        RELAY,
-        OTHER,
-    )
-    yield made(
-        "rounds-left-out",
-        "A user publishes something false, and no edge of it is opened.",
-        "who was shown false is excluded",
-        without(v.CERTIFY_EXCLUSIONS, v.OPEN, CERTIFY_2, OPEN_2),
-        RELAY,
-        CHEAT,
-    )
-    yield made(
-        "round-without-its-certificate",
-        "Edges are opened, and no quorum has signed whose.",
-        ORDER,
-        without(v.CERTIFY_EXCLUSIONS),
-    )
-
-    def moved(played: Played) -> list[bytes]:
-        first = entry_of(played, v.OPEN, THIRD)
-        return replaced(played, OPEN_2, THIRD, lambda _entry: replace(first, kind=OPEN_2))
-
+    about = "A user opens something false, and no round follows in which its edges are opened."
+    yield made("round-left-out", about, reason, without(CERTIFY_2, OPEN_2), RELAY, OTHER)
+    about = "A user publishes something false, and no edge of it is opened."
+    none = without(v.CERTIFY_EXCLUSIONS, v.OPEN, CERTIFY_2, OPEN_2)
+    yield made("rounds-left-out", about, reason, none, RELAY, CHEAT)
+    about = "Edges are opened, and no quorum has signed whose."
+    yield made("round-without-its-certificate", about, ORDER, without(v.CERTIFY_EXCLUSIONS))
     about = "A user's opening of the first round stands as its opening of the second."
+    moved = replaced(OPEN_2, THIRD, lambda played, _: replace(entry_of(played, v.OPEN, THIRD), kind=OPEN_2))
     yield made("opening-of-another-round", about, SIGNATURE, moved)
-
-    def by_excluded(played: Played) -> list[bytes]:
-        entries, place = played.entries, entry_of(played, v.OPEN, THIRD).sequence - 1
-        own = replace(entries[place], party=CHEAT)
-        return played.log([*entries[:place], played.sign(own), *entries[place:]])
-
     about = "A user that was excluded opens an edge."
+    by_excluded = entries(
+        v.OPEN, THIRD, 1, lambda played, one: [played.sign(replace(one[0], party=CHEAT)), *one]
+    )
     yield made("opening-by-an-excluded-user", about, "who may open edges", by_excluded, RELAY, CHEAT)
-
-    def certified(change: Callable[[v.Certified], v.Certified]) -> Change:
-        return lambda played: rewritten(
-            played, CERTIFY_2, RELAY, lambda body: change(decode(body, v.Certified, ""))
-        )
-
-    def left_out(message: v.Certified) -> v.Certified:
-        return replace(message, members=pack_set([1, 3, 5, 6, 7, 8], len(NINE.inputs)))
-
     about = "A user that said nothing false does not go on to the second round."
-    yield made("honest-user-not-in-the-round", about, "who goes on", certified(left_out), RELAY, "ivy")
-
-    def few(message: v.Certified) -> v.Certified:
-        signers = pack_set([1], len(NINE.inputs))
-        return replace(message, signers=signers, signatures=message.signatures[:64])
-
+    left_out = rewritten(CERTIFY_2, RELAY, {"members": pack_set([1, 3, 5, 6, 7, 8], len(NINE.inputs))})
+    yield made("honest-user-not-in-the-round", about, "who goes on", left_out, RELAY, "ivy")
     about = "The head before the second round has one signature."
-    yield made("round-without-a-quorum", about, HEADS, certified(few), RELAY)
-
-    def counted(played: Played) -> list[bytes]:
-        def with_other(body: bytes) -> msgspec.Struct:
-            everybody = [1, 2, 3, 5, 6, 7, 8, 9]
-            return replace(decode(body, v.Tally, ""), counted=pack_set(everybody, len(NINE.inputs)))
-
-        return rewritten(played, v.TALLY, RELAY, with_other)
-
+    signers = pack_set([1], len(NINE.inputs))
+    few = rewritten(CERTIFY_2, RELAY, {"signers": signers, "signatures": lambda packed: packed[:64]})
+    yield made("round-without-a-quorum", about, HEADS, few, RELAY)
     about = "The tally counts a user that opened something false."
+    with_other = pack_set([1, 2, 3, 5, 6, 7, 8, 9], len(NINE.inputs))
+    counted = rewritten(v.TALLY, RELAY, {"counted": with_other})
     yield made("false-opener-counted", about, "who is counted", counted, RELAY, OTHER)
 
-    def one_opening_less(played: Played) -> list[bytes]:
-        def with_one_more(body: bytes) -> msgspec.Struct:
-            tally, last = decode(body, v.Tally, ""), entry_of(played, OPEN_2, "ivy")
-            delta = np.frombuffer(decode(last.payload, v.Open, "").deltas, "<u8")
-            return replace(tally, total=(np.frombuffer(tally.total, "<u8") + delta).tobytes())
-
-        return rewritten(played, v.TALLY, RELAY, with_one_more)
+    def with_one_more(total: bytes) -> bytes:
+        last = message_of(in_one_round(), OPEN_2, v.Open, "ivy")
+        less: NDArray[np.uint64] = np.frombuffer(total, "<u8") + np.frombuffer(last.deltas, "<u8")
+        return less.tobytes()
 
     about = "Pairwise noise that was opened in the second round is in the total."
-    yield made("opened-noise-in-the-total", about, "the total", one_opening_less, RELAY)
-    yield Cheat(
-        "round-without-a-reason",
-        "Edges are opened in a run in which nobody said anything false.",
-        "who was shown false is excluded",
-        REFUSED,
-        (RELAY,),
-        _reasonless,
+    one_less = rewritten(v.TALLY, RELAY, {"total": with_one_more})
+    yield made("opened-noise-in-the-total", about, "the total", one_less, RELAY)
+    about = "Edges are opened in a run in which nobody said anything false."
+    reasonless = entries(
+        v.TALLY,
+        RELAY,
+        0,
+        lambda played, _: [
+            played.sign(replace(entry_of(played, v.CERTIFY_COINS), kind=v.CERTIFY_EXCLUSIONS))
+        ],
     )
-
-
-def _changed(change: Change) -> list[bytes]:
-    return change(in_one_round())
-
-
-def _reasonless() -> list[bytes]:
-    played = honest()
-    entry = entry_of(played, v.CERTIFY_COINS)
-    begun = played.sign(replace(entry, kind=v.CERTIFY_EXCLUSIONS))
-    entries, place = played.entries, entry_of(played, v.TALLY).sequence - 1
-    return played.log([*entries[:place], begun, *entries[place:]])
+    yield changed_log("round-without-a-reason", about, reason, reasonless, RELAY)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from smpc_dp.protocols.envelope import decode, encode
+from smpc_dp.protocols.envelope import encode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.secagg.graph import pack_list, pack_set
-from smpc_dp_lab.vectors.verifiable_cheat import REFUSED, Cheat
+from smpc_dp_lab.vectors.fault import Fields, altered
+from smpc_dp_lab.vectors.verifiable_cheat import Cheat
 from smpc_dp_lab.vectors.verifiable_host import (
     FORMAT,
     HEADER,
@@ -19,12 +19,13 @@ from smpc_dp_lab.vectors.verifiable_host import (
     ORDER,
     Change,
     changed_log,
-    place_of,
+    entries,
+    paid,
     replaced,
     rewritten,
 )
-from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, Played, entry_of, honest, play
-from smpc_dp_lab.vectors.verifiable_users import CHEAT, OTHER, off_by_one
+from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, Played, entry_of, play
+from smpc_dp_lab.vectors.verifiable_users import CHEAT, OTHER, instead, off_by_one
 
 
 def all_cheats() -> Iterator[Cheat]:
@@ -33,242 +34,125 @@ def all_cheats() -> Iterator[Cheat]:
     yield from _header()
     yield from _tally()
     yield from _certificates()
-    yield from _coin()
 
 
 def _entries() -> Iterator[Cheat]:
-    def reordered(played: Played) -> list[bytes]:
-        entries, place = played.entries, place_of(played, v.COIN, "ann") - 1
-        entries[place], entries[place + 1] = entries[place + 1], entries[place]
-        return played.log(entries)
-
-    yield changed_log("entries-reordered", "Two coins are exchanged, with heads that fit.", ORDER, reordered)
-
     def without(kind: str, party: str) -> Change:
-        return lambda played: played.log(
-            [entry for entry in played.entries if (entry.kind, entry.party) != (kind, party)]
-        )
+        return entries(kind, party, 1, lambda _played, _one: [])
 
-    yield changed_log(
-        "commitments-dropped", "A user's commitments are left out.", HEADS, without(v.COMMIT, CHEAT), RELAY
-    )
-    yield changed_log(
-        "coin-dropped",
-        "A user's coin is left out.",
-        "every participant's coin",
-        without(v.COIN, CHEAT),
-        RELAY,
-    )
-    yield changed_log(
-        "publication-dropped",
-        "A user's publication is left out.",
-        "who is counted",
-        without(v.PUBLISH, CHEAT),
-        RELAY,
-    )
-    yield changed_log(
-        "certificate-dropped",
-        "The heads of the coins are not certified.",
-        ORDER,
-        without(v.CERTIFY_COINS, RELAY),
-    )
+    def exchanged(kind: str, party: str) -> Change:
+        return entries(kind, party, 2, lambda _played, two: two[::-1])
 
-    def twice(played: Played) -> list[bytes]:
-        entries, place = played.entries, place_of(played, v.PUBLISH, CHEAT)
-        return played.log([*entries[:place], *entries[place - 1 :]])
-
+    about = "Two coins are exchanged, with heads that fit."
+    yield changed_log("entries-reordered", about, ORDER, exchanged(v.COIN, "ann"))
+    about = "A user's commitments are left out."
+    yield changed_log("commitments-dropped", about, HEADS, without(v.COMMIT, CHEAT), RELAY)
+    about, check = "A user's coin is left out.", "every participant's coin"
+    yield changed_log("coin-dropped", about, check, without(v.COIN, CHEAT), RELAY)
+    about, check = "A user's publication is left out.", "who is counted"
+    yield changed_log("publication-dropped", about, check, without(v.PUBLISH, CHEAT), RELAY)
+    about = "The heads of the coins are not certified."
+    yield changed_log("certificate-dropped", about, ORDER, without(v.CERTIFY_COINS, RELAY))
+    twice = entries(v.PUBLISH, CHEAT, 1, lambda _played, one: one * 2)
     yield changed_log("publication-twice", "A user's publication is there twice.", ORDER, twice)
-
-    def late(played: Played) -> list[bytes]:
-        entries, place = played.entries, place_of(played, v.COMMIT, "eve") - 1
-        moved = entries.pop(place)
-        return played.log([*entries[: place + 1], moved, *entries[place + 1 :]])
-
-    yield changed_log(
-        "commitments-after-the-heads", "A user's commitments follow the certificate.", HEADS, late, RELAY
-    )
-
-    def again(played: Played) -> list[bytes]:
-        other = entry_of(play({CHEAT: _another_coin}), v.COMMIT, CHEAT)
-        return replaced(played, v.COMMIT, CHEAT, lambda _entry: other)
-
+    about = "A user's commitments follow the certificate."
+    yield changed_log("commitments-after-the-heads", about, HEADS, exchanged(v.COMMIT, "eve"), RELAY)
+    another_coin = {CHEAT: instead(v.COMMIT, coin=bytes(32))}
     yield changed_log(
         "commitments-exchanged",
         "A user has signed two sets of commitments in one run, and the log has not the agreed ones.",
         HEADS,
-        again,
+        replaced(v.COMMIT, CHEAT, lambda _played, _entry: entry_of(play(another_coin), v.COMMIT, CHEAT)),
         RELAY,
     )
-
-    def users_tally(played: Played) -> list[bytes]:
-        return replaced(
-            played, v.TALLY, RELAY, lambda entry: played.sign(replace(entry, party=CHEAT), signer=CHEAT)
-        )
-
-    yield changed_log("tally-by-a-user", "A user signs the tally.", ORDER, users_tally, CHEAT)
-
-    def opened(played: Played) -> list[bytes]:
-        message = v.Open(pack_list([1]), bytes(16), bytes(32))
-        entry = played.sign(replace(entry_of(played, v.PUBLISH, OTHER), kind=v.OPEN), encode(message))
-        entries, place = played.entries, place_of(played, v.TALLY) - 1
-        return played.log([*entries[:place], entry, *entries[place:]])
-
+    by_a_user = replaced(
+        v.TALLY, RELAY, lambda played, entry: played.sign(replace(entry, party=CHEAT), signer=CHEAT)
+    )
+    yield changed_log("tally-by-a-user", "A user signs the tally.", ORDER, by_a_user, CHEAT)
+    message = encode(v.Open(pack_list([1]), bytes(16), bytes(32)))
     yield changed_log(
         "edge-of-an-honest-user-opened",
         "A user's opening of an edge to one that published nothing false is on the board.",
         ORDER,
-        opened,
+        entries(
+            v.TALLY,
+            RELAY,
+            0,
+            lambda played, _: [
+                played.sign(replace(entry_of(played, v.PUBLISH, OTHER), kind=v.OPEN), message)
+            ],
+        ),
     )
-
-
-def _another_coin(_user: object, step: str, message: msgspec.Struct) -> msgspec.Struct:
-    """Commit to another coin."""
-    if step == v.COMMIT and isinstance(message, v.Commit):
-        return replace(message, coin=bytes(32))
-    return message
+    about = "A user has signed a second coin, for which the noise would be better."
+    own_coin, check = encode(v.Coin(bytes(32))), "the coin is what was committed to"
+    yield changed_log("coin-exchanged", about, check, paid(v.COIN, CHEAT, lambda _: own_coin), CHEAT)
 
 
 def _header() -> Iterator[Cheat]:
     def changed(**fields: object) -> Change:
-        return lambda played: played.log(played.entries, replace(played.header, **fields))
+        return lambda played: played.log(played.entries, altered(played.header, fields))
 
     def session(old: str, new: str) -> Change:
-        return lambda played: played.log(
-            played.entries, replace(played.header, session=played.header.session.replace(old, new, 1))
-        )
+        return changed(session=lambda session: session.replace(old, new, 1))
 
-    yield changed_log(
-        "bounds-changed", "The header has wider bounds.", HEADER, session('"upper":4', '"upper":5')
-    )
-    yield changed_log(
-        "epsilon-changed",
-        "The header has another epsilon.",
-        HEADER,
-        session('"epsilon":8.0', '"epsilon":7.0'),
-    )
+    fewer = pack_set([1, 2, 3], len(USERS))
+    for name, about, check, change in (
+        ("bounds", "has wider bounds", HEADER, session('"upper":4', '"upper":5')),
+        ("epsilon", "has another epsilon", HEADER, session('"epsilon":8.0', '"epsilon":7.0')),
+        ("run-id", "has another run id", HEADER, changed(run_id="ab" * 32)),
+        ("request", "has another number of the request", HEADER, changed(request=2)),
+        ("question", "says that a sum was asked for", HEADER, changed(question="sum 3/7b")),
+        ("nonce", "has another nonce of a user", HEADER, changed(root=bytes(32))),
+        ("present", "leaves a user out of those that were present", HEADER, changed(present=fewer)),
+    ):
+        yield changed_log(f"{name}-changed", f"The header {about}.", check, change)
     yield changed_log("session-respelt", "The session in the header has a space.", FORMAT, session(",", ", "))
-    yield changed_log("run-id-changed", "The header has another run id.", HEADER, changed(run_id="ab" * 32))
-    yield changed_log(
-        "request-changed", "The header has another number of the request.", HEADER, changed(request=2)
-    )
-    yield changed_log(
-        "question-changed", "The header says that a sum was asked for.", HEADER, changed(question="sum 3/7b")
-    )
-    yield changed_log(
-        "nonce-changed",
-        "The header has another nonce of a user.",
-        HEADER,
-        changed(root=bytes(32)),
-    )
-    yield changed_log(
-        "present-changed",
-        "The header leaves a user out of those that were present.",
-        HEADER,
-        changed(present=pack_set([1, 2, 3], len(USERS))),
-    )
-
-
-def _cheat(name: str, about: str, check: str, make: Callable[[], list[bytes]]) -> Cheat:
-    """Return a cheat that is the relay's fault and is refused."""
-    return Cheat(name, about, check, REFUSED, (RELAY,), make)
 
 
 def _tally() -> Iterator[Cheat]:
-    def tally(
-        change: Callable[[v.Tally], v.Tally], base: Callable[[], Played] = honest
-    ) -> Callable[[], list[bytes]]:
-        return lambda: rewritten(base(), v.TALLY, RELAY, lambda payload: change(decode(payload, v.Tally, "")))
+    def tally(name: str, about: str, check: str, **fields: object) -> Cheat:
+        return changed_log(name, about, check, rewritten(v.TALLY, RELAY, fields), RELAY)
 
-    def total(message: v.Tally, add: int = 1) -> v.Tally:
-        return replace(message, total=_plus(message.total, add))
-
-    yield _cheat(
-        "total-changed",
-        "The total is one more than the sum of what was published.",
-        "the total",
-        tally(total),
-    )
-
-    def residual(message: v.Tally) -> v.Tally:
-        return replace(message, residual_pairs=message.residual_pairs + 1)
-
-    yield _cheat(
-        "residual-pairs-changed", "The tally counts a pair that cancels.", "residual pairs", tally(residual)
-    )
-
-    def uncounted(message: v.Tally) -> v.Tally:
-        return replace(message, counted=pack_set([1, 2, 3, 4], len(USERS)))
-
-    yield _cheat(
-        "honest-user-not-counted", "The tally leaves a user out.", "who is counted", tally(uncounted)
-    )
-
-    def counted(message: v.Tally) -> v.Tally:
-        return replace(message, counted=pack_set(range(1, 6), len(USERS)))
-
-    def cheated() -> Played:
-        return play({CHEAT: off_by_one})
-
-    yield _cheat(
+    about = "The total is one more than the sum of what was published."
+    yield tally("total-changed", about, "the total", total=_one_more)
+    about, check = "The tally counts a pair that cancels.", "residual pairs"
+    yield tally("residual-pairs-changed", about, check, residual_pairs=lambda pairs: pairs + 1)
+    about, check = "The tally leaves a user out.", "who is counted"
+    yield tally("honest-user-not-counted", about, check, counted=pack_set([1, 2, 3, 4], len(USERS)))
+    yield changed_log(
         "cheat-counted",
         "The tally counts a user whose x_hat is false.",
-        "who is counted",
-        tally(counted, cheated),
+        check,
+        rewritten(v.TALLY, RELAY, {"counted": pack_set(range(1, 6), len(USERS))}),
+        RELAY,
+        played=lambda: play({CHEAT: off_by_one}),
     )
 
 
 def _certificates() -> Iterator[Cheat]:
-    def members(message: v.Certified) -> v.Certified:
-        return replace(message, members=pack_set([1, 2, 3, 4], len(USERS)))
+    def certified(name: str, about: str, check: str, kind: str, fields: Fields) -> Cheat:
+        return changed_log(name, about, check, rewritten(kind, RELAY, fields), RELAY)
 
-    def few(message: v.Certified) -> v.Certified:
-        return replace(message, signers=pack_set([1], len(USERS)), signatures=message.signatures[:64])
-
-    def forged(message: v.Certified) -> v.Certified:
-        return replace(message, signatures=message.signatures[64:128] + message.signatures[64:])
-
-    def certified(change: Callable[[v.Certified], v.Certified], kind: str) -> Callable[[], list[bytes]]:
-        return lambda: rewritten(honest(), kind, RELAY, lambda body: change(decode(body, v.Certified, "")))
-
-    yield _cheat(
-        "honest-user-left-out",
-        "A user whose commitments are right is not let in.",
-        "who takes part",
-        certified(members, v.CERTIFY_COMMITMENTS),
-    )
+    fewer = {"members": pack_set([1, 2, 3, 4], len(USERS))}
+    few: Fields = {"signers": pack_set([1], len(USERS)), "signatures": lambda packed: packed[:64]}
+    forged: Fields = {"signatures": lambda packed: packed[64:128] + packed[64:]}
+    about, check = "A user whose commitments are right is not let in.", "who takes part"
+    yield certified("honest-user-left-out", about, check, v.CERTIFY_COMMITMENTS, fewer)
     for stage, kind in (("commitments", v.CERTIFY_COMMITMENTS), ("tally", v.CERTIFY_TALLY)):
         about = f"The head of the {stage} has one signature."
-        yield _cheat(f"{stage}-without-a-quorum", about, HEADS, certified(few, kind))
+        yield certified(f"{stage}-without-a-quorum", about, HEADS, kind, few)
         about = f"A signature on the head of the {stage} is another user's."
-        yield _cheat(f"{stage}-with-a-forged-signature", about, HEADS, certified(forged, kind))
+        yield certified(f"{stage}-with-a-forged-signature", about, HEADS, kind, forged)
 
-    def reused(_body: bytes) -> bytes:
-        return entry_of(honest(), v.CERTIFY_COMMITMENTS).payload
+    def reused(played: Played) -> list[bytes]:
+        other = entry_of(played, v.CERTIFY_COMMITMENTS).payload
+        return paid(v.CERTIFY_COINS, RELAY, lambda _: other)(played)
 
-    yield _cheat(
-        "certificate-reused",
-        "The certificate of the commitments stands for that of the coins.",
-        HEADS,
-        lambda: rewritten(honest(), v.CERTIFY_COINS, RELAY, reused),
-    )
+    about = "The certificate of the commitments stands for that of the coins."
+    yield changed_log("certificate-reused", about, HEADS, reused, RELAY)
 
 
-def _coin() -> Iterator[Cheat]:
-    def own_coin(payload: bytes) -> msgspec.Struct:
-        del payload
-        return v.Coin(bytes(32))
-
-    yield Cheat(
-        "coin-exchanged",
-        "A user has signed a second coin, for which the noise would be better.",
-        "the coin is what was committed to",
-        REFUSED,
-        (CHEAT,),
-        lambda: rewritten(honest(), v.COIN, CHEAT, own_coin),
-    )
-
-
-def _plus(packed: bytes, value: int) -> bytes:
+def _one_more(packed: bytes) -> bytes:
     lanes = np.frombuffer(packed, dtype="<u8").copy()
-    lanes[0] += np.uint64(value)
+    lanes[0] += np.uint64(1)
     return lanes.tobytes()

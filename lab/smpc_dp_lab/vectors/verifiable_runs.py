@@ -6,7 +6,7 @@ import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -19,7 +19,7 @@ from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
@@ -33,6 +33,8 @@ from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.transport.memory import Faults, MemoryNetwork
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 RELAY = "relay"
 # In this one no user's noise is 0 in both coordinates, or the same in both.
@@ -74,36 +76,15 @@ BOX = Setting(BOX_INPUTS, BOX_PARAMETERS)
 # As few users as have a sparse graph, and as little noise.
 SPARSE = Setting(
     {f"user-{number:02d}": (number % 3,) for number in range(1, 67)},
-    {
-        "kind": "integer",
-        "length": 1,
-        "lower": 0,
-        "upper": 2,
-        "epsilon": 4.0,
-        "delta": 1e-3,
-        "dropout": 0.05,
-        "corrupt": 0.05,
-        "verifiable": True,
-    },
+    PARAMETERS | {"length": 1, "upper": 2, "epsilon": 4.0, "dropout": 0.05, "corrupt": 0.05},
 )
-
 # Of nine users three may be excluded, and a quorum is left; for the third epsilon is computed anew.
 NINE = Setting(
     {
         name: (number % 3,)
         for number, name in enumerate(("ann", "ben", "cyd", "dan", "eve", "fay", "gus", "hal", "ivy"))
     },
-    {
-        "kind": "integer",
-        "length": 1,
-        "lower": 0,
-        "upper": 2,
-        "epsilon": 3.0,
-        "delta": 1e-3,
-        "dropout": 0.12,
-        "corrupt": 0.23,
-        "verifiable": True,
-    },
+    PARAMETERS | {"length": 1, "upper": 2, "epsilon": 3.0, "dropout": 0.12, "corrupt": 0.23},
 )
 
 # (the cheater, the step, what it would say) -> what it says instead
@@ -346,3 +327,13 @@ def honest(run: int = RUN, keys: int = 0, *, ball: bool = False, setting: Settin
 def entry_of(played: Played, kind: str, party: str = RELAY) -> Entry:
     """Return the entry of this kind and party."""
     return next(entry for entry in played.entries if (entry.kind, entry.party) == (kind, party))
+
+
+def message_of(played: Played, kind: str, message: type[S], party: str = RELAY) -> S:
+    """Return what the entry of this kind and party says."""
+    return decode(entry_of(played, kind, party).payload, message, "")
+
+
+def lines_of(tampers: Mapping[str, Tamper] | None = None, **given: Any) -> list[bytes]:
+    """Return the log of a run, with arguments as of `play`."""
+    return play(tampers, **given).lines

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from smpc_dp.protocols.begin import Begin
 from smpc_dp.protocols.envelope import encode
 from smpc_dp.seen import Seen
@@ -14,15 +12,11 @@ from smpc_dp_lab.vectors.verifiable_lists import AUDITED, LAST, Falsified, all_f
 BASE = "session-log"
 
 
-def generate() -> dict[str, bytes]:
-    """Return the content of every file by its name; the same bytes on every machine."""
+def generate() -> dict[str, dict[str, object]]:
+    """Return the content of every file by its name; the same on every machine."""
     base = listed()
-    files = {BASE: _valid(base)}
-    files |= {f"{BASE}-negative-{item.name}": _falsified(item, base) for item in all_falsified()}
-    return {
-        f"{name}.json": (json.dumps(content, indent=1, ensure_ascii=True) + "\n").encode()
-        for name, content in files.items()
-    }
+    false = {f"{BASE}-negative-{item.name}": _falsified(item, base) for item in all_falsified()}
+    return {BASE: _valid(base), **false}
 
 
 def _valid(base: Listed) -> dict[str, object]:

@@ -7,6 +7,7 @@ restored from a backup.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import logging
 import math
@@ -21,15 +22,18 @@ from msgspec import Meta
 
 from smpc_dp.decoding import convert, decode_json
 from smpc_dp.errors import ConfigError, Fault, LocalError, PrivacyError
+from smpc_dp.files import read_private
 from smpc_dp.privacy.accountant.compose import LEAST_DELTA, Composition
 from smpc_dp.privacy.accountant.events import Event, decode_hook, encode_hook
 from smpc_dp.privacy.accountant.receipt import Receipt, Spending
 from smpc_dp.privacy.accountant.renyi import FilterPlan, event_curve, renyi_epsilon
-from smpc_dp.privacy.accountant.store import locked, read_private, write_durably
+from smpc_dp.privacy.accountant.store import locked, write_durably
 from smpc_dp.privacy.guarantee import Relation, check_budget
+from smpc_dp.privacy.search import first_integer
 
 FORMAT = "smpc-dp privacy ledger"
 VERSION = 1
+MAX_BYTES = 1 << 28
 
 CompositionKind = Literal["fixed", "adaptive"]
 ExactReleases = Literal["refused", "outside"]
@@ -137,7 +141,7 @@ class Ledger:
         does not read; ConfigError if it is another's.
         """
         place = Path(path)
-        terms = _decode(place, read_private(place)).terms
+        terms = _decode(place, _content(place)).terms
         for what, wanted, found in (("party", party, terms.party), ("dataset", dataset, terms.dataset)):
             if wanted is not None and wanted != found:
                 raise ConfigError(f"{place}: the ledger of {what} '{found}', not of '{wanted}'")
@@ -217,6 +221,7 @@ class Ledger:
         planned = [event.under(self.terms.relation) for event in events]
         before = [entry.event for entry in self.entries()]
 
+        @functools.cache
         def refusal(count: int) -> PrivacyError | None:
             which = f"planned release {count} of {len(planned)}"
             try:
@@ -225,17 +230,9 @@ class Ledger:
                 return error
             return None
 
-        afforded, refused = 0, len(planned)
-        first = refusal(refused) if planned else None
-        if first is None:
+        if not planned or refusal(len(planned)) is None:
             return
-        while refused - afforded > 1:
-            middle = (afforded + refused) // 2
-            found = refusal(middle)
-            if found is None:
-                afforded = middle
-            else:
-                refused, first = middle, found
+        first = refusal(first_integer(lambda count: refusal(count) is not None, 0, len(planned)))
         many = "" if len(planned) == 1 else "s"
         raise PrivacyError(f"the budget is too small for {len(planned)} planned release{many}: {first}")
 
@@ -307,7 +304,7 @@ class Ledger:
         return Spending(None if math.isinf(epsilon) else epsilon, terms.delta, len(events) - len(private))
 
     def _read(self) -> tuple[Entry, ...]:
-        found = _decode(self.path, read_private(self.path))
+        found = _decode(self.path, _content(self.path))
         if found.terms != self.terms:
             raise LocalError(f"{self.path}: another ledger has taken the place of this one")
         return found.entries
@@ -382,6 +379,11 @@ def _encode(terms: Terms, entries: tuple[Entry, ...]) -> bytes:
     digest = hashlib.sha256(last.encode("ascii") + b"\n" + _json(terms)).hexdigest()
     file = _File("smpc-dp privacy ledger", 1, terms, entries, digest)
     return msgspec.json.format(_json(file), indent=1) + b"\n"
+
+
+def _content(path: Path) -> bytes:
+    # With a second name each would be charged by itself.
+    return read_private(path, "the ledger", "a ledger", MAX_BYTES, alone=True)
 
 
 def _decode(path: Path, content: bytes) -> _File:

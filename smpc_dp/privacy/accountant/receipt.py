@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import msgspec
+from smpc_dp.privacy.guarantee import PlainStruct
 
 
-class Spending(msgspec.Struct, frozen=True):
+class Spending(PlainStruct, frozen=True):
     """What is spent at the budget's delta (epsilon None: infinite), and how many releases were exact."""
 
     epsilon: float | None
     delta: float
     exact_releases: int
 
-    def to_json(self) -> dict[str, object]:
-        """Return plain JSON data."""
-        built: dict[str, object] = msgspec.to_builtins(self)
-        return built
 
-
-class Receipt(msgspec.Struct, frozen=True):
+class Receipt(PlainStruct, frozen=True):
     """That a release was charged: goes into its result. `repeated`: the run had been charged already."""
 
     ledger: str
@@ -31,8 +26,3 @@ class Receipt(msgspec.Struct, frozen=True):
     budget_epsilon: float | None
     budget_delta: float
     repeated: bool
-
-    def to_json(self) -> dict[str, object]:
-        """Return plain JSON data."""
-        built: dict[str, object] = msgspec.to_builtins(self)
-        return built

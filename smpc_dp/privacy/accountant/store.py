@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
-import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from smpc_dp.errors import LocalError
+from smpc_dp.files import replace_file
 
-MAX_BYTES = 1 << 28
 LOCK_SECONDS = 30.0
 _POLL_SECONDS = 0.02
 
@@ -56,66 +54,16 @@ def _try_lock(lock: Path) -> int | None:
     return None
 
 
-def read_private(path: Path) -> bytes:
-    """Return the content; raise LocalError unless it is a regular file that nobody else can read or write."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
-    try:
-        descriptor = os.open(path, flags)
-    except OSError as error:
-        reason = error.strerror
-        if error.errno == errno.ELOOP and path.is_symlink():
-            reason = "it is a symbolic link: name the file itself"
-        raise LocalError(f"{path}: cannot read the ledger ({reason})") from None
-    try:
-        # The open file is checked, not its path: the two cannot be exchanged in between.
-        status = os.fstat(descriptor)
-        mode = stat.S_IMODE(status.st_mode)
-        if not stat.S_ISREG(status.st_mode):
-            raise LocalError(f"{path}: not a regular file")
-        if status.st_nlink != 1:
-            raise LocalError(f"{path}: has a second name (hard link): each would be charged by itself")
-        if mode & 0o077:
-            raise LocalError(f"{path}: mode {mode:04o} lets others at this ledger: run chmod 600 on it")
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise LocalError(f"{path}: cannot read the ledger ({error.strerror})") from None
-    finally:
-        os.close(descriptor)
-    if len(content) > MAX_BYTES:
-        raise LocalError(f"{path}: not a ledger (longer than {MAX_BYTES} bytes)")
-    return content
-
-
 def write_durably(path: Path, content: bytes, *, new: bool = False) -> None:
     """Write the file, mode 0600, and return when disk and folder have it; call with the lock held.
 
     A crash leaves the old content or the new one. With `new` an existing file is never replaced. Raises
     LocalError.
     """
-    draft = path.with_name(path.name + ".new")
+    beside = path.with_name(path.name + ".new")
     try:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(draft)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
-            os.fchmod(file.fileno(), 0o600)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        if new:
-            os.link(draft, path)
-            os.unlink(draft)
-        else:
-            os.replace(draft, path)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        replace_file(path, lambda file: file.write(content), 0o600, beside=beside, new=new)
+    except FileExistsError:
+        raise LocalError(f"{path}: exists already, and a ledger is never overwritten") from None
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(draft)
-        if isinstance(error, FileExistsError):
-            raise LocalError(f"{path}: exists already, and a ledger is never overwritten") from None
         raise LocalError(f"{path}: cannot write the ledger ({error.strerror})") from None

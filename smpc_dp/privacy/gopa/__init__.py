@@ -7,7 +7,7 @@ from smpc_dp.privacy.gopa.exact import CertifiedGraph, ExactPrivacy, exact_priva
 from smpc_dp.privacy.gopa.graphs import HonestGraph, honest_graph
 from smpc_dp.privacy.gopa.plan import GopaPlan
 from smpc_dp.privacy.gopa.planner import plan_gopa
-from smpc_dp.privacy.gopa.request import GopaRequest
+from smpc_dp.privacy.gopa_request import GopaRequest
 
 __all__ = [
     "CertifiedGraph",

@@ -17,7 +17,8 @@ import numpy as np
 from scipy.special import gammaln
 
 from smpc_dp.privacy.gopa.graphs import Floats
-from smpc_dp.privacy.gopa.own_draws import lost_draws, most_drawn_by
+from smpc_dp.privacy.gopa.own_draws import SLACK, lost_draws, most_drawn_by
+from smpc_dp.privacy.search import first_integer
 
 CONNECTED_PART = 1e-3
 """The part of delta that a graph that is not connected may have, where a degree is planned."""
@@ -25,8 +26,6 @@ SPARE = 4
 """Draws that corrupt users may void, beyond those that are lost, before a user leaves."""
 REFUSAL = 2.0**-40
 """An honest run has a user that refuses its place with at most this probability, for each of two reasons."""
-# ln of what rounding can do to a sum of log-gammas, generously.
-_SLACK = 1e-7
 # ln of a probability that no sum needs a better bound of.
 _NEGLIGIBLE = -150.0
 
@@ -68,7 +67,7 @@ def disconnected(parties: int, degree: int, *, corrupt: int, lost: int) -> float
             t = slice(s, honest - s + 1)
             both = ways[honest] - ways[s] - ways[t] - ways[: honest - 2 * s + 1][::-1] - rare[s] - rare[t]
             logs[s - 1] = min(logs[s - 1], float(np.logaddexp.reduce(both)))
-    slack = 1e-10 * honest + _SLACK
+    slack = 1e-10 * honest + SLACK
     return float(min(1.0, math.exp(min(0.0, float(np.logaddexp.reduce(logs + slack))))))
 
 
@@ -99,9 +98,7 @@ def plan_draws(parties: int, *, corrupt: int, dropouts: int, delta: float) -> Dr
         low, high = high, min(2 * high, most)
     if most < 1 or tried(high) is None:
         return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if tried(middle) is not None else (middle, high)
+    high = first_integer(lambda degree: tried(degree) is not None, low, high)
     lost = tried(high) or 0
     # What is proven of more lost draws lets more corrupt users spoil edges before anybody leaves.
     while disconnected(parties, high, corrupt=corrupt, lost=lost + 1) <= budget:

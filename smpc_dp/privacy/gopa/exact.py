@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.gaussian import GREATEST_MU, gaussian_delta
 from smpc_dp.privacy.gopa.diagonal import Interval, degree_bound, largest, largest_without
 from smpc_dp.privacy.gopa.graphs import HonestGraph, Randomness
@@ -195,17 +196,15 @@ def exact_privacy(
 
 
 def _check(sigma_eta: float, sigma_delta: float, diameter: float, dropouts: int, left: int) -> None:
-    faults = [
-        Fault(name, f"must be a finite number above 0, is {value}")
-        for name, value in (("sigma_eta", sigma_eta), ("sigma_delta", sigma_delta), ("diameter", diameter))
-        if not (math.isfinite(value) and value > 0)
-    ]
+    found = Arguments()
+    for name, value in (("sigma_eta", sigma_eta), ("sigma_delta", sigma_delta), ("diameter", diameter)):
+        if not (math.isfinite(value) and value > 0):
+            found.fault(name, f"must be a finite number above 0, is {value}")
     if dropouts < 0:
-        faults.append(Fault("max_dropouts", f"must be 0 or more, is {dropouts}"))
+        found.fault("max_dropouts", f"must be 0 or more, is {dropouts}")
     if left < 2:
-        faults.append(Fault("max_dropouts", f"leaves {max(left, 0)} honest users, at least 2 are needed"))
-    if faults:
-        raise ConfigError(faults)
+        found.fault("max_dropouts", f"leaves {max(left, 0)} honest users, at least 2 are needed")
+    found.done()
 
 
 def _closed(value: float) -> Interval:

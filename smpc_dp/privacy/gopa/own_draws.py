@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from smpc_dp.privacy.gopa.graphs import Floats
+from smpc_dp.privacy.gopa.graphs import Floats, Ints
 from smpc_dp.privacy.hypergeometric import LogBinomials
 
 # Exponents that Chernoff's bound is tried with; each is valid, a finer grid is only a little tighter.
@@ -32,7 +32,7 @@ _TAIL = 1e-3
 _ISOLATED = (0, 1, 2, 5, 10, 20, 40)
 _SPARED = (0.0, 0.001, 0.0025, 0.005, 0.01)
 # ln of what rounding can do to a sum of log-gammas, generously.
-_SLACK = 1e-7
+SLACK = 1e-7
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -104,7 +104,7 @@ def most_drawn_by(others: int, chance: float, probability: float) -> int:
         divergence = share * math.log(share / chance)
         if share < 1:
             divergence += (1 - share) * math.log((1 - share) / (1 - chance))
-        if -others * divergence + _SLACK <= math.log(probability):
+        if -others * divergence + SLACK <= math.log(probability):
             return m
     return others
 
@@ -141,9 +141,9 @@ class _Cuts:
         self._degree, self._log_budget = degree, log_budget
         s = np.arange(1, honest // 2 + 1, dtype=np.float64)[:, None]
         self._size, self._beta = s, _EXPONENTS[None, :]
-        self._sets = _log_choose(honest, s[:, 0])
+        self._sets = log_choose(honest, s[:, 0])
         # Either the draws that the users left out could take away, or the choice of those users, is counted.
-        self._choices = float(_log_choose(honest, np.array(float(gone))))
+        self._choices = float(log_choose(honest, np.array(float(gone))))
         rest, less = honest - s, np.maximum(honest - s - gone, 0.0)
         y, others = -np.expm1(-self._beta), parties - 1
         taken = [self._beta * np.minimum(gone * s, gone * most) for most in (drawn_by, degree)]
@@ -188,10 +188,11 @@ class _Cuts:
         """ln of the chance of a bad set of more than 0, 1, ... users."""
         tilt = self._beta * (expansion * self._size)
         direct, chosen = ((tilt + log).min(axis=1) for log in logs)
-        terms = self._sets + np.minimum(direct, chosen + self._choices + _SLACK)
-        terms += 1e-10 * self._size[:, 0] + _SLACK
+        terms = self._sets + np.minimum(direct, chosen + self._choices + SLACK)
+        terms += 1e-10 * self._size[:, 0] + SLACK
         return np.asarray(np.logaddexp.accumulate(terms[::-1])[::-1])
 
 
-def _log_choose(n: int, r: Floats) -> Floats:
-    return np.asarray(gammaln(n + 1) - gammaln(r + 1) - gammaln(n - r + 1), dtype=np.float64)
+def log_choose(n: int, r: Floats | Ints | int) -> Floats:
+    """Return ln C(n, r), off by `SLACK` at most."""
+    return np.asarray(gammaln(n + 1) - gammaln(np.add(r, 1)) - gammaln(np.subtract(n + 1, r)), np.float64)

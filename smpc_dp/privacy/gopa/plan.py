@@ -11,7 +11,7 @@ from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.gopa import theorem
 from smpc_dp.privacy.gopa.lattice import Smoothing
-from smpc_dp.privacy.gopa.request import GopaRequest
+from smpc_dp.privacy.gopa_request import GopaRequest
 
 
 class GopaPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,16 +40,16 @@ class GopaPlan(msgspec.Struct, frozen=True, kw_only=True):
     step: float
     max_dropouts: int
     curious: bool
-    theta_lower: float | None
+    theta_lower: float | None = None
     theta_upper: float
-    delta_lower: float | None
-    delta_all_stay: float | None
-    delta_zcdp: float | None
-    smoothing: Smoothing | None
-    edges: int | None
-    min_degree: int | None
-    connectivity: float | None
-    certificate_failure_log2: float | None
+    delta_lower: float | None = None
+    delta_all_stay: float | None = None
+    delta_zcdp: float | None = None
+    smoothing: Smoothing | None = None
+    edges: int | None = None
+    min_degree: int | None = None
+    connectivity: float | None = None
+    certificate_failure_log2: float | None = None
     assumption: str
     warnings: tuple[str, ...]
 
@@ -107,16 +107,7 @@ def plan_by_theorem(request: GopaRequest) -> GopaPlan:
         delta_process=granted.delta,
         delta_process_reason="Theorem 4.1",
         step=0.0,
-        theta_lower=None,
         theta_upper=granted.theta,
-        delta_lower=None,
-        delta_all_stay=None,
-        delta_zcdp=None,
-        smoothing=None,
-        edges=None,
-        min_degree=None,
-        connectivity=None,
-        certificate_failure_log2=None,
         assumption=f"{request.honest} of {parties} users are honest, stay to the end and are fixed before "
         "anybody draws; noise is continuous; Theorem 4.1 as printed, which was not proven again",
     )

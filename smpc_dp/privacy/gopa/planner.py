@@ -16,7 +16,8 @@ from smpc_dp.privacy.gopa.graphs import HonestGraph, Ints, Randomness, honest_gr
 from smpc_dp.privacy.gopa.lattice import Smoothing, smoothing_for, zcdp_delta
 from smpc_dp.privacy.gopa.plan import GopaPlan, common_fields, plan_by_theorem, warnings_of
 from smpc_dp.privacy.gopa.process import BUDGETS, Process, process
-from smpc_dp.privacy.gopa.request import GopaRequest
+from smpc_dp.privacy.gopa_request import GopaRequest
+from smpc_dp.privacy.search import bisect, first_integer
 
 # When k is planned, badly connected graphs may take this part of delta in each of three tails.
 _PLANNED_BUDGET = (1e-3,)
@@ -50,15 +51,11 @@ class _Exact:
         self.step, self.diameter = _domain(request)
         self.removed = request.max_dropouts + int(request.curious)
         if request.honest - self.removed < 2:
-            raise ConfigError(
-                [
-                    Fault(
-                        "max_dropouts",
-                        f"{request.honest} honest users, {self.removed} of whom may be taken out, leave "
-                        "fewer than 2: nobody hides a single one",
-                    )
-                ]
+            what = (
+                f"{request.honest} honest users, {self.removed} of whom may be taken out, leave "
+                "fewer than 2: nobody hides a single one"
             )
+            raise ConfigError([Fault("max_dropouts", what)])
 
     def plan(self) -> GopaPlan:
         request = self.request
@@ -158,10 +155,7 @@ class _Exact:
         low, high = 1, 2
         while high < most and not suffices(high):
             low, high = high, min(2 * high, most)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if suffices(middle) else (middle, high)
-        return min(high, most)
+        return min(first_integer(suffices, low, high), most)
 
     def _process(self, k: int | None) -> Process | str:
         if self.request.graph != "k-out" or k is None:
@@ -182,14 +176,14 @@ class _Exact:
         )
 
     def _process_delta(self, proven: Process, sigma_eta: float, sigma_delta: float) -> float:
-        smoothing = self._smoothing(sigma_eta, sigma_delta)
-        return proven.delta(
+        delta, _ = proven.delta(
             self.request.epsilon,
             diameter=self.diameter,
             sigma_eta=sigma_eta,
             sigma_delta=sigma_delta,
-            smoothing=smoothing,
-        )[0]
+            smoothing=self._smoothing(sigma_eta, sigma_delta),
+        )
+        return delta
 
     def _certified(self, k: int | None) -> CertifiedGraph:
         if k == self.request.parties - 1:
@@ -235,16 +229,12 @@ class _Exact:
         s = self._smoothing(sigma_eta, math.inf).s
         room -= 1 / (left * (sigma_eta**2 - s**2))
         if room <= 0:
-            raise ConfigError(
-                [
-                    Fault(
-                        "sigma_eta",
-                        f"{sigma_eta:.6g} does not give delta = {asked:g} with any pairwise noise; at least "
-                        f"{self.diameter / gaussian_mu(request.epsilon, asked) / math.sqrt(left):.6g} is "
-                        "needed, and more with less pairwise noise",
-                    )
-                ]
+            what = (
+                f"{sigma_eta:.6g} does not give delta = {asked:g} with any pairwise noise; at least "
+                f"{self.diameter / gaussian_mu(request.epsilon, asked) / math.sqrt(left):.6g} is "
+                "needed, and more with less pairwise noise"
             )
+            raise ConfigError([Fault("sigma_eta", what)])
         # Entries fall as s = sigma_eta^2/sigma_delta^2 grows: what a larger sigma_delta estimates is enough.
         # Where delta is so large that users need no pairwise noise, there is still a little.
         least = 0.01 * sigma_eta
@@ -262,31 +252,27 @@ class _Exact:
                 break
             sigma_delta *= 1.0005
         else:
-            raise ConfigError(
-                [
-                    Fault(
-                        "sigma_delta",
-                        f"none suffices: in this graph {self.removed} chosen users can leave another without "
-                        "pairwise noise; draw more neighbours",
-                    )
-                ]
+            what = (
+                f"none suffices: in this graph {self.removed} chosen users can leave another without "
+                "pairwise noise; draw more neighbours"
             )
+            raise ConfigError([Fault("sigma_delta", what)])
         if isinstance(proven, Process):
             sigma_delta = self._at_least(proven, sigma_eta, sigma_delta)
         return sigma_delta
 
     def _at_least(self, proven: Process, sigma_eta: float, low: float) -> float:
         """The least sigma_delta from `low` up that is proven for the process; `low` if none is."""
-        asked, high, rounds = self.request.delta_asked, low, 0
-        while self._process_delta(proven, sigma_eta, high) > asked:
+
+        def short(sigma_delta: float) -> bool:
+            return self._process_delta(proven, sigma_eta, sigma_delta) > self.request.delta_asked
+
+        high, rounds = low, 0
+        while short(high):
             high, rounds = 1.5 * high, rounds + 1
             if rounds > 12:
                 return low
-        for _ in range(14 if rounds else 0):
-            middle = (low + high) / 2
-            enough = self._process_delta(proven, sigma_eta, middle) <= asked
-            low, high = (low, middle) if enough else (middle, high)
-        return high
+        return bisect(short, low, high, 14 if rounds else 0)[1]
 
     def _whole(
         self,

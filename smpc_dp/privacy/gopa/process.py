@@ -15,17 +15,16 @@ import math
 
 import msgspec
 import numpy as np
-from scipy.special import gammaln
 
-from smpc_dp.privacy.gopa.graphs import Floats, Ints
+from smpc_dp.privacy.gopa.graphs import Floats
 from smpc_dp.privacy.gopa.lattice import Smoothing
+from smpc_dp.privacy.gopa.own_draws import SLACK, log_choose
+from smpc_dp.privacy.search import bisect
 
 # Exponents that Chernoff's bound is tried with; each is valid, a finer grid is only a little tighter.
 _EXPONENTS = np.concatenate([np.linspace(0.02, 1.5, 38), np.geomspace(1.6, 40.0, 22)])
 # The tail may take these parts of the delta that is asked for; the best result is kept.
 BUDGETS = (1e-1, 1e-2, 1e-3, 1e-5)
-# ln of what rounding can do to a sum of log-gammas, generously.
-_SLACK = 1e-7
 
 
 class Connected(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,29 +68,17 @@ class Process(msgspec.Struct, frozen=True):
         self, epsilon: float, *, diameter: float, sigma_eta: float, sigma_delta: float, smoothing: Smoothing
     ) -> tuple[float, Connected]:
         """The least delta of all choices, and the choice."""
-        deltas = [
-            self._delta(choice, epsilon, diameter, sigma_eta, sigma_delta, smoothing)
-            for choice in self.choices
-        ]
-        best = min(range(len(deltas)), key=deltas.__getitem__)
-        return deltas[best], self.choices[best]
-
-    def _delta(
-        self,
-        choice: Connected,
-        epsilon: float,
-        diameter: float,
-        sigma_eta: float,
-        sigma_delta: float,
-        smoothing: Smoothing,
-    ) -> float:
         degrees = np.arange(len(self.degrees), dtype=np.float64)
-        theta = choice.theta(degrees, sigma_eta**2 - smoothing.s**2, sigma_delta)
-        total = choice.failure
-        for weight, value in zip(self.degrees, theta.tolist(), strict=True):
-            if weight > 0:
-                total += weight * smoothing.delta(epsilon, diameter * math.sqrt(value) * (1 + 1e-12))
-        return min(1.0, total * (1 + 1e-9))
+
+        def of(choice: Connected) -> float:
+            theta = choice.theta(degrees, sigma_eta**2 - smoothing.s**2, sigma_delta)
+            total = choice.failure
+            for weight, value in zip(self.degrees, theta.tolist(), strict=True):
+                if weight > 0:
+                    total += weight * smoothing.delta(epsilon, diameter * math.sqrt(value) * (1 + 1e-12))
+            return min(1.0, total * (1 + 1e-9))
+
+        return min(((of(choice), choice) for choice in self.choices), key=lambda one: one[0])
 
 
 def degree_probabilities(parties: int, honest: int, k: int) -> Floats:
@@ -104,19 +91,19 @@ def degree_probabilities(parties: int, honest: int, k: int) -> Floats:
     mean = k * friends / others * (2 - q)
     cap = min(friends, math.ceil(mean + 8 * math.sqrt(mean) + 8))
     own = np.arange(max(0, k - (others - friends)), min(k, friends) + 1, dtype=np.int64)
-    log_own = _log_choose(friends, own) + _log_choose(others - friends, k - own) - _log_choose(others, k)
+    log_own = log_choose(friends, own) + log_choose(others - friends, k - own) - log_choose(others, k)
     total = np.zeros(cap + 1)
     for x, log_x in zip(own.tolist(), log_own.tolist(), strict=True):
         if x > cap:
             continue
         y = np.arange(0, min(cap - x, friends - x) + 1, dtype=np.int64)
         if q < 1:
-            log_y = _log_choose(friends - x, y) + y * math.log(q) + (friends - x - y) * math.log1p(-q)
+            log_y = log_choose(friends - x, y) + y * math.log(q) + (friends - x - y) * math.log1p(-q)
         else:
             log_y = np.where(y == friends - x, 0.0, -np.inf)
-        total[x + y] += np.exp(log_x + log_y + _SLACK)
+        total[x + y] += np.exp(log_x + log_y + SLACK)
     below = float(total[:cap].sum())
-    total[cap] = min(1.0, max(total[cap], 1 - below * (1 - 2 * _SLACK)) + _SLACK)
+    total[cap] = min(1.0, max(total[cap], 1 - below * (1 - 2 * SLACK)) + SLACK)
     return total
 
 
@@ -134,7 +121,7 @@ def log_bad_cut(parties: int, honest: int, k: int, phi: float, removed: int) -> 
     mean = ((s - 1) * inner + t * np.exp(-beta + q * x) + (parties - honest)) / others
     log_psi = removed * beta - q * x * t + k * np.log(mean)
     least = s[:, 0] * (log_psi.min(axis=1) + 1e-12)
-    terms = _log_choose(honest, s[:, 0]) + least + _SLACK
+    terms = log_choose(honest, s[:, 0]) + least + SLACK
     return float(np.logaddexp.reduce(terms))
 
 
@@ -200,19 +187,7 @@ def process(
 
 
 def _largest_phi(parties: int, honest: int, k: int, removed: int, log_budget: float) -> float | None:
-    low, high = 0.01, 0.5
-    if log_bad_cut(parties, honest, k, low, removed) > log_budget:
-        return None
-    for _ in range(9):
-        middle = (low + high) / 2
-        if log_bad_cut(parties, honest, k, middle, removed) <= log_budget:
-            low = middle
-        else:
-            high = middle
-    return low
+    def rare(phi: float) -> bool:
+        return log_bad_cut(parties, honest, k, phi, removed) <= log_budget
 
-
-def _log_choose(n: int, r: Floats | Ints | int) -> Floats:
-    return np.asarray(
-        gammaln(n + 1) - gammaln(np.add(r, 1)) - gammaln(np.subtract(n + 1, r)), dtype=np.float64
-    )
+    return bisect(rare, 0.01, 0.5, 9)[0] if rare(0.01) else None

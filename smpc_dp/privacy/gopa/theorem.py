@@ -24,13 +24,8 @@ def spread(n_honest: int, rho: float, k: int) -> float:
     """1/(floor((k-1) rho/3) - 1) + (12 + 6 ln n_H)/n_H; raises ConfigError if the first term has no sense."""
     below = math.floor((k - 1) * rho / 3 + 1e-9) - 1
     if below < 1:
-        raise ConfigError(
-            [
-                Fault(
-                    "k", f"condition floor((k - 1) rho/3) > 1 of Theorem 4.1 fails for k = {k}, rho = {rho:g}"
-                )
-            ]
-        )
+        what = f"condition floor((k - 1) rho/3) > 1 of Theorem 4.1 fails for k = {k}, rho = {rho:g}"
+        raise ConfigError([Fault("k", what)])
     return 1 / below + (12 + 6 * math.log(n_honest)) / n_honest
 
 
@@ -54,14 +49,8 @@ def corollary_kappa(curator_delta: float, delta: float) -> float:
     """kappa of Corollary 4.1 for delta = 3.75 (curator_delta/1.25)^(kappa/(kappa+1))."""
     share = math.log(delta / 3.75) / math.log(curator_delta / 1.25)
     if not 0 < share < 1:
-        raise ConfigError(
-            [
-                Fault(
-                    "delta",
-                    f"Corollary 4.1 needs curator_delta < delta/3, is {curator_delta:g} for {delta:g}",
-                )
-            ]
-        )
+        what = f"Corollary 4.1 needs curator_delta < delta/3, is {curator_delta:g} for {delta:g}"
+        raise ConfigError([Fault("delta", what)])
     return share / (1 - share)
 
 

@@ -31,6 +31,7 @@ from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.gopa.connected import disconnected
 from smpc_dp.privacy.gopa.reach import Reach
+from smpc_dp.privacy.search import first_integer
 
 Rounding = Literal["stochastic", "nearest"]
 ROUNDING_VARIANCE: dict[Rounding, float] = {"stochastic": 1 / 4, "nearest": 1 / 12}
@@ -164,16 +165,33 @@ def plan_verifiable(  # noqa: PLR0913 - each can be given or planned by itself
     """
     corrupt = max(parties - honest, 1) if corrupt is None else corrupt
     steps, widths = _widest(steps, length)
-    _check(
-        parties,
-        honest,
-        epsilon,
-        delta,
-        length=length,
-        steps=steps,
-        bits=bits,
-        sigma_delta=sigma_delta,
-        bound_squared=bound_squared,
+    _refuse_bad(
+        (
+            ("parties", parties, 2 <= parties <= 1 << 24, "from 2 to 2**24"),
+            ("honest", honest, 2 <= honest <= parties, "from 2 to parties"),
+            ("epsilon", epsilon, 1e-100 < epsilon < 100, "above 1e-100 and below 100"),
+            ("delta", delta, 1e-100 < delta < 1, "above 1e-100 and below 1"),
+            ("length", length, 1 <= length <= 4096, "from 1 to 4096"),
+            ("steps", steps, steps is None or 1 <= steps <= MAX_STEPS, f"from 1 to {MAX_STEPS}"),
+            (
+                "bits",
+                bits,
+                bits is None or (bits > 0 and bits % 2 == 0 and bits * length <= MAX_BITS),
+                f"positive, even and at most {MAX_BITS} in all coordinates",
+            ),
+            (
+                "sigma_delta",
+                sigma_delta,
+                sigma_delta is None or 0 < sigma_delta < 2.0**100,
+                "above 0, below 2**100",
+            ),
+            (
+                "bound_squared",
+                bound_squared,
+                bound_squared is None or (steps is None and 1 <= bound_squared <= (MAX_STEPS // 2) ** 2),
+                "in the place of steps, from 1 to the square of half the most",
+            ),
+        )
     )
     _check_draws(parties, honest, degree, lost, corrupt)
     apart = 0.0 if degree is None else disconnected(parties, degree, corrupt=corrupt, lost=lost)
@@ -309,10 +327,7 @@ def _least_bits(reach: Reach, honest: int, epsilon: float, delta: float, mu: flo
         if enough(high):
             break
         low, high = high, high + max(1, high // 4)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return 2 * high
+    return 2 * first_integer(enough, low, high)
 
 
 def _widest(steps: int | Sequence[int] | None, length: int) -> tuple[int | None, tuple[int, ...] | None]:
@@ -324,47 +339,6 @@ def _widest(steps: int | Sequence[int] | None, length: int) -> tuple[int | None,
     if least := [width for width in steps if width < 1]:
         return least[0], None
     return max(steps), tuple(steps) if len(set(steps)) > 1 else None
-
-
-def _check(
-    parties: int,
-    honest: int,
-    epsilon: float,
-    delta: float,
-    *,
-    length: int,
-    steps: int | None,
-    bits: int | None,
-    sigma_delta: float | None,
-    bound_squared: int | None,
-) -> None:
-    checks = (
-        ("parties", parties, 2 <= parties <= 1 << 24, "from 2 to 2**24"),
-        ("honest", honest, 2 <= honest <= parties, "from 2 to parties"),
-        ("epsilon", epsilon, 1e-100 < epsilon < 100, "above 1e-100 and below 100"),
-        ("delta", delta, 1e-100 < delta < 1, "above 1e-100 and below 1"),
-        ("length", length, 1 <= length <= 4096, "from 1 to 4096"),
-        ("steps", steps, steps is None or 1 <= steps <= MAX_STEPS, f"from 1 to {MAX_STEPS}"),
-        (
-            "bits",
-            bits,
-            bits is None or (bits > 0 and bits % 2 == 0 and bits * length <= MAX_BITS),
-            f"positive, even and at most {MAX_BITS} in all coordinates",
-        ),
-        (
-            "sigma_delta",
-            sigma_delta,
-            sigma_delta is None or 0 < sigma_delta < 2.0**100,
-            "above 0, below 2**100",
-        ),
-        (
-            "bound_squared",
-            bound_squared,
-            bound_squared is None or (steps is None and 1 <= bound_squared <= (MAX_STEPS // 2) ** 2),
-            "in the place of steps, from 1 to the square of half the most",
-        ),
-    )
-    _refuse_bad(checks)
 
 
 def _check_draws(parties: int, honest: int, degree: int | None, lost: int, corrupt: int) -> None:

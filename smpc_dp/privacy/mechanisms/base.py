@@ -17,6 +17,7 @@ from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Relation, check_budget, delta_warnings
 from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.privacy.search import first_integer
 
 Integers = NDArray[np.int64]
 M = TypeVar("M", bound="Mechanism")
@@ -136,13 +137,7 @@ def least(make: Callable[[Fraction], M], start: Fraction, epsilon: float, delta:
     exponent = math.frexp(float(high))[1] - _BITS
     unit = Fraction(2) ** exponent
     below, above = math.floor(low / unit), math.ceil(high / unit)
-    while above - below > 1:
-        middle = (below + above) // 2
-        if enough(middle * unit):
-            above = middle
-        else:
-            below = middle
-    return make(above * unit)
+    return make(first_integer(lambda count: enough(count * unit), below, above) * unit)
 
 
 def checked_integers(values: ArrayLike, dimension: int) -> Integers:

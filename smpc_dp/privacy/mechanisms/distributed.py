@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.accountant.events import Event
+from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.guarantee import Relation
 from smpc_dp.privacy.mechanisms.additive import AdditiveNoise, DiscreteGaussian
 from smpc_dp.privacy.mechanisms.base import Integers, Mechanism, added, checked_integers, least
@@ -37,19 +38,13 @@ class DistributedSum(Mechanism):
     corrupt: int = 0
 
     def __post_init__(self) -> None:
-        faults = [
-            Fault(name, f"must be an integer from {low} to {MAX_PARTIES}, is {value!r}")
-            for name, value, low in (
-                ("parties", self.parties, 1),
-                ("missing", self.missing, 0),
-                ("corrupt", self.corrupt, 0),
-            )
-            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= MAX_PARTIES
-        ]
-        if not faults and self.honest < 1:
-            faults.append(Fault("parties", f"{self.parties} leave no honest share of noise"))
-        if faults:
-            raise ConfigError(faults)
+        found = Arguments()
+        found.integer("parties", self.parties, 1, MAX_PARTIES)
+        found.integer("missing", self.missing, 0, MAX_PARTIES)
+        found.integer("corrupt", self.corrupt, 0, MAX_PARTIES)
+        if not found.faults and self.honest < 1:
+            found.fault("parties", f"{self.parties} leave no honest share of noise")
+        found.done()
 
     @property
     def honest(self) -> int:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.privacy.accountant.events import Event, RandomisedResponse
+from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.guarantee import Relation, check_budget
 from smpc_dp.privacy.laws import checked_parameter
 from smpc_dp.privacy.mechanisms.base import Integers, Mechanism
@@ -39,12 +40,10 @@ class KaryRandomisedResponse(Mechanism):
     unit = "answer"
 
     def __post_init__(self) -> None:
-        faults = []
-        for name, value, low in (("categories", self.categories, 2), ("changed", self.changed, 1)):
-            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= MAX_CATEGORIES:
-                faults.append(Fault(name, f"must be an integer from {low} to 2^40, is {value!r}"))
-        if faults:
-            raise ConfigError(faults)
+        found = Arguments()
+        found.integer("categories", self.categories, 2, MAX_CATEGORIES)
+        found.integer("changed", self.changed, 1, MAX_CATEGORIES)
+        found.done()
         object.__setattr__(self, "ratio", checked_parameter("ratio", self.ratio))
         if self.ratio <= 1:
             raise ConfigError([Fault("ratio", f"must be above 1, is {self.ratio}")])

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.accountant.events import Event
+from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.guarantee import Relation
 from smpc_dp.privacy.mechanisms.additive import AdditiveNoise, DiscreteGaussian, DiscreteLaplace
 from smpc_dp.privacy.mechanisms.base import Mechanism, added
@@ -109,16 +110,13 @@ class Gaussian(RealMechanism):
 
 
 def _check(encoding: Encoding, sensitivity: Sensitivity) -> None:
-    faults = []
+    found = Arguments()
     if encoding.integer:
-        faults.append(Fault("encoding", "is one of integers: use the discrete mechanisms"))
+        found.fault("encoding", "is one of integers: use the discrete mechanisms")
     if encoding.max_weight:
-        faults.append(Fault("encoding", "has weights, which would be released too"))
+        found.fault("encoding", "has weights, which would be released too")
     if sensitivity.integer:
-        faults.append(Fault("sensitivity", "must be one of reals: see Sensitivity.on_reals"))
+        found.fault("sensitivity", "must be one of reals: see Sensitivity.on_reals")
     if sensitivity.dimension != encoding.length:
-        faults.append(
-            Fault("sensitivity", f"is of {sensitivity.dimension} coordinates, not {encoding.length}")
-        )
-    if faults:
-        raise ConfigError(faults)
+        found.fault("sensitivity", f"is of {sensitivity.dimension} coordinates, not {encoding.length}")
+    found.done()

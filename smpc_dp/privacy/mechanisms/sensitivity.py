@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, get_args
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigError
+from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.guarantee import Relation
 
 MAX_DIMENSION = 1 << 26
@@ -71,26 +72,19 @@ class Sensitivity:
         *,
         integer: bool,
     ) -> Self:
-        faults = []
-        if (
-            not isinstance(dimension, int)
-            or isinstance(dimension, bool)
-            or not 1 <= dimension <= MAX_DIMENSION
-        ):
-            faults.append(Fault("dimension", f"must be between 1 and {MAX_DIMENSION}, is {dimension}"))
-        if relation not in ("substitution", "add-remove"):
-            faults.append(Fault("relation", f"must be 'substitution' or 'add-remove', is {relation!r}"))
+        found = Arguments()
+        found.integer("dimension", dimension, 1, MAX_DIMENSION)
+        found.choice("relation", relation, get_args(Relation))
         given = {"l1": l1, "l2": l2, "linf": linf}
         least = 1.0 if integer else 0.0
         for name, bound in given.items():
             # Written so that NaN fails.
             if bound is not None and not (0 < bound <= 1e15 and bound >= least):
                 low = "1" if integer else "above 0"
-                faults.append(Fault(name, f"must be {low} to 1e15, is {bound}"))
+                found.fault(name, f"must be {low} to 1e15, is {bound}")
         if all(bound is None for bound in given.values()):
-            faults.append(Fault("sensitivity", "at least one of l1, l2 and linf is needed"))
-        if faults:
-            raise ConfigError(faults)
+            found.fault("sensitivity", "at least one of l1, l2 and linf is needed")
+        found.done()
         one, two, most = (math.inf if bound is None else float(bound) for bound in given.values())
         root = math.sqrt(dimension)
         # Two rounds reach the fixed point from any one norm.

@@ -25,9 +25,8 @@ def ripple(s: float) -> float:
 def sum_ripple(variance: float, shares: int) -> float:
     """Return the range of the log of the ratio of two mass functions.
 
-    Of the sum of `shares` discrete Gaussians, and of one discrete Gaussian of the summed variance.
-    Adding one share to k of them folds g_(k variance) with g_variance: one ripple of s = variance k / (k +
-    1).
+    Of the sum of `shares` discrete Gaussians, and of one discrete Gaussian of the summed variance. Adding one
+    share to k of them folds g_(k variance) with g_variance: one ripple of s = variance k / (k + 1).
     """
     # s grows with k: bound the long tail of equal terms by the term where we stop
     exact = min(shares - 1, 1000)

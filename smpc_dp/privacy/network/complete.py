@@ -14,12 +14,13 @@ import numpy as np
 from scipy.stats import binom
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings, least_sufficient
+from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings
 from smpc_dp.privacy.gaussian import gaussian_mu
-from smpc_dp.privacy.network.curves import composed_delta, sampled_gaussian, spotted_gaussians
+from smpc_dp.privacy.network.curves import composed_delta, exceeded, sampled_gaussian, spotted_gaussians
 from smpc_dp.privacy.network.mixture import Law, grid_end, summed, tabulate, with_direct
-from smpc_dp.privacy.network.plan import SUBSTITUTE_USER, NetworkPlan, observers, without_grid
+from smpc_dp.privacy.network.plan import NetworkPlan, observers, without_grid
 from smpc_dp.privacy.network.published import sgd_sigma
+from smpc_dp.privacy.search import least_sufficient
 
 MAX_STEPS = 10_000_000
 # Of delta, for events that are bounded apart from the noise.
@@ -50,17 +51,19 @@ def plan_walk(
     `edge_cap` need `paths="known"`, see docs/planners.md. For sgd `known` needs convex, s-smooth losses
     and one constant step size of at most 2/s; the others need nothing of the kind. Raises ConfigError.
     """
-    _check(
-        task,
-        parties,
-        steps,
-        epsilon,
-        delta,
-        sensitivity=sensitivity,
-        colluding=colluding,
-        paths=paths,
-        method=method,
-    )
+    found = Arguments()
+    found.choice("task", task, ("sum", "sgd"), " on the complete graph")
+    found.choice("paths", paths, ("hidden", "neighbours", "known"))
+    found.choice("method", method, ("exact", "theorem"), " on the complete graph")
+    if method == "theorem" and task == "sum":
+        found.fault("method", "Theorem 4.5 is asymptotic and states no constant; use --method exact")
+    found.integer("parties", parties, 3, 10_000_000)
+    found.integer("steps", steps, 1, MAX_STEPS)
+    if not found.faults:
+        found.integer("colluding", colluding, 1, parties - 2)
+    found.positive("sensitivity", sensitivity)
+    found.budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
+    found.done()
     _check_caps(steps, paths, method, max_contributions, edge_cap)
     inner = without_grid(epsilon, delta)
     local = local_sigma(parties, steps, *inner, sensitivity, max_contributions)
@@ -75,10 +78,8 @@ def plan_walk(
         topology="complete",
         task=task,
         method=method,
-        noise=None,
         paths="hidden" if method == "theorem" else paths,
         parties=parties,
-        rounds=None,
         steps=steps,
         colluding=colluding,
         max_contributions=max_contributions,
@@ -87,11 +88,9 @@ def plan_walk(
         delta=delta,
         sensitivity=sensitivity,
         sigma=sigma,
-        beta=None,
         error_std=sigma * math.sqrt(steps) if task == "sum" else sigma,
         local=local,
         local_error_std=local * math.sqrt(steps) if task == "sum" else local,
-        relation=SUBSTITUTE_USER,
         assumption=walk_assumption(
             task, colluding, "theorem" if method == "theorem" else paths, max_contributions, edge_cap
         ),
@@ -109,9 +108,8 @@ def local_sigma(
     """
     if contributions is not None:
         return sensitivity * math.sqrt(contributions) / gaussian_mu(epsilon, delta)
-    most = int(binom.isf(delta * _SIDE, steps, 1 / parties)) + 1
-    counts = np.arange(most + 1)
-    law = Law(binom.pmf(counts, steps, 1 / parties), 1.0, float(binom.sf(most, steps, 1 / parties)))
+    most, beyond = exceeded(steps, 1 / parties, delta * _SIDE)
+    law = Law(binom.pmf(np.arange(most + 1), steps, 1 / parties), 1.0, beyond)
     start = sensitivity / gaussian_mu(epsilon, delta)
     return least_sufficient(lambda s: law.delta(epsilon, sensitivity / s) <= delta, start)
 
@@ -160,15 +158,8 @@ def _grid_size(contributions: int, finest: int) -> int:
     while size < finest and size < 128 * contributions:
         size *= 2
     if contributions > size // 8:
-        raise ConfigError(
-            [
-                Fault(
-                    "steps",
-                    f"a user may contribute {contributions} times, known paths are computed for "
-                    f"{size // 8}: limit contributions, or plan for fewer steps",
-                )
-            ]
-        )
+        what = f"a user may contribute {contributions} times, known paths are computed for {size // 8}"
+        raise ConfigError([Fault("steps", f"{what}: limit contributions, or plan for fewer steps")])
     return size
 
 
@@ -188,8 +179,7 @@ def _curve(
     if paths == "hidden":
         return lambda mu: hidden_delta(epsilon, mu, steps, others)
     if paths == "neighbours":
-        visits = int(binom.isf(tail, steps, colluding / parties)) + 1
-        beyond = float(binom.sf(visits, steps, colluding / parties))
+        visits, beyond = exceeded(steps, colluding / parties, tail)
         return lambda mu: (
             beyond
             + composed_delta(
@@ -202,8 +192,7 @@ def _curve(
         )
     beyond = 0.0
     if contributions is None:
-        contributions = int(binom.isf(tail, steps, 1 / parties)) + 1
-        beyond = float(binom.sf(contributions, steps, 1 / parties))
+        contributions, beyond = exceeded(steps, 1 / parties, tail)
     law = gaps_law(parties, colluding, contributions, edge_cap, tail)
     return lambda mu: beyond + law.delta(epsilon, mu)
 
@@ -231,36 +220,6 @@ def walk_assumption(
     if task == "sgd" and seen in ("known", "theorem"):
         text += "; losses are convex and s-smooth and the step size is constant, at most 2/s"
     return text
-
-
-def _check(
-    task: str,
-    parties: int,
-    steps: int,
-    epsilon: float,
-    delta: float,
-    *,
-    sensitivity: float,
-    colluding: int,
-    paths: str,
-    method: str,
-) -> None:
-    found = Arguments()
-    if task not in ("sum", "sgd"):
-        found.fault("task", f"{task!r} is not one of sum, sgd on the complete graph")
-    if paths not in ("hidden", "neighbours", "known"):
-        found.fault("paths", f"{paths!r} is not one of hidden, neighbours, known")
-    if method not in ("exact", "theorem"):
-        found.fault("method", f"{method!r} is not one of exact, theorem on the complete graph")
-    elif method == "theorem" and task == "sum":
-        found.fault("method", "Theorem 4.5 is asymptotic and states no constant; use --method exact")
-    found.integer("parties", parties, 3, 10_000_000)
-    found.integer("steps", steps, 1, MAX_STEPS)
-    if not found.faults:
-        found.integer("colluding", colluding, 1, parties - 2)
-    found.positive("sensitivity", sensitivity)
-    found.budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
-    found.done()
 
 
 def _check_caps(

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 from scipy.stats import binom
 
-Floats = npt.NDArray[np.float64]
+Floats = NDArray[np.float64]
 Curve = Callable[[Floats], Floats]
 
 # The grid of a discretised curve: even steps near 0, then steps that grow by this factor.
@@ -32,7 +32,7 @@ _GROUPS = 32
 _CUT = 1e-15
 
 
-def hockey_stick(epsilon: npt.ArrayLike, mu: npt.ArrayLike) -> Floats:
+def hockey_stick(epsilon: ArrayLike, mu: ArrayLike) -> Floats:
     """Delta of the Gaussian mechanism for epsilon >= 0 and mean shift mu >= 0, broadcast, rounded up.
 
     [Balle and Wang 2018, Theorem 8], as `gaussian.gaussian_delta` for arrays.
@@ -48,28 +48,43 @@ def hockey_stick(epsilon: npt.ArrayLike, mu: npt.ArrayLike) -> Floats:
     return bounded
 
 
-def sampled_gaussian(rate: float, mu: float) -> Curve:
-    """The curve of a Gaussian release of shift mu in which the user takes part with secret chance `rate`.
+def sampled(rate: float, plain: Curve) -> Curve:
+    """The curve of a release with the curve `plain` in which the user takes part with secret chance `rate`.
 
-    delta(log(1 + q (e^e - 1))) = q delta_G(e): whoever else would take part instead moves the mean by no
-    more than mu either [Balle, Barthe, Gaboardi 2018, Theorem 2 for this case]; see docs/planners.md.
+    delta(log(1 + q (e^e - 1))) = q delta_plain(e), where it is as bad if another takes part instead
+    [Balle, Barthe, Gaboardi 2018, Theorem 2 for this case]; see docs/planners.md.
     """
 
     def curve(epsilon: Floats) -> Floats:
-        other: Floats = np.log1p(np.expm1(epsilon) / rate)
-        bound: Floats = rate * hockey_stick(other, np.float64(mu))
+        bound: Floats = rate * plain(np.log1p(np.expm1(epsilon) / rate))
         return bound
 
     return curve
 
 
+def sampled_gaussian(rate: float, mu: float) -> Curve:
+    """That of a Gaussian release of shift mu: whoever else would take part moves the mean by no more."""
+    return sampled(rate, lambda epsilon: hockey_stick(epsilon, np.float64(mu)))
+
+
+def exceeded(trials: int, chance: float, tail: float) -> tuple[int, float]:
+    """A count that Bin(trials, chance) exceeds with chance `tail` at most, and that chance."""
+    most = int(binom.isf(tail, trials, chance)) + 1
+    return most, float(binom.sf(most, trials, chance))
+
+
+def grouped(trials: int, chance: float) -> tuple[NDArray[np.int64], Floats, float]:
+    """Counts of Bin(trials, chance), each with those down to the one before, their chances and the rest."""
+    low = max(0, int(binom.ppf(_CUT, trials, chance)) - 1)
+    most = min(trials, int(binom.isf(_CUT, trials, chance)) + 1)
+    counts = np.unique(np.linspace(low, most, min(_GROUPS, most - low + 1)).astype(np.int64))
+    weights = np.diff(binom.cdf(counts, trials, chance), prepend=0.0)
+    return counts, weights, float(binom.sf(most, trials, chance))
+
+
 def spotted_gaussians(chances: int, rate: float, mu: float) -> Curve:
     """The curve of S releases of shift mu, S ~ Bin(chances, rate) known to the observer, rounded up."""
-    low = max(0, int(binom.ppf(_CUT, chances, rate)) - 1)
-    most = min(chances, int(binom.isf(_CUT, chances, rate)) + 1)
-    counts = np.unique(np.linspace(low, most, min(_GROUPS, most - low + 1)).astype(np.int64))
-    weights = np.diff(binom.cdf(counts, chances, rate), prepend=0.0)
-    beyond = float(binom.sf(most, chances, rate))
+    counts, weights, beyond = grouped(chances, rate)
 
     def curve(epsilon: Floats) -> Floats:
         each = hockey_stick(np.asarray(epsilon)[:, None], mu * np.sqrt(counts)[None, :])

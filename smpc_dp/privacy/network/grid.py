@@ -139,14 +139,11 @@ def guarantee(plan: NetworkPlan, closeness: float, mechanism: str) -> PrivacyGua
 
 def check_plan(plan: NetworkPlan, *, topology: str, task: str, users: int, rounds: int | None = None) -> None:
     """Raise ConfigError unless the plan is for this topology, task, number of users and of turns."""
-    faults = []
-    for name, own, wanted in (
-        ("topology", plan.topology, topology),
-        ("task", plan.task, task),
-        ("parties", plan.parties, users),
-        ("rounds", plan.rounds, rounds),
-    ):
-        if own != wanted:
-            faults.append(Fault("plan", f"is for {name} {own}, the run has {wanted}"))
+    due = {"topology": topology, "task": task, "parties": users, "rounds": rounds}
+    faults = [
+        Fault("plan", f"is for {name} {getattr(plan, name)}, the run has {wanted}")
+        for name, wanted in due.items()
+        if getattr(plan, name) != wanted
+    ]
     if faults:
         raise ConfigError(faults)

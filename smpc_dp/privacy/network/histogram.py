@@ -8,6 +8,7 @@ that docs/planners.md proves.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,15 @@ from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from scipy.special import gammaln
 from scipy.stats import binom
 
-from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings, least_sufficient
-from smpc_dp.privacy.network.plan import SUBSTITUTE_USER, NetworkPlan
+from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings
+from smpc_dp.privacy.network.plan import NetworkPlan
 from smpc_dp.privacy.network.published import (
     clones_local_epsilon,
     epsilon_of_each,
     shuffled_local_epsilon,
 )
 from smpc_dp.privacy.response import ResponseLaw
+from smpc_dp.privacy.search import least_sufficient
 
 # Groups of blanket sizes; each counts as its smallest.
 _GROUPS = 6
@@ -90,9 +92,8 @@ def _blankets(others: int, beta: float) -> tuple[list[tuple[int, float]], float]
 def histogram_delta(epsilon: float, beta: float, parties: int, rounds: int, categories: int) -> float:
     """Delta at epsilon of all `rounds` contributions of a user towards another user, rounded up.
 
-    All contributions but one are hidden among n - 2 answers of others. The other one, in the first or
-    in the last segment of what the observer sees, is hidden among ceil(beta n) random elements at
-    least.
+    All contributions but one are hidden among n - 2 answers of others. The other one, in the first or in the
+    last segment of what the observer sees, is hidden among ceil(beta n) random elements at least.
     """
     total: Any = _segment([(math.ceil(beta * parties), 1.0)], beta, categories, 0.0)
     if rounds > 1:
@@ -126,6 +127,11 @@ def count_std(beta: float, parties: int, rounds: int, random: int, categories: i
     return math.sqrt(parties * rounds * law.count_variance() + uniform)
 
 
+def least_beta(total: Callable[[float], float], delta: float) -> float:
+    """The least chance of a random answer whose `total` is at most delta; 1 or more if only such would do."""
+    return least_sufficient(lambda b: b >= 1 or total(b) <= delta, 0.5, tolerance=2e-3, name="beta")
+
+
 def plan_ring_histogram(
     parties: int, rounds: int, categories: int, epsilon: float, delta: float, *, method: str = "exact"
 ) -> NetworkPlan:
@@ -140,8 +146,7 @@ def plan_ring_histogram(
     found.integer("rounds", rounds, 1, 100_000)
     found.integer("categories", categories, 2, 1_000_000)
     found.budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
-    if method not in ("exact", "theorem", "clones"):
-        found.fault("method", f"{method!r} is not one of exact, theorem, clones for histograms on the ring")
+    found.choice("method", method, ("exact", "theorem", "clones"), " for histograms on the ring")
     found.done()
     if method == "exact":
         rows = 16 * math.sqrt(2 * parties / categories) if categories > 2 else 1
@@ -152,11 +157,7 @@ def plan_ring_histogram(
                 "use --method clones",
             )
             found.done()
-        beta = least_sufficient(
-            lambda b: b >= 1 or histogram_delta(epsilon, b, parties, rounds, categories) <= delta,
-            0.5,
-            tolerance=2e-3,
-        )
+        beta = least_beta(lambda b: histogram_delta(epsilon, b, parties, rounds, categories), delta)
     else:
         each, part = epsilon_of_each(epsilon, rounds, delta / 2), delta / (2 * rounds)
         if method == "theorem":
@@ -164,9 +165,7 @@ def plan_ring_histogram(
         else:
             answer = clones_local_epsilon(each, part, parties - 1)
         beta = ResponseLaw.of_epsilon(categories, answer).beta
-    local = least_sufficient(
-        lambda b: b >= 1 or local_delta(epsilon, b, rounds, categories) <= delta, 0.5, tolerance=2e-3
-    )
+    local = least_beta(lambda b: local_delta(epsilon, b, rounds, categories), delta)
     if min(beta, local) >= 1:
         found.fault("epsilon", f"{epsilon:g} at delta {delta:g} leaves only random answers (beta = 1)")
         found.done()
@@ -176,29 +175,19 @@ def plan_ring_histogram(
         topology="ring",
         task="histogram",
         method=method,
-        noise=None,
-        paths=None,
         parties=parties,
         rounds=rounds,
-        steps=None,
-        colluding=1,
-        max_contributions=None,
-        edge_cap=None,
         epsilon=epsilon,
         delta=delta,
-        sensitivity=None,
-        sigma=None,
         beta=beta,
         error_std=count_std(beta, parties, rounds, ends, categories),
         local=min(local, 1.0),
         local_error_std=count_std(local, parties, rounds, 0, categories) if local < 1 else None,
-        relation=SUBSTITUTE_USER,
         assumption=(
             "all users follow the protocol and draw their answers honestly; the order on the ring is public; "
             "channels are private; any one of them may observe the tokens received; everybody sees the "
-            f"final token; {ends // 2} random elements are added by the first user at the start and "
-            f"as many by "
-            "the last at the end"
+            f"final token; {ends // 2} random elements are added by the first user at the start and as many "
+            "by the last at the end"
         ),
         proven=method == "exact",
         warnings=delta_warnings(delta, parties),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+SUBSTITUTE_USER = "substitution of all data of one user"
+
 
 class NetworkPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Noise for a token that walks, and what it protects. Noise is in the units of the contributions."""
@@ -14,29 +16,29 @@ class NetworkPlan(msgspec.Struct, frozen=True, kw_only=True):
     """`sum`, `histogram` or `sgd`."""
     method: str
     """`exact`, or `theorem` or `clones` for a published bound."""
-    noise: str | None
+    noise: str | None = None
     """Ring sums: `single` (once every n - 1 hops) or `distributed` (every user)."""
-    paths: str | None
+    paths: str | None = None
     """Complete graph: what colluders know of the path: `hidden`, `neighbours` or `known`."""
     parties: int
     """n."""
-    rounds: int | None
+    rounds: int | None = None
     """K, turns of the ring."""
-    steps: int | None
+    steps: int | None = None
     """T, steps of the random walk."""
-    colluding: int
+    colluding: int = 1
     """c, users who pool what they see."""
-    max_contributions: int | None
+    max_contributions: int | None = None
     """After so many a user passes the token on with noise alone; null: no limit."""
-    edge_cap: int | None
+    edge_cap: int | None = None
     """After so many uses of an edge its sender adds noise alone; null: no limit."""
     epsilon: float
     delta: float
-    sensitivity: float | None
+    sensitivity: float | None = None
     """How far one contribution moves when its user's data is substituted (L2); null for histograms."""
-    sigma: float | None
+    sigma: float | None = None
     """Standard deviation of the noise of one noisy contribution, in each coordinate; null for histograms."""
-    beta: float | None
+    beta: float | None = None
     """Histograms: the chance of a random answer; null otherwise."""
     error_std: float
     """Standard deviation of the published sum or count due to noise; for sgd that of one gradient."""
@@ -44,7 +46,7 @@ class NetworkPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The same noise (sigma, or beta) with every message public: local DP at this epsilon and delta."""
     local_error_std: float | None
     """`error_std` with the local noise; null if only random answers would do."""
-    relation: str
+    relation: str = SUBSTITUTE_USER
     """Which inputs count as neighbours."""
     assumption: str
     """Who is honest, who colludes, what they see."""
@@ -66,6 +68,3 @@ GRID_PART = 1e-9
 def without_grid(epsilon: float, delta: float) -> tuple[float, float]:
     """Return what Gaussian noise may cost, so that a run on a grid costs (epsilon, delta) at most."""
     return epsilon * (1 - GRID_PART), delta * (1 - GRID_PART)
-
-
-SUBSTITUTE_USER = "substitution of all data of one user"

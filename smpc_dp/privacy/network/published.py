@@ -8,27 +8,21 @@ from __future__ import annotations
 import math
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.privacy.accountant.theorems import advanced_composition
+from smpc_dp.privacy.search import bisect
 
 
 def _refuse(theorem: str, condition: str) -> ConfigError:
     return ConfigError([Fault("method", f"{theorem} needs {condition}; use --method exact")])
 
 
-def advanced_composition(epsilon: float, times: int, slack: float) -> float:
-    """Epsilon of `times` (epsilon, d)-DP releases at delta = times d + slack [Bellet 2021, Theorem A.3]."""
-    return math.sqrt(2 * times * math.log(1 / slack)) * epsilon + times * epsilon * math.expm1(epsilon)
-
-
 def epsilon_of_each(total: float, times: int, slack: float) -> float:
     """The greatest epsilon that advanced composition lets each of `times` releases have, rounded down."""
-    low, high = 0.0, total
-    if advanced_composition(high, times, slack) <= total:
-        return high
-    for _ in range(100):
-        middle = (low + high) / 2
-        good = advanced_composition(middle, times, slack) <= total
-        low, high = (middle, high) if good else (low, middle)
-    return low
+
+    def affordable(each: float) -> bool:
+        return advanced_composition(each, 0.0, times, slack)[0] <= total
+
+    return total if affordable(total) else bisect(affordable, 0.0, total)[0]
 
 
 def classical_gaussian(epsilon: float, delta: float, sensitivity: float) -> float:
@@ -80,12 +74,7 @@ def clones_local_epsilon(epsilon: float, delta: float, parties: int) -> float:
         raise _refuse(
             "the bound by clones", f"more than 16 ln(2/delta) = {parties / condition:.0f} other users"
         )
-    low, high = 0.0, math.log(condition)
-    for _ in range(100):
-        middle = (low + high) / 2
-        good = clones_epsilon(middle, delta, parties) <= epsilon
-        low, high = (middle, high) if good else (low, middle)
-    return low
+    return bisect(lambda local: clones_epsilon(local, delta, parties) <= epsilon, 0.0, math.log(condition))[0]
 
 
 def contributions_bound(steps: int, parties: int, slack: float) -> float:

@@ -6,7 +6,7 @@ import math
 
 from smpc_dp.privacy.arguments import Arguments, delta_warnings
 from smpc_dp.privacy.gaussian import gaussian_mu
-from smpc_dp.privacy.network.plan import SUBSTITUTE_USER, NetworkPlan, observers, without_grid
+from smpc_dp.privacy.network.plan import NetworkPlan, observers, without_grid
 from smpc_dp.privacy.network.published import ring_sum_sigma
 
 MAX_ROUNDS = 1_000_000
@@ -51,10 +51,8 @@ def plan_ring_sum(
     found.integer("rounds", rounds, 1, MAX_ROUNDS)
     found.positive("sensitivity", sensitivity)
     found.budget(epsilon, delta)
-    if noise not in ("single", "distributed"):
-        found.fault("noise", f"{noise!r} is not one of single, distributed")
-    if method not in ("exact", "theorem"):
-        found.fault("method", f"{method!r} is not one of exact, theorem for sums on the ring")
+    found.choice("noise", noise, ("single", "distributed"))
+    found.choice("method", method, ("exact", "theorem"), " for sums on the ring")
     if not found.faults:
         found.integer("colluding", colluding, 1, parties - 2)
         if colluding > 1 and noise == "single":
@@ -80,22 +78,16 @@ def plan_ring_sum(
         task="sum",
         method=method,
         noise=noise,
-        paths=None,
         parties=parties,
         rounds=rounds,
-        steps=None,
         colluding=colluding,
-        max_contributions=None,
-        edge_cap=None,
         epsilon=epsilon,
         delta=delta,
         sensitivity=sensitivity,
         sigma=sigma,
-        beta=None,
         error_std=sigma * math.sqrt(variance),
         local=local,
         local_error_std=local * math.sqrt(parties * rounds),
-        relation=SUBSTITUTE_USER,
         assumption=(
             "all users follow the protocol and draw their noise honestly; the order on the ring is public; "
             f"channels are private; {observers(colluding)} the tokens received; everybody "

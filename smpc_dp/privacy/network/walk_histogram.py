@@ -6,20 +6,17 @@ Two observers, as in `complete`; statement and proof in docs/network.md.
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import binom
 
-from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings, least_sufficient
+from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings
 from smpc_dp.privacy.network.complete import seen_steps, walk_assumption
-from smpc_dp.privacy.network.curves import Curve, Floats, composed_delta
-from smpc_dp.privacy.network.histogram import count_std, local_delta
-from smpc_dp.privacy.network.plan import SUBSTITUTE_USER, NetworkPlan
+from smpc_dp.privacy.network.curves import Curve, Floats, composed_delta, exceeded, grouped, sampled
+from smpc_dp.privacy.network.histogram import count_std, least_beta, local_delta
+from smpc_dp.privacy.network.plan import NetworkPlan
 from smpc_dp.privacy.response import ResponseLaw
 
 # Of delta, for the number of visits.
 _SIDE = 1e-3
 _MOST_SEEN = 1_000
-# Groups of counts in a binomial mean; each counts as its largest.
-_GROUPS = 32
 
 
 def response_curve(beta: float, categories: int, answers: int) -> Curve:
@@ -43,23 +40,13 @@ def response_curve(beta: float, categories: int, answers: int) -> Curve:
 
 def sampled_response(rate: float, beta: float, categories: int) -> Curve:
     """The curve of an answer that is the user's with secret chance `rate`, another's otherwise."""
-    plain = response_curve(beta, categories, 1)
-
-    def curve(epsilon: Floats) -> Floats:
-        bound: Floats = rate * plain(np.log1p(np.expm1(epsilon) / rate))
-        return bound
-
-    return curve
+    return sampled(rate, response_curve(beta, categories, 1))
 
 
 def seen_responses(chances: int, rate: float, beta: float, categories: int) -> Curve:
     """The curve of S answers seen one by one, S ~ Bin(chances, rate) known to the observer, rounded up."""
-    low = max(0, int(binom.ppf(1e-15, chances, rate)) - 1)
-    most = min(chances, int(binom.isf(1e-15, chances, rate)) + 1)
-    counts = np.unique(np.linspace(low, most, min(_GROUPS, most - low + 1)).astype(np.int64))
-    weights = np.diff(binom.cdf(counts, chances, rate), prepend=0.0)
+    counts, weights, beyond = grouped(chances, rate)
     parts = [response_curve(beta, categories, int(count)) for count in counts]
-    beyond = float(binom.sf(most, chances, rate))
 
     def curve(epsilon: Floats) -> Floats:
         bound = np.full(np.shape(epsilon), beyond)
@@ -88,15 +75,13 @@ def plan_walk_histogram(
     found.integer("parties", parties, 3, 10_000_000)
     found.integer("steps", steps, 2, 10_000_000)
     found.integer("categories", categories, 2, 1_000_000)
-    if paths not in ("hidden", "neighbours"):
-        found.fault("paths", f"{paths!r} is not one of hidden, neighbours for histograms")
+    found.choice("paths", paths, ("hidden", "neighbours"), " for histograms")
     if not found.faults:
         found.integer("colluding", colluding, 1, parties - 2)
     found.budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
     found.done()
     tail, rate = delta * _SIDE, 1 / (parties - colluding)
-    visits = int(binom.isf(tail, steps, colluding / parties)) + 1
-    beyond = float(binom.sf(visits, steps, colluding / parties)) if paths == "neighbours" else 0.0
+    visits, beyond = exceeded(steps, colluding / parties, tail) if paths == "neighbours" else (0, 0.0)
     if paths == "neighbours" and seen_steps(visits) * rate > _MOST_SEEN:
         found.fault("steps", f"a user may be seen {seen_steps(visits) * rate:.0f} times: too many to compute")
         found.done()
@@ -107,16 +92,9 @@ def plan_walk_histogram(
             parts.append((seen_responses(seen_steps(visits), rate, beta, categories), 1))
         return beyond + composed_delta(epsilon, parts)
 
-    beta = least_sufficient(lambda b: b >= 1 or total(b) <= delta, 0.5, tolerance=2e-3, name="beta")
-    most = int(binom.isf(tail, steps, 1 / parties)) + 1
-    over = float(binom.sf(most, steps, 1 / parties))
-    local = least_sufficient(
-        lambda b: b >= 1 or over + local_delta(epsilon, b, most, categories) <= delta,
-        0.5,
-        tolerance=2e-3,
-        name="beta",
-    )
-    beta = min(beta, local)
+    most, over = exceeded(steps, 1 / parties, tail)
+    local = least_beta(lambda b: over + local_delta(epsilon, b, most, categories), delta)
+    beta = min(least_beta(total, delta), local)
     if beta >= 1:
         found.fault("epsilon", f"{epsilon:g} at delta {delta:g} leaves only random answers (beta = 1)")
         found.done()
@@ -124,23 +102,16 @@ def plan_walk_histogram(
         topology="complete",
         task="histogram",
         method="exact",
-        noise=None,
         paths=paths,
         parties=parties,
-        rounds=None,
         steps=steps,
         colluding=colluding,
-        max_contributions=None,
-        edge_cap=None,
         epsilon=epsilon,
         delta=delta,
-        sensitivity=None,
-        sigma=None,
         beta=beta,
         error_std=count_std(beta, 1, steps, 0, categories),
         local=min(local, 1.0),
         local_error_std=count_std(local, 1, steps, 0, categories) if local < 1 else None,
-        relation=SUBSTITUTE_USER,
         assumption=walk_assumption("histogram", colluding, paths, None, None),
         proven=True,
         warnings=delta_warnings(delta, parties),

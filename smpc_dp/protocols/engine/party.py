@@ -136,12 +136,14 @@ class PartyRole:
     Attributes:
         first: the state before the run begins.
         begin: (member, state) -> the state in which the party waits for the aggregator, and its hello.
+        hello: the step of that message.
         rows: the table.
         last: the step after which a party does not leave any more: its part is done.
     """
 
     first: type[PartyState]
     begin: Callable[[Any, Any], Transition]
+    hello: str
     rows: tuple[Row, ...]
     last: str
 

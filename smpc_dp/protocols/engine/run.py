@@ -31,26 +31,16 @@ class Machine(Protocol):
     def handle(self, event: Event) -> Sequence[Envelope]: ...
 
 
-class Role(Protocol):
-    """What drives the states of one role of a protocol: `PartyRole` or `CollectorRole`."""
-
-    def step(self, member: Any, state: Any, event: Event) -> Transition: ...
-
-    def waiting_for(self, member: Any, state: Any) -> frozenset[str]: ...
-
-    def has_enough(self, member: Any, state: Any) -> bool: ...
-
-
 class Run(Generic[R_co]):
     """One role in one run. It opens no socket, reads no clock and never sleeps.
 
     Args:
-        role: the table of the role's states.
+        role: the table of the role's states, a `PartyRole`, a `CollectorRole` or alike.
         member: whom the role acts for, with what its steps read.
         state: the first state, or a restored one.
     """
 
-    def __init__(self, role: Role, member: Any, state: State) -> None:
+    def __init__(self, role: Any, member: Any, state: State) -> None:
         self.role = role
         self.member = member
         self._state = state
@@ -83,12 +73,16 @@ class Run(Generic[R_co]):
     @property
     def waiting_for(self) -> frozenset[str]:
         """The members whose message is still expected in this step."""
-        return frozenset() if self._failed else self.role.waiting_for(self.member, self._state)
+        if self._failed:
+            return frozenset()
+        names: frozenset[str] = self.role.waiting_for(self.member, self._state)
+        return names
 
     @property
     def has_enough(self) -> bool:
         """Whether as many messages of this step are there as it needs, though others may still come."""
-        return not self.finished and self.role.has_enough(self.member, self._state)
+        enough: bool = not self.finished and self.role.has_enough(self.member, self._state)
+        return enough
 
     @property
     def finished(self) -> bool:
@@ -119,8 +113,13 @@ class Run(Generic[R_co]):
         if self._failed and not isinstance(event, Cancellation):
             return ()
         try:
-            self._state, messages = self.role.step(self.member, state, event)
+            transition: Transition = self.role.step(self.member, state, event)
         except SmpcError:
             self._failed = True
             raise
+        return self._take(transition, event)
+
+    def _take(self, transition: Transition, _event: Event) -> Sequence[Envelope]:
+        """Make the state of a transition the newest, and return what is to be sent."""
+        self._state, messages = transition
         return messages

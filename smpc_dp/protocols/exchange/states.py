@@ -162,6 +162,7 @@ def on_deliver(member: Party, state: AwaitDelivery, body: bytes) -> Transition:
 
 
 PARTY = PartyRole(
+    hello=m.HELLO,
     first=Ready,
     begin=say_hello,
     rows=(

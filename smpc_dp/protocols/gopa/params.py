@@ -187,8 +187,8 @@ class GopaSettings(PrivateSettings, frozen=True, kw_only=True):
     topology: Annotated[
         Literal["relay", "direct"],
         Meta(
-            description='with `"direct"` no aggregator in the roster, an address for every party, at most '
-            '256 parties, `on_dropout` `"keep"`'
+            description='through a relay, or over channels between all users: with `"direct"` no aggregator '
+            'in the roster, an address for every party, at most 256 parties, `on_dropout` `"keep"`'
         ),
     ] = "relay"
     verifiable: Annotated[

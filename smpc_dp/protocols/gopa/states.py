@@ -123,6 +123,7 @@ def on_average(member: SumMember[GopaParameters], state: AwaitAverage, body: byt
 PARTY = PartyRole(
     first=Ready,
     begin=key_graph.say_hello,
+    hello=m.HELLO,
     rows=(
         *key_graph.PARTY_ROWS,
         Row(

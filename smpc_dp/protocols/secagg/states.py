@@ -218,6 +218,7 @@ def on_result(member: SumMember[SumParameters], state: AwaitResult, body: bytes)
 PARTY = PartyRole(
     first=Ready,
     begin=key_graph.say_hello,
+    hello=m.HELLO,
     rows=(
         *key_graph.PARTY_ROWS,
         Row(

@@ -20,7 +20,18 @@ from smpc_dp.kernels.compiled import compile_kernel
 from smpc_dp.kernels.described import table_of
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.on_shares import Bilinear, Column, Distance, OnShares
-from smpc_dp.kernels.share_gadgets import Shared, exchanges, half, inner, number, one_hot, public, sign, sort
+from smpc_dp.kernels.share_gadgets import (
+    Shared,
+    exchanges,
+    half,
+    inner,
+    joined,
+    number,
+    one_hot,
+    public,
+    sign,
+    sort,
+)
 from smpc_dp.protocols.pairwise.draw import Pairs
 
 Way = Literal["pairs", "counts", "sums", "sort", "circuit"]
@@ -63,13 +74,12 @@ def over_pairs(kernel: Kernel, bits: Sequence[Shared], values: Shared, pairs: Pa
 def over_circuit(kernel: Kernel, bits: Sequence[Shared], pairs: Pairs) -> Iterator[Shared]:
     """Yield sums as `over_pairs` does, from the kernel's circuit."""
     layers = compiled_layers(kernel)
-    whole = np.concatenate(list(bits), axis=1) if len(bits) > 1 else bits[0]
+    whole = joined(bits)
     size = max(1, CHUNK // layers.widest)
     for start in range(0, len(pairs), size):
         first, second = pairs[start : start + size].T
         found = layers.evaluate(np.concatenate((whole[first], whole[second]), axis=1).T)
-        ones = np.sum(found, axis=1)
-        yield np.sum(ones * public([1 << place for place in range(ones.shape[0])]), keepdims=True)
+        yield number(np.sum(found, axis=1, keepdims=True).T)
 
 
 @lru_cache(maxsize=16)
@@ -109,7 +119,7 @@ def by_table(kernel: Kernel, bits: Sequence[Shared]) -> Shared:
     table = table_of(kernel)
     if table is None or not (table == table.T).all():
         raise ConfigError([Fault("kernel", f"'{kernel.name}' has no symmetric table")])
-    counts = np.sum(one_hot(np.concatenate(list(bits), axis=1) if len(bits) > 1 else bits[0]), axis=0)
+    counts = np.sum(one_hot(joined(bits)), axis=0)
     twice = inner(np.sum(counts * public(table.tolist()), axis=1), counts)
     return half(twice - np.sum(counts * public(table.diagonal().tolist()), keepdims=True))
 

@@ -19,7 +19,7 @@ from smpc_dp.circuits.layers import Layers, layers_of
 from smpc_dp.circuits.randomisers import randomise
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.kernels.kernel import Kernel
-from smpc_dp.kernels.share_gadgets import Shared, public
+from smpc_dp.kernels.share_gadgets import Shared, joined, number
 from smpc_dp.privacy.circuit_noise import Noise, NoiseKind, Randomiser
 from smpc_dp.protocols.mpyc.terms import NoiseTerms, PairLaw
 from smpc_dp.protocols.pairwise.draw import Pairs
@@ -79,10 +79,10 @@ def each_pair(
 ) -> Iterator[Shared]:
     """Yield the outputs of chunks of pairs, shape (pairs,): noisy, what is opened."""
     layers, joint = pair_layers(kernel, terms), pair_circuit(kernel, terms).inputs[-1]
-    whole = np.concatenate(list(bits), axis=1) if len(bits) > 1 else bits[0]
+    whole = joined(bits)
     size = max(1, CHUNK // layers.widest)
     for start in range(0, len(pairs), size):
         first, second = pairs[start : start + size].T
         fair = mpc.np_random_bits(secint, joint * len(first)).reshape(len(first), joint)
         found = layers.evaluate(np.concatenate((whole[first], whole[second], fair), axis=1).T)
-        yield np.sum(found.T * public([1 << place for place in range(found.shape[0])]), axis=1)
+        yield number(found.T)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import cast
 
@@ -14,6 +15,7 @@ import numpy as np
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.kernels.described import describe, read_kernel
 from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_noise import CentralNoise, CoarseGaussian
 from smpc_dp.privacy.central_pairwise import CentralLaw, design_central, split, sum_sensitivity
@@ -101,19 +103,18 @@ def statistic_program(
     """
     described = describe(kernel)
     kernel = read_kernel(described)
-    faults = []
+    found = Arguments()
     if not 2 <= users <= MAX_USERS:
-        faults.append(Fault("users", f"{users} is not 2 to {MAX_USERS}"))
+        found.fault("users", f"{users} is not 2 to {MAX_USERS}")
     if (kernel.labels == "public") != bool(marks):
-        faults.append(Fault("marks", f"'{kernel.name}' has {kernel.labels} labels"))
+        found.fault("marks", f"'{kernel.name}' has {kernel.labels} labels")
     elif marks and (len(marks) != users or set(marks) != {0, 1}):
-        faults.append(Fault("marks", f"not {users} labels that are 0 or 1, at least one of each"))
+        found.fault("marks", f"not {users} labels that are 0 or 1, at least one of each")
     if not 0 <= partners <= max(0, users - 1):
-        faults.append(Fault("partners", f"{partners} is not 0 to {users - 1}"))
+        found.fault("partners", f"{partners} is not 0 to {users - 1}")
     elif partners and len(design) != 32:
-        faults.append(Fault("design", f"{len(design)} bytes, not 32"))
-    if faults:
-        raise ConfigError(faults)
+        found.fault("design", f"{len(design)} bytes, not 32")
+    found.done()
     tops = tuple(field.steps for field in kernel.fields)
     bare = _sized(
         ProgramTerms(
@@ -176,17 +177,16 @@ def sum_program(
     which is not negative. Noise is scaled to all of a record: with Laplace noise each integer gets an equal
     share of epsilon. Raises ConfigError.
     """
-    faults = []
+    found = Arguments()
     if kind not in ("sum", "mean", "weighted-mean"):
-        faults.append(Fault("kind", f"{kind!r} is no sum"))
+        found.fault("kind", f"{kind!r} is no sum")
     if not 1 <= users <= MAX_USERS:
-        faults.append(Fault("users", f"{users} is not 1 to {MAX_USERS}"))
+        found.fault("users", f"{users} is not 1 to {MAX_USERS}")
     if not bounds or any(not low < high for low, high in bounds):
-        faults.append(Fault("bounds", "none, or not all with the least below the greatest value"))
+        found.fault("bounds", "none, or not all with the least below the greatest value")
     elif kind == "weighted-mean" and (len(bounds) < 2 or bounds[-1][0] < 0):
-        faults.append(Fault("bounds", "a weighted mean has a value and a weight of at least 0"))
-    if faults:
-        raise ConfigError(faults)
+        found.fault("bounds", "a weighted mean has a value and a weight of at least 0")
+    found.done()
     bare = _sized(
         ProgramTerms(
             kind=kind,
@@ -209,10 +209,7 @@ def sum_program(
         noise: list[CentralNoise] = _gaussians(moved, spans, epsilon, delta)
     else:
         (part,) = split(epsilon, [Fraction(1, len(spans))])
-        alike = [*zip(moved, spans, strict=True)]
-        # A design takes long, and most integers of a vector have the same.
-        designs = {(m, s): design_central(law, [m], [s], part, delta)[0] for m, s in set(alike)}
-        noise = [designs[pair] for pair in alike]
+        noise = _alike(moved, spans, lambda m, s: design_central(law, [m], [s], part, delta)[0])
     return _with_noise(bare, noise, epsilon, delta)
 
 
@@ -305,9 +302,15 @@ def _gaussians(moved: list[int], spans: list[int], epsilon: float, delta: float)
     if len(set(zip(moved, spans, strict=True))) == 1:
         return [CoarseGaussian.design(moved[0], spans[0], epsilon, delta, count)] * count
     (part,), (loss,) = split(epsilon, [Fraction(1, count)]), split(delta, [Fraction(1, count)])
-    alike = [*zip(moved, spans, strict=True)]
-    designs = {(m, s): CoarseGaussian.design(m, s, part, loss) for m, s in set(alike)}
-    return [designs[pair] for pair in alike]
+    return _alike(moved, spans, lambda m, s: CoarseGaussian.design(m, s, part, loss))
+
+
+def _alike(
+    moved: list[int], spans: list[int], design: Callable[[int, int], CentralNoise]
+) -> list[CentralNoise]:
+    """Return the noise of each integer: a design takes long, and most integers of a vector have the same."""
+    known = functools.cache(design)
+    return [known(m, s) for m, s in zip(moved, spans, strict=True)]
 
 
 def _with_noise(bare: ProgramTerms, noise: list[CentralNoise], epsilon: float, delta: float) -> Program:

@@ -11,7 +11,7 @@ from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_pairwise import auc_sampling_error
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Relation, delta_warnings
-from smpc_dp.privacy.pairwise_plan import complete_error, sampling_error
+from smpc_dp.privacy.pairwise_plan import complete_error, given_zetas, sampling_error
 from smpc_dp.protocols.mpyc.claims import HONEST_SERVERS
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.result import Privacy
@@ -146,10 +146,7 @@ def _sampling(program: Program, zetas: Sequence[float] | None) -> float:
         high = sum(terms.marks)
         return auc_sampling_error(high, terms.users - high)
     greatest = kernel.width**2 / 4
-    first, second = (greatest / 2, greatest) if zetas is None else (float(zetas[0]), float(zetas[1]))
-    if not 0 <= 2 * first <= second <= greatest:
-        what = f"0 <= 2 zeta_1 <= zeta_2 <= {greatest:g} does not hold of {first:g}, {second:g}"
-        raise ConfigError([Fault("zetas", what)])
+    first, second = (greatest / 2, greatest) if zetas is None else given_zetas(zetas, kernel.width)
     if terms.partners and terms.users > 2:
         return sampling_error(terms.users, terms.partners, first, second)
     return complete_error(terms.users, first, second)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.kernels.share_gadgets import Public, Shared, half, one_hot, public, sign
+from smpc_dp.kernels.share_gadgets import Public, Shared, is_less, one_hot, public
 from smpc_dp.privacy.central_gaussian import (
     MOST_LEVELS,
     NUMBER_BITS,
@@ -62,9 +62,7 @@ def _draws(mpc: Any, secint: Any, count: int, terms: NoiseTerms) -> Shared:
     digits = np.array([[cut >> place & 1 for place in range(NUMBER_BITS)] for cut in thresholds])
     own, moves = (places - PLACES // 2)[:, None], (np.array(aliases) - places)[:, None]
     chosen = _choose(mpc, units, np.concatenate([own, moves, digits], axis=1))
-    order = sign(fair[:, PLACE_BITS:], chosen[:, 2:])
-    # 1 where the number is below the threshold: (s^2 - s) / 2.
-    kept = half(order * (order - 1))
+    kept = is_less(fair[:, PLACE_BITS:], chosen[:, 2:])
     drawn = chosen[:, 0] + (1 - kept) * chosen[:, 1]
     return np.sum(drawn.reshape(count, levels) * public(powers(factor, levels)), axis=-1)
 

@@ -110,4 +110,4 @@ def test_the_documented_fields_of_a_verifiable_plan_are_printed() -> None:
 def test_what_depends_on_a_faulty_number_is_no_second_fault() -> None:
     result = CliRunner().invoke(app, ["plan", "gopa", "--parties", "-1", "--epsilon", "1"])
     assert isinstance(result.exception, ConfigError)
-    assert str(result.exception) == "parties: must be an integer in 3..200000, is -1"
+    assert str(result.exception) == "parties: must be an integer from 3 to 200000, is -1"

@@ -14,7 +14,6 @@ from scipy.stats import chisquare
 
 from smpc_dp.circuits.builder import Builder
 from smpc_dp.circuits.circuit import Circuit, unpack_bytes
-from smpc_dp.circuits.coin_streams import coin_gates, streamed_coins
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import ConfigError
 from smpc_dp.kernels import Field, collision, gini_mean_difference, kendall_tau
@@ -26,6 +25,7 @@ from smpc_dp.privacy.empirical import Claim, Sampler, audit
 from smpc_dp.published.kernels import TAU_COINS
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.statistics.compiled import design_noise
+from tests.reference.coin_streams import coin_gates, streamed_coins
 
 # One chi-square test alarms falsely once in 10^5; there are fewer than ten, with fixed seeds.
 ALARM = 1e-5

@@ -251,6 +251,18 @@ def test_bad_numbers_are_named(numbers: dict[str, Any], where: str) -> None:
     assert where in {fault.where for fault in caught.value.faults}
 
 
+def test_all_bad_numbers_are_named_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        planned(parties=10, epsilon=-1.0, k=10, lower=2.0, precision=-1.0, max_dropouts=10, method="no")
+    named = {fault.where for fault in caught.value.faults}
+    assert named == {"epsilon", "k", "lower", "precision", "max_dropouts", "method"}
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    plan = planned(parties=60, epsilon=np.float64(1.0), k=np.int64(20))
+    assert plan == planned(parties=60, epsilon=1.0, k=20)
+
+
 @pytest.mark.parametrize(
     ("numbers", "condition"),
     [

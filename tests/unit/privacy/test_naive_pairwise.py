@@ -15,8 +15,7 @@ from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.accountant.theorems import advanced_composition, optimal_composition
 from smpc_dp.privacy.gaussian import gaussian_mu
-from smpc_dp.privacy.local_pairwise import exact_variance
-from smpc_dp.privacy.local_rivals import zetas
+from smpc_dp.privacy.local_pairwise import exact_variance, zetas
 from smpc_dp.privacy.naive_pairwise import plan_naive
 from smpc_dp_lab.bench.kendall import ratings_law
 

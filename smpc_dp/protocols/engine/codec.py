@@ -1,0 +1,180 @@
+"""Saved states as bytes: strict, canonical MessagePack. Specification: protocols/saved-states/README.md."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, Literal, get_origin
+
+import msgspec
+import numpy as np
+from msgspec import inspect
+from numpy.typing import NDArray
+
+from smpc_dp.decoding import decode_msgpack
+from smpc_dp.errors import LocalError, PeerFault, VerificationError
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.party import PartyRole, Stopped
+from smpc_dp.protocols.engine.state import State
+from smpc_dp.protocols.secagg.graph import PartySet
+
+# What an array may hold, little-endian, and the only names of it.
+ARRAYS = ("|b1", "|u1", "<u2", "<u4", "<u8", "<i8", "<f8")
+_PLAIN = (
+    inspect.IntType,
+    inspect.FloatType,
+    inspect.BoolType,
+    inspect.StrType,
+    inspect.BytesType,
+    inspect.NoneType,
+    inspect.EnumType,
+    inspect.LiteralType,
+)
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What is sealed of one state.
+
+    Attributes:
+        kind: the name of the state's type; state: its fields.
+        messages: what is sent on the way into the state.
+        input: the digest of the caller's input, empty from its release on.
+        released: the digest of the messages that released it, empty before.
+    """
+
+    version: Literal[1]
+    kind: str
+    state: bytes
+    messages: tuple[Envelope, ...] = ()
+    input: bytes = b""
+    released: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"Record({self.kind!r})"
+
+
+class Codec:
+    """The encoding of the states of one role.
+
+    Args:
+        states: the types that may be saved; raises LocalError for one that has a field which cannot be.
+    """
+
+    def __init__(self, states: Iterable[type[State]]) -> None:
+        self._kinds = {kind.__name__: kind for kind in states}
+        for name, kind in self._kinds.items():
+            if fault := _unsaveable(inspect.type_info(kind), set()):
+                raise LocalError(f"a state '{name}' cannot be saved: {fault}")
+
+    @classmethod
+    def of_party(cls, role: PartyRole) -> Codec:
+        """Return the codec of a table of a party's states."""
+        table = (kind for row in role.rows for kind in (row.state, *row.next))
+        return cls(dict.fromkeys((role.first, *table, Stopped)))
+
+    def encode(
+        self,
+        state: State,
+        messages: Iterable[Envelope] = (),
+        released_input: tuple[bytes, bytes] = (b"", b""),
+    ) -> bytes:
+        """Return a state with what is sent on the way into it, and `Record.input` and `Record.released`.
+
+        Raises LocalError, before anything is saved, if it would not be decoded again.
+        """
+        name = type(state).__name__
+        if self._kinds.get(name) is not type(state):
+            raise LocalError(f"a state '{name}' cannot be saved: it is not in the table")
+        body = _ENCODER.encode(state)
+        try:
+            self._state(name, body)
+        except VerificationError as error:
+            raise LocalError(f"a state '{name}' cannot be saved: {error}") from None
+        return _ENCODER.encode(Record(1, name, body, tuple(messages), *released_input))
+
+    def decode(self, content: bytes) -> tuple[State, Record]:
+        """Return what was encoded; raise VerificationError for anything else, with nothing of the content."""
+        record = _decoded(content, Record, "a saved record")
+        return self._state(record.kind, record.state), record
+
+    def _state(self, name: str, body: bytes) -> State:
+        if (kind := self._kinds.get(name)) is None:
+            raise VerificationError("a saved state is of an unknown type")
+        state: State = _decoded(body, kind, f"a saved state '{name}'")
+        return state
+
+
+def _decoded(content: bytes, kind: type[Any], what: str) -> Any:
+    try:
+        value = decode_msgpack(content, kind, _from_builtin)
+    except (msgspec.DecodeError, RecursionError):
+        # What msgspec says may have a value in it.
+        raise VerificationError(f"{what} is malformed") from None
+    if _ENCODER.encode(value) != content:
+        raise VerificationError(f"{what} is not in its canonical encoding")
+    return value
+
+
+def _to_builtin(value: Any) -> Any:
+    match value:
+        case np.ndarray():
+            name = value.dtype.newbyteorder("<").str
+            if name not in ARRAYS:
+                raise NotImplementedError(f"no array of {value.dtype} is saved")
+            return [name, list(value.shape), value.astype(name, copy=False).tobytes()]
+        case PartySet():
+            return [value.flags().size, value.packed]
+        case _:
+            raise NotImplementedError(f"no {type(value).__name__} is saved")
+
+
+def _from_builtin(kind: Any, value: Any) -> Any:
+    """Return what `_to_builtin` was given; raise ValueError for what it cannot have returned."""
+    if (get_origin(kind) or kind) is np.ndarray:
+        return _array(value)
+    match value:
+        case [int(parties), bytes(packed)] if kind is PartySet and 0 < parties < 1 << 16:
+            try:
+                return PartySet.unpack(packed, parties, "")
+            except PeerFault as fault:
+                raise ValueError(fault.reason) from None
+    raise ValueError("malformed")
+
+
+def _array(value: Any) -> NDArray[Any]:
+    match value:
+        case [str(name), list(shape), bytes(content)] if name in ARRAYS:
+            kind = np.dtype(name)
+            if not all(type(side) is int and side >= 0 for side in shape):
+                raise ValueError("a shape")
+            if len(content) != kind.itemsize * math.prod(shape):
+                raise ValueError("a length")
+            # A copy: states are changed in place, where their step says so.
+            return np.frombuffer(content, kind).reshape(shape).astype(kind.newbyteorder("="))
+    raise ValueError("an array")
+
+
+def _unsaveable(kind: inspect.Type, known: set[type]) -> str:
+    """Say which type below `kind` has no one encoding; an empty text if each has."""
+    match kind:
+        case inspect.StructType(cls=cls, fields=fields) | inspect.DataclassType(cls=cls, fields=fields):
+            if cls in known:
+                return ""
+            known.add(cls)
+            inner = [field.type for field in fields]
+        case inspect.DictType(key_type=key, value_type=value):
+            inner = [key, value]
+        case inspect.UnionType(types=types):
+            inner = list(types)
+        case inspect.TupleType(item_types=types):
+            inner = list(types)
+        case inspect.VarTupleType(item_type=item) | inspect.ListType(item_type=item):
+            inner = [item]
+        case inspect.CustomType(cls=cls) if cls in (np.ndarray, PartySet):
+            return ""
+        case _:
+            return "" if isinstance(kind, _PLAIN) else f"nothing decodes {kind!r:.100}"
+    return next((fault for one in inner if (fault := _unsaveable(one, known))), "")
+
+
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_to_builtin)

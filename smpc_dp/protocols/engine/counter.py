@@ -1,0 +1,67 @@
+"""The counter of saved states: which one is the newest, kept where nothing is ever set back.
+
+Specification: protocols/saved-states/README.md.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, Protocol
+
+import msgspec
+
+from smpc_dp.errors import LocalError
+from smpc_dp.protocols.engine.attempt_files import AttemptFiles
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """The number of the newest state of an attempt, and its digest."""
+
+    number: int
+    digest: bytes
+
+
+class Counter(Protocol):
+    """Of each attempt the newest mark. It only grows, whatever happens to all other media."""
+
+    def read(self, attempt: bytes) -> Mark | None:
+        """Return the newest mark; None if there is none."""
+
+    def advance(self, attempt: bytes, before: Mark | None, after: Mark) -> None:
+        """Replace `before` by `after`, durably and at once; nothing if `after` is there already.
+
+        Raises LocalError if another mark is there, or it cannot be done.
+        """
+
+
+class _Marked(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    version: Literal[1]
+    number: int
+    digest: bytes
+
+
+class FileCounter:
+    """A counter in a folder, one file for each attempt: as good as the folder is safe from being set back."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files = AttemptFiles(folder, ".counter", "counter of saved states", _Marked)
+
+    def read(self, attempt: bytes) -> Mark | None:
+        """See `Counter.read`."""
+        return _mark(self._files.read(attempt))
+
+    def advance(self, attempt: bytes, before: Mark | None, after: Mark) -> None:
+        """See `Counter.advance`."""
+        with self._files.held(attempt) as found:
+            mark = _mark(found)
+            if mark == after:
+                return
+            if mark != before:
+                raise LocalError(
+                    f"the counter is not at {before and before.number}: the state is not the newest"
+                )
+            self._files.write(attempt, _Marked(1, after.number, after.digest))
+
+
+def _mark(found: _Marked | None) -> Mark | None:
+    return None if found is None else Mark(found.number, found.digest)

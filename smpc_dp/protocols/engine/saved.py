@@ -1,0 +1,312 @@
+"""A holder that saves each state before it sends. Specification: protocols/saved-states/README.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from msgspec.structs import replace
+
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.randomness import SystemRandomness
+from smpc_dp.crypto.transcript import digest, encode_uint
+from smpc_dp.errors import LocalError
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.codec import Codec
+from smpc_dp.protocols.engine.counter import Counter, Mark
+from smpc_dp.protocols.engine.events import Cancellation, Event, Message
+from smpc_dp.protocols.engine.keyring import Key, KeyRing
+from smpc_dp.protocols.engine.run import Run
+from smpc_dp.protocols.engine.seal import (
+    ATTESTED,
+    COUNTED,
+    KEY_BYTES,
+    OVER,
+    Place,
+    open_state,
+    seal_state,
+)
+from smpc_dp.protocols.engine.state import State, Transition
+from smpc_dp.protocols.engine.store import Row, Store
+from smpc_dp.protocols.envelope import Context, encode_envelope
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event as Release
+    from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.privacy.accountant.receipt import Receipt
+
+R_co = TypeVar("R_co", covariant=True)
+
+# (run id, digest of the messages) -> the receipt, where there is a ledger: a run is charged for one digest.
+Charge = Callable[[bytes, bytes], "Receipt | None"]
+
+ATTEMPT_BYTES = NAME_BYTES = 16
+ATTEST = "attest-"
+# Keys of states are never drawn from a seed.
+_RANDOM = SystemRandomness()
+
+
+def charge_once(ledger: Ledger, release: Callable[[], Release], request: int) -> Charge:
+    """Return the charge of a run to a ledger: free for the digest that it was charged for, else refused."""
+
+    def charge(run_id: bytes, released: bytes) -> Receipt | None:
+        return ledger.charge(run_id, release(), f"request {request}: {released.hex()}", resume=True)
+
+    return charge
+
+
+def _no_charge(_run_id: bytes, _released: bytes) -> None:
+    """Charge nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """Where a role's states are saved, and what all of them depend on.
+
+    Attributes:
+        codec: of the states of the role's table.
+        store, keys, counter: on media of their own; without a counter nothing is restored from the first
+            message `attest-*` on.
+        terms: of the caller's own, public, what a restored run must have been begun with.
+        input: the party's input as bytes; another one is refused until it is released.
+        charge: called with the digest of the messages that release the input, before they are sent.
+    """
+
+    codec: Codec
+    store: Store
+    keys: KeyRing
+    counter: Counter | None = None
+    terms: bytes = b""
+    input: bytes = b""
+    charge: Charge = _no_charge
+
+    def advance(self, place: Place, after: bytes) -> None:
+        """Move the counter, if there is one, to the state at a place, whose digest is `after`."""
+        if self.counter is not None:
+            before = Mark(place.counter - 1, place.predecessor) if place.counter else None
+            self.counter.advance(place.attempt, before, Mark(place.counter, after))
+
+
+class SavedRun(Run[R_co]):
+    """One role in one run, each of whose states is on disk before what it sends is returned.
+
+    Made by `begin` and `restore`. After a failure to save it takes and sends nothing more, and may be
+    restored. It reads and writes files: a driver with an event loop calls it in a thread.
+    """
+
+    def __init__(self, role: Any, member: Any, state: State, saving: Saving, row: Row) -> None:
+        super().__init__(role, member, state)
+        self.receipt: Receipt | None = None
+        self._saving = saving
+        self._row = row
+        self._messages: tuple[Envelope, ...] = ()
+        self._input = self._released = b""
+        self._charged = self._broken = False
+
+    @classmethod
+    def begin(cls, role: Any, member: Any, state: State, saving: Saving) -> Self:
+        """Save the first state; `Start` follows. Raises LocalError if a saved run of the request is open."""
+        context: Context = member.context
+        saving.store.check_none_open(context.scope, context.request, member.name)
+        attempt, key = _RANDOM.bytes(ATTEMPT_BYTES), _new_key()
+        committed = _digest_of_input(attempt, saving)
+        place = Place(
+            context.scope,
+            context.request,
+            member.name,
+            attempt,
+            0,
+            state.run_id,
+            state.step,
+            b"",
+            b"",
+            _digest_of_terms(member, saving),
+            0 if saving.counter is None else COUNTED,
+        )
+        record = saving.codec.encode(state, (), (committed, b""))
+        row = Row(place, key.name, seal_state(key.secret, place, record, _RANDOM))
+        saving.keys.create(attempt, key)
+        saving.store.begin(row)
+        saving.advance(place, row.digest)
+        run = cls(role, member, state, saving, row)
+        run._input = committed
+        return run
+
+    @classmethod
+    def restore(cls, role: Any, member: Any, saving: Saving) -> Self:
+        """Go on from the newest saved state of a request; `resend` follows when there is a connection.
+
+        Raises:
+            LocalError: there is none, it is not the newest, or was begun with other terms or another input.
+            VerificationError: it does not open.
+        """
+        context: Context = member.context
+        row = saving.store.find(context.scope, context.request, member.name)
+        if row is None:
+            raise LocalError(f"{member.name}: no saved run of request {context.request}")
+        place = row.place
+        what = f"{member.name}: the saved run of request {context.request}"
+        if place.terms != _digest_of_terms(member, saving):
+            raise LocalError(f"{what} was begun with other terms, or for another question")
+        _check_counter(row, saving, what)
+        secret = saving.keys.get(place.attempt, row.key)
+        if secret is None and place.flags & OVER:
+            # Its end was interrupted.
+            saving.store.swap(row, replace(row, sealed=b""))
+            raise LocalError(f"{what} is over, and its result was taken")
+        if not secret:
+            raise LocalError(f"{what} has no key: the store was set back, or another process has gone on")
+        state, record = saving.codec.decode(open_state(secret, place, row.sealed))
+        if record.input and record.input != _digest_of_input(place.attempt, saving):
+            raise LocalError(f"{what} was begun with another input")
+        saving.advance(place, row.digest)
+        saving.keys.commit(place.attempt, row.key)
+        run = cls(role, member, state, saving, row)
+        run._messages, run._input, run._released = record.messages, record.input, record.released
+        return run
+
+    def step_from(self, state: State, event: Event) -> Sequence[Envelope]:
+        """See `Run.step_from`; the next state is saved, and a release charged, when it returns."""
+        if self._broken:
+            return ()
+        if not isinstance(event, Cancellation):
+            self._charge()
+        return super().step_from(state, event)
+
+    def resend(self) -> Sequence[Envelope]:
+        """Return what the newest state has sent, to be sent once over each new connection."""
+        if self._broken or (self._failed and not self._state.over):
+            return ()
+        self._charge()
+        return self._messages
+
+    def finish(self) -> None:
+        """Destroy the last key and what was sealed: the result of a run that is over is in good hands."""
+        if not self._state.over or self._broken:
+            raise LocalError(f"{self.name}: the run is not over")
+        self._saving.keys.remove(self._row.place.attempt)
+        self._saving.store.swap(self._row, replace(self._row, sealed=b""))
+        self._broken = True
+
+    def _take(self, transition: Transition, event: Event) -> Sequence[Envelope]:
+        state, messages = transition
+        if state is self._state and not messages:
+            return ()
+        # Until all of it is done: whatever fails, it is not known what is on disk.
+        self._broken = True
+        self._save(state, tuple(messages), event)
+        self._broken = False
+        self._charge()
+        return self._messages
+
+    def _save(self, state: State, messages: tuple[Envelope, ...], event: Event) -> None:
+        saving, before = self._saving, self._row
+        committed, released = self._input, self._released
+        if state.over:
+            committed = b""
+        if isinstance(event, Cancellation):
+            # What was not charged is not sent any more.
+            released = released if self._charged else b""
+        elif self._state.releases and messages and not released:
+            committed, released = b"", _digest_of(Label.SAVED_RELEASE, messages)
+        flags = before.place.flags | (OVER if state.over else 0)
+        if any(envelope.step.startswith(ATTEST) for envelope in messages):
+            flags |= ATTESTED
+        received = (event.envelope,) if isinstance(event, Message) else ()
+        place = replace(
+            before.place,
+            counter=before.place.counter + 1,
+            run=state.run_id,
+            step=state.step,
+            predecessor=before.digest,
+            received=_digest_of(Label.SAVED_RECEIVED, received) if received else b"",
+            flags=flags,
+        )
+        key, sealed = _new_key(), b""
+        if _is_kept(flags):
+            record = saving.codec.encode(state, messages, (committed, released))
+            sealed = seal_state(key.secret, place, record, _RANDOM)
+        else:
+            key = replace(key, secret=b"")
+        row = Row(place, key.name, sealed)
+        saving.keys.propose(place.attempt, before.key, key)
+        saving.store.swap(before, row)
+        saving.advance(place, row.digest)
+        saving.keys.commit(place.attempt, key.name)
+        self._row, self._state, self._messages = row, state, messages
+        self._input, self._released = committed, released
+
+    def _charge(self) -> None:
+        """Charge what is released; the messages of an uncharged release are never sent."""
+        if not self._released or self._charged:
+            return
+        try:
+            self.receipt = self._saving.charge(self._row.place.run, self._released)
+            self._charged = True
+        finally:
+            self._failed = self._failed or not self._charged
+
+
+def abandon(member: Any, saving: Saving) -> None:
+    """Make the open saved run of a request a tombstone that says nothing to anybody, and destroy its keys."""
+    context: Context = member.context
+    row = saving.store.find(context.scope, context.request, member.name)
+    if row is None:
+        raise LocalError(f"{member.name}: no saved run of request {context.request}")
+    ended = replace(row.place, flags=row.place.flags | OVER)
+    saving.store.swap(row, Row(ended, row.key, b""))
+    saving.keys.remove(row.place.attempt)
+
+
+def _check_counter(row: Row, saving: Saving, what: str) -> None:
+    """Raise LocalError unless a row is the newest state or the one that was saved and not yet counted."""
+    place, counter = row.place, saving.counter
+    if bool(place.flags & COUNTED) != (counter is not None):
+        raise LocalError(f"{what} was begun {'without' if counter else 'with'} a counter")
+    if not _is_kept(place.flags):
+        raise LocalError(f"{what} is lost: without a counter no state is restored from '{ATTEST}*' on")
+    if counter is None:
+        return
+    mark = counter.read(place.attempt)
+    before = Mark(place.counter - 1, place.predecessor) if place.counter else None
+    if mark not in (before, Mark(place.counter, row.digest)):
+        at = "has none" if mark is None else f"is at {mark.number}"
+        raise LocalError(
+            f"{what} is not the newest: it has state {place.counter}, and the counter {at}: the store was "
+            "set back, or another process has gone on"
+        )
+
+
+def _is_kept(flags: int) -> bool:
+    """Tell whether a state can be restored."""
+    return bool(flags & COUNTED) or not flags & ATTESTED
+
+
+def _new_key() -> Key:
+    return Key(_RANDOM.bytes(NAME_BYTES), _RANDOM.bytes(KEY_BYTES))
+
+
+def _digest_of(label: Label, envelopes: Sequence[Envelope]) -> bytes:
+    return digest(label, *(encode_envelope(envelope) for envelope in envelopes))
+
+
+def _digest_of_input(attempt: bytes, saving: Saving) -> bytes:
+    return digest(Label.SAVED_INPUT, attempt, saving.input)
+
+
+def _digest_of_terms(member: Any, saving: Saving) -> bytes:
+    context: Context = member.context
+    return digest(
+        Label.SAVED_TERMS,
+        *context.bound,
+        context.scope,
+        encode_uint(context.request),
+        context.question.encode(),
+        member.name.encode(),
+        context.aggregator.encode(),
+        encode_uint(len(context.names)),
+        *(part for name in context.names for part in (name.encode(), context.keys[name])),
+        context.keys.get(context.aggregator, b""),
+        saving.terms,
+    )

@@ -1,0 +1,71 @@
+"""Sealed states, and what they are bound to. Specification: protocols/saved-states/README.md."""
+
+from __future__ import annotations
+
+import msgspec
+
+from smpc_dp.crypto import seal
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.crypto.transcript import digest, encode_uint
+
+VERSION = 1
+KEY_BYTES = 32
+
+# The flags of a place: an `attest-*` was sent on the way into it; it is over; a counter counts the attempt.
+ATTESTED, OVER, COUNTED = 1, 2, 4
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a saved state stands.
+
+    Attributes:
+        session: the session digest, of a group's run that of its scope.
+        role: the name of the member; attempt: 16 random bytes.
+        counter: from 0; run: the run id, which may still be empty.
+        step: that the state expects; predecessor: the digest of the saved state before.
+        received: the digest of what led into it; terms: of what all states of the attempt depend on.
+    """
+
+    session: bytes
+    request: int
+    role: str
+    attempt: bytes
+    counter: int
+    run: bytes
+    step: str
+    predecessor: bytes
+    received: bytes
+    terms: bytes
+    flags: int
+
+    @property
+    def bound(self) -> bytes:
+        """The associated data, 32 bytes."""
+        parts = (encode_uint(VERSION), *(_bytes(getattr(self, name)) for name in self.__struct_fields__))
+        return digest(Label.SAVED_STATE, *parts)
+
+
+def _bytes(value: bytes | int | str) -> bytes:
+    match value:
+        case int():
+            return encode_uint(value)
+        case str():
+            return value.encode()
+        case _:
+            return value
+
+
+def seal_state(key: bytes, place: Place, record: bytes, randomness: Randomness) -> bytes:
+    """Encrypt an encoded state under a 32-byte key that seals nothing else."""
+    return seal.seal(key, record, place.bound, randomness)
+
+
+def open_state(key: bytes, place: Place, sealed: bytes) -> bytes:
+    """Decrypt; raise VerificationError if the key, the place or any bit differs."""
+    return seal.unseal(key, sealed, place.bound)
+
+
+def state_digest(place: Place, sealed: bytes) -> bytes:
+    """Return the digest of a saved state, which its successor and the counter have."""
+    return digest(Label.SAVED_DIGEST, place.bound, sealed)

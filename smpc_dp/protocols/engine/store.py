@@ -1,0 +1,120 @@
+"""Where saved states lie: one row for each attempt, replaced by compare-and-swap in one durable transaction.
+
+Specification: protocols/saved-states/README.md.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+
+from smpc_dp.database import Kind, opened
+from smpc_dp.errors import LocalError
+from smpc_dp.protocols.engine.seal import OVER, VERSION, Place, state_digest
+
+# "SDPS".
+_KIND = Kind(
+    "saved states",
+    0x53445053,
+    VERSION,
+    (
+        "CREATE TABLE states (session BLOB NOT NULL, request INTEGER NOT NULL, role TEXT NOT NULL, "
+        "attempt BLOB NOT NULL, counter INTEGER NOT NULL, run BLOB NOT NULL, step TEXT NOT NULL, "
+        "predecessor BLOB NOT NULL, received BLOB NOT NULL, terms BLOB NOT NULL, flags INTEGER NOT NULL, "
+        "key BLOB NOT NULL, sealed BLOB NOT NULL, digest BLOB NOT NULL, "
+        "UNIQUE (session, request, role, attempt)) STRICT",
+        f"CREATE UNIQUE INDEX open ON states (session, request, role) WHERE flags & {OVER} = 0",
+    ),
+)
+_PLACE = Place.__struct_fields__
+_COLUMNS = (*_PLACE, "key", "sealed", "digest")
+_WHO = ("session", "request", "role", "attempt")
+_INSERT = f"INSERT INTO states ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608
+_SWAP = (
+    f"UPDATE states SET {', '.join(f'{name} = ?' for name in _COLUMNS)} "  # noqa: S608
+    f"WHERE {' AND '.join(f'{name} = ?' for name in (*_WHO, 'run', 'counter', 'digest'))}"
+)
+_FIND = (
+    f"SELECT {', '.join(_COLUMNS)} FROM states WHERE session = ? AND request = ? AND role = ? "  # noqa: S608
+    f"AND (flags & {OVER} = 0 OR length(sealed) > 0) ORDER BY flags & {OVER}, rowid DESC LIMIT 1"
+)
+
+
+class Row(msgspec.Struct, frozen=True, dict=True):
+    """A saved state: where it stands, the name of its key, and what is sealed; empty: it is not restored."""
+
+    place: Place
+    key: bytes
+    sealed: bytes
+
+    @cached_property
+    def digest(self) -> bytes:
+        """What the successor and the counter have of it."""
+        return state_digest(self.place, self.sealed)
+
+    @property
+    def columns(self) -> tuple[bytes | int | str, ...]:
+        """What is stored."""
+        return (*(getattr(self.place, name) for name in _PLACE), self.key, self.sealed, self.digest)
+
+
+class Store:
+    """The file at `path`, made with the first row; raises LocalError for what cannot be done.
+
+    After an error it is not known whether a row was written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def begin(self, row: Row) -> None:
+        """Insert the first row of an attempt; another of its request must not be open."""
+        with opened(self.path, _KIND) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                connection.execute(_INSERT, row.columns)
+            except sqlite3.IntegrityError:
+                raise self._is_open(row.place.request, row.place.role) from None
+            connection.execute("COMMIT")
+
+    def check_none_open(self, session: bytes, request: int, role: str) -> None:
+        """Raise the LocalError that `begin` would."""
+        row = self.find(session, request, role)
+        if row is not None and not row.place.flags & OVER:
+            raise self._is_open(request, role)
+
+    def _is_open(self, request: int, role: str) -> LocalError:
+        return LocalError(
+            f"{self.path}: a saved run of {role} in request {request} is not over: restore or abandon it"
+        )
+
+    def swap(self, before: Row, after: Row) -> None:
+        """Replace a row; raise LocalError if another process has, or the row was set back."""
+        place = before.place
+        who = tuple(getattr(place, name) for name in _WHO)
+        with opened(self.path, _KIND) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            values = (*after.columns, *who, place.run, place.counter, before.digest)
+            if connection.execute(_SWAP, values).rowcount != 1:
+                raise LocalError(
+                    f"{self.path}: state {place.counter} of {place.role} in request {place.request} is no "
+                    "longer the newest: another process has restored it, or the file was set back"
+                )
+            connection.execute("COMMIT")
+
+    def find(self, session: bytes, request: int, role: str) -> Row | None:
+        """Return the row of the open attempt, or else of the last one that is over and not finished."""
+        if not self.path.exists():
+            return None
+        with opened(self.path, _KIND) as connection:
+            rows = connection.execute(_FIND, (session, request, role)).fetchall()
+        if not rows:
+            return None
+        *place, key, sealed, digest = rows[0]
+        row = Row(Place(*place), key, sealed)
+        if row.digest != digest:
+            raise LocalError(f"{self.path}: the saved state of {role} in request {request} is damaged")
+        return row

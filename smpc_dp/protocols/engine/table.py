@@ -1,0 +1,69 @@
+"""The table and the diagram of a role's states, as the specifications show them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from smpc_dp.protocols.engine.collector import CollectorRole, Stage
+from smpc_dp.protocols.engine.party import PartyRole, Row
+
+HEAD = "| state | event | next state | sends | what can no longer happen |\n|---|---|---|---|---|"
+
+
+class Line(NamedTuple):
+    """One line of a table: in `state`, `event` leads to one of the states `next`, and `sends` is sent.
+
+    `ends`: what can no longer happen.
+    """
+
+    state: str
+    event: str
+    next: tuple[str, ...]
+    sends: tuple[str, ...]
+    ends: str
+
+
+def table(role: PartyRole | CollectorRole) -> tuple[Line, ...]:
+    """Return the lines of a role's table, in the order of a run.
+
+    Besides, an error or a cancellation leads from every state to `Stopped`: a party sends `leave`, a
+    collecting role `abort` to all parties. A collecting role stays in its state on the message, the loss or
+    the conviction of one party.
+    """
+    if isinstance(role, PartyRole):
+        begun = role.rows[0].state.__name__
+        first = Line(role.first.__name__, "the run begins", (begun,), (role.hello,), "")
+        return (first, *(_line(row, f"`{row.state.expects}` of the aggregator") for row in role.rows))
+    return tuple(
+        _line(stage, f"`{stage.state.expects}` of all parties that are left") for stage in role.stages
+    )
+
+
+def _line(row: Row | Stage, event: str) -> Line:
+    return Line(row.state.__name__, event, tuple(after.__name__ for after in row.next), row.sends, row.ends)
+
+
+def markdown(role: PartyRole | CollectorRole) -> str:
+    """Return the table and the diagram in Markdown."""
+    lines = table(role)
+    rows = [
+        f"| {line.state} | {line.event} | {', '.join(line.next)} | {_steps(line.sends)} | {line.ends} |"
+        for line in lines
+    ]
+    arrows = [
+        f"    {line.state} --> {after}: {line.event.replace('`', '')}"
+        for line in lines
+        for after in line.next
+    ]
+    last = [after for after in lines[-1].next if after != lines[-1].state]
+    diagram = [
+        "stateDiagram-v2",
+        f"    [*] --> {lines[0].state}",
+        *arrows,
+        *(f"    {s} --> [*]" for s in last),
+    ]
+    return "\n".join([HEAD, *rows, "", "```mermaid", *diagram, "```"])
+
+
+def _steps(steps: tuple[str, ...]) -> str:
+    return ", ".join(f"`{step}`" for step in steps) or "-"

@@ -1,0 +1,395 @@
+"""A party whose process dies, forks and is set back: its media, its wire, and a small protocol.
+
+`Scene` is all that a protocol has to give; tests/faults/test_saved_states.py runs over any number of them.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import msgspec
+import numpy as np
+from nacl.signing import SigningKey
+from numpy.typing import NDArray
+
+from smpc_dp.crypto.randomness import SystemRandomness
+from smpc_dp.errors import LocalError, PrivacyError, SmpcError
+from smpc_dp.protocols.abort import LEAVE
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.codec import Codec
+from smpc_dp.protocols.engine.counter import FileCounter
+from smpc_dp.protocols.engine.events import Cancellation, Message, Start
+from smpc_dp.protocols.engine.keyring import KeyRing
+from smpc_dp.protocols.engine.party import Member, PartyRole, PartyState, Row
+from smpc_dp.protocols.engine.run import Role
+from smpc_dp.protocols.engine.saved import Charge, SavedRun, Saving
+from smpc_dp.protocols.engine.state import State, Transition
+from smpc_dp.protocols.engine.store import Store
+from smpc_dp.protocols.envelope import Context, decode, encode_envelope
+from smpc_dp.protocols.secagg.graph import PartySet, pack_set
+from smpc_dp.simulate.stage import Signer
+
+
+class Scene(Protocol):
+    """One run of a protocol around one party, whose processes are the test's.
+
+    Attributes:
+        codec: of the party's states; states: how many are saved in a run without faults, the first included.
+        input: the party's, as bytes.
+    """
+
+    codec: Codec
+    states: int
+    input: bytes
+
+    def process(self) -> tuple[Role, Any, State]:
+        """Return role, member and first state as a new process of the party makes them."""
+
+    def answer(self, sent: Sequence[Envelope], variant: int = 0) -> Sequence[Envelope]:
+        """Return what the others send to the party after it has sent this; again the same for the same.
+
+        Another `variant` is another message of the same step, if the others can make one.
+        """
+
+    def check(self, run: SavedRun[Any]) -> None:
+        """Check the result of a run that has ended well."""
+
+
+# A crash, and a device that fails.
+
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+class Faults:
+    """Counts what a process does to its media; at number `at` it crashes or fails, `before` or after it.
+
+    `meanwhile` is called instead of a fault: what others do at that moment.
+    """
+
+    def __init__(
+        self,
+        at: int | None = None,
+        before: bool = True,
+        fails: bool = False,
+        meanwhile: Callable[[], object] | None = None,
+    ) -> None:
+        self.at, self.before, self.fails, self.meanwhile = at, before, fails, meanwhile
+        self.done: list[str] = []
+
+    def around(self, what: str, action: Callable[..., Any]) -> Callable[..., Any]:
+        def act(*arguments: Any) -> Any:
+            mine = len(self.done) == self.at
+            self.done.append(what)
+            if mine and self.before:
+                self._strike(what)
+            result = action(*arguments)
+            if mine and not self.before:
+                self._strike(what)
+            return result
+
+        return act
+
+    def _strike(self, what: str) -> None:
+        if self.meanwhile is not None:
+            self.meanwhile()
+        elif self.fails:
+            raise LocalError(f"{what}: input/output error")
+        else:
+            raise Crash(what)
+
+
+class _Faulty:
+    """Another object, some of whose methods fail."""
+
+    def __init__(self, inner: Any, faults: Faults, methods: Sequence[str]) -> None:
+        self._inner = inner
+        for name in methods:
+            setattr(self, name, faults.around(f"{type(inner).__name__}.{name}", getattr(inner, name)))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class Media:
+    """Store, keys and counter in folders of their own, and the charges, which nothing sets back."""
+
+    def __init__(self, folder: Path, *, counted: bool) -> None:
+        self.folder, self.counted = folder, counted
+        for part in ("store", "keys", "counter"):
+            (folder / part).mkdir(parents=True)
+        self.charges: dict[bytes, bytes] = {}
+        self.refuses = False
+
+    def copy(self, to: Path, *parts: str) -> Media:
+        """Return media with parts of their own, copied, and the other parts shared."""
+        other = Media(to, counted=self.counted)
+        other.charges = self.charges
+        for part in ("store", "keys", "counter"):
+            (to / part).rmdir()
+            if part in parts:
+                shutil.copytree(self.folder / part, to / part)
+            else:
+                (to / part).symlink_to(self.folder / part)
+        return other
+
+    def take(self, to: Path) -> None:
+        """Take a snapshot of all parts."""
+        for part in ("store", "keys", "counter"):
+            shutil.copytree(self.folder / part, to / part)
+
+    def set_back(self, snapshot: Path, *parts: str) -> None:
+        """Put parts of a snapshot in the place of what is there."""
+        for part in parts:
+            shutil.rmtree(self.folder / part)
+            shutil.copytree(snapshot / part, self.folder / part)
+
+    def charge(self, run_id: bytes, released: bytes) -> None:
+        if self.refuses:
+            raise PrivacyError("the budget is spent")
+        if self.charges.setdefault(run_id, released) != released:
+            raise PrivacyError("the run was charged for other bytes")
+
+    def saving(self, scene: Scene, faults: Faults | None = None, **changed: Any) -> Saving:
+        faults = faults or Faults()
+        store: Any = _Faulty(Store(self.folder / "store" / "states"), faults, ("begin", "swap"))
+        keys: Any = _Faulty(KeyRing(self.folder / "keys"), faults, ("create", "propose", "commit", "remove"))
+        counter: Any = None
+        if self.counted:
+            counter = _Faulty(FileCounter(self.folder / "counter"), faults, ("advance",))
+        charge: Charge = faults.around("charge", self.charge)
+        given = {"input": scene.input, **changed}
+        return Saving(scene.codec, store, keys, counter, charge=charge, **given)
+
+
+class Wire:
+    """All that any process of the party has sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[Envelope] = []
+
+    def send(self, faults: Faults, messages: Sequence[Envelope]) -> Sequence[Envelope]:
+        faults.around("send", self.sent.extend)(messages)
+        return messages
+
+    def assert_one_for_each_step(self) -> None:
+        said: dict[tuple[bytes, str], bytes] = {}
+        for envelope in self.sent:
+            key = (envelope.run_id, envelope.step)
+            assert said.setdefault(key, encode_envelope(envelope)) == encode_envelope(envelope), key
+
+    @property
+    def steps(self) -> list[str]:
+        return list(dict.fromkeys(envelope.step for envelope in self.sent))
+
+
+def begin(scene: Scene, media: Media, wire: Wire, faults: Faults | None = None) -> SavedRun[Any]:
+    """Begin a run and send its first message."""
+    faults = faults or Faults()
+    role, member, state = scene.process()
+    run: SavedRun[Any] = SavedRun.begin(role, member, state, media.saving(scene, faults))
+    wire.send(faults, run.handle(Start()))
+    return run
+
+
+def restore(
+    scene: Scene, media: Media, wire: Wire, faults: Faults | None = None, **changed: Any
+) -> SavedRun[Any]:
+    """Restore as a new process, connect, and send again what the newest state has sent."""
+    faults = faults or Faults()
+    role, member, _ = scene.process()
+    run: SavedRun[Any] = SavedRun.restore(role, member, media.saving(scene, faults, **changed))
+    if not run.state.run_id and not run.resend():
+        wire.send(faults, run.handle(Start()))
+    else:
+        wire.send(faults, run.resend())
+    return run
+
+
+def step(
+    scene: Scene, run: SavedRun[Any], wire: Wire, faults: Faults | None = None, variant: int = 0
+) -> bool:
+    """Give a run the answer to what it has sent last, as a driver does; return whether it goes on."""
+    faults = faults or Faults()
+    for envelope in scene.answer(run.resend(), variant):
+        try:
+            wire.send(faults, run.handle(Message(envelope)))
+        except SmpcError as error:
+            wire.send(faults, run.handle(Cancellation(error)))
+            return False
+    return not run.finished
+
+
+def play(scene: Scene, run: SavedRun[Any], wire: Wire, faults: Faults | None = None) -> None:
+    """Play a run to its end."""
+    while step(scene, run, wire, faults):
+        pass
+
+
+def states_on_the_way(
+    scene: Scene, media: Media, wire: Wire, folder: Path, variant: int = 0
+) -> Iterator[SavedRun[Any]]:
+    """Play a run, and after each saved state take a snapshot as FOLDER/NUMBER; the first has sent `hello`."""
+    run = begin(scene, media, wire)
+    goes_on = True
+    for number in range(1, scene.states):
+        media.take(folder / str(number))
+        yield run
+        if not goes_on:
+            return
+        goes_on = step(scene, run, wire, variant=variant)
+
+
+# A small protocol: one draw, one attestation, one release.
+
+
+class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    nonce: bytes
+
+
+class Said(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    text: bytes
+
+
+class Vector(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    values: bytes
+
+
+class Waits(PartyState, frozen=True, kw_only=True, eq=False):
+    vector: NDArray[np.uint32]
+
+
+class AwaitStart(PartyState, frozen=True, kw_only=True, eq=False):
+    expects: ClassVar[str] = "start"
+    renews: ClassVar[bool] = True
+    vector: NDArray[np.uint32]
+    nonce: bytes
+
+
+class AwaitSet(PartyState, frozen=True, kw_only=True, eq=False):
+    expects: ClassVar[str] = "set"
+    vector: NDArray[np.uint32]
+    secret: bytes
+    notes: Mapping[int, tuple[bytes, bytes]]
+
+
+class AwaitGo(PartyState, frozen=True, kw_only=True, eq=False):
+    expects: ClassVar[str] = "go"
+    releases: ClassVar[bool] = True
+    vector: NDArray[np.uint32]
+    secret: bytes
+    members: PartySet
+
+
+class AwaitCount(PartyState, frozen=True, kw_only=True, eq=False):
+    expects: ClassVar[str] = "count"
+    members: PartySet
+    certificate: Said | None = None
+
+
+class AwaitTotal(PartyState, frozen=True, kw_only=True, eq=False):
+    expects: ClassVar[str] = "total"
+
+
+class Finished(PartyState, frozen=True, kw_only=True, eq=False):
+    over: ClassVar[bool] = True
+    outcome: bytes
+
+
+SESSION = b"s" * 32
+
+
+def run_id_of(said: bytes) -> bytes:
+    return said.ljust(32, b"r")
+
+
+def on_begin(member: Member[None], state: Waits) -> Transition:
+    nonce = member.random.bytes(32)
+    after = AwaitStart(vector=state.vector, nonce=nonce)
+    return Transition(after, (member.write(member.context.session_digest, "hello", Hello(nonce)),))
+
+
+def on_start(member: Member[None], state: AwaitStart, body: bytes) -> Transition:
+    run_id = run_id_of(decode(body, Said, "hub").text)
+    secret = member.random.bytes(32)
+    after = AwaitSet(
+        run_id=run_id, vector=state.vector, secret=secret, notes={2: (secret, b""), 1: (b"", b"")}
+    )
+    return Transition(after, (member.write(run_id, "advertise", Said(secret)),))
+
+
+def on_set(member: Member[None], state: AwaitSet, body: bytes) -> Transition:
+    members = PartySet.unpack(decode(body, Said, "hub").text, 2, "hub")
+    if 1 not in members:
+        raise member.refuse("left this party out")
+    after = AwaitGo(run_id=state.run_id, vector=state.vector, secret=state.secret, members=members)
+    return Transition(after, (member.write(state.run_id, "attest-set", Said(members.packed)),))
+
+
+def on_go(member: Member[None], state: AwaitGo, body: bytes) -> Transition:
+    noise = np.frombuffer(member.random.bytes(4), np.uint32)
+    after = AwaitCount(run_id=state.run_id, members=state.members, certificate=decode(body, Said, "hub"))
+    message = Vector((state.vector + noise).tobytes())
+    return Transition(after, (member.write(state.run_id, "masked", message),))
+
+
+def on_count(member: Member[None], state: AwaitCount, _body: bytes) -> Transition:
+    opened = Said(member.random.bytes(8))
+    return Transition(AwaitTotal(run_id=state.run_id), (member.write(state.run_id, "open", opened),))
+
+
+def on_total(_member: Member[None], state: AwaitTotal, body: bytes) -> Transition:
+    return Transition(Finished(run_id=state.run_id, outcome=decode(body, Said, "hub").text))
+
+
+ROLE = PartyRole(
+    Waits,
+    on_begin,
+    (
+        Row(AwaitStart, on_start, (AwaitSet,), ("advertise",), ""),
+        Row(AwaitSet, on_set, (AwaitGo,), ("attest-set",), ""),
+        Row(AwaitGo, on_go, (AwaitCount,), ("masked",), ""),
+        Row(AwaitCount, on_count, (AwaitTotal,), ("open",), ""),
+        Row(AwaitTotal, on_total, (Finished,), (), ""),
+    ),
+    "open",
+)
+ANSWERS = {"hello": "start", "advertise": "set", "attest-set": "go", "masked": "count", "open": "total"}
+
+
+class SmallScene:
+    """The small protocol: a hub that answers each step at once, in two ways if it is asked to."""
+
+    codec = Codec.of_party(ROLE)
+    states = 7
+    input = np.arange(3, dtype=np.uint32).tobytes()
+
+    def __init__(self, question: str = "q") -> None:
+        self.signers = {name: Signer(name, SigningKey(name.encode().ljust(32))) for name in ("alice", "hub")}
+        keys = {name: bytes(signer.key.verify_key) for name, signer in self.signers.items()}
+        keys["bob"] = bytes(32)
+        self.context = Context("small", 1, SESSION, 7, ("alice", "bob"), "hub", keys, question)
+        self.run_id = b""
+
+    def process(self) -> tuple[Role, Any, State]:
+        member = Member(self.context, None, self.signers["alice"], SystemRandomness())
+        return ROLE, member, Waits(vector=np.frombuffer(self.input, np.uint32))
+
+    def answer(self, sent: Sequence[Envelope], variant: int = 0) -> Sequence[Envelope]:
+        return [self._answer(envelope, variant) for envelope in sent if envelope.step != LEAVE]
+
+    def _answer(self, envelope: Envelope, variant: int) -> Envelope:
+        due = ANSWERS[envelope.step]
+        text = f"{due} {variant}".encode()
+        run_id = run_id_of(text) if due == "start" else envelope.run_id
+        if due == "set":
+            text = pack_set((1, 2)[: 2 - variant], 2)
+        [answer] = self.context.write(self.signers["hub"], run_id, due, ("alice",), Said(text))
+        return answer
+
+    def check(self, run: SavedRun[Any]) -> None:
+        assert run.result.startswith(b"total ")

@@ -1,0 +1,490 @@
+"""A party that dies, forks or is set back at any moment never says two things in one step, and loses no run.
+
+The scenes are in `SCENES`: each test runs over all of them, and at every state and write of a run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smpc_dp import database
+from smpc_dp.errors import LocalError, PrivacyError, SmpcError, VerificationError
+from smpc_dp.protocols.abort import LEAVE
+from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message
+from smpc_dp.protocols.engine.party import Stopped
+from smpc_dp.protocols.engine.saved import SavedRun, abandon
+from tests.faults.saved_scene import (
+    Crash,
+    Faults,
+    Media,
+    Scene,
+    SmallScene,
+    Wire,
+    begin,
+    play,
+    restore,
+    states_on_the_way,
+    step,
+)
+
+SCENES: dict[str, Callable[[], Scene]] = {"small": SmallScene}
+
+ALL = ("store", "keys", "counter")
+# Without a counter nothing is restored after this step.
+ATTEST = "attest-"
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test here takes the power away: what is written is read by the same system."""
+    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
+    monkeypatch.setattr(database, "SYNCHRONOUS", "OFF")
+
+
+@pytest.fixture(params=SCENES)
+def scene(request: pytest.FixtureRequest) -> Scene:
+    return SCENES[request.param]()
+
+
+@pytest.fixture(params=[True, False], ids=["counter", "no counter"])
+def media(request: pytest.FixtureRequest, tmp_path: Path) -> Media:
+    return Media(tmp_path / "media", counted=request.param)
+
+
+def attested(wire: Wire) -> bool:
+    return any(name.startswith(ATTEST) for name in wire.steps)
+
+
+def all_writes(scene: Scene, folder: Path, counted: bool = True) -> list[str]:
+    """Return what a run without faults does to its media, in order."""
+    faults = Faults()
+    run = begin(scene, Media(folder / f"dry {counted}", counted=counted), wire := Wire(), faults)
+    play(scene, run, wire, faults)
+    scene.check(run)
+    return faults.done
+
+
+def test_a_run_is_restored_at_every_state(scene: Scene, media: Media, tmp_path: Path) -> None:
+    """After each step another process goes on; it sends what was sent last again, and nothing else."""
+    wire = Wire()
+    begin(scene, media, wire)
+    for _ in range(scene.states):
+        last = wire.sent[-1]
+        if not media.counted and attested(wire):
+            with pytest.raises(LocalError, match="without a counter no state is restored"):
+                restore(scene, media, wire)
+            assert wire.sent[-1] is last
+            break
+        run = restore(scene, media, wire)
+        if not run.finished:
+            assert wire.sent[-1] == last
+        step(scene, run, wire)
+        wire.assert_one_for_each_step()
+    else:
+        scene.check(restore(scene, media, wire))
+    assert len(media.charges) == (1 if media.counted else 0)
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("fails", [False, True], ids=["crash", "error"])
+def test_a_crash_at_every_write(
+    scene: Scene, media: Media, tmp_path: Path, before: bool, fails: bool
+) -> None:
+    """The process dies, or its device fails, before and after each write, charge and sending."""
+    writes = all_writes(scene, tmp_path, media.counted)
+    for at in range(len(writes)):
+        crash_once(
+            scene=type(scene)(),
+            media=Media(tmp_path / f"crash {at}", counted=media.counted),
+            faults=Faults(at, before, fails),
+            what=f"{at}: {writes[at]}",
+        )
+
+
+def refusal(action: Callable[[], object]) -> str:
+    """Return what a LocalError says, or nothing."""
+    try:
+        action()
+    except LocalError as error:
+        return str(error)
+    return ""
+
+
+def crash_once(scene: Scene, media: Media, faults: Faults, what: str) -> None:
+    wire = Wire()
+    try:
+        run = begin(scene, media, wire, faults)
+        play(scene, run, wire, faults)
+    except (Crash, LocalError):
+        pass
+    assert len(faults.done) > (faults.at or 0), what
+    stopped = wire.steps[-1:] == [LEAVE]
+    try:
+        run = restore(scene, media, wire)
+    except LocalError as error:
+        refused = str(error)
+    else:
+        refused = ""
+        play(scene, run, wire)
+        if not stopped and not isinstance(run.state, Stopped):
+            scene.check(run)
+            assert len(media.charges) == 1, what
+        run.finish()
+    wire.assert_one_for_each_step()
+    if "without a counter" in refused:
+        abandon(scene.process()[1], media.saving(scene))
+    elif "no saved run" in refused:
+        # Nothing was saved, so nothing was sent; or an end was saved that is not restored without a counter.
+        assert not wire.sent or not media.counted, what
+    elif "was taken" in refused:
+        pytest.fail(what)
+    elif refused:
+        pytest.fail(f"{what}: {refused}")
+    # In each case the request can be begun anew, as another attempt.
+    again = begin(scene, media, Wire())
+    assert not again.finished
+
+
+def test_a_crash_while_the_result_is_taken(scene: Scene, tmp_path: Path) -> None:
+    for at in range(2):
+        for before in (True, False):
+            media, wire = Media(tmp_path / f"{at} {before}", counted=True), Wire()
+            run = begin(scene, media, wire)
+            play(scene, run, wire)
+            role, member, _ = scene.process()
+            run = SavedRun.restore(role, member, media.saving(scene, Faults(2 + at, before)))
+            with pytest.raises(Crash):
+                run.finish()
+            if refused := refusal(partial(restore, scene, media, wire)):
+                assert "was taken" in refused or "no saved run" in refused
+            else:
+                scene.check(restore(scene, media, wire))
+            begin(scene, media, Wire())
+
+
+@pytest.mark.parametrize(
+    "shared", [(), ("store",), ("keys",), ("counter",), ALL], ids=lambda s: "+".join(s) or "none"
+)
+def test_a_fork_at_every_state(scene: Scene, media: Media, tmp_path: Path, shared: tuple[str, ...]) -> None:
+    """Two processes restore one state and are told different things, at each point of the other's step."""
+    if not shared or (shared == ("counter",) and not media.counted):
+        pytest.skip("nothing in common: the copies are all that each has")
+    copied = [part for part in ALL if part not in shared]
+    for number in range(1, scene.states):
+        for at in range(8):
+            fork_once(type(scene)(), tmp_path / f"{number} {at}", media.counted, number, at, copied)
+
+
+def fork_once(scene: Scene, folder: Path, counted: bool, number: int, at: int, copied: list[str]) -> None:
+    media, wire = Media(folder / "media", counted=counted), Wire()
+    for _ in zip(range(number), states_on_the_way(scene, media, wire, folder / "unused"), strict=False):
+        pass
+    if not counted and attested(wire):
+        return
+    one, other = media, media.copy(folder / "other", *copied)
+    second = restore(scene, other, wire)
+    ended: list[str] = []
+
+    def meanwhile() -> None:
+        try:
+            step(scene, second, wire, variant=1)
+        except SmpcError as error:
+            ended.append(str(error))
+
+    faults = Faults(at + len(restored(scene, one)), meanwhile=meanwhile)
+    try:
+        first = restore(scene, one, wire, faults)
+        step(scene, first, wire, faults)
+    except SmpcError as error:
+        ended.append(str(error))
+    wire.assert_one_for_each_step()
+    # Whoever starts again after that, on either copy: the line is one.
+    for where in (one, other):
+        for variant in (0, 1):
+            try:
+                run = restore(scene, where, wire)
+                step(scene, run, wire, variant=variant)
+            except SmpcError as error:
+                ended.append(str(error))
+            wire.assert_one_for_each_step()
+
+
+def restored(scene: Scene, media: Media) -> list[str]:
+    """Return what a restoration does to its media before it steps."""
+    faults = Faults()
+    restore(scene, media, Wire(), faults)
+    return faults.done
+
+
+@pytest.mark.parametrize("parts", [("store",), ("store", "keys")], ids="+".join)
+def test_a_rollback_to_every_earlier_state(
+    scene: Scene, media: Media, tmp_path: Path, parts: tuple[str, ...]
+) -> None:
+    """From every state back to every earlier one; the counter, or without one the key, is not set back."""
+    if not media.counted and "keys" in parts:
+        pytest.skip("then nothing notices: see the test below")
+    for last in range(2, scene.states):
+        folder = tmp_path / str(last)
+        here, wire = Media(folder / "media", counted=media.counted), Wire()
+        scene = type(scene)()
+        on_the_way = states_on_the_way(scene, here, wire, folder)
+        for _ in zip(range(last), on_the_way, strict=False):
+            pass
+        for earlier in range(1, last):
+            here.set_back(folder / str(earlier), *parts)
+            for variant in (0, 1):
+                sent = len(wire.sent)
+                with pytest.raises(LocalError, match=r"set back|no saved run|without a counter"):
+                    step(scene, restore(scene, here, wire), wire, variant=variant)
+                assert len(wire.sent) == sent
+        wire.assert_one_for_each_step()
+
+
+def test_a_live_process_in_a_snapshot(scene: Scene, media: Media, tmp_path: Path) -> None:
+    """A process that was copied with its memory goes on from an earlier state, over media that went on."""
+    for parts in [("store",), ("store", "keys")] if media.counted else [("store",), ()]:
+        for number in range(1, scene.states - 1):
+            folder = tmp_path / f"{number} {'+'.join(parts)}"
+            here, wire = Media(folder / "media", counted=media.counted), Wire()
+            scene = type(scene)()
+            on_the_way = states_on_the_way(scene, here, wire, folder)
+            for _ in zip(range(number), on_the_way, strict=False):
+                pass
+            if not media.counted and attested(wire):
+                break
+            copied = restore(scene, here, wire)
+            list(on_the_way)
+            here.set_back(folder / str(number), *parts)
+            for variant in (0, 1):
+                sent = len(wire.sent)
+                with suppress(SmpcError):
+                    step(scene, copied, wire, variant=variant)
+                assert len(wire.sent) == sent
+            wire.assert_one_for_each_step()
+
+
+def test_without_a_counter_a_rollback_of_all_is_not_noticed(tmp_path: Path) -> None:
+    """What the specification says of it: before `attest-*` such a party contradicts itself."""
+    scene, media, wire = SmallScene(), Media(tmp_path / "media", counted=False), Wire()
+    list(states_on_the_way(scene, media, wire, tmp_path))
+    media.set_back(tmp_path / "2", "store", "keys")
+    step(scene, restore(scene, media, wire), wire, variant=1)
+    with pytest.raises(AssertionError, match=r"attest-set"):
+        wire.assert_one_for_each_step()
+    media.set_back(tmp_path / "3", "store", "keys")
+    with pytest.raises(LocalError, match="without a counter no state is restored"):
+        restore(scene, media, wire)
+
+
+def test_the_answer_cannot_be_made_again(scene: Scene, tmp_path: Path) -> None:
+    """The state after each answer is given another message of the step that was answered."""
+    folder = tmp_path / "copies"
+    media, wire = Media(tmp_path / "media", counted=True), Wire()
+    told: list[Any] = []
+    for run in states_on_the_way(scene, media, wire, tmp_path):
+        number = len(told)
+        told.append((run.resend(), run.state.step))
+        if number:
+            copy = media.copy(folder / str(number), *ALL)
+            again = restore(scene, copy, wire)
+            sent = len(wire.sent)
+            [other] = scene.answer(told[number - 1][0], 1)
+            if again.finished:
+                assert again.handle(Message(other)) == ()
+                continue
+            with pytest.raises(SmpcError):
+                again.handle(Message(other))
+            assert len(wire.sent) == sent
+
+
+def test_a_repeated_message_is_ignored(scene: Scene, media: Media, tmp_path: Path) -> None:
+    wire = Wire()
+    run = begin(scene, media, wire)
+    [answer] = scene.answer(run.resend())
+    wire.send(Faults(), run.handle(Message(answer)))
+    if run.finished:
+        return
+    row = run._row
+    assert run.handle(Message(answer)) == ()
+    assert run._row is row
+    assert restore(scene, media, wire).handle(Message(answer)) == ()
+    wire.assert_one_for_each_step()
+
+
+def test_a_tombstone_is_saved_before_leave_is_sent(scene: Scene, media: Media, tmp_path: Path) -> None:
+    """At each state the deadline passes; a crash at each write of the tombstone."""
+    for number in range(1, scene.states - 2):
+        for at in range(5):
+            folder = tmp_path / f"{number} {at}"
+            here, wire = Media(folder / "media", counted=media.counted), Wire()
+            scene = type(scene)()
+            for _ in zip(range(number), states_on_the_way(scene, here, wire, folder), strict=False):
+                pass
+            if not media.counted and attested(wire):
+                break
+            faults = Faults()
+            run = restore(scene, here, Wire(), faults)
+            with pytest.raises(SmpcError) as raised:
+                run.handle(Deadline())
+            faults.at = len(faults.done) + at
+            with suppress(Crash):
+                wire.send(faults, run.handle(Cancellation(raised.value)))
+            # A process that has seen no tombstone goes on, one that has seen it leaves; never both.
+            again = restore(scene, here, wire)
+            play(scene, again, wire)
+            assert isinstance(again.state, Stopped) == (LEAVE in wire.steps)
+            if LEAVE in wire.steps:
+                leave = [e for e in wire.sent if e.step == LEAVE]
+                assert leave[0] == leave[-1]
+                assert again.handle(Cancellation(raised.value)) == ()
+            else:
+                scene.check(again)
+            wire.assert_one_for_each_step()
+
+
+def test_what_is_fixed(scene: Scene, media: Media) -> None:
+    """Other terms, another question, another input or another counter are refused, and change nothing."""
+    wire = Wire()
+    begin(scene, media, wire)
+    sent = len(wire.sent)
+    with pytest.raises(LocalError, match="other terms"):
+        restore(scene, media, wire, terms=b"other")
+    with pytest.raises(LocalError, match="another input"):
+        restore(scene, media, wire, input=b"other")
+    media.counted = not media.counted
+    with pytest.raises(LocalError, match="was begun with"):
+        restore(scene, media, wire)
+    media.counted = not media.counted
+    if isinstance(scene, SmallScene):
+        with pytest.raises(LocalError, match="for another question"):
+            restore(SmallScene("other"), media, wire)
+    assert len(wire.sent) == sent
+    with pytest.raises(LocalError, match="restore or abandon it"):
+        begin(scene, media, wire)
+    restore(scene, media, wire)
+
+
+def test_an_input_is_forgotten_with_its_release(scene: Scene, tmp_path: Path) -> None:
+    media, wire = Media(tmp_path / "media", counted=True), Wire()
+    for run in states_on_the_way(scene, media, wire, tmp_path):
+        assert bool(run._input) != bool(media.charges)
+        if media.charges:
+            restore(scene, media, wire, input=b"whatever")
+            return
+    pytest.fail("never released")
+
+
+def test_a_refused_charge_ends_the_run(scene: Scene, tmp_path: Path) -> None:
+    """The bytes are in the store, and never leave it; nor are they charged later."""
+    for dies in (False, True):
+        media, wire = Media(tmp_path / str(dies), counted=True), Wire()
+        media.refuses = True
+        scene = type(scene)()
+        run = begin(scene, media, wire)
+        released: list[str] = []
+        while not run.finished:
+            before = list(wire.steps)
+            if run.state.releases:
+                [answer] = scene.answer(run.resend())
+                with pytest.raises(PrivacyError):
+                    run.handle(Message(answer))
+                assert run.resend() == ()
+                released = before
+                if dies:
+                    with pytest.raises(PrivacyError):
+                        restore(scene, media, wire)
+                    run = SavedRun.restore(*scene.process()[:2], media.saving(scene))
+                wire.send(Faults(), run.handle(Cancellation(PrivacyError("the budget is spent"))))
+                break
+            step(scene, run, wire)
+        media.refuses = False
+        assert wire.steps == [*released, LEAVE]
+        again = restore(scene, media, wire)
+        assert isinstance(again.state, Stopped)
+        assert not media.charges
+        wire.assert_one_for_each_step()
+
+
+def test_damage_is_refused(scene: Scene, tmp_path: Path) -> None:
+    """Any file cut off or changed anywhere: the same state and the same bytes, or an error."""
+    folder = tmp_path / "on the way"
+    media, wire = Media(tmp_path / "media", counted=True), Wire()
+    for _ in zip(range(3), states_on_the_way(scene, media, wire, folder), strict=False):
+        pass
+    due = restore(scene, media, wire).resend()
+    outcomes = {"same": 0, "refused": 0}
+    files = [path for part in ALL for path in sorted((media.folder / part).iterdir()) if path.stat().st_size]
+    assert len(files) == 3
+    for path in files:
+        content = path.read_bytes()
+        places = sorted({*range(0, len(content), max(1, len(content) // 150)), len(content) - 1})
+        damaged = [content[:place] for place in places]
+        damaged += [content[:p] + bytes([content[p] ^ 0x41]) + content[p + 1 :] for p in places]
+        for broken in damaged:
+            path.write_bytes(broken)
+            try:
+                outcome = "same" if restore(scene, media, Wire()).resend() == due else "other"
+            except (LocalError, VerificationError):
+                outcome = "refused"
+            outcomes[outcome] += 1
+            for leftover in path.parent.glob("*-journal"):
+                leftover.unlink()
+            path.write_bytes(content)
+    assert outcomes["refused"] > 200
+    assert restore(scene, media, Wire()).resend() == due
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace", "pwrite", "open"])
+def test_the_system_fails(scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """The n-th call of the system fails, for each n: the party goes on after a restart."""
+    real = getattr(os, call)
+    for at in range(40):
+        scene = type(scene)()
+        media, wire = Media(tmp_path / str(at), counted=True), Wire()
+        calls = [0]
+
+        def failing(*arguments: Any, calls: list[int] = calls, at: int = at, **options: Any) -> Any:
+            calls[0] += 1
+            if calls[0] == at + 1:
+                raise OSError(5, "Input/output error")
+            return real(*arguments, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, failing)
+            with suppress(LocalError):
+                play(scene, begin(scene, media, wire), wire)
+        if calls[0] <= at:
+            break
+        if "no saved run" in refusal(partial(restore, scene, media, wire)):
+            assert not wire.sent
+            begin(scene, media, wire)
+        run = restore(scene, media, wire)
+        play(scene, run, wire)
+        wire.assert_one_for_each_step()
+        if LEAVE not in wire.steps:
+            scene.check(run)
+    else:
+        assert call != "pwrite"
+
+
+def test_nothing_is_readable(scene: Scene, tmp_path: Path) -> None:
+    """No file holds the input in the clear, and after the end no file holds a key."""
+    media, wire = Media(tmp_path / "media", counted=True), Wire()
+    run = begin(scene, media, wire)
+    for part in ALL:
+        for path in (media.folder / part).iterdir():
+            assert scene.input not in path.read_bytes()
+            assert path.stat().st_mode & 0o077 == 0
+    play(scene, run, wire)
+    run.finish()
+    assert not [path for path in (media.folder / "keys").iterdir() if path.stat().st_size]
+    with pytest.raises(LocalError, match="no saved run"):
+        restore(scene, media, wire)
+    assert run.handle(Deadline()) == ()
