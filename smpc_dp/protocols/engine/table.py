@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from smpc_dp.protocols.engine.collector import CollectorRole, Stage
@@ -28,15 +29,23 @@ def table(role: PartyRole | CollectorRole) -> tuple[Line, ...]:
 
     Besides, an error or a cancellation leads from every state to `Stopped`: a party sends `leave`, a
     collecting role `abort` to all parties. A collecting role stays in its state on the message, the loss or
-    the conviction of one party.
+    the conviction of one party, and on messages beside its step.
     """
     if isinstance(role, PartyRole):
         begun = role.rows[0].state.__name__
         first = Line(role.first.__name__, "the run begins", (begun,), (role.hello,), "")
-        return (first, *(_line(row, f"`{row.state.expects}` of the aggregator") for row in role.rows))
+        return (first, *(line for row in role.rows for line in _lines(role, row)))
     return tuple(
         _line(stage, f"`{stage.state.expects}` of all parties that are left") for stage in role.stages
     )
+
+
+def _lines(role: PartyRole, row: Row) -> Iterator[Line]:
+    """Yield the line of a row, and those of the reports in its state."""
+    yield _line(row, f"`{row.instead or row.state.expects}` of the aggregator")
+    for report in role.reports:
+        if report.state is row.state and not row.instead:
+            yield _line(report, "the holder's report")
 
 
 def _line(row: Row | Stage, event: str) -> Line:

@@ -61,6 +61,7 @@ class CollectCoins(CollectorState, frozen=True, kw_only=True, eq=False):
     with all that were said and are not in the log yet.
     """
 
+    expects: ClassVar[str] = m.COINS[0]
     plan: StatisticPlan
     hellos: Mapping[int, Item]
     log: RunLog

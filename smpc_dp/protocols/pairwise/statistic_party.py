@@ -8,7 +8,7 @@ aggregator. It runs each once, whatever happens, and reports the matchings in wh
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from dataclasses import replace as replaced
 from typing import ClassVar
@@ -56,7 +56,7 @@ class Asking:
 Party = Member[Asking]
 
 # Of each party that was present at the start its commitments to its coins, and its mark plus 1.
-Known = Mapping[int, tuple[bytes, int]]
+Known = dict[int, tuple[bytes, int]]
 
 
 class Ready(PartyState, frozen=True, kw_only=True, eq=False):
@@ -98,6 +98,7 @@ class AwaitBegun(PartyState, frozen=True, kw_only=True, eq=False):
 class AwaitDraw(PartyState, frozen=True, kw_only=True, eq=False):
     """The party has opened its coin of an attempt, and has those of further attempts in `coins`."""
 
+    expects: ClassVar[str] = m.AGAINS[0]
     renews: ClassVar[bool] = True
     seen: Seen
     coins: tuple[bytes, ...]
@@ -107,7 +108,7 @@ class AwaitDraw(PartyState, frozen=True, kw_only=True, eq=False):
 
     @property
     def step(self) -> str:
-        """A further draw is called, or the coins of all are there."""
+        """The call of a further draw, unless the coins of all are there."""
         return m.AGAINS[self.attempt - 1]
 
 

@@ -26,6 +26,7 @@ from smpc_dp.seen import NOTHING_SEEN, Seen
 PARTY = PartyRole(
     first=p.Ready,
     begin=p.say_hello,
+    hello=m.HELLO,
     rows=(
         Row(
             p.AwaitStart,
@@ -51,28 +52,23 @@ PARTY = PartyRole(
         Row(
             p.AwaitDraw,
             p.on_again,
-            (p.AwaitDraw, p.AwaitLastDraw, p.Evaluating),
+            (p.AwaitDraw, p.AwaitLastDraw),
             m.COINS[1:],
-            "a draw with the coins of this attempt, once another one is called",
-            others={m.MATCHED: p.on_matched},
+            "a draw with the coins before",
         ),
         Row(
-            p.AwaitLastDraw,
-            p.on_last_matched,
+            p.AwaitDraw,
+            p.on_matched,
             (p.Evaluating,),
             (),
-            "another draw",
+            "a further draw: its coins are forgotten",
+            instead=m.MATCHED,
         ),
-        Row(
-            p.Evaluating,
-            p.on_result,
-            (p.AwaitResult, p.Finished),
-            (m.DONE,),
-            "another evaluation: each is begun once",
-            report=p.say_done,
-        ),
+        Row(p.AwaitLastDraw, p.on_last_matched, (p.Evaluating,), (), "another draw"),
+        Row(p.Evaluating, p.on_result, (p.Finished,), (), "anything: the run is over"),
         Row(p.AwaitResult, p.on_result, (p.Finished,), (), "anything: the run is over"),
     ),
+    reports=(Row(p.Evaluating, p.say_done, (p.AwaitResult,), (m.DONE,), "another evaluation"),),
     last=m.DONE,
 )
 
