@@ -38,8 +38,6 @@ from smpc_dp.seen import NOTHING_SEEN, Seen
 
 if TYPE_CHECKING:
     from smpc_dp.board.keeping import Board
-    from smpc_dp.protocols.gopa.direct import DirectMachine
-    from smpc_dp.protocols.gopa.direct_params import DirectParameters
     from smpc_dp.protocols.gopa.params import GopaParameters
 
 # Every sum is a secure sum, or like one. What the other protocols have besides is imported by their sessions
@@ -285,20 +283,3 @@ def make_aggregator(
     """Return the role of the aggregator in one request of any protocol; see `MakeAggregator`."""
     _, make = _roles_of(parameters.protocol)
     return make(context, parameters, identity, threads=threads, watch=watch, board=board, fixed=fixed)
-
-
-def direct_machine(
-    context: Context,
-    parameters: DirectParameters,
-    identity: Signer,
-    lanes: Lanes,
-    randomness: Randomness | None = None,
-) -> DirectMachine:
-    """Return the machine of a user without a relay: of whoever coordinates the request, or another."""
-    from smpc_dp.protocols.gopa.direct import DirectMachine
-    from smpc_dp.protocols.gopa.direct_coordinator import CoordinatorMachine
-    from smpc_dp.protocols.gopa.direct_evidence import coordinator_of
-
-    coordinator = context.names[coordinator_of(context.request, len(context.names)) - 1]
-    kind = CoordinatorMachine if identity.name == coordinator else DirectMachine
-    return kind(context, parameters, identity, lanes, randomness)

@@ -176,9 +176,9 @@ class Server:
             return False
         machine, begun, declared, step, waiting = self._machine, bool(held), False, "", -1
         drained = False
-        if machine.state.longest:
+        if longest := machine.role.longest(machine.member):
             # What is false is kept, however long, and shown.
-            self._hub.hear(machine.state.longest)
+            self._hub.hear(longest)
         while not machine.finished:
             if machine.step != step:
                 step, waiting, drained = machine.step, -1, False

@@ -24,7 +24,6 @@ from smpc_dp.protocols.engine.counter import FileCounter
 from smpc_dp.protocols.engine.events import Cancellation, Message, Start
 from smpc_dp.protocols.engine.keyring import KeyRing
 from smpc_dp.protocols.engine.party import Member, PartyRole, PartyState, Row
-from smpc_dp.protocols.engine.run import Role
 from smpc_dp.protocols.engine.saved import Charge, SavedRun, Saving
 from smpc_dp.protocols.engine.state import State, Transition
 from smpc_dp.protocols.engine.store import Store
@@ -45,7 +44,7 @@ class Scene(Protocol):
     states: int
     input: bytes
 
-    def process(self) -> tuple[Role, Any, State]:
+    def process(self) -> tuple[Any, Any, State]:
         """Return role, member and first state as a new process of the party makes them."""
 
     def answer(self, sent: Sequence[Envelope], variant: int = 0) -> Sequence[Envelope]:
@@ -349,6 +348,7 @@ def on_total(_member: Member[None], state: AwaitTotal, body: bytes) -> Transitio
 ROLE = PartyRole(
     Waits,
     on_begin,
+    "hello",
     (
         Row(AwaitStart, on_start, (AwaitSet,), ("advertise",), ""),
         Row(AwaitSet, on_set, (AwaitGo,), ("attest-set",), ""),
@@ -375,7 +375,7 @@ class SmallScene:
         self.context = Context("small", 1, SESSION, 7, ("alice", "bob"), "hub", keys, question)
         self.run_id = b""
 
-    def process(self) -> tuple[Role, Any, State]:
+    def process(self) -> tuple[Any, Any, State]:
         member = Member(self.context, None, self.signers["alice"], SystemRandomness())
         return ROLE, member, Waits(vector=np.frombuffer(self.input, np.uint32))
 

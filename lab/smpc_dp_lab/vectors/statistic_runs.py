@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from nacl.signing import SigningKey
 
-from smpc_dp.board.memory import MemoryBoard
+from smpc_dp.board.keeping import MemoryBoard
 from smpc_dp.circuits.bristol import format_bristol
 from smpc_dp.kernels import Field, Kernel, auc, collision
 from smpc_dp.protocols.contract import Envelope

@@ -22,6 +22,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.state import State, Transition
 from smpc_dp.protocols.envelope import Context, Signer, decode
+from smpc_dp.seen import NOTHING_SEEN, Seen
 
 P_co = TypeVar("P_co", covariant=True)
 
@@ -39,9 +40,16 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class PartyState(State, frozen=True, kw_only=True, eq=False):
-    """A state of a party. `renews`: the expected message gives a run id, which its own envelope carries."""
+    """A state of a party.
+
+    Attributes:
+        seen: what the party keeps of the session log, durably, before the state's messages are sent; of
+            protocols whose runs are logged.
+        renews: whether the expected message gives a run id, which its own envelope carries.
+    """
 
     progress: Progress = Progress()
+    seen: Seen = NOTHING_SEEN
     renews: ClassVar[bool] = False
 
 
@@ -166,6 +174,10 @@ class PartyRole:
         """Return False: there is one message to wait for."""
         return False
 
+    def longest(self, _member: Member[Any]) -> int:
+        """Return 0: no message is longer than the session plans."""
+        return 0
+
     def step(self, member: Member[Any], state: PartyState, event: events.Event) -> Transition:
         """Return the next state of a party and what it sends; pure but for the values that it draws.
 
@@ -198,7 +210,7 @@ class PartyRole:
 
     def _stop(self, member: Member[Any], state: PartyState, error: SmpcError) -> Transition:
         """Leave, and tell the aggregator, unless that was done or nothing is left to do."""
-        stopped = Stopped(run_id=state.run_id, progress=state.progress, code=error.code)
+        stopped = Stopped(run_id=state.run_id, progress=state.progress, seen=state.seen, code=error.code)
         if not {LEAVE, self.last}.isdisjoint(state.progress.sent):
             return Transition(stopped)
         run_id = state.run_id or member.context.session_digest

@@ -68,7 +68,7 @@ class CollectCoins(CollectorState, frozen=True, kw_only=True, eq=False):
     attempt: int
     present: tuple[int, ...]
     coins: dict[int, bytes]
-    openings: dict[int, Envelope]
+    openings: dict[int, Item]
 
     @property
     def step(self) -> str:
@@ -142,7 +142,7 @@ def finish_begin(aggregator: Aggregator, state: CollectBegin) -> Transition:
     certified = certify_begin(aggregator.context, serving.quorum, serving.runs, packed, signatures)
     log, entry = say(aggregator, state.log, run_id, v.CERTIFY_BEGIN, certified)
     log, _ = say(aggregator, log, run_id, m.TERMS, m.Terms(plan.canonical(), plan.circuit.digest))
-    log = take(aggregator, log, (_hello(aggregator, *each) for each in state.hellos.items()))
+    log = take(aggregator, log, m.HELLO, state.hellos)
     after = CollectCoins(
         run_id=run_id,
         inbox=inbox,
@@ -162,13 +162,13 @@ def accept_coin(aggregator: Aggregator, state: CollectCoins, party: int, envelop
     """Keep a coin that is as committed to."""
     coin = decode(envelope.body, m.Coin, envelope.sender).coin
     # Kept also if it is wrong: that it was said is evidence.
-    state.openings[party] = envelope
+    item = state.openings[party] = Item(None, envelope.body, envelope.signature)
     commitments = state.hellos[party].message.commitments
     plan, context = state.plan, aggregator.context
     if not is_opening(context, plan.digest, state.attempt, envelope.sender, coin, commitments):
         raise PeerFault(envelope.sender, "opened a coin that it had not committed to")
     state.coins[party] = coin
-    return Item(None, b"", envelope.signature)
+    return item
 
 
 def finish_coins(aggregator: Aggregator, state: CollectCoins) -> Transition:
@@ -282,20 +282,8 @@ def _draw_again(
     return Transition(after, aggregator.broadcast(after, step, again))
 
 
-def _hello(aggregator: Aggregator, party: int, item: Item) -> Envelope:
-    """Return a party's hello as it was sent."""
-    context = aggregator.context
-    return Envelope(
-        context.session_digest,
-        m.HELLO,
-        aggregator.name_of(party),
-        aggregator.name,
-        item.body,
-        item.signature,
-    )
-
-
 def _log_openings(aggregator: Aggregator, state: CollectCoins) -> RunLog:
     """Log the coins that were said and are not in the log yet."""
-    openings = [state.openings.pop(party) for party in sorted(state.openings)]
-    return take(aggregator, state.log, openings)
+    openings = dict(state.openings)
+    state.openings.clear()
+    return take(aggregator, state.log, state.step, openings)

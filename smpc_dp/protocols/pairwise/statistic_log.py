@@ -8,27 +8,33 @@ Specification: protocols/pairwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 import msgspec
 
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.collector import Item
 from smpc_dp.protocols.pairwise.statistic_serving import Aggregator
-from smpc_dp.protocols.run_log import RunLog, append, sign_entry
+from smpc_dp.protocols.run_log import RunLog, append
 
 QUESTION = "pairwise-statistic "
 """What the question in a header begins with, and the digest of the statistic in hex follows."""
 
 
-def take(aggregator: Aggregator, log: RunLog, envelopes: Iterable[Envelope]) -> RunLog:
-    """Log messages of parties, in this order; the board has them when this returns."""
-    after, _ = append(aggregator.parameters.board, log, envelopes)
+def take(aggregator: Aggregator, log: RunLog, kind: str, items: Mapping[int, Item]) -> RunLog:
+    """Log messages of parties, in roster order; the board has them when this returns."""
+    signed = [
+        (aggregator.name_of(party), items[party].body, items[party].signature) for party in sorted(items)
+    ]
+    after, _ = append(aggregator.parameters.board, log, kind, signed)
     return after
 
 
 def say(
-    aggregator: Aggregator, log: RunLog, run_id: bytes, step: str, message: msgspec.Struct
+    aggregator: Aggregator, log: RunLog, run_id: bytes, kind: str, message: msgspec.Struct
 ) -> tuple[RunLog, Envelope]:
     """Log a statement of the aggregator, which it signs as a message to itself, and return it."""
-    entry = sign_entry(aggregator, run_id, step, message)
-    return take(aggregator, log, (entry,)), entry
+    entry = aggregator.write_own(run_id, kind, message)
+    signed = [(aggregator.name, entry.body, entry.signature)]
+    after, _ = append(aggregator.parameters.board, log, kind, signed)
+    return after, entry

@@ -76,7 +76,7 @@ class CollectDone(CollectorState, frozen=True, kw_only=True, eq=False):
     log: RunLog
     present: tuple[int, ...]
     pairs: Pairs
-    dones: dict[int, Envelope]
+    dones: dict[int, Item]
 
     @property
     def matchings(self) -> int:  # type: ignore[override]
@@ -95,8 +95,8 @@ def accept_done(_aggregator: Aggregator, state: CollectDone, party: int, envelop
     """Keep what a party says of its pairs."""
     done = decode(envelope.body, m.Done, envelope.sender)
     check_failed(state.pairs.drawn, envelope.sender, done.failed)
-    state.dones[party] = envelope
-    return Item(None, b"", envelope.signature)
+    item = state.dones[party] = Item(None, envelope.body, envelope.signature)
+    return item
 
 
 def on_pair(aggregator: Aggregator, state: CollectDone, _party: int, envelope: Envelope) -> list[Envelope]:
@@ -250,7 +250,7 @@ def _to_party(aggregator: Aggregator, state: CollectDone, turn: Send, matching: 
 
 def _close(aggregator: Aggregator, state: CollectDone, made: Estimate) -> RunLog:
     """Log what the parties say of their pairs, and the outcome."""
-    log = take(aggregator, state.log, (state.dones[party] for party in sorted(state.dones)))
+    log = take(aggregator, state.log, m.DONE, state.dones)
     outcome = m.Outcome(*made.figures, made.pairs, state.pairs.failed, log.head)
     log, _ = say(aggregator, log, state.run_id, m.OUTCOME, outcome)
     return log

@@ -33,7 +33,6 @@ from smpc_dp.protocols.pairwise.statistic_terms import (
     start_root,
 )
 from smpc_dp.protocols.secagg.graph import PartySet
-from smpc_dp.seen import Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +59,7 @@ Known = dict[int, tuple[bytes, int]]
 
 
 class Ready(PartyState, frozen=True, kw_only=True, eq=False):
-    """The run has not begun for the party; `seen`, in this and all other states, is of the session log."""
-
-    seen: Seen
+    """The run has not begun for the party."""
 
 
 class AwaitStart(PartyState, frozen=True, kw_only=True, eq=False):
@@ -70,7 +67,6 @@ class AwaitStart(PartyState, frozen=True, kw_only=True, eq=False):
 
     expects: ClassVar[str] = m.START
     renews: ClassVar[bool] = True
-    seen: Seen
     coins: tuple[bytes, ...]
     commitments: bytes
 
@@ -79,17 +75,15 @@ class AwaitBegin(PartyState, frozen=True, kw_only=True, eq=False):
     """The party knows the commitments of all that are present."""
 
     expects: ClassVar[str] = v.BEGIN
-    seen: Seen
     coins: tuple[bytes, ...]
     present: PartySet
     known: Known
 
 
 class AwaitBegun(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has attested the session log; `seen` must be kept before that is sent."""
+    """The party has attested the session log."""
 
     expects: ClassVar[str] = v.BEGUN
-    seen: Seen
     coins: tuple[bytes, ...]
     present: PartySet
     known: Known
@@ -100,7 +94,6 @@ class AwaitDraw(PartyState, frozen=True, kw_only=True, eq=False):
 
     expects: ClassVar[str] = m.AGAINS[0]
     renews: ClassVar[bool] = True
-    seen: Seen
     coins: tuple[bytes, ...]
     present: PartySet
     known: Known
@@ -116,7 +109,6 @@ class AwaitLastDraw(PartyState, frozen=True, kw_only=True, eq=False):
     """The party has opened its coin of the last attempt."""
 
     expects: ClassVar[str] = m.MATCHED
-    seen: Seen
     present: PartySet
     known: Known
 
@@ -128,7 +120,6 @@ class Evaluating(PartyState, frozen=True, kw_only=True, eq=False):
     """
 
     expects: ClassVar[str] = m.RESULT
-    seen: Seen
     present: tuple[str, ...]
     drawn: Draw
     evaluations: tuple[tuple[int, str, str], ...]
@@ -138,7 +129,6 @@ class AwaitResult(PartyState, frozen=True, kw_only=True, eq=False):
     """The party has said that it is through with its pairs."""
 
     expects: ClassVar[str] = m.RESULT
-    seen: Seen
     present: tuple[str, ...]
     drawn: Draw
 
@@ -147,7 +137,6 @@ class Finished(PartyState, frozen=True, kw_only=True, eq=False):
     """The party has the estimate."""
 
     over: ClassVar[bool] = True
-    seen: Seen
     outcome: StatisticResult
 
 

@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from smpc_dp.board.keeping import Board
-from smpc_dp.board.memory import MemoryBoard
+from smpc_dp.board.keeping import Board, MemoryBoard
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.protocols.engine.collector import Collector, CollectorRole, Inbox, Stage
 from smpc_dp.protocols.engine.party import Member, PartyRole, Row

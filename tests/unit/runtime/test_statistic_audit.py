@@ -17,8 +17,8 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
+from smpc_dp.board.keeping import MemoryBoard
 from smpc_dp.board.log import Chain, Entry, Header, decode_line, encode_line
-from smpc_dp.board.memory import MemoryBoard
 from smpc_dp.cli import app
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
