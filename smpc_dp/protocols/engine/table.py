@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from smpc_dp.protocols.engine.collector import CollectorRole, Stage
@@ -29,14 +30,14 @@ def table(role: PartyRole | CollectorRole | PeerRole) -> tuple[Line, ...]:
 
     Besides, an error or a cancellation leads from every state to `Stopped`: a party sends `leave`, a
     collecting role `abort` to all parties. A collecting role stays in its state on the message, the loss or
-    the conviction of one party, and so does a peer.
+    the conviction of one party, and on messages beside its step; so does a peer.
     """
     if isinstance(role, PartyRole):
-        rows = [_line(row, f"`{row.state.expects}` of the aggregator") for row in role.rows]
+        rows = [line for row in role.rows for line in _lines(role, row)]
         return (_first(role, rows[0]), *rows)
     if isinstance(role, PeerRole):
-        rows = [_line(phase, f"`{phase.state.expects}` of {phase.wait.of}") for phase in role.phases]
-        return (_first(role, rows[0]), *rows)
+        phases = [_line(phase, f"`{phase.state.expects}` of {phase.wait.of}") for phase in role.phases]
+        return (_first(role, phases[0]), *phases)
     return tuple(
         _line(stage, f"`{stage.state.expects}` of all parties that are left") for stage in role.stages
     )
@@ -44,6 +45,14 @@ def table(role: PartyRole | CollectorRole | PeerRole) -> tuple[Line, ...]:
 
 def _first(role: PartyRole | PeerRole, begun: Line) -> Line:
     return Line(role.first.__name__, "the run begins", (begun.state,), (role.hello,), "")
+
+
+def _lines(role: PartyRole, row: Row) -> Iterator[Line]:
+    """Yield the line of a row, and those of the reports in its state."""
+    yield _line(row, f"`{row.instead or row.state.expects}` of the aggregator")
+    for report in role.reports:
+        if report.state is row.state and not row.instead:
+            yield _line(report, "the holder's report")
 
 
 def _line(row: Row | Stage | Phase, event: str) -> Line:
