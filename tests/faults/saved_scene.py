@@ -214,13 +214,14 @@ def step(
 ) -> bool:
     """Give a run the answer to what it has sent last, as a driver does; return whether it goes on."""
     faults = faults or Faults()
-    for envelope in scene.answer(run.resend(), variant):
+    answers = scene.answer(run.resend(), variant)
+    for envelope in answers:
         try:
             wire.send(faults, run.handle(Message(envelope)))
         except SmpcError as error:
             wire.send(faults, run.handle(Cancellation(error)))
             return False
-    return not run.finished
+    return bool(answers) and not run.finished
 
 
 def play(scene: Scene, run: SavedRun[Any], wire: Wire, faults: Faults | None = None) -> None:
