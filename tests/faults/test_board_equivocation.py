@@ -24,7 +24,6 @@ from smpc_dp.protocols.gopa.verifiable.collecting import CollectCoins, CollectCo
 from smpc_dp.protocols.gopa.verifiable.counting import CollectExclusions, CollectTally
 from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
-from smpc_dp.protocols.run_log import sign_entry
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, Host, Played, honest, play
@@ -115,7 +114,7 @@ def another_tally(relay: Any, run_id: bytes, message: v.Tallied) -> v.Tallied:
     tally = decode(message.tally, v.Tally, "")
     total = (int.from_bytes(tally.total[:8], "little") + 1).to_bytes(8, "little") + tally.total[8:]
     body = encode(replace(tally, total=total))
-    envelope = sign_entry(relay, run_id, v.TALLY, replace(tally, total=total))
+    envelope = relay.write_own(run_id, v.TALLY, replace(tally, total=total))
     assert envelope.body == body
     return replace(message, tally=body, signature=envelope.signature)
 

@@ -23,7 +23,6 @@ from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.registry import check_gopa
-from smpc_dp.protocols.run_log import RunLog
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import pack_list, pack_set, unpack_list
 from smpc_dp.runtime.audit import audit_stream
@@ -172,11 +171,11 @@ def test_what_was_sent_counts_though_its_user_is_lost(message: int) -> None:
 
 def test_a_total_that_cannot_be_is_refused() -> None:
     class Inventing(VerifiableAggregator):
-        def log_own(self, run_id: bytes, log: RunLog, kind: str, message: Any) -> tuple[RunLog, Envelope]:
+        def write_own(self, run_id: bytes, kind: str, message: Any) -> Envelope:
             if kind == v.TALLY:
                 total = np.frombuffer(message.total, "<u8") + np.uint64(10_000)
                 message = replace(message, total=total.tobytes())
-            return super().log_own(run_id, log, kind, message)
+            return super().write_own(run_id, kind, message)
 
     played = play(relay=Host(member=Inventing))
     for name in USERS:

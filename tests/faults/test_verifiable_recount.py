@@ -20,7 +20,6 @@ from smpc_dp.protocols.gopa.verifiable.counting import CollectOpen, CollectPubli
 from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.gopa.verifiable.recount import narrowed, widened
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
-from smpc_dp.protocols.run_log import RunLog
 from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, Host, Played, honest, parameters, play
 from smpc_dp_lab.vectors.verifiable_users import CHEAT, off_by_one
 from tests.faults.hosts import liar
@@ -37,10 +36,10 @@ def more(total: bytes) -> bytes:
 class Miscounting(VerifiableAggregator):
     """Puts a total on the board, and signs it, that is one more than the sum."""
 
-    def log_own(self, run_id: bytes, log: RunLog, kind: str, message: Any) -> tuple[RunLog, Envelope]:
+    def write_own(self, run_id: bytes, kind: str, message: Any) -> Envelope:
         if kind == v.TALLY:
             message = replace(message, total=more(message.total))
-        return super().log_own(run_id, log, kind, message)
+        return super().write_own(run_id, kind, message)
 
 
 MISCOUNTING = Host(member=Miscounting)

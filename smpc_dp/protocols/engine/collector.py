@@ -110,6 +110,11 @@ class Collector(Generic[P_co]):
         names = [self.name_of(party) for party in parties]
         return self.context.write(self.identity, run_id or self.context.session_digest, step, names, message)
 
+    def write_own(self, run_id: bytes, kind: str, message: msgspec.Struct) -> Envelope:
+        """Return a statement for a log: signed as a message to itself."""
+        [signed] = self.context.write(self.identity, run_id, kind, (self.name,), message)
+        return signed
+
     def broadcast(self, state: CollectorState, step: str, message: msgspec.Struct) -> list[Envelope]:
         """Return one message for everyone who is not excluded."""
         return self.write(state.run_id, step, sorted(state.inbox.alive), message)

@@ -192,7 +192,7 @@ def finish_commit(aggregator: VerifiableAggregator, state: CollectCommit) -> Tra
             commits[party] = rules.read_commit(party, item.body, name)
             edges[party] = rules.edges_of(party, commits[party], name)
             rules.add_commit(batch, party, name, commits[party])
-    log, digests = aggregator.log(run_id, state.log, v.COMMIT, items)
+    log, digests = aggregator.log(state.log, v.COMMIT, items)
     excluded = exclude_false(aggregator, state, items, batch)
     least = aggregator.parameters.least_left(len(excluded))
     if len(inbox.alive) < least:
@@ -263,7 +263,7 @@ def accept_coin(aggregator: VerifiableAggregator, state: CollectCoin, party: int
             raise PeerFault(name, "opened another coin than it has committed to")
     except PeerFault:
         # The run stops here: the last entry of its log shows why.
-        aggregator.log(state.run_id, state.log, v.COIN, {party: item})
+        aggregator.log(state.log, v.COIN, {party: item})
         raise
     state.coins[party] = item
     return item
@@ -279,7 +279,7 @@ def finish_coin(aggregator: VerifiableAggregator, state: CollectCoin) -> Transit
     run_id, committed = state.run_id, state.committed
     items = [state.coins[party] for party in committed.participants]
     coins = b"".join(decode(item.body, v.Coin, "").coin for item in items)
-    log, _ = aggregator.log(run_id, state.log, v.COIN, state.coins)
+    log, _ = aggregator.log(state.log, v.COIN, state.coins)
     after = CollectCoins(
         run_id=run_id,
         inbox=state.inbox,

@@ -258,7 +258,7 @@ def _go_on(
     run_id, inbox, committed, number = state.run_id, state.inbox, state.committed, state.number + 1
     kinds = (v.OPENINGS, v.Openings) if state.number else (v.PUBLICATIONS, v.Publications)
     answer, kind = (v.in_round(kinds[0], max(state.number, 1)), kinds[1])
-    log, digests = aggregator.log(run_id, state.log, state.step, said)
+    log, digests = aggregator.log(state.log, state.step, said)
     false = exclude_false(aggregator, state, said, batch)
     shown_false, published = state.shown_false + len(false), published - {*false}
     least = aggregator.parameters.least_left(shown_false)

@@ -18,7 +18,7 @@ from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.statements import FALSE, Rules, failures
 from smpc_dp.protocols.phases.key_graph import Watch
 from smpc_dp.protocols.result import Certificate
-from smpc_dp.protocols.run_log import RunLog, append, sign_entry
+from smpc_dp.protocols.run_log import RunLog, append
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.certify import check_certificate, make_certificate
 from smpc_dp.protocols.secagg.graph import pack_set
@@ -47,20 +47,17 @@ class VerifiableAggregator(Collector[VerifiableParameters]):
         """Return the public checks of a run; `combined` follows from its coins."""
         return Rules(self.context, self.parameters, run_id, combined)
 
-    def log(self, run_id: bytes, log: RunLog, kind: str, said: Mapping[int, Item]) -> tuple[RunLog, bytes]:
+    def log(self, log: RunLog, kind: str, said: Mapping[int, Item]) -> tuple[RunLog, bytes]:
         """Put messages of parties on the board, ascending; return where it ends, and the digests."""
-        signed = (
-            Envelope(run_id, kind, self.name_of(party), self.name, said[party].body, said[party].signature)
-            for party in sorted(said)
-        )
-        return append(self.board, log, signed)
+        signed = [(self.name_of(party), item.body, item.signature) for party, item in sorted(said.items())]
+        return append(self.board, log, kind, signed)
 
     def log_own(
         self, run_id: bytes, log: RunLog, kind: str, message: msgspec.Struct
     ) -> tuple[RunLog, Envelope]:
         """Put an entry of the aggregator on the board; return where it ends, and the entry as signed."""
-        entry = sign_entry(self, run_id, kind, message)
-        log, _ = append(self.board, log, (entry,))
+        entry = self.write_own(run_id, kind, message)
+        log, _ = append(self.board, log, kind, [(self.name, entry.body, entry.signature)])
         return log, entry
 
 
