@@ -151,7 +151,8 @@ class MakeParty(Protocol):
     """Makes the role of a party in one request: `party` of a protocol, or one of the caller's in its place.
 
     Arguments as of `smpc_dp.protocols.secagg.states.party`; `seen`: what the party keeps of the session log,
-    for a verifiable run.
+    for a verifiable run. A role of such a run is also given `check_total=False` where the party does not add
+    up the total.
     """
 
     def __call__(
@@ -264,10 +265,12 @@ def make_party(
     randomness: Randomness | None = None,
     fixed: FixedSurvivors | None = None,
     seen: Seen = NOTHING_SEEN,
+    **verifiable: bool,
 ) -> Run[Any]:
     """Return the role of a party in one request of any protocol; see `MakeParty`."""
+    make: Callable[..., Run[Any]]
     make, _ = _roles_of(parameters.protocol)
-    return make(context, parameters, identity, lanes, randomness, fixed, seen)
+    return make(context, parameters, identity, lanes, randomness, fixed, seen, **verifiable)
 
 
 def make_aggregator(

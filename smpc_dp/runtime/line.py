@@ -208,8 +208,8 @@ class HubLine:
         parameters, identity = membership.parameters, membership.identity
         make: Callable[..., Run[Any]] = self._make_party
         chosen = {}
-        if _logged(membership) is not None:
-            chosen["check_total"], self.check_total = self.check_total, True
+        if _logged(membership) is not None and not self.check_total:
+            chosen["check_total"], self.check_total = False, True
         return make(context, parameters, identity, lanes, fixed=self._fixed, seen=seen, **chosen)
 
     async def _drive(

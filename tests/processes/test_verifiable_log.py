@@ -282,6 +282,7 @@ class Waiting:
 
     name, step, finished, has_enough = "relay", v.COMMIT, False, False
     waiting_for, state = frozenset[str](), State()
+    role, member = SimpleNamespace(longest=lambda _member: 0), None
 
     def handle(self, event: Event) -> tuple[()]:
         self.finished = self.finished or isinstance(event, Deadline)
