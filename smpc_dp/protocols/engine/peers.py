@@ -42,7 +42,9 @@ class Letter:
 
 @dataclass(slots=True)
 class Inbox:
-    """What a peer has sent and received in one run. It only grows: no letter is copied or changed.
+    """What a peer has sent and received in one run. It only grows.
+
+    No letter is copied, or replaced once the run has begun.
 
     Attributes:
         letters: of each step the letter of each party, this one's too.
@@ -160,10 +162,12 @@ class Wait:
     """What a phase waits for.
 
     Attributes:
+        of: whose letters, for the table that people read.
         missing: (peer, state) -> the parties whose letter is waited for; an SmpcError if in vain.
         expire: (peer, state) goes on without those that are late, or raises TimeoutFault.
     """
 
+    of: str
     missing: Callable[[Any, Any], Collection[int]]
     expire: Callable[[Any, Any], None]
 
@@ -201,7 +205,9 @@ class PeerRole:
     """The role of a peer in a protocol.
 
     Attributes:
-        begin: (peer, first state) -> the state in which the peer waits for others, and its hello.
+        first: the state before the run begins.
+        begin: (peer, state) -> the state in which the peer waits for others, and its hello.
+        hello: the step of what `begin` sends.
         phases: the table.
         takes: what is done with a letter of each step that the role takes.
         to_one: the steps of what is signed for one party alone.
@@ -209,7 +215,9 @@ class PeerRole:
         last: the coordinator's last step: after it the run can end well without the coordinator.
     """
 
+    first: type[PeerState[Any]]
     begin: Callable[[Any, Any], Transition]
+    hello: str
     phases: tuple[Phase, ...]
     takes: Mapping[str, Take]
     to_one: Collection[str]
@@ -258,8 +266,10 @@ class PeerRole:
                 leave = peer.write(peer.context.session_digest, LEAVE, abort_of(error))
                 stopped = Stopped(run_id=state.run_id, code=error.code)
                 return Transition(stopped, peer.address(leave, peer.everyone))
-            case events.Message(envelope) if _number(peer, envelope.sender) in (0, peer.index):
-                return Transition(state)
+            case events.Message(envelope):
+                party = _number(peer, envelope.sender)
+                if party in (0, peer.index):
+                    return Transition(state)
         inbox = state.inbox
         if state.count != inbox.events:
             raise LocalError(f"{peer.name}: a second step from one state of '{state.step}'")
@@ -270,7 +280,7 @@ class PeerRole:
                 begun = self.begin(peer, state)
                 return Transition(replace(begun.state, count=inbox.events), begun.messages)
             case events.Message(envelope):
-                sent = self._receive(peer, state, envelope)
+                sent = self._receive(peer, state, party, envelope)
             case events.PeersLost(peers):
                 lose(peer, state, peers, self.last)
             case events.Deadline():
@@ -290,8 +300,9 @@ class PeerRole:
         newest = after.state if after.state.over else replace(after.state, count=inbox.events)
         return Transition(newest, [*messages, *unsent])
 
-    def _receive(self, peer: Peer[Any], state: PeerState[Any], envelope: Envelope) -> Sequence[Envelope]:
-        party = _number(peer, envelope.sender)
+    def _receive(
+        self, peer: Peer[Any], state: PeerState[Any], party: int, envelope: Envelope
+    ) -> Sequence[Envelope]:
         try:
             return self._take(peer, state, party, envelope)
         except PeerFault as fault:

@@ -65,7 +65,9 @@ _FINISH = Phase(
 )
 
 PARTY = PeerRole(
+    first=Ready,
     begin=agreement.say_hello,
+    hello=m.HELLO,
     phases=(
         Phase(
             AwaitStart,
@@ -110,7 +112,9 @@ PARTY = PeerRole(
         ),
         Phase(
             AwaitForwarded,
-            Wait(publication.missing_forwarded, late_coordinator),
+            Wait(
+                "the coordinator, and all that it forwards", publication.missing_forwarded, late_coordinator
+            ),
             publication.on_forwarded,
             (CertifyTotal,),
             (d.ATTEST_TOTAL,),
@@ -125,7 +129,9 @@ PARTY = PeerRole(
 )
 
 COORDINATOR = PeerRole(
+    first=Ready,
     begin=coordinator.say_hello,
+    hello=m.HELLO,
     phases=(
         Phase(
             CollectHello,
@@ -159,7 +165,7 @@ COORDINATOR = PeerRole(
             coordinator.await_held,
             (CollectHeld,),
             (),
-            "a publication that is waited for",
+            "waiting for one more publication",
         ),
         Phase(
             CollectHeld,

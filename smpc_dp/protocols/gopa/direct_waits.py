@@ -23,7 +23,7 @@ def late_coordinator(peer: DirectPeer, state: DirectState) -> None:
 
 
 # Wait for the coordinator's letter of the step.
-PROPOSAL = Wait(_missing_proposal, late_coordinator)
+PROPOSAL = Wait("the coordinator", _missing_proposal, late_coordinator)
 
 
 def gathering(among: Among) -> Wait:
@@ -38,7 +38,7 @@ def gathering(among: Among) -> Wait:
             state.inbox.note(late)
             state.inbox.gone.add(party)
 
-    return Wait(missing, expire)
+    return Wait("all parties that are left", missing, expire)
 
 
 def quorum(among: Among) -> Wait:
@@ -67,7 +67,7 @@ def quorum(among: Among) -> Wait:
     def expire(peer: DirectPeer, state: DirectState) -> None:
         raise unsigned(peer, state, signers(peer, state, state.step, among(peer, state)))
 
-    return Wait(missing, expire)
+    return Wait("a quorum that has signed the same", missing, expire)
 
 
 def signers(peer: DirectPeer, state: DirectState, step: str, among: Iterable[int]) -> dict[int, bytes]:

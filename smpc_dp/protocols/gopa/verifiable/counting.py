@@ -97,6 +97,7 @@ class CollectExclusions(CollectorState, frozen=True, kw_only=True, eq=False):
         opened: Delta that was opened so far, by author and neighbour.
     """
 
+    expects: ClassVar[str] = v.ATTEST_EXCLUSIONS
     number: int
     committed: Committed
     certificate: Certificate
@@ -111,12 +112,13 @@ class CollectExclusions(CollectorState, frozen=True, kw_only=True, eq=False):
     @property
     def step(self) -> str:
         """The step of this round."""
-        return v.in_round(v.ATTEST_EXCLUSIONS, self.number)
+        return v.in_round(self.expects, self.number)
 
 
 class CollectOpen(CollectorState, frozen=True, kw_only=True, eq=False):
     """Each party opens its edges in round `number`; `openings` and `opened` grow, as publications do."""
 
+    expects: ClassVar[str] = v.OPEN
     number: int
     committed: Committed
     certificate: Certificate
@@ -131,7 +133,7 @@ class CollectOpen(CollectorState, frozen=True, kw_only=True, eq=False):
     @property
     def step(self) -> str:
         """The step of this round."""
-        return v.in_round(v.OPEN, self.number)
+        return v.in_round(self.expects, self.number)
 
 
 class CollectTally(CollectorState, frozen=True, kw_only=True, eq=False):

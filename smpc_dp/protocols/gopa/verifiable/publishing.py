@@ -84,6 +84,7 @@ class AwaitExclusionsCertificate(PartyState, frozen=True, kw_only=True, eq=False
         batches: publications, and rounds of openings, as they are on the board.
     """
 
+    expects: ClassVar[str] = v.EXCLUSIONS_CERTIFICATE
     number: int
     false: tuple[int, ...]
     good: PartySet
@@ -99,12 +100,13 @@ class AwaitExclusionsCertificate(PartyState, frozen=True, kw_only=True, eq=False
     @property
     def step(self) -> str:
         """The step of this round."""
-        return v.in_round(v.EXCLUSIONS_CERTIFICATE, self.number)
+        return v.in_round(self.expects, self.number)
 
 
 class AwaitOpenings(PartyState, frozen=True, kw_only=True, eq=False):
     """The party has opened its edges in round `number`; `entry` is the message, None if it has none."""
 
+    expects: ClassVar[str] = v.OPENINGS
     number: int
     false: tuple[int, ...]
     good: PartySet
@@ -119,7 +121,7 @@ class AwaitOpenings(PartyState, frozen=True, kw_only=True, eq=False):
     @property
     def step(self) -> str:
         """The step of this round."""
-        return v.in_round(v.OPENINGS, self.number)
+        return v.in_round(self.expects, self.number)
 
 
 class Refused(PartyState, frozen=True, kw_only=True, eq=False):

@@ -60,9 +60,9 @@ from smpc_dp.protocols.secagg.states import first_state
 from smpc_dp.seen import NOTHING_SEEN, Seen
 
 PARTY = PartyRole(
-    hello=m.HELLO,
     first=Ready,
     begin=joining.say_hello,
+    hello=m.HELLO,
     rows=(
         Row(
             AwaitStart,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ def acts(role: PeerRole, seen: list[tuple[type[State], Transition]]) -> PeerRole
     def watched(place: int) -> PeerRole:
         phase = role.phases[place]
 
-        def act(peer: Peer[object], state: PeerState[object]) -> Transition:  # type: ignore[type-var]
+        def act(peer: Peer[Any], state: PeerState[Any]) -> Transition:
             answer = phase.act(peer, state)
             seen.append((phase.state, answer))
             return answer
