@@ -44,7 +44,7 @@ class Scene(Protocol):
     states: int
     input: bytes
 
-    def process(self) -> tuple[Any, Any, State]:
+    def process(self) -> tuple[PartyRole, Any, State]:
         """Return role, member and first state as a new process of the party makes them."""
 
     def answer(self, sent: Sequence[Envelope], variant: int = 0) -> Sequence[Envelope]:
@@ -214,14 +214,13 @@ def step(
 ) -> bool:
     """Give a run the answer to what it has sent last, as a driver does; return whether it goes on."""
     faults = faults or Faults()
-    answers = scene.answer(run.resend(), variant)
-    for envelope in answers:
+    for envelope in scene.answer(run.resend(), variant):
         try:
             wire.send(faults, run.handle(Message(envelope)))
         except SmpcError as error:
             wire.send(faults, run.handle(Cancellation(error)))
             return False
-    return bool(answers) and not run.finished
+    return not run.finished
 
 
 def play(scene: Scene, run: SavedRun[Any], wire: Wire, faults: Faults | None = None) -> None:
@@ -376,7 +375,7 @@ class SmallScene:
         self.context = Context("small", 1, SESSION, 7, ("alice", "bob"), "hub", keys, question)
         self.run_id = b""
 
-    def process(self) -> tuple[Any, Any, State]:
+    def process(self) -> tuple[PartyRole, Any, State]:
         member = Member(self.context, None, self.signers["alice"], SystemRandomness())
         return ROLE, member, Waits(vector=np.frombuffer(self.input, np.uint32))
 
